@@ -9,7 +9,7 @@ from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 _A_STEP, _A_RUN = 400, 1 << 20
-"""Bytes of a step's line, and of all else that a run writes but checkpoints and traces."""
+"""Bytes of a step's line, and of all else that a run writes but checkpoints, traces and kept messages."""
 _LARGEST = 1 << 30
 """Bytes that are tried at most: what is more is compared with what the file system says is free."""
 _AMPLE = 100

@@ -1,11 +1,14 @@
 """A channel: one kind of traffic with its codec and its counters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hpcbench.codecs.base import Codec
+from hpcbench.comm.keeper import ChannelKeeper, MadeOf
+from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 
@@ -71,6 +74,8 @@ class Channel:
     counters: Counters = field(default_factory=Counters)
     recorder: ChannelRecorder | None = field(default=None, repr=False, compare=False)
     """Writes down its calls, while a step is traced."""
+    keeper: ChannelKeeper | None = field(default=None, repr=False, compare=False)
+    """Keeps some of its messages, where the run is asked to."""
 
     @property
     def traffic(self) -> Traffic:
@@ -99,6 +104,11 @@ class Channel:
         if nbytes < self.min_bytes:
             return f"{nbytes} bytes, less than min_bytes {self.min_bytes}"
         return "between nodes only, and here is one" if self.between_nodes and one_node else None
+
+    def keep(self, operation: str, place: Place, values: Sequence[Any], made_of: MadeOf) -> None:
+        """Show a message that is about to be sent to the keeper, if there is one."""
+        if self.keeper is not None:
+            self.keeper.message(operation, place, values, self.travels_as(values[0].dtype), made_of)
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
         """Whether values of `dtype` travel in another type."""

@@ -25,6 +25,7 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.choice import Choice
 from hpcbench.comm.execute import Call, carry_out
 from hpcbench.comm.feedback import Feedback
+from hpcbench.comm.keeper import MadeOf
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.memory import Slice, Tally
 from hpcbench.comm.mpi_carrier import MpiCarrier
@@ -124,7 +125,13 @@ class Group:
         return int(self._comm.size)
 
     def all_reduce(
-        self, buf: Array, *, channel: Channel, op: MPI.Op = MPI.SUM, feedback: Feedback | None = None
+        self,
+        buf: Array,
+        *,
+        channel: Channel,
+        op: MPI.Op = MPI.SUM,
+        feedback: Feedback | None = None,
+        made_of: MadeOf = None,
     ) -> Work:
         """Reduce `buf` over the ranks, in place. Only the sum can be encoded.
 
@@ -138,6 +145,8 @@ class Group:
             The operation. Only native channels can do others than the sum.
         feedback
             Residuals of this vector, kept from call to call.
+        made_of
+            The tensors in it, for a run that keeps messages; the same in the other operations.
 
         Raises
         ------
@@ -149,6 +158,7 @@ class Group:
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._places.of(buf)
+        channel.keep("all-reduce", place, (buf,), made_of)
         chosen = self._choice.plan(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_reduce_bytes(self._piece_bytes(buf, channel), self.rank)
@@ -166,13 +176,22 @@ class Group:
             return self._calls.at_once(slice_, channel, place, tally, how=how, in_order=True)
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
 
-    def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
+    def reduce_scatter(
+        self,
+        src: Array,
+        dst: Array,
+        *,
+        channel: Channel,
+        feedback: Feedback | None = None,
+        made_of: MadeOf = None,
+    ) -> Work:
         """Sum `src` over the ranks. `dst` receives this rank's piece, cut by `shards`."""
         place, (src, dst) = self._places.of(src, dst)
         piece = shards(src.size, self.size)[self.rank]
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
+        channel.keep("reduce-scatter", place, (src,), made_of)
         chosen = self._choice.plan(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = reduce_scatter_bytes(self._piece_bytes(src, channel), self.rank)
@@ -185,12 +204,13 @@ class Group:
         vector = Reduced(src, dst, Span(piece.start, piece.stop))
         return self._carry_out(chosen, channel, place, src, vector, feedback)
 
-    def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
+    def all_gather(self, src: Array, dst: Array, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Join `src` of all ranks in `dst`. The pieces are those of `shards`."""
         place, (src, dst) = self._places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
+        channel.keep("all-gather", place, (src,), made_of)
         chosen = self._choice.plan(plans.Operation.ALL_GATHER, dst, channel)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = all_gather_bytes(self._piece_bytes(dst, channel), self.rank)
@@ -202,11 +222,13 @@ class Group:
         place.copy(dst[shards(dst.size, self.size)[self.rank]], src)
         return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
 
-    def broadcast(self, buf: Array, root: int, *, channel: Channel) -> Work:
+    def broadcast(self, buf: Array, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Send `buf` of the root to all ranks. The root holds the decoded values afterwards, too."""
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._places.of(buf)
+        if self.rank == root:
+            channel.keep("broadcast", place, (buf,), made_of)
         chosen = self._choice.plan(plans.Operation.BROADCAST, buf, channel, root=root)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             each = buf.size * channel.travels_as(buf.dtype).itemsize
@@ -218,7 +240,7 @@ class Group:
             )
         return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
 
-    def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel) -> Work:
+    def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Sum `src` over the ranks into `dst` of the root. The other ranks need no `dst`, and `src` does not change."""
         at_root = self.rank == root
         into = dst if at_root and dst is not None else src[:0]
@@ -226,6 +248,8 @@ class Group:
         if self.size == 1:
             place.copy(into, src)
             return Work.nothing(channel)
+        if not at_root:
+            channel.keep("reduce", place, (src,), made_of)
         chosen = self._choice.plan(plans.Operation.REDUCE, src, channel, root=root)
         if chosen is None or chosen.algorithm is Algorithm.NATIVE:
             sent = 0 if at_root else src.size * channel.travels_as(src.dtype).itemsize
@@ -239,7 +263,13 @@ class Group:
         return self._carry_out(chosen, channel, place, src, vector, None)
 
     def all_to_all(
-        self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
+        self,
+        src: Array,
+        dst: Array,
+        counts: tuple[Sequence[int], Sequence[int]],
+        *,
+        channel: Channel,
+        made_of: MadeOf = None,
     ) -> Work:
         """Send part i of `src` to rank i, and receive the parts of all ranks in `dst`, in rank order.
 
@@ -257,6 +287,9 @@ class Group:
         place, (src, dst) = self._places.of(src, dst)
         sends, receives = (_spans(part) for part in counts)
         own = self.rank
+        if channel.keeper is not None and self.size > 1:
+            leaving = [src[slice(*span)] for peer, span in enumerate(sends) if peer != own]
+            channel.keep("all-to-all", place, leaving, made_of)
         if channel.algorithm is Algorithm.NATIVE and self.size > 1:
             parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
             values = sum(span.size for peer, span in enumerate(sends) if peer != own)
@@ -274,7 +307,16 @@ class Group:
         call = self._call(self._planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
         return self._calls.planned(call, [todo], channel, how="direct", plain=_any_plain(todo))
 
-    def send(self, buf: Array, peer: int, *, tag: int, channel: Channel, feedback: Feedback | None = None) -> Work:
+    def send(
+        self,
+        buf: Array,
+        peer: int,
+        *,
+        tag: int,
+        channel: Channel,
+        feedback: Feedback | None = None,
+        made_of: MadeOf = None,
+    ) -> Work:
         """Encode `buf` and send it; the caller may change `buf` at once.
 
         Parameters
@@ -291,6 +333,9 @@ class Group:
         todo = steps.message(to=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
         if feedback is not None:
             todo = [replace(step, combine=steps.Combine.SUM) for step in todo]
+        if channel.keeper is not None:
+            place, (there,) = self._places.of(buf)
+            channel.keep("send", place, (there,), made_of)
         return self._message(buf, buf, todo, tag, channel, feedback)
 
     def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
@@ -316,8 +361,14 @@ class Group:
         todo = steps.message(of=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
         return self._message(buf, buf, todo, tag, channel)
 
-    def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
+    def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel, made_of: MadeOf = None) -> Work:
         """Send `src` to the rank `by` places ahead on the ring, and receive `dst` from the rank `by` places behind."""
+        if by % self.size and channel.keeper is not None:
+            place, (there,) = self._places.of(src)
+            channel.keep("shift", place, (there,), made_of)
+        return self._shift(src, dst, by=by, tag=tag, channel=channel)
+
+    def _shift(self, src: Array, dst: Array, *, by: int, tag: int, channel: Channel) -> Work:
         if by % self.size == 0:
             place, (src, dst) = self._places.of(src, dst)
             place.copy(dst, src)
@@ -327,7 +378,9 @@ class Group:
         todo = steps.message(to=to, of=of, coded=self._coded(channel, src.dtype))
         return self._message(src, dst, todo, tag, channel)
 
-    def pass_on(self, src: Array, dst: Array, relay: Relay, *, tag: int, channel: Channel) -> Work:
+    def pass_on(
+        self, src: Array, dst: Array, relay: Relay, *, tag: int, channel: Channel, made_of: MadeOf = None
+    ) -> Work:
         """Send `src` to the next rank of the ring, and receive `dst` from the one before: a hop of blocks.
 
         Parameters
@@ -338,10 +391,14 @@ class Group:
             Keeps what the last hop brought as it came, so that its owner alone encodes a block. Where only some links
             are encoded, each of them encodes the block anew.
         """
+        if channel.keeper is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
+            here, (own,) = self._places.of(src)
+            channel.keep("pass-on", here, (own,), made_of)
+        relay.begun = True
         after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         coded, to, of = self._coded(channel, src.dtype), Part(after, _whole(src)), Part(before, _whole(dst))
         if channel.codec.name == "none" or not (coded(to) and coded(of)):
-            return self.shift(src, dst, by=1, tag=tag, channel=channel)
+            return self._shift(src, dst, by=1, tag=tag, channel=channel)
         place, (src, dst) = self._places.of(src, dst)
         if relay.is_empty:
             sample_error(channel, channel.codec, place, src)

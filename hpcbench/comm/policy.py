@@ -7,6 +7,7 @@ import numpy as np
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
+from hpcbench.comm.keeper import Keeper
 from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.rules import applying
 from hpcbench.contract.scheme import Rule, Scheme
@@ -31,6 +32,7 @@ class Policy:
         self._rules = scheme.all_rules
         self._channels: dict[Traffic, Channel] = {}
         self._recorder: Recorder | None = None
+        self._keeper: Keeper | None = None
 
     def channel(self, dimension: Dimension, phase: Phase, kind: Kind, axis: str = "") -> Channel:
         """The channel of this traffic, on a tensor grid over this axis; always the same object."""
@@ -58,6 +60,7 @@ class Policy:
                 axis=axis,
             )
             self._give_recorder(self._channels[key])
+            self._give_keeper(self._channels[key])
         return self._channels[key]
 
     def record(self, recorder: Recorder | None) -> None:
@@ -65,6 +68,16 @@ class Policy:
         self._recorder = recorder
         for channel in self._channels.values():
             self._give_recorder(channel)
+
+    def keep(self, keeper: Keeper) -> None:
+        """Have messages of all channels kept, but for exact ones, which are never encoded."""
+        self._keeper = keeper
+        for channel in self._channels.values():
+            self._give_keeper(channel)
+
+    def _give_keeper(self, channel: Channel) -> None:
+        if self._keeper is not None and channel.dimension is not Dimension.EXACT:
+            channel.keeper = self._keeper.of(" ".join(channel.traffic))
 
     def _give_recorder(self, channel: Channel) -> None:
         channel.recorder = self._recorder.of(" ".join(channel.traffic)) if self._recorder else None

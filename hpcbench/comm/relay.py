@@ -17,6 +17,8 @@ class Relay:
     message: Message | None = None
     memory: Memory | None = None
     """The lent memory that the message lies in."""
+    begun: bool = False
+    """Whether the rank has sent its own block."""
 
     @property
     def is_empty(self) -> bool:

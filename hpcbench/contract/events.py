@@ -1,7 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
-A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, calls, experts, phases, staleness, hosts, memory and energy after the last step; end.
+A run writes them in this order: start, environment, configuration; checkpoints, evaluations, kept messages and a
+trace between its steps; traffic, calls, experts, phases, staleness, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ from hpcbench.contract.event.measured import (
     Hosts,
     HostTimes,
     Memory,
+    MessagesKept,
     Phases,
     StageTimes,
     Staleness,
@@ -62,6 +63,7 @@ __all__ = [
     "Hosts",
     "IdleRule",
     "Memory",
+    "MessagesKept",
     "Other",
     "Phases",
     "Rank",
@@ -104,6 +106,7 @@ KINDS: dict[str, type[Event]] = {
         Evaluation,
         CheckpointWritten,
         TraceWritten,
+        MessagesKept,
         Traffic,
         Calls,
         UnknownGroup,

@@ -84,4 +84,6 @@ def server_misfit(model: Model, train: Train, layout: Layout) -> Misfit | None:
         return Misfit(("train", "overlap"), "a shard answers while its rank computes: set it to true")
     if train.trace is not None:
         return Misfit(("train", "trace"), f"sync {train.sync} has no steps that all ranks share: leave it out")
+    if train.keep_messages is not None:
+        return Misfit(("train", "keep_messages"), f"sync {train.sync} has no steps that all ranks share: leave it out")
     return None

@@ -123,6 +123,30 @@ class Trace(Section):
         return self
 
 
+MOST_KEPT = 100
+"""Steps of which messages are kept at most: each is a file a rank."""
+
+
+class KeepMessages(Section):
+    """Steps of which ranks keep some messages, as they are before any codec."""
+
+    steps: list[Count] = Field(
+        min_length=1, max_length=MOST_KEPT, description="Their numbers, counted from 1 and rising: [20, 60]."
+    )
+    each: int = Field(2, ge=1, le=1000, description="Messages of each channel that a rank keeps in a step.")
+    ranks: Count = Field(8, description="Ranks that keep some, spread evenly over all.")
+    message_mb: float = Field(4.0, gt=0, le=1000, description="MB (10^6 bytes) of a message: its first values.")
+    mb: float = Field(64.0, gt=0, le=100_000, description="MB that a rank keeps in a step at most.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "KeepMessages":
+        if sorted(set(self.steps)) != self.steps:
+            raise ValueError(f"steps {self.steps} are not different steps in rising order: [20, 60]")
+        if self.message_mb > self.mb:
+            raise ValueError(f"a message of {self.message_mb:g} MB has no room in mb: {self.mb:g}: lower message_mb")
+        return self
+
+
 class Train(Section):
     """Steps, batches, precision and optimizer of a run."""
 
@@ -225,6 +249,11 @@ class Train(Section):
         description="Write, rank by rank, what some steps are made of: `{steps: [20, 25]}`. "
         "`hpcbench report --trace DIR` joins the ranks.",
     )
+    keep_messages: KeepMessages | None = Field(
+        None,
+        description="Keep some messages of some steps, as they are before any codec: `{steps: [20, 60], each: 2}`. "
+        "`hpcbench bench messages DIR` says what they are like.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -236,6 +265,9 @@ class Train(Section):
             raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
         if self.trace is not None and self.trace.steps[1] > self.steps:
             raise ValueError(f"trace.steps ends with step {self.trace.steps[1]}, and there are {self.steps}: lower it")
+        if self.keep_messages is not None and self.keep_messages.steps[-1] > self.steps:
+            last = self.keep_messages.steps[-1]
+            raise ValueError(f"keep_messages.steps ends with step {last}, and there are {self.steps}: lower it")
         return self
 
     @property

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hpcbench.contract.grid import Axes
+from hpcbench.contract.kept import Part
 from hpcbench.parallel.buffers import Buffer, room, wire_dtype
 from hpcbench.parallel.fusion import Item, fuse, padded
 from hpcbench.parallel.sharding import Held, Initial, Shard, Tied
@@ -126,6 +127,20 @@ class Bucket:
             start, stop = max(slot.span.start, owned.start), min(slot.span.stop, owned.stop)
             if start < stop:
                 yield slot, slice(start - owned.start, stop - owned.start)
+
+    def made_of(self, owned: slice | None = None) -> list[Part]:
+        """The parameters in a message with the whole bucket, or whole rows of them in one with the piece `owned`."""
+        found = []
+        everything = slice(0, self.values.numel())
+        for slot, inside in self.parts(owned or everything):
+            shape = tuple(slot.parameter.shape)
+            row = math.prod(shape[1:])
+            skipped = (owned.start if owned else 0) + inside.start - slot.span.start
+            begin = inside.start + -skipped % row
+            rows = (inside.stop - begin) // row
+            if rows > 0:
+                found.append(Part(slot.shard.name, (rows, *shape[1:]), begin))
+        return found
 
     @property
     def padding(self) -> slice:

@@ -178,12 +178,13 @@ class Gradients:
             return
         buffer = to_buffer(gradients)
         divide(buffer, divisor)
+        made_of = piece.bucket.made_of
         if self._scattered:
             result = room(piece.gradient.shape, like=piece.bucket.values)
-            work = group.reduce_scatter(buffer, result, channel=channel, feedback=feedback)
+            work = group.reduce_scatter(buffer, result, channel=channel, feedback=feedback, made_of=made_of)
         else:
             result = buffer
-            work = group.all_reduce(buffer, channel=channel, feedback=feedback)
+            work = group.all_reduce(buffer, channel=channel, feedback=feedback, made_of=made_of)
         if self._overlap:
             work.in_background()
         piece.reduction = Reduction(to_tensor(result), work, buffer)
@@ -209,7 +210,8 @@ class Gradients:
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
             buffer = to_buffer(piece.gradient)
             divide(buffer, 1 / scale)  # fp16 keeps small gradients only with it
-            self._mesh.ends.all_reduce(buffer, channel=self._tied).wait()
+            made_of = partial(piece.bucket.made_of, piece.owned)
+            self._mesh.ends.all_reduce(buffer, channel=self._tied, made_of=made_of).wait()
             divide(buffer, scale)
             copy(piece.gradient, from_buffer(buffer, piece.gradient))
             clear_padding(piece)
@@ -224,7 +226,8 @@ class Gradients:
             if summands.numel():
                 buffer = to_buffer(summands)
                 divide(buffer, 1 / scale)
-                self._mesh.over(axes).all_reduce(buffer, channel=channel).wait()
+                made_of = partial(piece.bucket.made_of, piece.owned)
+                self._mesh.over(axes).all_reduce(buffer, channel=channel, made_of=made_of).wait()
                 divide(buffer, scale)
                 copy(summands, from_buffer(buffer, summands))
 

@@ -34,6 +34,8 @@ class GatheredBucket:
     bucket: Bucket
     source: Tensor
     """The part that this rank gives the others: its piece of the master weights, on the model's device."""
+    owned: slice
+    """Where that piece lies in the bucket."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
     """The part of its node's copy that this rank keeps, in the dtype of the weights."""
@@ -97,7 +99,7 @@ class OnDemand:
         self._channels = {
             phase: policy.channel(Dimension.ZERO, phase, Kind.PARAM) for phase in (Phase.FORWARD, Phase.BACKWARD)
         }
-        self._entries = {id(piece): GatheredBucket(piece.bucket, piece.master) for piece in pieces}
+        self._entries = {id(piece): GatheredBucket(piece.bucket, piece.master, piece.owned) for piece in pieces}
         homes = {id(slot.parameter): entry for entry in self._entries.values() for slot in entry.bucket.slots}
         missed = {id(slot.parameter): slot.shard.name for piece in pieces for slot in piece.bucket.slots}
         for stack in stacks:
@@ -188,10 +190,12 @@ class OnDemand:
         if entry.arriving or entry.bucket.has_values:
             return
         gathered = entry.bucket.room()
-        group, source = self._mesh.replicas(entry.bucket.ep), entry.source
+        group, source, owned = self._mesh.replicas(entry.bucket.ep), entry.source, entry.owned
         if phase is Phase.BACKWARD and self._node and entry.copy is not None and entry.fresh:
             group, source = self._node, entry.copy
-        work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase])
+            owned = shards(entry.bucket.values.numel(), group.size)[group.rank]
+        made_of = partial(entry.bucket.made_of, owned)
+        work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase], made_of=made_of)
         entry.arriving = gathered, work.in_background() if self._overlap else work
 
     def _arrive(self, entry: GatheredBucket) -> None:

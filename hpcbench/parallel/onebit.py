@@ -105,7 +105,10 @@ class OneBitAdam(DataParallel):
             momentum = to_buffer(piece.adam.first)
             momentum /= self._mesh.dp.size
             work = self._mesh.dp.all_reduce(
-                momentum, channel=self._momenta, feedback=piece.feedback if self._momenta.feedback else None
+                momentum,
+                channel=self._momenta,
+                feedback=piece.feedback if self._momenta.feedback else None,
+                made_of=piece.bucket.made_of,
             )
             averages.append((piece, momentum, work.in_background() if self._overlap else work))
         for piece, momentum, work in averages:

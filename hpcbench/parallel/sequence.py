@@ -22,7 +22,7 @@ def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
         return x.view_as(x)
     b, held, *rest = x.shape
     gathered = room((group.size, b, held, *rest), like=x)  # [t, b, s/t, ...]
-    group.all_gather(to_buffer(x).reshape(-1), gathered.reshape(-1), channel=channel).wait()
+    group.all_gather(to_buffer(x).reshape(-1), gathered.reshape(-1), channel=channel, made_of=x.shape).wait()
     return from_buffer(gathered, x).transpose(0, 1).reshape(b, group.size * held, *rest)
 
 
@@ -33,7 +33,8 @@ def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
     b, s, *rest = x.shape
     by_owner = to_buffer(x.view(b, group.size, s // group.size, *rest).transpose(0, 1))  # [t, b, s/t, ...]
     summed = room(by_owner.shape[1:], like=x)
-    group.reduce_scatter(by_owner.reshape(-1), summed.reshape(-1), channel=channel).wait()
+    shape = by_owner.shape
+    group.reduce_scatter(by_owner.reshape(-1), summed.reshape(-1), channel=channel, made_of=shape).wait()
     return from_buffer(summed, x)
 
 

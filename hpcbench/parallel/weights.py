@@ -1,5 +1,6 @@
 """How updated weights come back to the ranks that compute with them: copied, or gathered after the step."""
 
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
@@ -47,7 +48,8 @@ class GatheredAfterStep:
         """Begin to gather the bucket, in the background if overlap is wanted."""
         gathered = piece.bucket.room()
         group = self._mesh.replicas(piece.bucket.ep)
-        work = group.all_gather(to_buffer(source), gathered, channel=self._channel)
+        made_of = partial(piece.bucket.made_of, piece.owned)
+        work = group.all_gather(to_buffer(source), gathered, channel=self._channel, made_of=made_of)
         work.in_background() if self._overlap else work.wait()
         self._arriving.append((piece.bucket, gathered, work))
 

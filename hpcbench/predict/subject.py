@@ -39,7 +39,7 @@ KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
             *("sync", "staleness", "slow_factor", "slow_rank"),
             "sequence_parallel",
             *("offload", "node_copy", "optimizer", "freeze_step"),
-            *("loss_scale", "loss_scale_window", "loss_scale_hysteresis", "trace"),
+            *("loss_scale", "loss_scale_window", "loss_scale_hysteresis", "trace", "keep_messages"),
         )
     ),
     Layout: frozenset(("dp", "tp", "tensor", "depth", "cp", "context", "pp", "ep", "chunks", "stages")),

@@ -28,7 +28,7 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
-from hpcbench.contract import rules, trace
+from hpcbench.contract import kept, rules, trace
 from hpcbench.contract.events import (
     Binding,
     CheckpointCarried,
@@ -62,6 +62,7 @@ from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint,
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.energy.energy import EnergyMeter
+from hpcbench.train.keeping import Keeping
 from hpcbench.train.log import LogWriter, now
 from hpcbench.train.serving import ServedTrainer
 from hpcbench.train.streaming import StreamTrainer
@@ -130,6 +131,7 @@ def main(argv: list[str]) -> int:
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
         tracing=Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
+        keeping=Keeping(trainer, path.parent / kept.DIRECTORY),
         energy=EnergyMeter(ranks, comm),
     )
     if isinstance(trainer, ServedTrainer):
@@ -148,6 +150,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     told_to_stop: Callable[[], bool] = stop.never,
     tracing: Tracing | None = None,
+    keeping: Keeping | None = None,
     energy: EnergyMeter | None = None,
 ) -> tuple[str, str, int]:
     """Take all steps that are left.
@@ -164,6 +167,8 @@ def train(
         Asked after each step, see `Trainer.step`.
     tracing
         Writes the trace that the run asks for.
+    keeping
+        Writes the messages that the run is asked to keep.
     energy
         Reads the counters of energy over the steps that count for the run's speed.
 
@@ -191,16 +196,20 @@ def train(
             trainer.forget_times()
         if tracing is not None:
             tracing.begin(k + 1)
+        if keeping is not None:
+            keeping.begin(k + 1)
         if energy is not None and k + 1 >= counted:
             energy.meter.resume()
         result = trainer.step(k, told_to_stop)
         last = k + 1 == settings.steps
         evaluated = last or bool(settings.eval_every and (k + 1) % settings.eval_every == 0)
         due = bool(settings.checkpoint_every and (k + 1) % settings.checkpoint_every == 0)
-        more = evaluated or due or result.stop or (tracing is not None and tracing.writes(k + 1))
+        writes = any(writer is not None and writer.writes(k + 1) for writer in (tracing, keeping))
+        more = evaluated or due or result.stop or writes
         if energy is not None:
             energy.meter.pause() if more else energy.meter.tick()
         traced = tracing.end(k + 1) if tracing is not None else None
+        kept_messages = keeping.end(k + 1) if keeping is not None else None
         rate = samples / result.seconds / run.ranks
         log.step(
             Step(
@@ -221,6 +230,8 @@ def train(
         )
         if traced is not None:
             log.event(traced)
+        if kept_messages is not None:
+            log.event(kept_messages)
         engine = trainer.data_parallel
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
             elements, without = engine.frozen_elements()

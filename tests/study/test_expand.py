@@ -134,6 +134,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     }
     assert data["train"] == {
         "trace": None,
+        "keep_messages": None,
         "vertical_sync": False,
         "sync": "all-reduce",
         "staleness": 0,

@@ -56,7 +56,7 @@ def go_round(own: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
     rooms = [room(own.shape, like=own) for _ in range(min(2, group.size - 1))]
     for hop in range(group.size - 1):
         into = rooms[hop % 2]
-        work = group.pass_on(leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward)
+        work = group.pass_on(leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward, made_of=own.shape)
         if ranks.overlap:
             yield (group.rank - hop) % group.size, block
             work.wait()
@@ -98,7 +98,12 @@ class Homeward:
         total = self._with_what_came(summand)
         into = room(total.shape, like=total)
         work = self._ranks.group.shift(
-            to_buffer(total).reshape(-1), into.reshape(-1), by=1, tag=2 + self._hops % 2, channel=self._ranks.backward
+            to_buffer(total).reshape(-1),
+            into.reshape(-1),
+            by=1,
+            tag=2 + self._hops % 2,
+            channel=self._ranks.backward,
+            made_of=total.shape,
         )
         self._hops += 1
         self._coming = into, self._ranks.begun(work)

@@ -38,7 +38,10 @@ class _Exchange:
         self._sent: Buffer = to_buffer(parts).reshape(-1)  # it lives until it has left
         self._came = room(parts.shape, like=parts)
         counts = [parts[0].numel()] * len(parts)
-        work = ranks.group.all_to_all(self._sent, self._came.reshape(-1), (counts, counts), channel=channel)
+        rows = (-1, parts.shape[-1])
+        work = ranks.group.all_to_all(
+            self._sent, self._came.reshape(-1), (counts, counts), channel=channel, made_of=rows
+        )
         self._work: Work = ranks.begun(work)
 
     def wait(self) -> Tensor:

@@ -57,7 +57,11 @@ class Move:
         coming = room((sum(counts.receives), width), like=x)
         elements = tuple([rows * width for rows in side] for side in counts)
         work = self.way.group.all_to_all(
-            self._sent.reshape(-1), coming.reshape(-1), (elements[0], elements[1]), channel=channel
+            self._sent.reshape(-1),
+            coming.reshape(-1),
+            (elements[0], elements[1]),
+            channel=channel,
+            made_of=(-1, width),
         )
         self._coming = coming, work.in_background() if self.way.background else work
 

@@ -35,7 +35,8 @@ def gather(x: Tensor, line: Line | None) -> Coming:
     if line is None or line.group.size == 1:
         return here(x)
     source, joined = to_buffer(x), room((line.group.size * x.shape[0], *x.shape[1:]), like=x)
-    return _begun(line.group.all_gather(source.reshape(-1), joined.reshape(-1), channel=line.channel), line, x, joined)
+    work = line.group.all_gather(source.reshape(-1), joined.reshape(-1), channel=line.channel, made_of=x.shape)
+    return _begun(work, line, x, joined)
 
 
 def scatter(x: Tensor, line: Line | None) -> Coming:
@@ -43,7 +44,7 @@ def scatter(x: Tensor, line: Line | None) -> Coming:
     if line is None or line.group.size == 1:
         return here(x)
     source, summed = to_buffer(x), room((x.shape[0] // line.group.size, *x.shape[1:]), like=x)
-    work = line.group.reduce_scatter(source.reshape(-1), summed.reshape(-1), channel=line.channel)
+    work = line.group.reduce_scatter(source.reshape(-1), summed.reshape(-1), channel=line.channel, made_of=x.shape)
     return _begun(work, line, x, summed, source)
 
 
@@ -53,7 +54,8 @@ def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
         return here(x)
     # a copy: the root, too, goes on with what a codec leaves, and its own block stays as it is
     buffer = to_buffer(x.clone()) if line.group.rank == root else room(x.shape, like=x)
-    return _begun(line.group.broadcast(buffer.reshape(-1), root, channel=line.channel), line, x, buffer)
+    work = line.group.broadcast(buffer.reshape(-1), root, channel=line.channel, made_of=x.shape)
+    return _begun(work, line, x, buffer)
 
 
 def reduce(x: Tensor, root: int, line: Line) -> Coming:
@@ -62,7 +64,7 @@ def reduce(x: Tensor, root: int, line: Line) -> Coming:
         return here(x)
     source = to_buffer(x)
     summed = room(x.shape if line.group.rank == root else (0,), like=x)
-    work = line.group.reduce(source.reshape(-1), summed.reshape(-1), root, channel=line.channel)
+    work = line.group.reduce(source.reshape(-1), summed.reshape(-1), root, channel=line.channel, made_of=x.shape)
     return _begun(work, line, x, summed, source)
 
 

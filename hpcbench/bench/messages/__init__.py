@@ -1,0 +1,1 @@
+"""What the messages of a run are like: the figures behind "gradients are of low rank, activations are not"."""

@@ -1,0 +1,87 @@
+"""Files of kept messages: what is written is read back, and what no run writes is refused."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hpcbench.contract.kept import KeptMessage, KeptStep, Part, file_name, read, write
+from hpcbench.contract.training import KeepMessages, Train
+from hpcbench.errors import UserError
+
+PARTS = (Part("blocks.0.mlp.up.weight", (3, 4), 2), Part("blocks.0.norm.bias", (4,), 14))
+OWN = KeptMessage("TP BACKWARD GRAD x", "reduce-scatter", 5, "bfloat16", 18, PARTS, bytes(range(36)))
+
+
+def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    first = KeptStep(12, 60, (OWN, OWN), left_out=3)
+    write(tmp_path, first)
+    write(tmp_path, KeptStep(12, 60, (OWN,)))
+    assert read(tmp_path / file_name(60, 12)) == KeptStep(12, 60, (OWN,)), "the step was taken again"
+    assert OWN.held == 18 and [path.name for path in tmp_path.iterdir()] == ["step-60-rank-12.zip"]
+
+
+def test_a_directory_that_cannot_be_written_keeps_no_half_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        write(tmp_path / "gone", KeptStep(0, 1, (OWN,)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dtype": "float8"},
+        {"channel": "DP"},
+        {"channel": None},
+        {"size": 17},
+        {"place": "x"},
+        {"parts": [["w", [3, -1], 0]]},
+        {"parts": [["w", [3]]]},
+        {"parts": [[None, [3], 0]]},
+        {"parts": [5]},
+    ],
+)
+def test_what_no_run_writes_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path, KeptStep(0, 1, (OWN,)))
+    path = tmp_path / file_name(1, 0)
+    with zipfile.ZipFile(path) as archive:
+        about = json.loads(archive.read("about.json"))
+        values = archive.read("0")
+    about["messages"][0].update(change)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("about.json", json.dumps(about))
+        archive.writestr("0", values)
+    with pytest.raises(UserError, match=r"about.json does not say what the messages are: remove it, or run again"):
+        read(path)
+
+
+@pytest.mark.parametrize("cut", [1, 50, -60, -1])
+def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
+    write(tmp_path, KeptStep(0, 1, (OWN,)))
+    path = tmp_path / file_name(1, 0)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(UserError, match=r"not a whole file of messages: it was cut or changed"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps": []}, "at least 1 item"),
+        ({"steps": [5, 3]}, "rising order"),
+        ({"steps": [3, 3]}, "rising order"),
+        ({"steps": [0]}, "greater than or equal to 1"),
+        ({"steps": [3], "each": 0}, "greater than or equal to 1"),
+        ({"steps": [3], "message_mb": 65.0}, "has no room in mb: 64"),
+    ],
+)
+def test_settings_that_cannot_be_met_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        KeepMessages(**change)
+
+
+def test_a_step_that_is_not_taken_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"keep_messages.steps ends with step 60, and there are 50: lower it"):
+        Train(steps=50, global_batch=8, keep_messages=KeepMessages(steps=[20, 60]))
