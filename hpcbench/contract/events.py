@@ -1,14 +1,14 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, experts, phases, staleness, hosts, memory and energy after the last step; end.
+steps; traffic, experts, sparse gradients, phases, staleness, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.cut import Cut
-from hpcbench.contract.event.asked import Configuration, IdleRule, UnknownGroup, VarianceFrozen
+from hpcbench.contract.event.asked import Configuration, IdleRule, UnknownGroup, VarianceFrozen, WholeGradients
 from hpcbench.contract.event.base import BEGIN, Event, parsed
 from hpcbench.contract.event.life import (
     CheckpointCarried,
@@ -29,6 +29,7 @@ from hpcbench.contract.event.measured import (
     HostTimes,
     Memory,
     Phases,
+    SparseGradients,
     StageTimes,
     Staleness,
     StalenessOf,
@@ -63,6 +64,7 @@ __all__ = [
     "Phases",
     "Rank",
     "RankGpu",
+    "SparseGradients",
     "StageTimes",
     "Staleness",
     "StalenessOf",
@@ -71,6 +73,7 @@ __all__ = [
     "Traffic",
     "UnknownGroup",
     "VarianceFrozen",
+    "WholeGradients",
     "parse",
 ]
 
@@ -95,6 +98,7 @@ KINDS: dict[str, type[Event]] = {
         Environment,
         Binding,
         IdleRule,
+        WholeGradients,
         Configuration,
         CheckpointCarried,
         VarianceFrozen,
@@ -104,6 +108,7 @@ KINDS: dict[str, type[Event]] = {
         Traffic,
         UnknownGroup,
         Experts,
+        SparseGradients,
         Phases,
         Staleness,
         Hosts,
