@@ -176,9 +176,9 @@ class Group:
     def all_gather_counts(self, src: Array, dst: Array, counts: Sequence[int], *, channel: Channel) -> Work:
         """Join `src` of all ranks in `dst`, of each rank as many elements as `counts` says.
 
-        Sizes change from call to call, so that no plan is kept. Each rank sends its part straight to all others, encoded
-        once; of several nodes also to its own, where only traffic between nodes is to be encoded. So all ranks hold the
-        same decoded values.
+        Sizes change from call to call, so that no plan is kept. Each rank sends its part straight to all others,
+        encoded once: where only traffic between nodes is to be encoded, within them, too. So all ranks hold the same
+        decoded values.
         """
         place, (src, dst) = self._places.of(src, dst)
         if self.size == 1:
