@@ -27,23 +27,23 @@ MODEL: Case = {"model": "neox", "model.layers": 2}
 COMMON: Case = {"train.eval_samples": 8}
 SPARSE = "train.sparse_gradients"
 
+EXPERTS = "model.experts+layout.ep"
 AXES: dict[str, Sequence[Any]] = {
-    "layout.dp": (2, 3, 4, 8),
-    "layout.tp": (1, 2, 4),
+    "layout.dp": (2, 3, 4),
+    "layout.tp": (1, 2),
     "layout.pp": (1, 2),
     "layout.cp+layout.context": ((1, "ring"), (2, "ring"), (2, "ulysses")),
-    "layout.ep": (1, 2),
-    "model.experts": (None, "roomy"),
-    "train.micro_batch": (1, 2),
+    EXPERTS: ((None, 1), ("roomy", 1), ("roomy", 2)),
     "train.sequence_parallel": (False, True),
-    "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe")),
-    "model.positions": ("rotary", "learned"),
-    "train.zero+train.node_copy": ((0, False), (1, False), (2, False), (3, False), (3, True)),
 }
 """Axes that restrict each other, as in cases.py."""
 FREE: dict[str, Sequence[Any]] = {
     SPARSE: ("auto", "always"),
     "model.vocab": (256, 611),
+    "model.positions": ("rotary", "learned"),
+    "train.zero": (0, 1, 2, 3),
+    "train.micro_batch": (1, 2),
+    "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe")),
     "train.overlap": (True, False),
     "train.bucket_mb": (cases.FUSED, cases.UNFUSED),
     "train.recompute": ("none", "selective", "full", 1),
@@ -52,21 +52,23 @@ FREE: dict[str, Sequence[Any]] = {
 }
 """Axes that fit everything."""
 PAIRS = [(SPARSE, name) for name in (*AXES, *FREE) if name != SPARSE]
-FILLS = 12
+FILLS = 24
 
 MORE: list[Case] = [
-    {
-        **MODEL,
-        "model.layers": 4,
-        "layout.dp": 2,
-        "layout.pp": 2,
-        "layout.chunks+train.schedule": (2, "interleaved"),
-        "train.zero": 2,
-        SPARSE: way,
-    }
+    {**MODEL, **more, SPARSE: way}
     for way in FREE[SPARSE]
+    for more in (
+        {
+            "model.layers": 4,
+            "layout.dp": 2,
+            "layout.pp": 2,
+            "layout.chunks+train.schedule": (2, "interleaved"),
+            "train.zero": 2,
+        },
+        {"layout.dp": 4, "train.zero": 3, "train.node_copy": True},
+    )
 ]
-"""Chunks, which need more layers."""
+"""Chunks, which need more layers, and a second copy of the pieces, which stage 3 has alone."""
 
 
 def fits(case: Case) -> bool:
@@ -89,7 +91,9 @@ def places() -> list[Case]:
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """A run by rows; by default against one process, which has nobody to send rows to."""
     settings = {**settings, **COMMON}
-    alone = {**one_process(settings), **COMMON}
+    experts = {"model.experts": settings[EXPERTS][0]} if EXPERTS in settings else {}
+    model = {name: value for name, value in one_process(settings).items() if name != EXPERTS}
+    alone = {**model, **experts, **COMMON}
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
 
 

@@ -17,8 +17,13 @@ from parity_worker import History
 from sparse_faults import planted
 
 from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
 from hpcbench.contract.run import Run
 from hpcbench.contract.shards import shards
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.predict import volume
@@ -138,6 +143,35 @@ def conserved() -> None:
             print(json.dumps({"conserved": zero, "parts": [whole, sent, residual], "lost": lost}), flush=True)
 
 
+GATHERED = (("none", "native", None), ("none", "auto", None), ("none", "native", "f2"), ("none", "two-shot", "f2")) + (
+    ("mpc", "two-shot", None),
+    ("int8:256", "auto", None),
+)
+"""Codec and algorithm of a channel, and the type in which values travel."""
+
+
+def gathered() -> None:
+    """Parts of other lengths on each rank, some empty, joined on all of them."""
+    group = Group(parity_worker.WORLD.Split(0, parity_worker.WORLD.rank), Progress(Wait.GIVE_WAY))
+    counts = [0, 1000, 3, 0, 17, 4096, 1, 250]
+    own = np.random.default_rng(group.rank).standard_normal(counts[group.rank]).astype("f4")
+    for codec, algorithm, dtype in GATHERED:
+        travels = None if dtype is None else np.dtype(dtype)
+        of = Dimension.DP, Phase.BACKWARD, Kind.GRAD
+        channel = Channel(*of, get_codec(codec), Algorithm(algorithm), dtype=travels)
+        joined = np.full(sum(counts), np.nan, "f4")
+        group.all_gather_counts(own, joined, counts, channel=channel).wait()
+        parity_worker.meet(parity_worker.WORLD)
+        exact = np.concatenate(parity_worker.WORLD.allgather(own))
+        sent = channel.counters.message_bytes == 7 * own.size * (2 if dtype else 4)
+        answers = parity_worker.WORLD.gather((joined.tobytes(), sent))
+        if answers:
+            error = float(np.abs(joined - exact).max())
+            words = {"codec": codec, "algorithm": algorithm, "dtype": dtype, "error": error}
+            alike = len({answer[0] for answer in answers}) == 1
+            print(json.dumps({"gathered": words, "alike": alike, "sent": all(answer[1] for answer in answers)}))
+
+
 def main() -> None:
     """Everything in one start of the ranks, of which each takes a second."""
     comparisons = [comparison for suite in sparse_cases.SUITES for comparison in suite()]
@@ -147,6 +181,7 @@ def main() -> None:
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons)
     conserved()
+    gathered()
 
 
 if __name__ == "__main__":

@@ -67,6 +67,17 @@ def test_error_feedback_conserves_the_sum(mpi_results):
         assert result["lost"] < 1e-5 * whole
 
 
+def test_parts_of_other_lengths_are_joined_alike_on_all_ranks(mpi_results):
+    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "gathered" in result]
+    assert len(found) == 6
+    for result in found:
+        words = result["gathered"]
+        assert result["alike"] and result["sent"], words
+        bound = {"int8:256": 0.05, "none": 2e-3 if words["dtype"] else 0.0}.get(words["codec"], 0.0)
+        assert words["error"] <= bound, words
+        assert not bound or words["error"] > 0, words
+
+
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_seen(mpi_results, name):
     check = CHECKS[FAULTY[name][1]]

@@ -61,7 +61,8 @@ class Ways:
 
     def shorter_by_rows(self, counts: Counts) -> bool:
         """Whether rows are fewer bytes."""
-        return self.rows_bytes(counts) < self.whole_bytes
+        leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
+        return leaving * (INDEX_BYTES * self.length + self.width * self.wire_bytes) < self.whole_bytes * self.length
 
     @property
     def switch_density(self) -> float:
