@@ -143,7 +143,11 @@ def conserved() -> None:
             print(json.dumps({"conserved": zero, "parts": [whole, sent, residual], "lost": lost}), flush=True)
 
 
-GATHERED = (("none", "native", None), ("none", "auto", None), ("none", "native", "f2"), ("none", "two-shot", "f2")) + (
+GATHERED = (
+    ("none", "native", None),
+    ("none", "auto", None),
+    ("none", "native", "f2"),
+    ("none", "two-shot", "f2"),
     ("mpc", "two-shot", None),
     ("int8:256", "auto", None),
 )
