@@ -150,9 +150,8 @@ class Trainer:
             tied=model.tied,
             by_rows=by_rows(model, train, run.layout.tensor),
         )
-        touched = next(
-            (Touched(self.module.embedding.tokens, shard.held[0]) for _, shard in self.held if shard.by_rows), None
-        )
+        table = next((shard for _, shard in self.held if shard.by_rows), None)
+        touched = Touched(self.module.get_submodule("embedding.tokens"), table.held[0]) if table else None
         positions = Positions(self.mesh, self.policy, overlap=train.overlap)
         positions.put_into(self.module)
         spread_experts(self.module, self.mesh, self.policy, model.experts, overlap=train.overlap)

@@ -25,9 +25,11 @@ Patch = AbstractContextManager[object]
 def _wrong_indices(verb: str) -> Patch:
     send = getattr(Group, verb)
 
-    def faulty(self: Group, src: Any, *others: Any, **named: Any) -> Work:
-        wrong = getattr(src, "dtype", None) == np.int32 and self.rank == self.size - 1
-        work: Work = send(self, np.roll(src, 1) if wrong else src, *others, **named)
+    def faulty(self: Group, src: Any, dst: Any, counts: Any, **named: Any) -> Work:
+        if getattr(src, "dtype", None) == np.int32 and self.rank == self.size - 1:
+            sends = counts[0] if verb == "all_to_all" else [len(src)]
+            src = np.concatenate([np.roll(part, 1) for part in np.split(src, np.cumsum(sends)[:-1])])
+        work: Work = send(self, src, dst, counts, **named)
         return work
 
     return patch.object(Group, verb, faulty)

@@ -30,7 +30,8 @@ from hpcbench.predict import volume
 from hpcbench.predict.rows import SentRows
 from hpcbench.train.trainer import Trainer
 
-STEPS = 2
+STEPS = 1
+"""Gradients of more steps are in `conserved`."""
 Step = list[list[int]]
 """For each reduction of a step, the tokens that it is of, each once."""
 KNOWN: dict[str, list[list[Step]]] = {}

@@ -29,7 +29,7 @@ class Touched:
 
     def _looked_up(self, module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> None:
         if vectors.requires_grad:  # a schedule may look up other tokens before the gradients of these come
-            vectors.register_hook(partial(self._note, given[0]))
+            vectors.register_hook(partial(self._note, given[0]))  # type: ignore[no-untyped-call]
 
     def _note(self, tokens: Tensor, _: Any) -> None:
         self._tokens.append(tokens.detach().reshape(-1))
@@ -46,4 +46,5 @@ class Touched:
         tokens = torch.unique(torch.cat(self._tokens))
         self._tokens = []
         here = tokens[(tokens >= rows.start) & (tokens < rows.stop)] - rows.start
-        return here.cpu().numpy().astype(np.int32)
+        rows_here: Index = here.to("cpu", torch.int32).numpy()
+        return rows_here
