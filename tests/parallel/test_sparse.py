@@ -40,7 +40,7 @@ def test_rows_meet_every_other_setting():
         values = {case[name] for case in possible} if name in AXES else set(FREE[name])
         assert values == set((AXES if name in AXES else FREE)[name]), f"{name}: some value is never possible"
         for way in FREE[SPARSE]:
-            assert {case[name] for case in places() if name in case and case[SPARSE] == way} == values, name
+            assert {case[name] for case in places() if name in case and case[SPARSE] == way} >= values, name
 
 
 @pytest.mark.parametrize("name", names(same_bits))
