@@ -222,6 +222,35 @@ class Group:
         place.copy(dst[shards(dst.size, self.size)[self.rank]], src)
         return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
 
+    def all_gather_counts(self, src: Array, dst: Array, counts: Sequence[int], *, channel: Channel) -> Work:
+        """Join `src` of all ranks in `dst`, of each rank as many elements as `counts` says.
+
+        Sizes change from call to call, so that no plan is kept. Each rank sends its part straight to all others,
+        encoded once: where only traffic between nodes is to be encoded, within them, too. So all ranks hold the same
+        decoded values.
+        """
+        place, (src, dst) = self._places.of(src, dst)
+        if self.size == 1:
+            place.copy(dst, src)
+            return Work.nothing(channel)
+        channel.keep("all-gather", place, (src,), None)
+        pieces, itemsize = _spans(counts), channel.travels_as(src.dtype).itemsize
+        automatic = channel.algorithm is Algorithm.AUTO and channel.codec.name == "none"
+        if channel.algorithm is Algorithm.NATIVE or automatic:
+            parts = [slice(*piece) for piece in pieces]
+            sent = (self.size - 1) * src.size * itemsize
+            return self._by_library(
+                lambda src, dst: self._library.all_gather(src, dst, pieces=parts),
+                *(src, dst, place, channel, sent, None),
+            )
+        place.copy(dst[slice(*pieces[self.rank])], src)
+        plain = channel.plain_because(dst.size * itemsize, one_node=self.topology.nodes == 1)
+        codec = _PLAIN if plain else channel.codec
+        sample_error(channel, codec, place, src)
+        todo = steps.two_shot_gather(self.topology, self.rank, pieces)
+        call = self._call(self._planned, channel, codec, place, src.dtype, InPlace(dst))
+        return self._calls.planned(call, [todo], channel, how="direct", plain=plain is not None)
+
     def broadcast(self, buf: Array, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Send `buf` of the root to all ranks. The root holds the decoded values afterwards, too."""
         if self.size == 1:

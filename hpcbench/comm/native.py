@@ -69,9 +69,9 @@ class Library:
         else:
             yield [self._comm.Ireduce_scatter(*arguments)]
 
-    def all_gather(self, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
-        """Join `src` of all ranks in `dst`."""
-        pieces = shards(dst.size, self._comm.size)
+    def all_gather(self, src: Array, dst: Array, *, pieces: list[slice] | None = None, blocking: bool = False) -> Slice:
+        """Join `src` of all ranks in `dst`: by rank the given pieces, or those of `shards`."""
+        pieces = pieces or shards(dst.size, self._comm.size)
         if blocking:
             self._comm.Allgatherv(_message(src), _parts(dst, pieces))
         else:

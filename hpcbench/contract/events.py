@@ -1,14 +1,15 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations, kept messages and a
-trace between its steps; traffic, calls, experts, phases, staleness, hosts, memory and energy after the last step; end.
+trace between its steps; traffic, calls, experts, sparse gradients, phases, staleness, hosts, memory and energy after
+the last step; end.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.cut import Cut
-from hpcbench.contract.event.asked import Configuration, IdleRule, UnknownGroup, VarianceFrozen
+from hpcbench.contract.event.asked import Configuration, IdleRule, UnknownGroup, VarianceFrozen, WholeGradients
 from hpcbench.contract.event.base import BEGIN, Event, parsed
 from hpcbench.contract.event.called import AlikeCalls, Calls
 from hpcbench.contract.event.life import (
@@ -31,6 +32,7 @@ from hpcbench.contract.event.measured import (
     Memory,
     MessagesKept,
     Phases,
+    SparseGradients,
     StageTimes,
     Staleness,
     StalenessOf,
@@ -68,6 +70,7 @@ __all__ = [
     "Phases",
     "Rank",
     "RankGpu",
+    "SparseGradients",
     "StageTimes",
     "Staleness",
     "StalenessOf",
@@ -76,6 +79,7 @@ __all__ = [
     "Traffic",
     "UnknownGroup",
     "VarianceFrozen",
+    "WholeGradients",
     "parse",
 ]
 
@@ -100,6 +104,7 @@ KINDS: dict[str, type[Event]] = {
         Environment,
         Binding,
         IdleRule,
+        WholeGradients,
         Configuration,
         CheckpointCarried,
         VarianceFrozen,
@@ -111,6 +116,7 @@ KINDS: dict[str, type[Event]] = {
         Calls,
         UnknownGroup,
         Experts,
+        SparseGradients,
         Phases,
         Staleness,
         Hosts,

@@ -10,6 +10,7 @@ from hpcbench.contract.grid import Grid, Mode, grid_of
 from hpcbench.contract.grid_fit import grid_misfit
 from hpcbench.contract.section import Count, Misfit, Section
 from hpcbench.contract.shards import shards
+from hpcbench.contract.sparse_fit import sparse_misfit
 from hpcbench.contract.training import Model, Train
 
 Context = Literal["ring", "rsa", "ulysses"]
@@ -139,6 +140,8 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
     if misfit := grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
         return misfit
     if misfit := expert_misfit(model, train, ep=cut.ep, tensor=cut.tensor, cp=cut.cp):
+        return misfit
+    if misfit := sparse_misfit(model, train, cut.tensor):
         return misfit
     if cut.tensor == "1d" and model.heads % cut.tp:
         return Misfit(

@@ -9,6 +9,7 @@ from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Sect
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
+SparseGradients = Literal["never", "auto", "always"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved", "pipedream", "pipedream-2bw"]
 SyncName = Literal["all-reduce", "bsp", "ssp", "asp"]
 UNFLUSHED: tuple[ScheduleName, ...] = ("pipedream", "pipedream-2bw")
@@ -182,6 +183,11 @@ class Train(Section):
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
     clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
     bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MB (10^6 bytes).")
+    sparse_gradients: SparseGradients = Field(
+        "never",
+        description="Send the embedding's gradient as the rows that a replica's tokens touched and their indices, "
+        "not whole: always, or (auto) each time that this is fewer bytes. Embedding and head must not be tied.",
+    )
     overlap: bool = Field(True, description="Reduce gradients during the backward pass.")
     eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
     eval_samples: Count = Field(32, description="Samples an evaluation.")

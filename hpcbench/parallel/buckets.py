@@ -153,6 +153,11 @@ class Bucket:
         return self.slots[0].shard.tied is not Tied.NO
 
     @property
+    def by_rows(self) -> bool:
+        """Whether the bucket is a table whose gradient may travel by the rows that were touched."""
+        return self.slots[0].shard.by_rows
+
+    @property
     def summands(self) -> Axes:
         """The axes of the tensor grid along which the gradients are summands; none if they are whole."""
         shard = self.slots[0].shard
@@ -190,7 +195,7 @@ def make_buckets(
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:
         nbytes = math.prod(shard.shape) * wire_dtype(parameter.dtype).itemsize
-        return Item(nbytes / shard.parts, shard.alike, shard.tied is not Tied.NO, shard.ep)
+        return Item(nbytes / shard.parts, shard.alike, shard.alone, shard.ep)
 
     backwards = held[::-1]
     fused = fuse((item(*one) for one in backwards), limit_bytes=limit_bytes)

@@ -31,6 +31,8 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import Crossing, HostLink
 from hpcbench.parallel.on_demand import OnDemand
 from hpcbench.parallel.pieces import Owned, Piece, make_piece
+from hpcbench.parallel.sparse.reduction import ByRows
+from hpcbench.parallel.sparse.touched import Touched
 from hpcbench.parallel.weights import GatheredAfterStep, Replicated, Weights
 
 
@@ -58,6 +60,10 @@ class DataParallel:
         At stage 3, gather for the backward pass from a second copy within each node (hpZ of ZeRO++).
     offload
         Keep master weights, moments and reduced gradients in host memory, and update there.
+    touched
+        Knows the touched rows of a table whose gradient may travel by rows.
+    always_by_rows
+        Whether it travels by rows even where that is more bytes.
 
     Attributes
     ----------
@@ -79,6 +85,8 @@ class DataParallel:
         stacks: Sequence[nn.Module] = (),
         node_copy: bool = False,
         offload: bool = False,
+        touched: Touched | None = None,
+        always_by_rows: bool = False,
     ) -> None:
         self._mesh = mesh
         self._scattered = zero > 0
@@ -125,6 +133,8 @@ class DataParallel:
             overlap=overlap,
             link=self.link,
             whole=self._on_demand.release if self._on_demand else None,
+            touched=touched,
+            always=always_by_rows,
         )
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
@@ -137,6 +147,11 @@ class DataParallel:
     def reduce_gradients(self) -> None:
         """Average the replicas' gradients into the pieces, without the loss scale."""
         self._gradients.finish()
+
+    @property
+    def by_rows(self) -> ByRows | None:
+        """The reduction of a table by rows; None if this rank has no such table, or no other replica."""
+        return self._gradients.by_rows
 
     def keep_gradients(self) -> None:
         """Reduce no gradients from now on: `own_gradients` gives this replica's."""

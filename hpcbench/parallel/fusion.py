@@ -18,8 +18,8 @@ class Item(NamedTuple):
     """
     alike: tuple[str, ...]
     """Axes of the tensor grid along which ranks hold the same part."""
-    tied: bool
-    """Whether it is one of the two copies of a tied weight."""
+    alone: bool
+    """Whether it has a bucket of its own: one of the two copies of a tied weight, or a table that travels by rows."""
     ep: int = 1
     """Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert."""
 
@@ -34,7 +34,8 @@ def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
 
     Parameters that tensor parallelism splits and parameters that its ranks hold alike lie in different buckets. Codecs
     code values in blocks, and a block with both would decode the equal parameters differently on each rank. A tied
-    weight has its own bucket for the same reason. Parameters of experts have other replicas than all others.
+    weight has its own bucket for the same reason, and a table whose rows are sent by their indices has one, too.
+    Parameters of experts have other replicas than all others.
     """
     buckets: list[list[int]] = []
     waiting: dict[tuple[tuple[str, ...], int], list[int]] = {}
@@ -46,7 +47,7 @@ def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
         waiting[common], size[common] = [], 0.0
 
     for place, item in enumerate(items):
-        if item.tied:
+        if item.alone:
             buckets.append([place])
             continue
         common = item.common

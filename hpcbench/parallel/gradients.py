@@ -19,6 +19,8 @@ from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, to_t
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.pieces import Piece, Reduction
+from hpcbench.parallel.sparse.reduction import ByRows
+from hpcbench.parallel.sparse.touched import Touched
 
 UNDER_WAY = 2
 """Number of reductions of stages 2 and 3 under way: one moves while the next bucket fills.
@@ -51,6 +53,15 @@ class Gradients:
     whole
         Called, if `freed`, when a micro-batch has added all gradients of a bucket, whose weights are then no longer
         used.
+    touched
+        Knows the touched rows of the table whose gradient may travel by rows; None if there is no such table.
+    always
+        Whether it travels by rows even where that is more bytes.
+
+    Attributes
+    ----------
+    by_rows : ByRows or None
+        The reduction of that table; None if there is none.
     """
 
     def __init__(
@@ -64,6 +75,8 @@ class Gradients:
         overlap: bool,
         link: HostLink | None,
         whole: Callable[[Piece], None] | None,
+        touched: Touched | None = None,
+        always: bool = False,
     ) -> None:
         self._pieces = pieces
         self._mesh = mesh
@@ -80,6 +93,10 @@ class Gradients:
             )
             for axes in sorted(mesh.grid.sums)
         }
+        self.by_rows: ByRows | None = None
+        if touched and mesh.dp.size > 1:
+            exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
+            self.by_rows = ByRows(touched, group=mesh.dp, channel=self._channel, exact=exact, always=always)
         self._loss_scale = 1.0
         self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
         self.averaged = True
@@ -97,6 +114,8 @@ class Gradients:
         The backward passes of `micro_batches` will give new ones, of losses times `loss_scale`.
         """
         self._loss_scale = loss_scale
+        if self.by_rows:
+            self.by_rows.begin()
         for piece in self._pieces:
             piece.to_come = len(piece.bucket.slots) * (1 if self._freed else micro_batches)
             piece.bucket.await_gradients()
@@ -176,6 +195,12 @@ class Gradients:
             divide(sums, divisor)
             piece.reduction = Reduction(sums, Work.nothing(channel))
             return
+        if self.by_rows and piece.bucket.by_rows:
+            piece.reduction = self.by_rows.start(piece, gradients, divisor)
+            if piece.reduction:
+                if self._overlap:
+                    piece.reduction.work.in_background()
+                return
         buffer = to_buffer(gradients)
         divide(buffer, divisor)
         made_of = piece.bucket.made_of
@@ -192,7 +217,7 @@ class Gradients:
     def _finish(self, piece: Piece) -> None:
         reduction, piece.reduction = piece.reduction, None
         assert reduction is not None
-        reduction.work.wait()
+        reduction.wait()
         if self._scaled_messages:
             divide(reduction.result, self._loss_scale)
         reduced = reduction.result.to(piece.bucket.values.device)

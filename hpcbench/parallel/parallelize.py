@@ -12,6 +12,9 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.sharding import Cut, Held, Shard, Tied
 from hpcbench.parallel.tensor import Tensors
 
+TOKENS = "embedding.tokens.weight"
+"""The table of the tokens' vectors, by the name that a model must give it."""
+
 
 class Stack(Protocol):
     """The structure that a model must have: blocks between an embedding and a norm with a head."""
@@ -31,6 +34,7 @@ def parallelize(
     dtype: torch.dtype,
     device: str,
     tied: bool,
+    by_rows: bool = False,
 ) -> list[Held]:
     """Leave only this rank's part in `model`.
 
@@ -46,6 +50,8 @@ def parallelize(
         Number format and device of the parameters.
     tied
         Whether the head uses the embedding's weight.
+    by_rows
+        Whether the embedding's gradient may travel by the rows that were touched.
 
     Returns
     -------
@@ -63,6 +69,8 @@ def parallelize(
     shards_by_name = _record_shards(module, whole, model.tensor_parallel, mesh, spread=tensors.spread)
     if tied:
         _tie(model, shards_by_name, mesh)
+    if by_rows and mesh.first_stage:
+        shards_by_name[TOKENS] = replace(shards_by_name[TOKENS], by_rows=True)
     held = []
     for name, shard in shards_by_name.items():
         layer_name, _, attribute = name.rpartition(".")
@@ -140,10 +148,10 @@ def _record_shards(
 
 def _tie(model: Stack, records: dict[str, Shard], mesh: Mesh) -> None:
     """Make the head's weight the embedding's: the same parameter on one stage, or a copy kept equal on two."""
-    embedding, head = "embedding.tokens.weight", "head.weight"
+    head = "head.weight"
     if mesh.pp.size == 1:
         del records[head]
     elif mesh.first_stage:
-        records[embedding] = replace(records[embedding], tied=Tied.OWNER)
+        records[TOKENS] = replace(records[TOKENS], tied=Tied.OWNER)
     elif mesh.last_stage:
-        records[head] = replace(records[head], name=embedding, tied=Tied.COPY)
+        records[head] = replace(records[head], name=TOKENS, tied=Tied.COPY)

@@ -5,7 +5,7 @@ copy in fp32 or better. The model's own weights are the decoded ones on every ra
 replicas never differ.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +40,21 @@ class Owned:
 
 @dataclass
 class Reduction:
-    """The reduction of a bucket: where the piece's sum arrives, and the sent values, which must live until then."""
+    """The reduction of a bucket: where the piece's sum arrives, and the sent values, which must live until then.
+
+    Where messages hold rows, `complete` makes the sum of them when they have come.
+    """
 
     result: Tensor
     work: Work
     sent: Buffer | None = None
+    complete: Callable[[], None] | None = None
+
+    def wait(self) -> None:
+        """Return when the sum has arrived."""
+        self.work.wait()
+        if self.complete:
+            self.complete()
 
 
 @dataclass

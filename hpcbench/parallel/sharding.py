@@ -55,6 +55,8 @@ class Shard:
     ep
         Number of data-parallel ranks that hold different experts in place of this one, so that so many times fewer
         replicas hold the parameter. It is 1 for a parameter that is of no expert.
+    by_rows
+        Whether its gradient may travel by the rows that were touched.
     """
 
     name: str
@@ -66,6 +68,12 @@ class Shard:
     tied: Tied = Tied.NO
     partial: bool = False
     ep: int = 1
+    by_rows: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether the parameter has a bucket of its own."""
+        return self.tied is not Tied.NO or self.by_rows
 
     @property
     def held(self) -> tuple[slice, ...]:

@@ -10,6 +10,7 @@ from hpcbench.contract.experts import Experts
 from hpcbench.contract.grid import OF_EXPERTS, Axes, Grid, Mode, grid_of
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import length, shards
+from hpcbench.contract.sparse_fit import by_rows
 from hpcbench.contract.training import Model, Train
 from hpcbench.parallel.fusion import Item, fuse, padded
 
@@ -30,6 +31,8 @@ class Parameter:
         It is one of the two copies of a tied weight.
     ep
         Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert.
+    by_rows
+        Its gradient may travel by the rows that were touched.
     """
 
     shape: tuple[int, ...]
@@ -37,6 +40,7 @@ class Parameter:
     units: tuple[int, ...]
     tied: bool = False
     ep: int = 1
+    by_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class Bucket:
         Runs of neighbouring units that use it: so often ZeRO-3 gathers it in the forward pass of a micro-batch.
     ep
         Number of data-parallel ranks that hold different experts in its place; 1 if it has none.
+    width
+        Values of a row, if it is a table whose gradient may travel by the rows that were touched; else 0.
     """
 
     length: int
@@ -65,6 +71,7 @@ class Bucket:
     tied: bool
     gathers: int
     ep: int = 1
+    width: int = 0
 
 
 class Laid(NamedTuple):
@@ -116,6 +123,8 @@ class _Part(NamedTuple):
     last: bool
     apart: bool
     """The two copies of a tied weight are on different stages."""
+    by_rows: bool
+    """The embedding's gradient may travel by the rows that were touched."""
 
 
 class _Mesh(NamedTuple):
@@ -147,7 +156,8 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
     layers = layout.layers_of(model.layers)[number]
     first, last = number == 0, number == layout.parts - 1
     experts = tuple(layer in model.expert_layers for layer in layers)
-    return _Part(model, train.seq_len, experts, first, last, model.tied and layout.pp > 1)
+    rows = first and by_rows(model, train, layout.tensor)
+    return _Part(model, train.seq_len, experts, first, last, model.tied and layout.pp > 1, rows)
 
 
 @lru_cache(maxsize=4096)
@@ -156,9 +166,9 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
     grid, place = rules.mesh.grid, rules.mesh.place
 
     @cache
-    def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], tied: bool, ep: int) -> Item:
+    def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], alone: bool, ep: int) -> Item:
         parts = math.prod(grid.count(axes) for axes in cuts)
-        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), tied, ep)
+        return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), alone, ep)
 
     @cache
     def held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
@@ -177,10 +187,11 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
             tied=inside[0].tied,
             gathers=sum(unit - 1 not in users for unit in users),
             ep=inside[0].ep,
+            width=inside[0].shape[1] if inside[0].by_rows else 0,
         )
 
     backwards = [*_parameters(part, grid, rules.mesh.ep)][::-1]
-    items = (item(one.shape, one.cuts, one.tied, one.ep) for one in backwards)
+    items = (item(one.shape, one.cuts, one.tied or one.by_rows, one.ep) for one in backwards)
     filled = fuse(items, limit_bytes=rules.bucket_mb * 1e6)
     groups = [[backwards[place] for place in places] for places in filled]
     used = [{unit for parameter in group for unit in parameter.units} for group in groups]
@@ -205,7 +216,7 @@ def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
     if first:
         tied_here = model.tied and not part.apart
         table = grid.cuts("vocabulary", "weight")
-        yield Parameter((model.vocab, h), table, (0, norm + 1) if tied_here else (0,), part.apart)
+        yield Parameter((model.vocab, h), table, (0, norm + 1) if tied_here else (0,), part.apart, by_rows=part.by_rows)
         if model.positions == "learned":
             yield Parameter((part.seq_len, h), grid.cuts("positions", "weight"), (0,))
     for unit, has_experts in enumerate(part.experts, start=int(first)):

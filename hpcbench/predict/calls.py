@@ -17,6 +17,7 @@ from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import Bucket, itemsize, laid_of
 from hpcbench.predict.call import WIDTHS, Call, Repeated
 from hpcbench.predict.experts import ExpertCalls, Routed
+from hpcbench.predict.rows import SentRows, reductions
 
 
 class Calls:
@@ -34,6 +35,8 @@ class Calls:
         Neighbours of a data-parallel group that share a node, for `node_copy`; None for all.
     routed
         Rows of experts that drop nothing. None takes as many as if all experts got equally many.
+    rows
+        Rows of the embedding's gradient, where they may travel by themselves: only the text knows them.
     """
 
     def __init__(
@@ -46,8 +49,9 @@ class Calls:
         updates: int = 0,
         node_ranks: int | None = None,
         routed: Routed | None = None,
+        rows: SentRows | None = None,
     ) -> None:
-        self._routed = routed
+        self._routed, self._rows = routed, rows
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
         self._rank = rank
@@ -100,7 +104,8 @@ class Calls:
             for gathered in (self.gathered_forward(bucket), self.gathered_backward(bucket)):
                 if gathered:
                     yield gathered[0], gathered[1] * count * self.micro_batches
-            yield self.reduction(bucket), count * (self.micro_batches if self._train.zero >= 2 else 1)
+            times = count * (self.micro_batches if self._train.zero >= 2 else 1)
+            yield from reductions(self.reduction(bucket), times, bucket.width, self._layout.replicas, self._rows)
         if self._routed:
             yield from self._experts.counted_calls(self._routed, forwards=1 + self._again)
         yield from self.end()

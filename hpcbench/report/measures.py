@@ -15,6 +15,7 @@ from hpcbench.report.basis import Basis, basis
 from hpcbench.report.experts import Experts, experts
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
+from hpcbench.report.sparse import SparseGradients, sparse_gradients
 from hpcbench.report.staleness import Ages, ages
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
@@ -76,6 +77,8 @@ class Measures:
     memory: Memory
     experts: Experts | None
     """Tokens of the experts; None for a model that has none."""
+    sparse: SparseGradients | None
+    """How the embedding's gradient travelled; None where it may not travel by rows."""
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
     ages: Ages | None
@@ -161,6 +164,7 @@ def measure(run: RunResult) -> Measures:
         hosts=resources.hosts(log),
         memory=resources.memory(log),
         experts=experts(log),
+        sparse=sparse_gradients(log),
         energy=resources.energy(log, rests_on.batch),
         ages=ages(log),
         skipped=_highest(log, "skipped"),

@@ -44,12 +44,15 @@ from hpcbench.contract.events import (
     IdleRule,
     Phases,
     Rank,
+    SparseGradients,
     Start,
     Traffic,
     VarianceFrozen,
+    WholeGradients,
 )
 from hpcbench.contract.measured import first_measured
 from hpcbench.contract.run import Run, load
+from hpcbench.contract.sparse_fit import whole_because
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import UNFLUSHED
@@ -118,6 +121,8 @@ def main(argv: list[str]) -> int:
     trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
     for words in rules.idle(run.scheme.all_rules, run.setting):
         log.event(IdleRule(reason=words))
+    if run.train.sparse_gradients == "auto" and (why := whole_because(run.model, run.train, run.layout.tensor)):
+        log.event(WholeGradients(reason=str(why)))
     if comm.rank == 0:
         log.event(Configuration(run=raw, **facts(run, corpus)))
     if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):
@@ -247,6 +252,8 @@ def train(
             if experts := run.model.experts:
                 layers = trainer.experts.report(run.model.expert_layers, experts.count, trainer.policy.exact)
                 log.event(Experts(**measured, layers=layers))
+            if rows := trainer.rows.report(trainer.policy.exact):
+                log.event(SparseGradients(**measured, **rows))
             log.event(Phases(**measured, stages=resources.phase_times(trainer)))
             if stale := trainer.staleness():
                 log.event(stale)

@@ -21,6 +21,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.events import Staleness
 from hpcbench.contract.run import Run
+from hpcbench.contract.sparse_fit import by_rows
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.buffers import room
@@ -37,6 +38,7 @@ from hpcbench.parallel.pipeline import MicroBatch, Pipeline
 from hpcbench.parallel.recompute import recompute
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
 from hpcbench.parallel.sharding import Shard, Tied
+from hpcbench.parallel.sparse.touched import Touched
 from hpcbench.parallel.tensor import tensors_of
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
@@ -46,6 +48,7 @@ from hpcbench.train.experts import ExpertMLP
 from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, loss
 from hpcbench.train.precision import DTYPES, LossScale, message_dtypes
+from hpcbench.train.row_counts import RowCounts
 from hpcbench.train.scheme import check_nodes
 from hpcbench.train.stop import never
 from hpcbench.train.traffic import Traffic
@@ -110,6 +113,8 @@ class Trainer:
         Times of the phases of its steps.
     experts : ExpertCounts
         Tokens of the experts in its steps.
+    rows : RowCounts
+        Ways that the embedding's gradient took in its steps.
     """
 
     def __init__(
@@ -143,7 +148,10 @@ class Trainer:
             dtype=dtype,
             device=run.device,
             tied=model.tied,
+            by_rows=by_rows(model, train, run.layout.tensor),
         )
+        table = next((shard for _, shard in self.held if shard.by_rows), None)
+        touched = Touched(self.module.get_submodule("embedding.tokens"), table.held[0]) if table else None
         positions = Positions(self.mesh, self.policy, overlap=train.overlap)
         positions.put_into(self.module)
         spread_experts(self.module, self.mesh, self.policy, model.experts, overlap=train.overlap)
@@ -174,6 +182,8 @@ class Trainer:
                 stacks=parts,
                 node_copy=train.node_copy,
                 offload=train.offload,
+                touched=touched,
+                always_by_rows=train.sparse_gradients == "always",
             )
             if train.freeze_step is None
             else OneBitAdam(
@@ -186,6 +196,7 @@ class Trainer:
             )
         )
         self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
+        self.rows = RowCounts(self.data_parallel, self.mesh)
         for part in parts:
             recompute(part, train.recompute)
         self.pipeline = self._pipeline_of(
@@ -222,6 +233,7 @@ class Trainer:
         """Start counting traffic and times anew, as after the warm-up."""
         self.traffic.forget()
         self.experts.forget()
+        self.rows.forget()
         self.phases = Phases(clock=self._clock)
 
     @property

@@ -44,6 +44,14 @@ class IdleRule(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WholeGradients(Event):
+    """The embedding's gradient travels whole, although it might have travelled by rows where that is shorter."""
+
+    NAME: ClassVar[str] = "whole_gradients"
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnknownGroup(Event):
     """A group of a program's ranks has no known parallel dimension, so that its messages were never encoded."""
 

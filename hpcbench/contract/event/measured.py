@@ -99,6 +99,23 @@ class Experts(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SparseGradients(Counted):
+    """How the embedding's gradient travelled: by the rows that were touched, or whole."""
+
+    NAME: ClassVar[str] = "sparse_gradients"
+    switch_density: float | None
+    """The density below which rows are fewer bytes than the whole gradient; above 1, they always are."""
+    density: float | None
+    """The part of its rows that a replica touched between two reductions, a mean."""
+    reductions: int | None
+    """Reductions of the embedding's gradient, each part of a split embedding by itself."""
+    by_rows: int | None
+    """Those that travelled by rows."""
+    saved_bytes: int | None
+    """Wire bytes of all ranks that the whole gradient would have taken beyond them, indices included."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageTimes(Part):
     """How the ranks of one pipeline stage spent a step: mean seconds of each activity."""
 

@@ -1,0 +1,1 @@
+"""The gradient of an embedding by the rows that were touched: which they are, when it pays, and how they are summed."""

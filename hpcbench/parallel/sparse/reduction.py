@@ -1,0 +1,178 @@
+"""The reduction of an embedding's gradient by the rows that were touched.
+
+At stage 0 each replica's rows go to all others. With ZeRO each row goes to the owners of its values only. First all
+replicas tell each other how many rows they have. So they know what comes, and take the same way: rows, or the whole
+gradient where that is fewer bytes. Every replica adds rows in the order of the ranks.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
+from hpcbench.parallel.buffers import room, to_buffer, to_tensor
+from hpcbench.parallel.exact import gather
+from hpcbench.parallel.pieces import Piece, Reduction
+from hpcbench.parallel.sparse.add import Rows, add_rows
+from hpcbench.parallel.sparse.switch import Counts, Ways, cut_rows
+from hpcbench.parallel.sparse.touched import Index, Touched
+
+
+@dataclass
+class Taken:
+    """The ways that a replica's reductions took."""
+
+    reductions: int = 0
+    by_rows: int = 0
+    touched: int = 0
+    """Rows that this replica touched, summed over the reductions."""
+    left: int = 0
+    """Rows that left this replica, once for each that got them."""
+    saved_bytes: int = 0
+    """Bytes of all replicas that were not sent."""
+
+
+class ByRows:
+    """Reduces the gradient of one table.
+
+    Parameters
+    ----------
+    touched
+        Knows the rows.
+    group
+        The replicas.
+    channel
+        Channel of gradients. Rows go through its codec.
+    exact
+        Channel of counts and indices.
+    always
+        Send rows even where the whole gradient is fewer bytes.
+
+    Attributes
+    ----------
+    taken : Taken
+        The ways so far.
+    """
+
+    def __init__(self, touched: Touched, *, group: Group, channel: Channel, exact: Channel, always: bool) -> None:
+        self._touched, self._group = touched, group
+        self._channel, self._exact, self._always = channel, exact, always
+        self.taken = Taken()
+
+    def begin(self) -> None:
+        """Forget rows of a step whose gradients are not wanted."""
+        self._touched.forget()
+
+    def ways(self, piece: Piece) -> Ways:
+        """The two ways of the piece's bucket."""
+        (slot,), length = piece.bucket.slots, piece.bucket.values.numel()
+        rows, width = slot.parameter.shape
+        codec, dtype = self._channel.codec, self._travels_as(piece)
+        wire_bytes = codec.wire_bytes(length, dtype) if codec.fixed_size else length * dtype.itemsize
+        scattered = length > piece.gradient.numel()
+        # residuals need the decoded form of the own rows, which only a gathering gives their sender
+        gathered = not scattered or self._channel.feedback
+        return Ways(self._group.size, rows, width, length, wire_bytes, scattered, gathered)
+
+    def _travels_as(self, piece: Piece) -> "np.dtype[np.generic]":
+        wide = np.dtype(np.float64 if piece.bucket.wire_dtype is torch.float64 else np.float32)
+        return self._channel.travels_as(wide)
+
+    def start(self, piece: Piece, gradients: Tensor, divisor: float) -> Reduction | None:
+        """Begin to reduce a table's gradient over `divisor`; None if the whole gradient is to be sent.
+
+        This is a collective call, which waits for the replicas' counts.
+        """
+        ways, index = self.ways(piece), self._touched.take()
+        owned = cut_rows(ways.length, ways.replicas, ways.width)
+        borders = [(0, len(index))] if ways.gathered else [_within(index, rows) for rows in owned]
+        own = [float(stop - start) for start, stop in borders]
+        counts = [list(map(round, row)) for row in gather(self._group, own, self._exact)]
+        taken = self.taken
+        taken.reductions += 1
+        taken.touched += len(index)
+        if not self._always and not ways.shorter_by_rows(counts):
+            return None
+        taken.by_rows += 1
+        taken.left += ways.leaving(counts, self._group.rank)
+        taken.saved_bytes += ways.whole_bytes - ways.rows_bytes(counts)
+        sent = np.concatenate([index[start:stop] for start, stop in borders])
+        values = _rows_of(gradients, ways, sent)
+        values /= divisor
+        return self._sent(piece, gradients, ways, owned, sent, values, counts)
+
+    def _sent(
+        self,
+        piece: Piece,
+        gradients: Tensor,
+        ways: Ways,
+        owned: list[range],
+        sent: Index,
+        values: Tensor,
+        counts: Counts,
+    ) -> Reduction:
+        group, rank = self._group, self._group.rank
+        residual = None
+        if piece.feedback and self._channel.feedback:
+            residual = to_tensor(piece.feedback.sent)[: ways.rows * ways.width].view(ways.rows, ways.width)
+            values += residual[torch.from_numpy(sent).long().to(residual.device)]
+        incoming = [row[0 if ways.gathered else rank] for row in counts]
+        indices, came = np.empty(sum(incoming), np.int32), room((sum(incoming) * ways.width,), like=piece.bucket.values)
+        source = to_buffer(values.view(-1))
+        widely = [count * ways.width for count in incoming]
+        if ways.gathered:
+            knowing = group.all_gather_counts(sent, indices, incoming, channel=self._exact)
+            work = group.all_gather_counts(source, came, widely, channel=self._channel)
+        else:
+            leaving = counts[rank]
+            knowing = group.all_to_all(sent, indices, (leaving, incoming), channel=self._exact)
+            going = [count * ways.width for count in leaving]
+            work = group.all_to_all(source, came, (going, widely), channel=self._channel)
+        mine = owned[rank] if ways.scattered else range(-(-ways.length // ways.width))
+        in_place = not ways.scattered and gradients.dtype is piece.bucket.wire_dtype
+        result, table = _home(piece, ways, gradients if in_place else None, mine)
+
+        def complete() -> None:
+            knowing.wait()
+            arrived = to_tensor(came).view(-1, ways.width)
+            starts = np.cumsum([0, *incoming])
+            if residual is not None:
+                there = torch.from_numpy(sent).long().to(residual.device)
+                residual[there] = (values - arrived[starts[rank] : starts[rank + 1]]).to(residual.dtype)
+            everyones = [_among(mine, indices[start:stop], arrived[start:stop]) for start, stop in pairwise(starts)]
+            add_rows(table, everyones)
+
+        return Reduction(result, work, source, complete)
+
+
+def _within(index: Index, rows: range) -> tuple[int, int]:
+    """The run of an ascending index that lies in a run of rows."""
+    start, stop = np.searchsorted(index, (rows.start, rows.stop))
+    return int(start), int(stop)
+
+
+def _rows_of(gradients: Tensor, ways: Ways, index: Index) -> Tensor:
+    """Copies of the rows in the dtype in which they are summed."""
+    table = gradients[: ways.rows * ways.width].view(ways.rows, ways.width)
+    chosen = table.index_select(0, torch.from_numpy(index).long().to(table.device))
+    return to_tensor(to_buffer(chosen))
+
+
+def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tuple[Tensor, Tensor]:
+    """Where the sums arrive: the values that this rank owns, and the rows that have them."""
+    if gradients is not None:
+        return gradients, gradients[: ways.rows * ways.width].view(ways.rows, ways.width)
+    table = to_tensor(room((len(mine) * ways.width,), like=piece.bucket.values)).zero_()
+    first = piece.owned.start - mine.start * ways.width
+    return table[first : first + piece.gradient.numel()], table.view(len(mine), ways.width)
+
+
+def _among(mine: range, index: Index, values: Tensor) -> Rows:
+    """Those rows that lie in a run of rows, by their places in it."""
+    start, stop = _within(index, mine)
+    places = torch.from_numpy(index[start:stop] - mine.start).long()
+    return Rows(places.to(values.device), values[start:stop])

@@ -1,0 +1,190 @@
+"""Runs whose embedding's gradient travels by rows, and what each is compared with."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from random import Random
+from typing import Any
+
+import cases
+import expert_cases  # which names kinds of experts
+from cases import Case, Comparison, one_process
+from covering import cover, every_case
+
+from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.training import CommPrecision
+
+TOP = NamedScheme(
+    name="top-feedback",
+    algorithm="encoded",
+    default="none",
+    rules=[Rule(dimension="DP", codec="topk:0.1", feedback=True)],
+)
+cases.NAMED["scheme"][TOP.name] = TOP
+cases.NAMED["train.comm_precision"] = {"gradients in fp32": CommPrecision(gradients="fp32")}
+assert "roomy" in expert_cases.NAMED
+
+MODEL: Case = {"model": "neox", "model.layers": 2}
+COMMON: Case = {"train.eval_samples": 8}
+SPARSE = "train.sparse_gradients"
+
+EXPERTS = "model.experts+layout.ep"
+AXES: dict[str, Sequence[Any]] = {
+    "layout.dp": (2, 3, 4),
+    "layout.tp": (1, 2),
+    "layout.pp": (1, 2),
+    "layout.cp+layout.context": ((1, "ring"), (2, "ring"), (2, "ulysses")),
+    EXPERTS: ((None, 1), ("roomy", 1), ("roomy", 2)),
+    "train.sequence_parallel": (False, True),
+}
+"""Axes that restrict each other, as in cases.py."""
+FREE: dict[str, Sequence[Any]] = {
+    SPARSE: ("auto", "always"),
+    "model.vocab": (256, 611),
+    "train.zero": (0, 1, 2, 3),
+    "train.micro_batch": (1, 2),
+    "layout.chunks+train.schedule": ((1, "1f1b"), (1, "gpipe")),
+    "train.overlap": (True, False),
+    "train.bucket_mb": (cases.FUSED, cases.UNFUSED),
+    "train.recompute": ("none", "selective", "full"),
+    "train.offload": (False, True),
+    "train.clip": (1.0, 0.0),
+}
+"""Axes that fit everything."""
+PAIRS = [(SPARSE, name) for name in (*AXES, *FREE) if name != SPARSE]
+FILLS = 24
+
+MORE: list[Case] = [
+    {**MODEL, **more, SPARSE: way}
+    for way in FREE[SPARSE]
+    for more in (
+        {
+            "model.layers": 4,
+            "layout.dp": 2,
+            "layout.pp": 2,
+            "layout.chunks+train.schedule": (2, "interleaved"),
+            "train.zero": 2,
+        },
+        {"layout.dp": 4, "train.zero": 3, "train.node_copy": True},
+    )
+]
+"""Chunks, which need more layers, and a second copy of the pieces, which stage 3 has alone."""
+
+
+MOST = 4
+"""Ranks of a case: two work side by side, and every kind of replica is there."""
+
+
+def fits(case: Case) -> bool:
+    """Whether the engine would take it."""
+    whole = {**MODEL, **COMMON, **case}
+    return cases.run_of(whole).ranks <= MOST and cases.valid(whole)
+
+
+@cache
+def places() -> list[Case]:
+    """Cases in which both ways to ask for rows meet each value of every other setting."""
+    chance = Random(11)
+    pool = [
+        {**case, **fill}
+        for case in every_case(AXES, fits)
+        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
+    ]
+    return [*({**MODEL, **case} for case in cover(pool, pairs=PAIRS)), *MORE]
+
+
+def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+    """A run by rows; by default against one process, which has nobody to send rows to."""
+    settings = {**settings, **COMMON}
+    experts = {"model.experts": settings[EXPERTS][0]} if EXPERTS in settings else {}
+    model = {name: value for name, value in one_process(settings).items() if name != EXPERTS}
+    said = {name: settings[name] for name in ("train.clip",) if name in settings}
+    alone = {**model, **experts, **COMMON, **said}
+    return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
+
+
+def rows() -> Iterator[Comparison]:
+    """Every place against one process, in fp64."""
+    return map(compared, places())
+
+
+FOUR: Case = {**MODEL, "layout.dp": 4}
+WHOLE: Case = {**MODEL, **cases.WHOLE, "train.micro_batch": 2}
+SPLIT: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2}
+
+
+SHORT: Case = {"layout.dp": 8, "train.zero": 1, "scheme": "sign-feedback", "train.precision": "fp32"}
+"""Indices are as long as rows, and all rows go to eight ranks: the whole gradient is fewer bytes."""
+BORDERS: Case = {"train.zero": 1, "model.vocab": 406}
+"""The border of the first two of four pieces cuts the row of the letter e."""
+
+
+def both(settings: Case, way: str = "always", planted: str | None = None, **more: Any) -> Comparison:
+    """A run by rows against the same run that sends the whole gradient."""
+    named = {name.replace("__", "."): value for name, value in more.items()}
+    return compared({**settings, **named, SPARSE: way}, {**settings, **named, SPARSE: "never"}, planted)
+
+
+def same_bits() -> Iterator[Comparison]:
+    """Rows against whole gradients, without a codec. The norm's sums depend on buckets, so nothing is clipped."""
+    plain: Case = {"scheme": "identity", "train.clip": 0.0, "train.precision": "fp32"}
+    for zero in (0, 1, 2, 3):
+        yield both({**FOUR, **plain}, train__zero=zero)
+    yield both({**WHOLE, **plain}, train__zero=2)
+    yield both({**SPLIT, **plain}, train__zero=0, model__vocab=611)
+    yield both({**FOUR, **plain, "train.precision": "bf16"}, train__zero=0, train__comm_precision="gradients in fp32")
+    for zero in (0, 2):
+        yield both({**FOUR, **plain}, "auto", "alternating", train__zero=zero)
+
+
+def lossless() -> Iterator[Comparison]:
+    """A lossless codec on rows against rows without one."""
+    for zero in (0, 1):
+        common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
+        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+
+
+def lossy() -> Iterator[Comparison]:
+    """Lossy schemes on rows: replicas hold the same."""
+    for zero, schemes in ((0, ("naive-int8", TOP.name)), (1, ("zhybrid-16-8", "sign-feedback"))):
+        common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
+        for scheme in schemes:
+            yield compared({**common, "scheme": scheme}, {**common, "scheme": "identity"})
+
+
+FAULTY: dict[str, tuple[Case, str]] = {
+    "index_of_another_row": ({"train.zero": 0}, "gradients"),
+    "index_of_another_row_to_an_owner": (BORDERS, "gradients"),
+    "row_of_two_ranks_counted_once": ({"train.zero": 0}, "gradients"),
+    "summed_in_another_order_on_odd_ranks": ({"train.zero": 0}, "replicas"),
+    "rows_of_the_last_micro_batch_only": ({"train.zero": 0}, "gradients"),
+    "rows_noted_in_the_forward_pass": ({"train.zero": 2, "layout.dp": 2, "layout.pp": 2}, "gradients"),
+    "rows_not_averaged": (BORDERS, "gradients"),
+    "border_rows_to_one_owner": (BORDERS, "gradients"),
+    "old_sums_left_in_the_table": (BORDERS, "gradients"),
+    "own_rows_kept_exact": ({"train.zero": 0, "scheme": "naive-int8", "train.precision": "fp32"}, "replicas"),
+    "sent_where_whole_is_shorter": ({SPARSE: "auto", "train.micro_batch": 3, **SHORT}, "sent"),
+}
+"""For each planted fault, the settings that show it and the value that shows it."""
+
+
+def sound(settings: Case) -> Case:
+    """The run that a fault is planted in."""
+    return {**FOUR, SPARSE: "always", **settings}
+
+
+def faulty_pair(name: str) -> tuple[Comparison, Comparison]:
+    """The run without a fault, and with it."""
+    settings = sound(FAULTY[name][0])
+    against = None if "scheme" not in settings else {**settings, "scheme": "identity"}
+    return compared(settings, against), compared(settings, against, name)
+
+
+def faulty_rows() -> Iterator[Comparison]:
+    """Each run without a fault, and with its own."""
+    pairs = [faulty_pair(name) for name in FAULTY]
+    yield from {right.name: right for right, _ in pairs}.values()
+    for _, wrong in pairs:
+        yield wrong
+
+
+SUITES = (rows, same_bits, lossless, lossy, faulty_rows)

@@ -1,0 +1,193 @@
+"""Trains small models whose embedding's gradient travels by rows; prints a JSON line a case."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import cases
+import numpy as np
+import parity_worker
+import sparse_cases
+import torch
+from mpi4py import MPI
+from parity_worker import History
+from sparse_faults import planted
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.contract.run import Run
+from hpcbench.contract.shards import shards
+from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.sparse.reduction import ByRows
+from hpcbench.predict import volume
+from hpcbench.predict.rows import SentRows
+from hpcbench.train.trainer import Trainer
+
+STEPS = 1
+"""Gradients of more steps are in `conserved`."""
+Step = list[list[int]]
+"""For each reduction of a step, the tokens that it is of, each once."""
+KNOWN: dict[str, list[list[Step]]] = {}
+"""By run: the steps of each rank, on the first rank."""
+
+
+@contextmanager
+def noting_tokens(run: Run, steps: list[Step]) -> Iterator[None]:
+    """Notes the tokens of each reduction of the embedding's gradient, from the batches."""
+    passes = Trainer._passes
+
+    def noted(self: Trainer, step: int, batches: list[Any]) -> list[float]:
+        each = [sorted(set(batch.inputs.flatten().tolist())) for batch in batches]
+        steps.append(each if run.train.zero >= 2 else [sorted(set().union(*each))])
+        return passes(self, step, batches)
+
+    with patch.object(Trainer, "_passes", noted):
+        yield
+
+
+def train(run: Run, comm: MPI.Comm) -> History | None:
+    """As the worker of all parity tests does, and with the tokens noted."""
+    steps: list[Step] = []
+    with noting_tokens(run, steps):
+        history = plain_train(run, comm)
+    everyones = comm.gather(steps)
+    if everyones:
+        KNOWN[run.model_dump_json()] = everyones
+    return history
+
+
+def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> SentRows:
+    """What a replica sends in one reduction of which the replicas have these tokens, by first principles."""
+    train, p, h = run.train, run.layout.replicas, run.model.hidden
+    held = shards(run.model.vocab, run.layout.tp)[place]
+    touched = [[token - held.start for token in each if held.start <= token < held.stop] for each in tokens]
+    values = (held.stop - held.start) * h
+    values += -values % (16 * p)
+    rules = [rule for rule in run.scheme.all_rules if rule.dimension in (None, "DP")]
+    gathered = not train.zero or rules[-1].feedback
+    if gathered:
+        leaving = [(p - 1) * len(each) for each in touched]
+    else:
+        piece = values // p
+
+        def owners(row: int) -> set[int]:
+            return {row * h // piece, (row * h + h - 1) // piece}
+
+        leaving = [sum(len(owners(row) - {own}) for row in each) for own, each in enumerate(touched)]
+    if train.sparse_gradients == "auto":
+        codec, dtype = get_codec(rules[-1].codec), np.dtype("f8" if train.precision == "fp64" else "f4")
+        nbytes = codec.wire_bytes(values, dtype) if codec.fixed_size else values * dtype.itemsize
+        whole = (p - 1) * nbytes * (1 if train.zero else 2)
+        if sum(leaving) * (4 + h * nbytes / values) >= whole:
+            return SentRows(0, 0, gathered)
+    return SentRows(leaving[replica], 1, gathered)
+
+
+def predicted(run: Run) -> list[dict[str, int]]:
+    """The expected bytes by rank and channel, from the settings and the tokens."""
+    layout, known, found = run.layout, KNOWN[run.model_dump_json()], []
+    for rank in range(run.ranks):
+        stage, replica, place = layout.coordinates(rank)
+        total = Counter[str]()
+        for step in range(STEPS):
+            group = [(stage * layout.replicas + other) * layout.tp + place for other in range(layout.replicas)]
+            reductions = zip(*(known[other][step] for other in group), strict=True)
+            each = [sent_rows(run, list(tokens), replica, place) for tokens in reductions]
+            rows = SentRows(sum(one.left for one in each), sum(one.reductions for one in each), each[0].gathered)
+            by_channel = volume.step_bytes(run.model, run.train, layout, rank, rows=rows)
+            total.update({" ".join(key): nbytes for key, nbytes in by_channel.items()})
+        found.append(dict(+total))
+    return found
+
+
+plain_train = parity_worker.train
+
+
+def conserved() -> None:
+    """What arrives and what is kept back add up to all gradients, in a few steps of top-k with error feedback."""
+    start = ByRows.start
+    for zero in (0, 1):
+        settings = {**sparse_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
+        run = cases.run_of({**settings, sparse_cases.SPARSE: "always"})
+        parity_worker.meet(parity_worker.WORLD)
+        comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
+        if parity_worker.WORLD.rank >= run.ranks:
+            continue
+        trainer = parity_worker.trainer_of(run, comm)
+        (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
+        own = torch.zeros(piece.bucket.values.numel())
+        arrived = torch.zeros_like(own)
+
+        def noted(self: ByRows, piece: Any, gradients: torch.Tensor, divisor: float, own: torch.Tensor = own) -> Any:
+            own += gradients / divisor
+            return start(self, piece, gradients, divisor)
+
+        with patch.object(ByRows, "start", noted):
+            for step in range(3):
+                trainer.backward(step)
+                arrived[piece.owned] += piece.gradient
+        if zero == 0 and comm.rank:
+            arrived.zero_()
+        kept = torch.from_numpy(piece.feedback.sent) if piece.feedback else None
+        assert isinstance(trainer.data_parallel, DataParallel) and kept is not None
+        sums = [comm.allreduce(each.numpy().astype(np.float64)) for each in (own, arrived, kept)]
+        if comm.rank == 0:
+            whole, sent, residual = (float(np.linalg.norm(each)) for each in sums)
+            lost = float(np.linalg.norm(sums[0] - sums[1] - sums[2]))
+            print(json.dumps({"conserved": zero, "parts": [whole, sent, residual], "lost": lost}), flush=True)
+
+
+GATHERED = (
+    ("none", "native", None),
+    ("none", "auto", None),
+    ("none", "native", "f2"),
+    ("none", "two-shot", "f2"),
+    ("mpc", "two-shot", None),
+    ("int8:256", "auto", None),
+)
+"""Codec and algorithm of a channel, and the type in which values travel."""
+
+
+def gathered() -> None:
+    """Parts of other lengths on each rank, some empty, joined on all of them."""
+    group = Group(parity_worker.WORLD.Split(0, parity_worker.WORLD.rank), Progress(Wait.GIVE_WAY))
+    counts = [0, 1000, 3, 0, 17, 4096, 1, 250]
+    own = np.random.default_rng(group.rank).standard_normal(counts[group.rank]).astype("f4")
+    for codec, algorithm, dtype in GATHERED:
+        travels = None if dtype is None else np.dtype(dtype)
+        of = Dimension.DP, Phase.BACKWARD, Kind.GRAD
+        channel = Channel(*of, get_codec(codec), Algorithm(algorithm), dtype=travels)
+        joined = np.full(sum(counts), np.nan, "f4")
+        group.all_gather_counts(own, joined, counts, channel=channel).wait()
+        parity_worker.meet(parity_worker.WORLD)
+        exact = np.concatenate(parity_worker.WORLD.allgather(own))
+        sent = channel.counters.message_bytes == 7 * own.size * (2 if dtype else 4)
+        answers = parity_worker.WORLD.gather((joined.tobytes(), sent))
+        if answers:
+            error = float(np.abs(joined - exact).max())
+            words = {"codec": codec, "algorithm": algorithm, "dtype": dtype, "error": error}
+            alike = len({answer[0] for answer in answers}) == 1
+            print(json.dumps({"gathered": words, "alike": alike, "sent": all(answer[1] for answer in answers)}))
+
+
+def main() -> None:
+    """Everything in one start of the ranks, of which each takes a second."""
+    comparisons = [comparison for suite in sparse_cases.SUITES for comparison in suite()]
+    assert len({comparison.name for comparison in comparisons}) == len(comparisons)
+    with ExitStack() as patches:
+        for name, value in (("planted", planted), ("train", train), ("predicted", predicted), ("STEPS", STEPS)):
+            patches.enter_context(patch.object(parity_worker, name, value))
+        parity_worker.compare_all(comparisons)
+    conserved()
+    gathered()
+
+
+if __name__ == "__main__":
+    main()

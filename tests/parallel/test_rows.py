@@ -1,0 +1,117 @@
+"""Rows of a gradient by hand: which are touched, when they are shorter than all of it, and the bits of their sums."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hpcbench.parallel.sparse.add import Rows, add_rows
+from hpcbench.parallel.sparse.switch import Ways, cut_rows
+from hpcbench.parallel.sparse.touched import Touched
+
+
+def bits(x):
+    return x.numpy().tobytes()
+
+
+def whole_sum(tables):
+    """As an all-reduce sums, in the order of the ranks."""
+    total = tables[0].clone()
+    for table in tables[1:]:
+        total += table
+    return total
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_sums_of_rows_have_the_bits_of_sums_of_tables(ranks):
+    """Values over many magnitudes, among them zeros of both signs, infinity and opposites."""
+    make = torch.Generator().manual_seed(ranks)
+    special = torch.tensor([0.0, -0.0, -0.0, 1e30, -1e30, float("inf"), 1e-40])
+    tables, everyones = [], []
+    for _ in range(ranks):
+        table = torch.randn(40, 8, generator=make) * 10.0 ** torch.randint(-6, 7, (40, 8), generator=make)
+        chosen = torch.randint(0, len(special), (40, 8), generator=make)
+        table = torch.where(torch.rand(40, 8, generator=make) < 0.5, special[chosen], table)
+        table[torch.rand(40, generator=make) < 0.5] = 0.0
+        table[7] = -0.0  # of all ranks
+        table[8] = -0.0 if not tables else 0.0
+        places = table.view(torch.int32).ne(0).any(dim=1).nonzero()[:, 0]
+        tables.append(table)
+        everyones.append(Rows(places, table[places]))
+    found = torch.zeros(40, 8)
+    add_rows(found, everyones)
+    expected = whole_sum(tables)
+    same = (found.view(torch.int32) == expected.view(torch.int32)) | (found.isnan() & expected.isnan())
+    assert same.all()
+    assert bits(found[7]) == bits(torch.full((8,), -0.0)) and bits(found[8]) == bits(torch.zeros(8))
+
+
+def test_rows_that_nobody_has_stay():
+    table = torch.zeros(3, 2)
+    add_rows(table, [Rows(torch.empty(0, dtype=torch.long), torch.empty(0, 2))] * 2)
+    assert bits(table) == bits(torch.zeros(3, 2))
+
+
+def test_rows_are_those_whose_gradients_have_come():
+    """Not those that were looked up for a later backward pass, or without one."""
+    table = nn.Embedding(10, 2)
+    touched = Touched(table, slice(2, 8))
+    first, second = table(torch.tensor([[1, 3], [7, 3]])), table(torch.tensor([[8, 2]]))
+    with torch.no_grad():
+        table(torch.tensor([5]))
+    second.sum().backward()
+    assert touched.take().tolist() == [0]
+    assert touched.take().tolist() == []
+    first.sum().backward()
+    taken = touched.take()
+    assert taken.tolist() == [1, 5] and taken.dtype == np.int32
+    table(torch.tensor([4])).sum().backward()
+    touched.forget()
+    assert touched.take().tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("length", "pieces", "width"), [(64, 4, 4), (60, 4, 4), (96, 2, 32), (192, 4, 32), (48, 3, 32)]
+)
+def test_every_value_is_in_the_rows_of_its_piece(length, pieces, width):
+    size = length // pieces
+    for piece, rows in enumerate(cut_rows(length, pieces, width)):
+        assert [*rows] == sorted({value // width for value in range(piece * size, (piece + 1) * size)})
+
+
+GATHERED = Ways(replicas=4, rows=100, width=8, length=832, wire_bytes=3328, scattered=False, gathered=True)
+TO_OWNERS = Ways(replicas=4, rows=100, width=8, length=832, wire_bytes=3328, scattered=True, gathered=False)
+"""fp32 without a codec: a row has 32 bytes, and its index 4."""
+
+
+def test_bytes_of_both_ways_by_hand():
+    counts = [[10], [0], [5], [1]]
+    assert GATHERED.whole_bytes == 2 * 3 * 3328
+    assert GATHERED.rows_bytes(counts) == 3 * 16 * 36
+    assert [GATHERED.leaving(counts, replica) for replica in range(4)] == [30, 0, 15, 3]
+    by_owner = [[1, 2, 3, 4], [0, 0, 0, 0], [5, 0, 0, 0], [0, 7, 0, 0]]
+    assert TO_OWNERS.whole_bytes == 3 * 3328
+    assert TO_OWNERS.rows_bytes(by_owner) == (9 + 0 + 5 + 7) * 36
+
+
+@pytest.mark.parametrize("ways", [GATHERED, TO_OWNERS])
+def test_the_switch_is_where_both_are_equal(ways):
+    """Just below the density rows are shorter, and just above they are not."""
+    for factor, shorter in ((0.98, True), (1.02, False)):
+        touched = ways.switch_density * factor * ways.rows
+        many = [[round(1000 * touched)] if ways.gathered else [round(250 * touched)] * 4] * 4
+        thousand = Ways(4, 1000 * ways.rows, 8, 1000 * 832, 1000 * 3328, ways.scattered, ways.gathered)
+        assert thousand.switch_density == pytest.approx(ways.switch_density)
+        assert thousand.shorter_by_rows(many) is shorter
+
+
+def test_equally_many_bytes_are_no_gain():
+    ways = Ways(replicas=2, rows=9, width=1, length=9, wire_bytes=36, scattered=False, gathered=True)
+    assert ways.rows_bytes([[9], [0]]) == ways.whole_bytes == 72
+    assert not ways.shorter_by_rows([[9], [0]]) and ways.shorter_by_rows([[8], [0]])
+
+
+def test_a_codec_shrinks_rows_and_not_their_indices():
+    packed = Ways(replicas=4, rows=100, width=8, length=832, wire_bytes=104, scattered=False, gathered=True)
+    assert packed.rows_bytes([[10], [0], [0], [0]]) == 30 * 4 + 30 * 1
+    assert packed.switch_density < GATHERED.switch_density / 4
