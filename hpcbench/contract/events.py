@@ -1,7 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations and a trace between its
-steps; traffic, experts, phases, staleness, hosts, memory and energy after the last step; end.
+steps; traffic, experts, sparsity, phases, staleness, hosts, memory and energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ from hpcbench.contract.event.measured import (
     HostTimes,
     Memory,
     Phases,
+    SparsePart,
+    Sparsity,
     StageTimes,
     Staleness,
     StalenessOf,
@@ -63,6 +65,8 @@ __all__ = [
     "Phases",
     "Rank",
     "RankGpu",
+    "SparsePart",
+    "Sparsity",
     "StageTimes",
     "Staleness",
     "StalenessOf",
@@ -104,6 +108,7 @@ KINDS: dict[str, type[Event]] = {
         Traffic,
         UnknownGroup,
         Experts,
+        Sparsity,
         Phases,
         Staleness,
         Hosts,

@@ -13,6 +13,7 @@ from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict.calls import Calls
 from hpcbench.predict.experts import Routed
+from hpcbench.predict.prune import Zeros
 
 
 def step_bytes(
@@ -24,6 +25,7 @@ def step_bytes(
     updates: int = 0,
     node_ranks: int | None = None,
     routed: Routed | None = None,
+    zeros: Zeros | None = None,
 ) -> dict[Traffic, int]:
     """What one rank sends in a step, by channel; channels that carry nothing are left out.
 
@@ -43,8 +45,10 @@ def step_bytes(
     routed
         Rows of experts that drop nothing, as counted in the step. None takes as many as if all experts got equally
         many.
+    zeros
+        Zeros of sparse weights, as counted in the masks. None takes them as evenly spread, which 2:4 always are.
     """
-    calls = Calls(model, train, layout, rank, updates=updates, node_ranks=node_ranks, routed=routed)
+    calls = Calls(model, train, layout, rank, updates=updates, node_ranks=node_ranks, routed=routed, zeros=zeros)
     sent = Counter[Traffic]()
     for call, times in calls.all():
         sent[call.channel] += times * call.message_bytes(*calls.place(call))

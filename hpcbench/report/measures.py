@@ -15,6 +15,7 @@ from hpcbench.report.basis import Basis, basis
 from hpcbench.report.experts import Experts, experts
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
+from hpcbench.report.sparsity import Sparsity, sparsity
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Rates = tuple[float | None, ...]
@@ -75,6 +76,8 @@ class Measures:
     memory: Memory
     experts: Experts | None
     """Tokens of the experts; None for a model that has none."""
+    sparsity: Sparsity | None
+    """Sparse weights; None for a run whose weights are dense."""
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
     skipped: int | None
@@ -158,6 +161,7 @@ def measure(run: RunResult) -> Measures:
         hosts=resources.hosts(log),
         memory=resources.memory(log),
         experts=experts(log),
+        sparsity=sparsity(log),
         energy=resources.energy(log, rests_on.batch),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),

@@ -44,6 +44,7 @@ from hpcbench.contract.events import (
     IdleRule,
     Phases,
     Rank,
+    Sparsity,
     Start,
     Traffic,
     VarianceFrozen,
@@ -234,6 +235,8 @@ def train(
             if experts := run.model.experts:
                 layers = trainer.experts.report(run.model.expert_layers, experts.count, trainer.policy.exact)
                 log.event(Experts(**measured, layers=layers))
+            if pruning := settings.pruning:
+                log.event(Sparsity(pattern=pruning.pattern, updates=engine.updates, parts=trainer.sparsity()))
             log.event(Phases(**measured, stages=resources.phase_times(trainer)))
             if stale := trainer.staleness():
                 log.event(stale)

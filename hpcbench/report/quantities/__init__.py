@@ -8,10 +8,11 @@ from hpcbench.report.quantities.energy_quantities import ENERGY
 from hpcbench.report.quantities.expert_quantities import EXPERTS
 from hpcbench.report.quantities.quantity import Quantity
 from hpcbench.report.quantities.resource_quantities import MEMORY, TIMES
+from hpcbench.report.quantities.sparsity_quantities import SPARSE
 from hpcbench.report.quantities.speed_quantities import LOSSES, SPEED
 from hpcbench.report.quantities.traffic_quantities import TRAFFIC
 
-CATALOGUE: list[Quantity] = [*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY, *EXPERTS]
+CATALOGUE: list[Quantity] = [*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY, *EXPERTS, *SPARSE]
 
 
 def of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:

@@ -14,6 +14,7 @@ from hpcbench.report.tables.predicted import predicted, prediction_error
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
+from hpcbench.report.tables.sparsity import sparsity
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "speed": speed,
@@ -22,6 +23,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "traffic": traffic,
     "axes": axes,
     "experts": experts,
+    "sparsity": sparsity,
     "memory": memory,
     "energy": energy,
     "schemes": schemes,
