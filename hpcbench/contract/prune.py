@@ -15,8 +15,8 @@ class Prune(Section):
     """Weights of smallest magnitude that become zero and stay so."""
 
     pattern: Pattern = Field(
-        description="2:4 keeps two of each four neighbours along a weight's inputs, unstructured the largest weights of "
-        "each matrix, rows the largest neurons of each MLP, heads the largest heads of each attention.",
+        description="2:4 keeps two of each four neighbours along the inputs of a matrix, unstructured the largest "
+        "weights of each matrix, rows the largest neurons of each MLP, heads the largest heads of each attention.",
     )
     sparsity: float = Field(0.5, gt=0, lt=1, description="Part that is zero in the end: of weights, neurons or heads.")
     begin: Count | None = Field(

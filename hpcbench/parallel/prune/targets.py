@@ -1,8 +1,8 @@
 """Which weights can become zero, and which of them become so together. Pure, for the engine and for predictions.
 
-Embeddings, head, norms and biases of rows stay dense, as is usual. A unit is what is chosen as a whole: a single weight,
-a neuron of an MLP with its row, its bias and its column, or a head of an attention with its rows, biases and columns.
-So a neuron or a head that is chosen adds nothing to the residual stream.
+Embeddings, head, norms and biases of rows stay dense, as is usual. A unit is what is chosen as a whole: a single
+weight, a neuron of an MLP with its row, its bias and its column, or a head of an attention with its rows, biases and
+columns. So a neuron or a head that is chosen adds nothing to the residual stream.
 """
 
 import math
