@@ -119,7 +119,7 @@ TWO: Case = {"model": "neox", "layout.dp": 2, "train.zero": 1}
 FAULTY: dict[str, tuple[Case, str]] = {
     "masked_weights_written_back": ({**TWO, "train.prune": "pairs", "train.zero": 0}, "stray"),
     "chosen_by_each_rank_alone": ({**TWO, "train.prune": "growing"}, "masks"),
-    "later_weights_kept": ({**TWO, "train.prune": "neurons"}, "masks"),
+    "smallest_neurons_kept": ({**TWO, "train.prune": "neurons"}, "masks"),
     "places_of_another_group": ({**TWO, "train.prune": "pairs"}, "masks"),
     "values_in_wrong_places": ({**TWO, "train.prune": "growing"}, "gradients"),
     "masks_of_masters_only": ({**TWO, "train.prune": "pairs", "layout.dp": 1, "layout.tp": 2}, "gradients"),

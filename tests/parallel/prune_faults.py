@@ -28,7 +28,7 @@ def chosen_by_each_rank_alone() -> Patch:
     return patch.object(Masks, "_over_world", lambda self, op: lambda values: None)
 
 
-def later_weights_kept() -> Patch:
+def smallest_neurons_kept() -> Patch:
     """The neurons of largest magnitude go, not those of smallest."""
     sort = np.lexsort
 
@@ -80,7 +80,7 @@ FAULTS: dict[str, Callable[[], Patch]] = {
     for fault in (
         masked_weights_written_back,
         chosen_by_each_rank_alone,
-        later_weights_kept,
+        smallest_neurons_kept,
         places_of_another_group,
         values_in_wrong_places,
         masks_of_masters_only,

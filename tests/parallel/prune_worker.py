@@ -18,7 +18,6 @@ from prune_faults import FAULTS_IN_TRANSIT, planted
 from hpcbench.contract.run import Run
 from hpcbench.contract.shards import shards
 from hpcbench.errors import TransitError
-from hpcbench.parallel.buckets import Slot
 from hpcbench.predict import volume
 from hpcbench.predict.prune import Zeros
 from hpcbench.testing import parity
@@ -30,20 +29,18 @@ STEPS = parity_worker.STEPS
 Layouts = list[list[tuple[int, list[tuple[str, tuple[slice, ...], slice]]]]]
 KNOWN: dict[str, tuple[Layouts, list[dict[str, Values]]]] = {}
 """How each rank's buckets lie, and the masks after each step, by the run; on the first rank."""
-TIED_TO_LAYOUT = ("growing", "neurons", "few-heads")
-"""Patterns whose zeros may lie unevenly."""
-
 plain_train, plain_errors = parity_worker.train, parity_worker.errors
 
 
 def masks(trainer: Trainer) -> list[Part]:
     """The masks of this rank's whole buckets, 1 where a weight is kept."""
 
-    def part(slot: Slot, kept: Any) -> Part:
-        return Part(slot.shard, kept[slot.span].double().cpu().numpy().reshape(slot.shard.local_shape))
-
-    pieces = (piece for piece in trainer.data_parallel.pieces if piece.packing)
-    return [part(slot, piece.packing.kept) for piece in pieces if piece.packing for slot in piece.bucket.slots]
+    found = []
+    for piece in trainer.data_parallel.pieces:
+        whole = np.ones(piece.bucket.values.numel()) if piece.packing is None else piece.packing.kept.double().numpy()
+        for slot in piece.bucket.slots:
+            found.append(Part(slot.shard, whole[slot.span].reshape(slot.shard.local_shape)))
+    return found
 
 
 def train(run: Run, comm: MPI.Comm) -> History | None:
