@@ -1,4 +1,4 @@
-"""Which weights become zero, how masks travel, and where packed values lie: beside plain computations, without ranks."""
+"""Which weights become zero, how masks travel, and where packed values lie: without ranks, beside plain computations."""
 
 import math
 from fractions import Fraction

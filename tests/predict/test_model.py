@@ -207,8 +207,7 @@ def test_more_ranks_are_more_replicas() -> None:
 
 @pytest.mark.parametrize("section", [Model, Train, Layout])
 def test_what_the_model_lacks_is_refused_by_name(section: type[Section]) -> None:
-    """All but parameter servers and sparse weights is known today; one that is added tomorrow is refused until the model
-    takes it in."""
+    """All but servers and sparse weights is known today; one that is added is refused until the model takes it in."""
     missing = {"sync", "staleness", "slow_rank", "slow_factor", "prune"}
     assert set(KNOWN[section]) == set(section.model_fields) - missing
 
