@@ -28,7 +28,13 @@ def test_what_divides_fits(layout, pattern):
 @pytest.mark.parametrize(
     ("model", "train", "layout", "field", "words"),
     [
-        ({}, {}, {"tp": 4, "tensor": "2d"}, "layout.tensor", "tensor grids: use 1d, or leave train.prune out"),
+        (
+            {},
+            {"micro_batch": 4},
+            {"tp": 4, "tensor": "2d"},
+            "layout.tensor",
+            "tensor grids: use 1d, or leave train.prune out",
+        ),
         ({"experts": Experts(count=4)}, {}, {}, "model.experts", "experts: use a model without"),
         ({}, {"schedule": "pipedream", "clip": 0.0}, {"pp": 2}, "train.schedule", "pipedream: use 1f1b"),
         ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
