@@ -67,7 +67,7 @@ def masks_of_masters_only() -> Patch:
 
 
 def zeros_travel() -> Patch:
-    """Messages stay as long as they were, and every value is right."""
+    """Messages are longer than the values that they carry, and every value is right."""
 
     def faulty(kept: list[int]) -> int:
         return -(-max(kept) // 16) * 16 + 64
@@ -103,7 +103,7 @@ def one_replica_has_another_mask() -> Patch:
 
 
 def place_out_of_order() -> Patch:
-    """A message of the last replica gives the same place twice."""
+    """A message gives the same place of a group of four twice."""
     to = formats.to_places
 
     def faulty(kept: Bits, free: Bits) -> Bytes:
