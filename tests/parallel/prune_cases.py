@@ -11,7 +11,7 @@ from covering import cover, every_case
 
 from hpcbench.contract.prune import Prune
 
-COMMON: Case = {"train.eval_samples": 4, "train.global_batch": 8, "model.layers": 2}
+COMMON: Case = {"train.eval_samples": 4, "train.global_batch": 12, "model.layers": 2}
 
 NAMED = {
     "pairs": Prune(pattern="2:4", begin=1),
@@ -22,7 +22,7 @@ NAMED = {
 cases.NAMED["train.prune"] = NAMED
 
 AXES: dict[str, Sequence[Any]] = {
-    "layout.dp": (1, 2, 4),
+    "layout.dp": (1, 2, 3),
     "layout.tp": (1, 2),
     "layout.pp": (1, 2),
     "layout.cp": (1, 2),
@@ -52,11 +52,10 @@ MORE: list[Case] = [
         "layout.chunks+train.schedule": (2, "interleaved"),
         "train.zero": 2,
     },
-    {"train.prune": "pairs", "model": "neox", "layout.dp": 1, "layout.tp": 8, "train.zero": 1},
-    {"train.prune": "growing", "model": "gpt2", "layout.dp": 8, "train.zero": 1},
+    {"train.prune": "pairs", "model": "neox", "layout.dp": 1, "layout.tp": 4, "train.zero": 1},
     {"train.prune": "neurons", "model": "neox", "layout.dp": 2, "train.zero": 1, "scheme": "identity"},
 ]
-"""What no axis has: chunks, a tensor group of eight, eight replicas, our own collectives."""
+"""What no axis has: chunks, a tensor group of four, our own collectives."""
 
 
 def fits(case: Case) -> bool:

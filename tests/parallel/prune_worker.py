@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -143,58 +144,50 @@ def in_transit() -> None:
 
 
 JOURNEY = [
-    ({"layout.dp": 2, "layout.tp": 2, "layout.pp": 2, "train.zero": 1}, 2),
-    ({"layout.dp": 4, "layout.tp": 1, "layout.pp": 2, "train.zero": 3}, 3),
-    ({"layout.dp": 2, "layout.tp": 4, "layout.pp": 1, "train.zero": 0}, 4),
+    ({"layout.dp": 2, "layout.tp": 2, "layout.pp": 1, "train.zero": 1}, 2),
+    ({"layout.dp": 2, "layout.tp": 1, "layout.pp": 2, "train.zero": 3}, 3),
+    ({"layout.dp": 1, "layout.tp": 4, "layout.pp": 1, "train.zero": 0}, 4),
 ]
 """Layouts that a run goes through, and the step that it stops at in each."""
 
 
-def journey() -> None:
-    """A run that goes on in other layouts: its masks and losses beside those of one process."""
-    place = Path(WORLD.bcast(tempfile.mkdtemp() if WORLD.rank == 0 else ""))
-    for pattern in prune_cases.NAMED:
+def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
+    """Runs that go on in other layouts: their masks beside those of one process. Results are on the first rank."""
+    place = Path(team.bcast(tempfile.mkdtemp() if team.rank == 0 else ""))
+    results = []
+    for pattern in patterns:
         common = {"model": "neox", "train.prune": pattern, "train.steps": 4, "train.clip": 0.0}
-        alone, alone_masks = None, []
-        if WORLD.rank == 0:
-            run = prune_cases.compared({**common, "layout.dp": 1}).run
-            alone = parity_worker.trainer_of(run, MPI.COMM_SELF)
+        alone: list[dict[str, Values]] = [{}]
+        if team.rank == 0:
+            trainer = parity_worker.trainer_of(prune_cases.compared({**common, "layout.dp": 1}).run, MPI.COMM_SELF)
             for k in range(4):
-                alone.step(k)
-                alone_masks.append(parity.assemble(MPI.COMM_SELF, masks(alone)))
+                trainer.step(k)
+                whole = parity.assemble(MPI.COMM_SELF, masks(trainer))
+                alone.append(whole.values if whole else {})
         taken = 0
         for settings, until in JOURNEY:
-            meet(WORLD)
+            meet(team)
             run = prune_cases.compared({**common, **settings}).run
-            trainer = parity_worker.trainer_of(run, WORLD)
-            checkpoints = Checkpoints(place / pattern, WORLD, run)
-            found = checkpoints.find().newest
-            if found:
+            trainer = parity_worker.trainer_of(run, team)
+            checkpoints = Checkpoints(place / pattern, team, run)
+            if found := checkpoints.find().newest:
                 trainer.load(checkpoints.load(found, trainer.state()))
-            before = parity.assemble(WORLD, masks(trainer))
-            resumed = taken
+            before = parity.assemble(team, masks(trainer))
             for k in range(taken, until):
                 trainer.step(k)
-            taken = until
-            after, weights = parity.assemble(WORLD, masks(trainer)), parity.assemble(WORLD, parity.parameters(trainer))
-            meet(WORLD)
+            after = parity.assemble(team, masks(trainer))
             checkpoints.write(until, trainer.state(), corpus=parity_worker.CORPUS)
-            if before and after and weights and alone:
-                expected = alone_masks[resumed - 1].values if resumed else {}
-                zeros = sum(float((kept == 0).sum()) for kept in after.values.values())
-                print(
-                    json.dumps(
-                        {
-                            "journey": pattern,
-                            "until": until,
-                            "kept": differing(before.values, expected),
-                            "went_on": differing(after.values, alone_masks[until - 1].values),
-                            "replicas": before.replicas_differ + after.replicas_differ,
-                            "zeros": zeros,
-                        }
-                    ),
-                    flush=True,
-                )
+            if before and after:
+                answer = {
+                    "journey": pattern,
+                    "kept": differing(before.values, alone[taken]),
+                    "went_on": differing(after.values, alone[until]),
+                    "replicas": before.replicas_differ + after.replicas_differ,
+                    "zeros": sum(float((kept == 0).sum()) for kept in after.values.values()),
+                }
+                results.append(answer)
+            taken = until
+    return results
 
 
 def differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
@@ -204,15 +197,24 @@ def differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
 
 def main() -> None:
     """Everything in one start of the ranks, of which each takes a second."""
-    comparisons = [comparison for suite in prune_cases.SUITES for comparison in suite()]
-    comparisons = list({comparison.name: comparison for comparison in comparisons}.values())
+    comparisons = []
+    if WORLD.rank == 0:  # finding them takes a second
+        every = [comparison for suite in prune_cases.SUITES for comparison in suite()]
+        comparisons = list({comparison.name: comparison for comparison in every}.values())
+    meet(WORLD)
+    comparisons = WORLD.bcast(comparisons)
     with ExitStack() as patches:
         ours = (("planted", planted), ("train", train), ("predicted", predicted), ("errors", errors))
         for name, value in ours:
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons)
     in_transit()
-    journey()
+    meet(WORLD)
+    team = WORLD.Split(WORLD.rank // 4, WORLD.rank)
+    found = journeys(team, list(prune_cases.NAMED)[WORLD.rank // 4 :: 2])
+    meet(WORLD)
+    for result in (one for rank in WORLD.gather(found) or [] for one in rank):
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

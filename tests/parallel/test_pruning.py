@@ -78,7 +78,7 @@ def test_a_run_ends_where_masks_differ_or_arrive_damaged(mpi_results):
 
 def test_masks_outlive_checkpoints_and_other_layouts(mpi_results):
     legs = results_with(mpi_results, "journey")
-    assert [leg["journey"] for leg in legs] == [pattern for pattern in NAMED for _ in range(3)]
+    assert sorted(leg["journey"] for leg in legs) == sorted(3 * list(NAMED))
     for leg in legs:
         assert leg["kept"] == leg["went_on"] == leg["replicas"] == 0
         assert leg["zeros"] > 0

@@ -57,7 +57,8 @@ def to_places(kept: Bits, free: Bits) -> Bytes:
     places = np.nonzero(groups[sparse])[1].reshape(-1, 2)
     codes[sparse] = places[:, 0] | places[:, 1] << 2
     codes = np.concatenate((codes, np.zeros(len(codes) % 2, np.uint8)))
-    return codes[0::2] | codes[1::2] << 4
+    sent: Bytes = codes[0::2] | codes[1::2] << np.uint8(4)
+    return sent
 
 
 def from_places(sent: Bytes, free: Bits) -> Bits:
@@ -87,7 +88,7 @@ def _groups(kept: Bits, free: Bits) -> tuple[Bits, Bits]:
     if kept.size % 4:
         raise MaskError(f"{kept.size} values are no groups of four")
     by_four = free.reshape(-1, 4)
-    sparse = by_four.any(axis=1)
+    sparse: Bits = np.asarray(by_four.any(axis=1))
     if not by_four[sparse].all():
         raise MaskError("a group of four has values that can be zero beside others")
     return kept.reshape(-1, 4), sparse

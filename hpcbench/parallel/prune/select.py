@@ -5,6 +5,7 @@ that their bits are, ranks add up counts, and sums of a neuron's or a head's mag
 magnitudes those that come first in the whole tensor are kept.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,13 +54,14 @@ class Part:
 
     def from_the_end(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How many weights of the whole parameter come after each."""
-        index = np.ravel_multi_index(self.places(which), self.target.shape)
-        return np.prod(self.target.shape, dtype=np.int64) - 1 - index
+        index: npt.NDArray[np.int64] = np.ravel_multi_index(self.places(which), self.target.shape)
+        return math.prod(self.target.shape) - 1 - index
 
 
 def magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Integers in the order of the magnitudes."""
-    return np.abs(values).view({4: np.uint32, 8: np.uint64}[values.itemsize])
+    bits: npt.NDArray[Any] = np.abs(values).view({4: np.uint32, 8: np.uint64}[values.itemsize])
+    return bits
 
 
 def two_of_four(part: Part) -> Bits:
