@@ -1,4 +1,4 @@
-"""Which weights become zero, how masks travel, and where packed values lie: without ranks, beside plain computations."""
+"""Which weights become zero, how masks travel, where packed values lie: without ranks, beside plain computations."""
 
 import math
 from fractions import Fraction
