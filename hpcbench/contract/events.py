@@ -1,8 +1,8 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations, kept messages and a
-trace between its steps; traffic, calls, experts, sparse gradients, phases, staleness, hosts, memory and energy after
-the last step; end.
+trace between its steps; traffic, calls, experts, sparse gradients, sparsity, phases, staleness, hosts, memory and
+energy after the last step; end.
 """
 
 from dataclasses import dataclass
@@ -33,6 +33,8 @@ from hpcbench.contract.event.measured import (
     MessagesKept,
     Phases,
     SparseGradients,
+    SparsePart,
+    Sparsity,
     StageTimes,
     Staleness,
     StalenessOf,
@@ -71,6 +73,8 @@ __all__ = [
     "Rank",
     "RankGpu",
     "SparseGradients",
+    "SparsePart",
+    "Sparsity",
     "StageTimes",
     "Staleness",
     "StalenessOf",
@@ -117,6 +121,7 @@ KINDS: dict[str, type[Event]] = {
         UnknownGroup,
         Experts,
         SparseGradients,
+        Sparsity,
         Phases,
         Staleness,
         Hosts,

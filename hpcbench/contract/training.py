@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from hpcbench.contract.experts import Experts
+from hpcbench.contract.prune import Pattern, Prune, by_pattern
 from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Section
 
 Optimizer = Literal["adamw", "onebit-adam"]
@@ -250,6 +251,14 @@ class Train(Section):
     loss_scale_hysteresis: Count = Field(
         2, description="Number of overflows after which the scale is halved; counted anew after each doubling."
     )
+    prune: Annotated[
+        Prune | None,
+        BeforeValidator(by_pattern, json_schema_input_type=Pattern | Literal["none"] | Prune | None),
+    ] = Field(
+        None,
+        description="Sparse weights: `{pattern: unstructured, sparsity: 0.8, begin: 100, end: 500, every: 50}`, or a "
+        "pattern alone; none by default.",
+    )
     trace: Trace | None = Field(
         None,
         description="Write, rank by rank, what some steps are made of: `{steps: [20, 25]}`. "
@@ -269,6 +278,11 @@ class Train(Section):
             raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
         if self.node_copy and self.zero != 3:
             raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
+        if (prune := self.pruning) and max(prune.begin or 0, prune.end or 0) > self.steps:
+            last = max(prune.begin or 0, prune.end or 0)
+            raise ValueError(f"prune reaches its sparsity after {last} updates, and there are {self.steps}: lower it")
+        if prune and prune.end and prune.begin and prune.end < prune.begin:
+            raise ValueError(f"prune.end {prune.end} is before prune.begin {prune.begin}: raise it")
         if self.trace is not None and self.trace.steps[1] > self.steps:
             raise ValueError(f"trace.steps ends with step {self.trace.steps[1]}, and there are {self.steps}: lower it")
         if self.keep_messages is not None and self.keep_messages.steps[-1] > self.steps:
@@ -280,6 +294,13 @@ class Train(Section):
     def lowest_lr(self) -> float:
         """Learning rate at the end."""
         return self.lr / 10 if self.min_lr is None else self.min_lr
+
+    @property
+    def pruning(self) -> Prune | None:
+        """How weights become sparse, with all values filled in; None if they do not."""
+        if self.prune is None or self.prune.begin is not None:
+            return self.prune
+        return self.prune.model_copy(update={"begin": max(1, self.warmup_steps)})
 
     @property
     def sum_format(self) -> Precision:
@@ -304,6 +325,11 @@ def optimizer_misfit(train: Train) -> Misfit | None:
         if train.freeze_step is None:
             return None
         return Misfit(("train", "freeze_step"), f"{train.optimizer} freezes nothing: leave it out")
+    if train.prune is not None:
+        return Misfit(
+            ("train", "prune"),
+            "1-bit Adam averages momenta of all weights: leave it out, or train with another optimizer",
+        )
     if train.sync != "all-reduce":
         return Misfit(
             ("train", "sync"),

@@ -14,7 +14,7 @@ stage  owned        gradients                    weights
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import Crossing, HostLink
 from hpcbench.parallel.on_demand import OnDemand
 from hpcbench.parallel.pieces import Owned, Piece, make_piece
+from hpcbench.parallel.prune.masks import Masks
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.touched import Touched
 from hpcbench.parallel.weights import GatheredAfterStep, Replicated, Weights
@@ -58,6 +59,8 @@ class DataParallel:
         The modules that use the parameters. Only stage 3 needs them.
     node_copy
         At stage 3, gather for the backward pass from a second copy within each node (hpZ of ZeRO++).
+    masks
+        Makes the masks of sparse weights for the pieces; None if weights are dense.
     offload
         Keep master weights, moments and reduced gradients in host memory, and update there.
     touched
@@ -87,6 +90,7 @@ class DataParallel:
         offload: bool = False,
         touched: Touched | None = None,
         always_by_rows: bool = False,
+        masks: Callable[[Sequence[Piece], bool], Masks] | None = None,
     ) -> None:
         self._mesh = mesh
         self._scattered = zero > 0
@@ -113,6 +117,7 @@ class DataParallel:
                 bucket.free_gradients()
             if zero == 3:
                 bucket.free_values()
+        self.masks = masks(self.pieces, self._scattered) if masks else None
         self._weights: Weights
         self._on_demand: OnDemand | None = None
         if zero == 0:
@@ -198,9 +203,17 @@ class DataParallel:
 
     def _updated(self, lr: float, factor: float) -> Iterator[tuple[Piece, Tensor]]:
         """Update piece by piece. Master weights of the host move to the device while the next piece is updated."""
+        if self.masks and self.masks.due(self.updates + 1):  # what is chosen depends on all updated weights
+            for piece in self.pieces:
+                piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
+            self.masks.renew(self.updates)
+            yield from ((piece, self._on_device(piece)) for piece in self.pieces)
+            return
         crossing: tuple[Piece, Crossing] | None = None
         for piece in self.pieces:
             piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
+            if self.masks:
+                self.masks.keep(piece)
             if self.link is None:
                 yield piece, piece.master
                 continue
@@ -259,12 +272,17 @@ class DataParallel:
         return self.pieces[0].adam.updates
 
     def optimizer(self) -> dict[str, dict[str, Any]]:
-        """Master weights and moments by parameter name, for a checkpoint: see `pieces.save`."""
-        return states.save(self.pieces)
+        """Master weights, moments and masks by parameter name, for a checkpoint: `pieces.save` and `Masks.save`."""
+        saved = states.save(self.pieces)
+        for name, mask in self.masks.save().items() if self.masks else ():
+            saved[name]["mask"] = mask
+        return saved
 
     def load_optimizer(self, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
         """Load a saved `optimizer` of the same layout, after `updates` steps: see `pieces.load`."""
         states.load(self.pieces, saved, updates=updates)
+        if self.masks:
+            self.masks.load({name: entry["mask"] for name, entry in saved.items() if "mask" in entry})
         self._give_again()
 
     def residuals(self) -> dict[str, dict[str, Tensor]]:
@@ -293,12 +311,14 @@ class DataParallel:
     def held_bytes(self) -> dict[str, int]:
         """Bytes of the tensors that last from step to step, on the device and on the host, by their purpose.
 
-        Residuals of error feedback lie on the host, where messages are made. They are listed if there are any.
+        Residuals of error feedback lie on the host, where messages are made. They are listed if there are any. Masks
+        of sparse weights count as parameters.
         """
         home = "host" if self.link else "device"
         sums = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}
         residuals = 0
         for piece in self.pieces:
+            sums["device parameters"] += piece.packing.kept.nbytes if piece.packing else 0
             sums["device parameters"] += piece.bucket.values.untyped_storage().nbytes()
             sums["device gradients"] += piece.bucket.gradients.nbytes
             sums[f"{home} optimizer"] += piece.adam.first.nbytes + piece.adam.second.nbytes
@@ -314,4 +334,8 @@ class DataParallel:
         """Pass on master weights that were changed otherwise than by an update, because later gathers read them."""
         if self._on_demand:
             for piece in self.pieces:
-                self._on_demand.give(piece, self.link.up(piece.master).wait() if self.link else piece.master)
+                self._on_demand.give(piece, self._on_device(piece))
+
+    def _on_device(self, piece: Piece) -> Tensor:
+        """The master weights on the model's device."""
+        return self.link.up(piece.master).wait() if self.link else piece.master

@@ -19,6 +19,7 @@ from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, to_t
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.pieces import Piece, Reduction
+from hpcbench.parallel.prune.packing import clear
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.touched import Touched
 
@@ -193,6 +194,8 @@ class Gradients:
         if group.size == 1:  # they stay where they are
             sums = gradients.to(wire_dtype(gradients.dtype))
             divide(sums, divisor)
+            if piece.packing:
+                clear((sums,), piece.packing.kept)
             piece.reduction = Reduction(sums, Work.nothing(channel))
             return
         if self.by_rows and piece.bucket.by_rows:
@@ -201,18 +204,22 @@ class Gradients:
                 if self._overlap:
                     piece.reduction.work.in_background()
                 return
+        packed = feedback
+        if piece.packing:
+            gradients = piece.packing.pack(gradients)
+            packed = piece.packing.pack_residuals(feedback, piece.master) if feedback else None
         buffer = to_buffer(gradients)
         divide(buffer, divisor)
-        made_of = piece.bucket.made_of
+        made_of = None if piece.packing else piece.bucket.made_of  # without zeros no matrix is whole
         if self._scattered:
-            result = room(piece.gradient.shape, like=piece.bucket.values)
-            work = group.reduce_scatter(buffer, result, channel=channel, feedback=feedback, made_of=made_of)
+            result = room((gradients.numel() // group.size,), like=piece.bucket.values)
+            work = group.reduce_scatter(buffer, result, channel=channel, feedback=packed, made_of=made_of)
         else:
             result = buffer
-            work = group.all_reduce(buffer, channel=channel, feedback=feedback, made_of=made_of)
+            work = group.all_reduce(buffer, channel=channel, feedback=packed, made_of=made_of)
         if self._overlap:
             work.in_background()
-        piece.reduction = Reduction(to_tensor(result), work, buffer)
+        piece.reduction = Reduction(to_tensor(result), work, buffer, residuals=packed)
 
     def _finish(self, piece: Piece) -> None:
         reduction, piece.reduction = piece.reduction, None
@@ -221,6 +228,10 @@ class Gradients:
         if self._scaled_messages:
             divide(reduction.result, self._loss_scale)
         reduced = reduction.result.to(piece.bucket.values.device)
+        if piece.packing and reduction.sent is not None:
+            reduced = piece.packing.unpack_own(reduced)
+            if reduction.residuals and piece.feedback:
+                piece.packing.unpack_residuals(reduction.residuals, piece.feedback)
         if self._link:
             reduced = self._link.down(reduced).wait()
         if self._freed:

@@ -25,6 +25,7 @@ from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
+from hpcbench.parallel.weights import arrived, to_send
 
 
 @dataclass(eq=False)
@@ -34,8 +35,8 @@ class GatheredBucket:
     bucket: Bucket
     source: Tensor
     """The part that this rank gives the others: its piece of the master weights, on the model's device."""
-    owned: slice
-    """Where that piece lies in the bucket."""
+    piece: Piece
+    """The piece that this rank owns, which knows what is zero."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
     """The part of its node's copy that this rank keeps, in the dtype of the weights."""
@@ -99,7 +100,7 @@ class OnDemand:
         self._channels = {
             phase: policy.channel(Dimension.ZERO, phase, Kind.PARAM) for phase in (Phase.FORWARD, Phase.BACKWARD)
         }
-        self._entries = {id(piece): GatheredBucket(piece.bucket, piece.master, piece.owned) for piece in pieces}
+        self._entries = {id(piece): GatheredBucket(piece.bucket, piece.master, piece) for piece in pieces}
         homes = {id(slot.parameter): entry for entry in self._entries.values() for slot in entry.bucket.slots}
         missed = {id(slot.parameter): slot.shard.name for piece in pieces for slot in piece.bucket.slots}
         for stack in stacks:
@@ -189,12 +190,13 @@ class OnDemand:
         """Begin to gather, unless the weights are there or under way."""
         if entry.arriving or entry.bucket.has_values:
             return
-        gathered = entry.bucket.room()
-        group, source, owned = self._mesh.replicas(entry.bucket.ep), entry.source, entry.owned
+        group = self._mesh.replicas(entry.bucket.ep)
+        packing, owned = entry.piece.packing, entry.piece.owned
+        source, gathered = to_send(entry.source, entry.bucket, packing)
         if phase is Phase.BACKWARD and self._node and entry.copy is not None and entry.fresh:
             group, source = self._node, entry.copy
             owned = shards(entry.bucket.values.numel(), group.size)[group.rank]
-        made_of = partial(entry.bucket.made_of, owned)
+        made_of = None if packing else partial(entry.bucket.made_of, owned)
         work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase], made_of=made_of)
         entry.arriving = gathered, work.in_background() if self._overlap else work
 
@@ -204,7 +206,7 @@ class OnDemand:
         gathered, work = entry.arriving
         entry.arriving = None
         work.wait()
-        entry.bucket.fill_values(from_buffer(gathered, entry.bucket.values))
+        entry.bucket.fill_values(arrived(gathered, entry.bucket, entry.piece.packing))
         if self._node and not entry.fresh:
             mine = shards(entry.bucket.values.numel(), self._node.size)[self._node.rank]
             entry.copy, entry.fresh = entry.bucket.values[mine].clone(), True

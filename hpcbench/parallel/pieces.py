@@ -19,6 +19,7 @@ from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, residuals, to_tensor
 from hpcbench.parallel.offload import HostLink
+from hpcbench.parallel.prune.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Reduction:
     work: Work
     sent: Buffer | None = None
     complete: Callable[[], None] | None = None
+    residuals: Feedback | None = None
+    """Residuals of a message without zeros, which go back to their places when the sum has arrived."""
 
     def wait(self) -> None:
         """Return when the sum has arrived."""
@@ -73,6 +76,8 @@ class Piece:
     """Number of gradients that the backward pass has not yet added to the bucket."""
     reduction: Reduction | None = None
     """The reduction under way; None if there is none."""
+    packing: Packing | None = None
+    """The bucket's mask; None if nothing is set to zero."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
         """Each parameter with elements in the piece.

@@ -9,9 +9,10 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
+from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
+from hpcbench.parallel.prune.packing import Packing
 
 
 class Weights(Protocol):
@@ -42,20 +43,33 @@ class GatheredAfterStep:
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
         self._mesh, self._overlap = mesh, overlap
         self._channel = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
-        self._arriving: list[tuple[Bucket, Buffer, Work]] = []
+        self._arriving: list[tuple[Piece, Buffer, Work]] = []
 
     def give(self, piece: Piece, source: Tensor) -> None:
         """Begin to gather the bucket, in the background if overlap is wanted."""
-        gathered = piece.bucket.room()
+        source, gathered = to_send(source, piece.bucket, piece.packing)
         group = self._mesh.replicas(piece.bucket.ep)
-        made_of = partial(piece.bucket.made_of, piece.owned)
+        made_of = None if piece.packing else partial(piece.bucket.made_of, piece.owned)
         work = group.all_gather(to_buffer(source), gathered, channel=self._channel, made_of=made_of)
         work.in_background() if self._overlap else work.wait()
-        self._arriving.append((piece.bucket, gathered, work))
+        self._arriving.append((piece, gathered, work))
 
     def settle(self) -> None:
         """Wait for all buckets, and copy them to the weights."""
-        for bucket, gathered, work in self._arriving:
+        for piece, gathered, work in self._arriving:
             work.wait()
-            bucket.values.copy_(from_buffer(gathered, bucket.values))
+            piece.bucket.values.copy_(arrived(gathered, piece.bucket, piece.packing))
         self._arriving = []
+
+
+def to_send(source: Tensor, bucket: Bucket, packing: Packing | None) -> tuple[Tensor, Buffer]:
+    """What a rank sends of its piece when a bucket is gathered, and the room for what all send."""
+    if packing is None:
+        return source, bucket.room()
+    return packing.pack_own(source), room((packing.elements,), like=bucket.values)
+
+
+def arrived(gathered: Buffer, bucket: Bucket, packing: Packing | None) -> Tensor:
+    """The values of a gathered bucket."""
+    values = from_buffer(gathered, bucket.values)
+    return values if packing is None else packing.unpack(values)

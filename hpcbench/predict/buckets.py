@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from hpcbench.contract.experts import Experts
@@ -13,6 +14,7 @@ from hpcbench.contract.shards import length, shards
 from hpcbench.contract.sparse_fit import by_rows
 from hpcbench.contract.training import Model, Train
 from hpcbench.parallel.fusion import Item, fuse, padded
+from hpcbench.parallel.prune.targets import of_layer
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Parameter:
         Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert.
     by_rows
         Its gradient may travel by the rows that were touched.
+    role
+        Layer and attribute, as ``mlp.up.weight``, of what can become sparse; empty for all else.
     """
 
     shape: tuple[int, ...]
@@ -41,6 +45,7 @@ class Parameter:
     tied: bool = False
     ep: int = 1
     by_rows: bool = False
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,12 @@ class Bucket:
     gathers: int
     ep: int = 1
     width: int = 0
+    free: tuple[tuple[int, int], ...] = ()
+    """Runs of elements that can become zero, each from its first element up to its end."""
+    sent: int = 0
+    """Elements of a message of gradients, and of weights before the update; 0 means all."""
+    given: int = 0
+    """Elements of a message of updated weights; 0 means all."""
 
 
 class Laid(NamedTuple):
@@ -107,7 +118,11 @@ def laid_of(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, 
     """The same by the number of the part."""
     stage, _, index = layout.coordinates(rank)
     mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
-    rules = _Rules(itemsize(train), train.bucket_mb, train.sequence_parallel or layout.tensor != "1d", mesh)
+    spread = train.sequence_parallel or layout.tensor != "1d"
+    roles: tuple[str, ...] = ()
+    if train.prune is not None:
+        roles = tuple(target.name.removeprefix("b.") for target in of_layer(model, train.prune.pattern, "b"))
+    rules = _Rules(itemsize(train), train.bucket_mb, spread, mesh, roles)
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 
@@ -150,6 +165,8 @@ class _Rules(NamedTuple):
     spread: bool
     """Gradients of what tensor-parallel ranks hold alike are summands."""
     mesh: _Mesh
+    roles: tuple[str, ...] = ()
+    """The parameters of a block that can have zeros."""
 
 
 def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
@@ -179,7 +196,9 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
         )
 
     def bucket(inside: list[Parameter], users: set[int]) -> Bucket:
-        filled = sum(held(parameter.shape, parameter.cuts) for parameter in inside)
+        ends = [*accumulate(held(parameter.shape, parameter.cuts) for parameter in inside)]
+        filled = ends[-1]
+        runs = zip(inside, [0, *ends], ends, strict=False)
         return Bucket(
             length=padded(filled, rules.mesh.replicas // inside[0].ep),
             filled=filled,
@@ -188,6 +207,7 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
             gathers=sum(unit - 1 not in users for unit in users),
             ep=inside[0].ep,
             width=inside[0].shape[1] if inside[0].by_rows else 0,
+            free=tuple((start, end) for parameter, start, end in runs if parameter.role in rules.roles),
         )
 
     backwards = [*_parameters(part, grid, rules.mesh.ep)][::-1]
@@ -220,8 +240,9 @@ def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
         if model.positions == "learned":
             yield Parameter((part.seq_len, h), grid.cuts("positions", "weight"), (0,))
     for unit, has_experts in enumerate(part.experts, start=int(first)):
-        for shape, word, attribute in _block(h, model.experts if has_experts else None, ep):
-            yield Parameter(shape, grid.cuts(word, attribute), (unit,), ep=ep if word.startswith(OF_EXPERTS) else 1)
+        for shape, word, attribute, role in _block(h, model.experts if has_experts else None, ep):
+            of = ep if word.startswith(OF_EXPERTS) else 1
+            yield Parameter(shape, grid.cuts(word, attribute), (unit,), ep=of, role=role)
     if last:
         for attribute in ("weight", "bias"):
             yield Parameter((h,), grid.cuts("norm", attribute), (norm,))
@@ -229,19 +250,19 @@ def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
             yield Parameter((model.vocab, h), grid.cuts("head", "weight"), (norm + 1,), part.apart)
 
 
-Layer = tuple[tuple[int, ...], str, str]
-"""Shape of a parameter, and whose it is."""
+Layer = tuple[tuple[int, ...], str, str, str]
+"""Shape of a parameter, whose it is, and its role."""
 
 
 def _block(h: int, experts: Experts | None, ep: int) -> Iterator[Layer]:
     """The parameters of a block: twice a norm and a column and a row layer, or after the second norm experts."""
     yield from _norm(h)
-    yield from _pair(h, 3 * h, h)
+    yield from _pair(h, 3 * h, h, roles=("attention.qkv", "attention.out"))
     yield from _norm(h)
     if experts is None:
-        yield from _pair(h, 4 * h, 4 * h)
+        yield from _pair(h, 4 * h, 4 * h, roles=("mlp.up", "mlp.down"))
         return
-    yield (experts.count, h), "router", "weight"
+    yield (experts.count, h), "router", "weight", ""
     for _ in range(experts.count // ep):
         yield from _pair(h, 4 * h, 4 * h, OF_EXPERTS)
     if experts.shared:
@@ -249,13 +270,14 @@ def _block(h: int, experts: Experts | None, ep: int) -> Iterator[Layer]:
 
 
 def _norm(h: int) -> Iterator[Layer]:
-    yield (h,), "norm", "weight"
-    yield (h,), "norm", "bias"
+    yield (h,), "norm", "weight", ""
+    yield (h,), "norm", "bias", ""
 
 
-def _pair(h: int, entry: int, middle: int, of: str = "") -> Iterator[Layer]:
+def _pair(h: int, entry: int, middle: int, of: str = "", *, roles: tuple[str, str] = ("", "")) -> Iterator[Layer]:
     """A column and a row layer."""
-    yield (entry, h), f"{of}column", "weight"
-    yield (entry,), f"{of}column", "bias"
-    yield (h, middle), f"{of}row", "weight"
-    yield (h,), f"{of}row", "bias"
+    column, row = roles
+    yield (entry, h), f"{of}column", "weight", f"{column}.weight"
+    yield (entry,), f"{of}column", "bias", f"{column}.bias"
+    yield (h, middle), f"{of}row", "weight", f"{row}.weight"
+    yield (h,), f"{of}row", "bias", f"{row}.bias"

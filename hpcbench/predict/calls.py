@@ -17,6 +17,7 @@ from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import Bucket, itemsize, laid_of
 from hpcbench.predict.call import WIDTHS, Call, Repeated
 from hpcbench.predict.experts import ExpertCalls, Routed
+from hpcbench.predict.prune import Zeros, choosing, masked
 from hpcbench.predict.rows import SentRows, reductions
 
 
@@ -37,6 +38,8 @@ class Calls:
         Rows of experts that drop nothing. None takes as many as if all experts got equally many.
     rows
         Rows of the embedding's gradient, where they may travel by themselves: only the text knows them.
+    zeros
+        Zeros of sparse weights. None takes them as evenly spread.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class Calls:
         node_ranks: int | None = None,
         routed: Routed | None = None,
         rows: SentRows | None = None,
+        zeros: Zeros | None = None,
     ) -> None:
         self._routed, self._rows = routed, rows
+        self._updates = updates
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
         self._rank = rank
@@ -60,6 +65,11 @@ class Calls:
         self.laid = laid_of(model, train, layout, rank)
         self.buckets = [kind for laid in self.laid.values() for kind in laid.kinds]
         """All that differ, each with how many there are."""
+        if train.prune is not None:
+            ordered = [
+                self.laid[number].kinds[k][0] for number in reversed(self.parts) for k in self.laid[number].order
+            ]
+            self.buckets = masked(ordered, model, train, layout, updates=updates, zeros=zeros)
         self.micro_batches = train.global_batch // layout.dp // train.micro_batch
         self._tokens = train.micro_batch * train.seq_len // layout.cp
         self._exact = itemsize(train)
@@ -257,14 +267,15 @@ class Calls:
         if self._train.zero < 3:
             return None
         channel, group = ("ZERO", "FORWARD", "PARAM"), _holders(bucket)
-        return Call(channel, "all-gather", bucket.length, self._widths["parameters"], group), bucket.gathers
+        elements = bucket.sent or bucket.length
+        return Call(channel, "all-gather", elements, self._widths["parameters"], group), bucket.gathers
 
     def gathered_backward(self, bucket: Bucket) -> Repeated | None:
         """ZeRO-3: once for one micro-batch, from the node's copy where there is one."""
         if self._train.zero < 3:
             return None
         channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else _holders(bucket)
-        return Call(channel, "all-gather", bucket.length, self._widths["parameters"], group), 1
+        return Call(channel, "all-gather", bucket.sent or bucket.length, self._widths["parameters"], group), 1
 
     def reduction(self, bucket: Bucket) -> Call:
         """Gradients over replicas, once a step, at ZeRO stages 2 and 3 for each micro-batch.
@@ -274,7 +285,7 @@ class Calls:
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
         operation = "reduce-scatter" if self._train.zero else "all-reduce"
-        return Call(channel, operation, bucket.length, width, _holders(bucket))
+        return Call(channel, operation, bucket.sent or bucket.length, width, _holders(bucket))
 
     def end(self) -> list[Repeated]:
         """Calls after the last backward pass and the reductions.
@@ -289,10 +300,13 @@ class Calls:
         found += [(self._summands(bucket), count) for bucket, count in self.buckets if bucket.summands]
         if self._train.schedule not in UNFLUSHED:
             found.append((Call(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
+        each = [bucket for bucket, _ in self.buckets]
+        found += choosing(each, self._model, self._train, self._layout, updates=self._updates)
         if self._train.zero in (1, 2):
             width = self._widths["parameters"]
             for bucket, count in self.buckets:
-                gathered = Call(("ZERO", "STEP", "PARAM"), "all-gather", bucket.length, width, _holders(bucket))
+                elements = bucket.given or bucket.length
+                gathered = Call(("ZERO", "STEP", "PARAM"), "all-gather", elements, width, _holders(bucket))
                 found.append((gathered, count))
         return found
 

@@ -13,6 +13,7 @@ from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict.calls import Calls
 from hpcbench.predict.experts import Routed
+from hpcbench.predict.prune import Zeros
 from hpcbench.predict.rows import SentRows
 
 
@@ -26,6 +27,7 @@ def step_bytes(
     node_ranks: int | None = None,
     routed: Routed | None = None,
     rows: SentRows | None = None,
+    zeros: Zeros | None = None,
 ) -> dict[Traffic, int]:
     """What one rank sends in a step, by channel; channels that carry nothing are left out.
 
@@ -47,8 +49,17 @@ def step_bytes(
         many.
     rows
         Rows of the embedding's gradient, as counted in the step, where they may travel by themselves.
+    zeros
+        Zeros of sparse weights, as counted in the masks. None takes them as evenly spread, which 2:4 always are.
     """
-    calls = Calls(model, train, layout, rank, updates=updates, node_ranks=node_ranks, routed=routed, rows=rows)
+    calls = Calls(
+        *(model, train, layout, rank),
+        updates=updates,
+        node_ranks=node_ranks,
+        routed=routed,
+        rows=rows,
+        zeros=zeros,
+    )
     sent = Counter[Traffic]()
     for call, times in calls.all():
         sent[call.channel] += times * call.message_bytes(*calls.place(call))

@@ -16,6 +16,7 @@ from hpcbench.report.experts import Experts, experts
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
 from hpcbench.report.sparse import SparseGradients, sparse_gradients
+from hpcbench.report.sparsity import Sparsity, sparsity
 from hpcbench.report.staleness import Ages, ages
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
@@ -79,6 +80,8 @@ class Measures:
     """Tokens of the experts; None for a model that has none."""
     sparse: SparseGradients | None
     """How the embedding's gradient travelled; None where it may not travel by rows."""
+    sparsity: Sparsity | None
+    """Sparse weights; None for a run whose weights are dense."""
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
     ages: Ages | None
@@ -165,6 +168,7 @@ def measure(run: RunResult) -> Measures:
         memory=resources.memory(log),
         experts=experts(log),
         sparse=sparse_gradients(log),
+        sparsity=sparsity(log),
         energy=resources.energy(log, rests_on.batch),
         ages=ages(log),
         skipped=_highest(log, "skipped"),

@@ -45,6 +45,7 @@ from hpcbench.contract.events import (
     Phases,
     Rank,
     SparseGradients,
+    Sparsity,
     Start,
     Traffic,
     VarianceFrozen,
@@ -254,6 +255,8 @@ def train(
                 log.event(Experts(**measured, layers=layers))
             if rows := trainer.rows.report(trainer.policy.exact):
                 log.event(SparseGradients(**measured, **rows))
+            if pruning := settings.pruning:
+                log.event(Sparsity(pattern=pruning.pattern, updates=engine.updates, parts=trainer.sparsity()))
             log.event(Phases(**measured, stages=resources.phase_times(trainer)))
             if stale := trainer.staleness():
                 log.event(stale)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
-from hpcbench.contract.events import Staleness
+from hpcbench.contract.events import SparsePart, Staleness
 from hpcbench.contract.run import Run
 from hpcbench.contract.sparse_fit import by_rows
 from hpcbench.parallel.adamw import AdamW
@@ -34,7 +34,9 @@ from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
 from hpcbench.parallel.parts import held_by, parts_of
 from hpcbench.parallel.phases import Phases
+from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.pipeline import MicroBatch, Pipeline
+from hpcbench.parallel.prune.masks import Masks
 from hpcbench.parallel.recompute import recompute
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
 from hpcbench.parallel.sharding import Shard, Tied
@@ -184,6 +186,7 @@ class Trainer:
                 offload=train.offload,
                 touched=touched,
                 always_by_rows=train.sparse_gradients == "always",
+                masks=self._masks_of if train.pruning else None,
             )
             if train.freeze_step is None
             else OneBitAdam(
@@ -219,6 +222,12 @@ class Trainer:
             device=run.device,
             own=positions.own,
         )
+
+    def _masks_of(self, pieces: Sequence[Piece], scattered: bool) -> Masks:
+        """The masks of this rank's pieces."""
+        settings = self.run.train.pruning
+        assert settings is not None
+        return Masks(settings, self.run.model, mesh=self.mesh, exact=self._exact, pieces=pieces, scattered=scattered)
 
     def _pipeline_of(self, parts: list[nn.Module], **others: Any) -> Pipeline:
         """The pipeline of this rank's parts."""
@@ -363,6 +372,14 @@ class Trainer:
     def held_bytes(self) -> dict[str, int]:
         """Bytes of the tensors that last from step to step, by where they lie and what they are for."""
         return self.data_parallel.held_bytes()
+
+    def sparsity(self) -> tuple[SparsePart, ...]:
+        """Zeros of each part of the model that can have them, the same on all ranks (a collective call)."""
+        masks = self.data_parallel.masks
+        return tuple(
+            SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
+            for target, zeros in (masks.counts() if masks else ())
+        )
 
     def staleness(self) -> Staleness | None:
         """How old the weights of the gradients were; None if they are always the newest (a collective call)."""

@@ -207,8 +207,8 @@ def test_more_ranks_are_more_replicas() -> None:
 
 @pytest.mark.parametrize("section", [Model, Train, Layout])
 def test_what_the_model_lacks_is_refused_by_name(section: type[Section]) -> None:
-    """All but gradients by rows is known today; one that is added tomorrow is refused, too."""
-    assert set(KNOWN[section]) == set(section.model_fields) - {"sparse_gradients"}
+    """All but sparse gradients and weights is known today; what is added is refused until the model takes it in."""
+    assert set(KNOWN[section]) == set(section.model_fields) - {"sparse_gradients", "prune"}
 
     class Tomorrow(section):  # type: ignore[misc, valid-type]
         tomorrow: int = 1

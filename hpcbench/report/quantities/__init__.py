@@ -9,11 +9,14 @@ from hpcbench.report.quantities.expert_quantities import EXPERTS
 from hpcbench.report.quantities.quantity import Quantity
 from hpcbench.report.quantities.resource_quantities import MEMORY, TIMES
 from hpcbench.report.quantities.sparse_quantities import SPARSE
+from hpcbench.report.quantities.sparsity_quantities import SPARSITY
 from hpcbench.report.quantities.speed_quantities import LOSSES, SPEED
 from hpcbench.report.quantities.staleness_quantities import STALENESS
 from hpcbench.report.quantities.traffic_quantities import TRAFFIC
 
-CATALOGUE: list[Quantity] = [*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY, *EXPERTS, *SPARSE, *STALENESS]
+CATALOGUE: list[Quantity] = [
+    *(*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY, *EXPERTS, *SPARSE, *SPARSITY, *STALENESS),
+]
 
 
 def of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:

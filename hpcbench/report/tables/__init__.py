@@ -15,6 +15,7 @@ from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
 from hpcbench.report.tables.sparse import sparse
+from hpcbench.report.tables.sparsity import sparsity
 from hpcbench.report.tables.synchrony import synchrony
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
@@ -25,6 +26,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "axes": axes,
     "experts": experts,
     "sparse": sparse,
+    "sparsity": sparsity,
     "memory": memory,
     "energy": energy,
     "schemes": schemes,

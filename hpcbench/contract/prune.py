@@ -1,0 +1,76 @@
+"""Settings of sparse weights: which weights are set to zero, how many, and when."""
+
+import math
+from fractions import Fraction
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from hpcbench.contract.section import Count, Section
+
+Pattern = Literal["2:4", "unstructured", "rows", "heads"]
+
+
+class Prune(Section):
+    """Weights of smallest magnitude that become zero and stay so."""
+
+    pattern: Pattern = Field(
+        description="2:4 keeps two of each four neighbours along the inputs of a matrix, unstructured the largest "
+        "weights of each matrix, rows the largest neurons of each MLP, heads the largest heads of each attention.",
+    )
+    sparsity: float = Field(0.5, gt=0, lt=1, description="Part that is zero in the end: of weights, neurons or heads.")
+    begin: Count | None = Field(
+        None, description="Updates after which weights are first set to zero; by default warmup_steps, or 1."
+    )
+    end: Count | None = Field(
+        None,
+        description="Updates after which all of sparsity is reached; from begin on it grows in a cubic curve. By "
+        "default begin: all at once.",
+    )
+    every: Count = Field(1, description="Updates between two choices of weights, from begin to end.")
+
+    @model_validator(mode="after")
+    def _settings_of_the_pattern(self) -> "Prune":
+        if self.pattern == "2:4" and (self.sparsity != 0.5 or self.end is not None or self.every != 1):
+            raise ValueError("2:4 makes exactly half of the weights zero, all at once: leave out sparsity, end, every")
+        if self.begin is not None and self.end is not None and self.end < self.begin:
+            raise ValueError(f"end {self.end} is before begin {self.begin}: raise it")
+        if self.end is None and self.every != 1:
+            raise ValueError("every is for a sparsity that grows: name end, or leave it out")
+        return self
+
+    def _first_and_last(self) -> tuple[int, int]:
+        assert self.begin is not None, "Train.pruning fills it in"
+        return self.begin, self.end or self.begin
+
+    def due(self, updates: int) -> bool:
+        """Whether weights are chosen anew after so many updates."""
+        begin, end = self._first_and_last()
+        if not begin <= updates <= end or not self.part(updates):
+            return False
+        return updates == end or (updates - begin) % self.every == 0
+
+    def part(self, updates: int) -> Fraction:
+        """The part that is to be zero after so many updates (arXiv 1710.01878, section 3).
+
+        It grows from 0 at `begin` to `sparsity` at `end`, in steps of `every`, as 1 - (1 - progress)^3.
+        """
+        begin, end = self._first_and_last()
+        whole = Fraction(str(self.sparsity))
+        if updates < begin:
+            return Fraction(0)
+        if updates >= end:
+            return whole
+        progress = Fraction((updates - begin) // self.every * self.every, end - begin)
+        return whole * (1 - (1 - progress) ** 3)
+
+    def zeros(self, n: int, updates: int) -> int:
+        """How many of `n` weights, neurons or heads are to be zero after so many updates: the nearest whole number."""
+        return math.floor(n * self.part(updates) + Fraction(1, 2))
+
+
+def by_pattern(said: Any) -> Any:
+    """The settings for a single word: a pattern, or none."""
+    if not isinstance(said, str):
+        return said
+    return None if said == "none" else {"pattern": said}

@@ -1,0 +1,44 @@
+"""Rules that sparse weights set for a model, its training and its layout."""
+
+import math
+from fractions import Fraction
+
+from hpcbench.contract.section import Misfit
+from hpcbench.contract.training import UNFLUSHED, Model, Train
+
+
+def prune_misfit(model: Model, train: Train, *, tp: int, tensor: str) -> Misfit | None:
+    """The first rule of sparse weights that the settings break; None where they keep all.
+
+    1-bit Adam is refused by `optimizer_misfit`, which sees the optimizers of schemes.
+    """
+    prune = train.pruning
+    if prune is None:
+        return None
+    why = "sparse weights have not been built for "
+    without = ", or leave train.prune out"
+    if tensor != "1d":
+        return Misfit(("layout", "tensor"), f"{why}tensor grids: use 1d{without}")
+    if model.experts is not None:
+        return Misfit(("model", "experts"), f"{why}experts: use a model without{without}")
+    if train.schedule in UNFLUSHED:
+        return Misfit(("train", "schedule"), f"{why}{train.schedule}: use 1f1b{without}")
+    if train.sync != "all-reduce":
+        return Misfit(("train", "sync"), f"{why}sync {train.sync}: use all-reduce{without}")
+    if train.node_copy:
+        return Misfit(("train", "node_copy"), f"{why}second copies within nodes: set it to false{without}")
+    if prune.pattern == "2:4" and model.hidden % (4 * tp):
+        return Misfit(
+            ("train", "prune"),
+            f"2:4 needs four neighbours on one rank, and model.hidden {model.hidden} is no multiple of 4 x layout.tp = "
+            f"{4 * tp}: use another pattern, or a hidden of {-(-model.hidden // (4 * tp)) * 4 * tp}",
+        )
+    units = {"heads": model.heads, "rows": 4 * model.hidden}.get(prune.pattern, 4)
+    wanted = math.floor(units * Fraction(str(prune.sparsity)) + Fraction(1, 2))
+    if not 0 < wanted < units:
+        return Misfit(
+            ("train", "prune"),
+            f"a sparsity of {prune.sparsity:g} is {wanted} of {units} {prune.pattern}: use one between "
+            f"{1 / units:g} and {1 - 1 / units:g}",
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Sparse weights: which are chosen, how masks reach all replicas, and how messages leave out what is zero."""

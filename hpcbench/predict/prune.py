@@ -1,0 +1,98 @@
+"""What sparse weights take off messages, and what choosing them sends, as integers. Pure.
+
+Of pattern 2:4 the settings tell everything. Of the others they tell how many weights of a matrix are zero, but not in
+which part of it: where ranks hold parts, only the masks do, and `Zeros` has what was counted in them.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.prune import Prune
+from hpcbench.contract.shards import length, shards
+from hpcbench.contract.traffic import Traffic
+from hpcbench.contract.training import Model, Train
+from hpcbench.parallel.prune.lengths import mask_bytes, piece_length, whole_length
+from hpcbench.parallel.prune.targets import DIGIT, place_bytes, targets, units
+from hpcbench.predict.buckets import Bucket, itemsize
+from hpcbench.predict.call import Call, Repeated
+
+_EXACT: Traffic = ("EXACT", "STEP", "OPTIM")
+
+Counted = Sequence[Sequence[int]]
+"""Zeros of each bucket of a rank, in the order in which gradients come, and of each replica's piece of it."""
+
+
+class Zeros(NamedTuple):
+    """Zeros of a rank's buckets in a step, as counted in the masks."""
+
+    before: Counted
+    """In the mask that the gradients have."""
+    after: Counted
+    """In the mask after the update, which the gathered weights have."""
+
+
+def masked(
+    buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
+) -> list[tuple[Bucket, int]]:
+    """The buckets of a rank with the lengths of their messages in the step after so many updates, each once."""
+    prune = train.pruning
+    if prune is None:
+        return [(bucket, 1) for bucket in buckets]
+    found = []
+    for i, bucket in enumerate(buckets):
+        if zeros is not None:
+            sides = [zeros.before[i], zeros.after[i]]
+        else:
+            sides = [_expected(bucket, model, prune, layout.replicas, count) for count in (updates, updates + 1)]
+        sent, given = (_elements(bucket, train.zero, layout.replicas, side) for side in sides)
+        found.append((replace(bucket, sent=sent, given=given), 1))
+    return found
+
+
+def _expected(bucket: Bucket, model: Model, prune: Prune, replicas: int, updates: int) -> list[int]:
+    """Zeros of each replica's piece, if they are spread evenly; 2:4 always are."""
+    part = prune.part(updates)
+    if prune.pattern in ("rows", "heads"):
+        count = units(model, prune.pattern)
+        part = Fraction(prune.zeros(count, updates), count)
+    found = []
+    for cut in shards(bucket.length, replicas):
+        each = (max(0, min(cut.stop, end) - max(cut.start, start)) for start, end in bucket.free)
+        found.append(sum(math.floor(n * part + Fraction(1, 2)) for n in each))
+    return found
+
+
+def _elements(bucket: Bucket, zero: int, replicas: int, zeros: Sequence[int]) -> int:
+    """Elements of a message of the bucket."""
+    if not any(zeros):
+        return bucket.length
+    if zero == 0:
+        return whole_length(bucket.length - sum(zeros), replicas)
+    cuts = shards(bucket.length, replicas)
+    return replicas * piece_length([length(cut) - gone for cut, gone in zip(cuts, zeros, strict=True)])
+
+
+def choosing(
+    buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int
+) -> Iterator[Repeated]:
+    """The calls by which ranks choose weights anew in the step after so many updates, and tell each other."""
+    prune, replicas = train.pruning, layout.replicas
+    if prune is None or not prune.due(updates + 1):
+        return
+    all_targets = targets(model, prune.pattern)
+    if prune.pattern == "unstructured":
+        rounds = itemsize(train) + place_bytes(all_targets)
+        yield Call(_EXACT, "all-reduce", len(all_targets) * DIGIT, 8, "world"), rounds
+    elif prune.pattern != "2:4":
+        families = len({target.family for target in all_targets})
+        yield Call(_EXACT, "all-reduce", families, 8, "world"), 1
+        yield Call(_EXACT, "all-reduce", families * units(model, prune.pattern), 8, "world"), 1
+    for bucket in buckets if train.zero else ():
+        if bucket.free:
+            piece = mask_bytes(bucket.length // replicas)
+            yield Call(_EXACT, "all-gather", piece * replicas, 1, "dp"), 1
+    yield Call(_EXACT, "all-gather", replicas, 8, "dp"), 1

@@ -1,0 +1,72 @@
+"""What does not go with sparse weights is refused in a line that names the field and what would fit."""
+
+import pytest
+from pydantic import ValidationError
+
+from hpcbench.contract.experts import Experts
+from hpcbench.contract.layout import Layout, model_misfit
+from hpcbench.contract.prune import Prune
+from hpcbench.contract.training import Model, Train, optimizer_misfit
+
+MODEL = Model(layers=4, hidden=32, heads=4)
+TRAIN = Train(steps=20, warmup_steps=3, global_batch=24, prune="2:4")
+
+
+def test_a_pattern_alone_begins_after_the_warm_up():
+    assert TRAIN.pruning == Prune(pattern="2:4", begin=3)
+    assert TRAIN.changed(warmup_steps=0).pruning == Prune(pattern="2:4", begin=1)
+    assert Train(steps=20, global_batch=24, prune="none").pruning is None
+    assert Train.model_validate(TRAIN.model_dump()).pruning == TRAIN.pruning
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(dp=8, tp=2, pp=2), Layout(dp=2, cp=2), Layout(tp=4)])
+@pytest.mark.parametrize("pattern", ["2:4", "unstructured", "rows", "heads"])
+def test_what_divides_fits(layout, pattern):
+    assert model_misfit(MODEL, TRAIN.changed(prune=pattern, seq_len=64), layout) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "train", "layout", "field", "words"),
+    [
+        (
+            {},
+            {"micro_batch": 4},
+            {"tp": 4, "tensor": "2d"},
+            "layout.tensor",
+            "tensor grids: use 1d, or leave train.prune out",
+        ),
+        ({"experts": Experts(count=4)}, {}, {}, "model.experts", "experts: use a model without"),
+        ({}, {"schedule": "pipedream", "clip": 0.0}, {"pp": 2}, "train.schedule", "pipedream: use 1f1b"),
+        ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
+        ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set it to false"),
+        ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "no multiple of 4 x layout.tp = 16: use another pattern, or a"),
+        ({}, {"prune": Prune(pattern="heads", sparsity=0.1)}, {}, "train.prune", "0.1 is 0 of 4 heads: use one"),
+    ],
+)
+def test_what_does_not_is_told_what_would(model, train, layout, field, words):
+    train = TRAIN.changed(**{"global_batch": 24, "eval_samples": 24, **train})
+    found = model_misfit(MODEL.changed(**model), train, Layout(**layout))
+    assert found is not None and ".".join(found.field) == field
+    assert words in found.words and "\n" not in found.words
+
+
+def test_one_bit_adam_has_moments_of_all_weights():
+    found = optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
+    assert str(found).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"pattern": "2:4", "sparsity": 0.75}, "exactly half"),
+        ({"pattern": "2:4", "end": 9}, "leave out sparsity, end, every"),
+        ({"pattern": "rows", "begin": 9, "end": 8}, "end 8 is before begin 9: raise it"),
+        ({"pattern": "rows", "end": 2}, "prune.end 2 is before prune.begin 3: raise it"),
+        ({"pattern": "rows", "every": 2}, "name end, or leave it out"),
+        ({"pattern": "rows", "begin": 21}, "after 21 updates, and there are 20: lower it"),
+        ("columns", "Input should be"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(said, words):
+    with pytest.raises(ValidationError, match=words):
+        Train(steps=20, warmup_steps=3, global_batch=24, prune=said)

@@ -1,0 +1,138 @@
+"""Runs with sparse weights, and what each is compared with."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from random import Random
+from typing import Any
+
+import cases
+from cases import Case, Comparison
+from covering import cover, every_case
+
+from hpcbench.contract.prune import Prune
+
+COMMON: Case = {"train.eval_samples": 4, "train.global_batch": 12, "model.layers": 2}
+
+NAMED = {
+    "pairs": Prune(pattern="2:4", begin=1),
+    "growing": Prune(pattern="unstructured", sparsity=0.6, begin=1, end=3),
+    "neurons": Prune(pattern="rows", sparsity=0.3, begin=2),
+    "few-heads": Prune(pattern="heads", sparsity=0.25, begin=1),
+}
+cases.NAMED["train.prune"] = NAMED
+
+AXES: dict[str, Sequence[Any]] = {
+    "layout.dp": (1, 2, 3),
+    "layout.tp": (1, 2),
+    "layout.pp": (1, 2),
+    "layout.cp": (1, 2),
+    "train.sequence_parallel": (False, True),
+    "train.micro_batch": (1, 2),
+}
+"""Axes that restrict each other, as in cases.py."""
+FREE: dict[str, Sequence[Any]] = {
+    "train.prune": tuple(NAMED),
+    "model": ("neox", "gpt2"),
+    "train.zero": (0, 1, 2, 3),
+    "train.overlap": (True, False),
+    "train.bucket_mb": (cases.FUSED, cases.UNFUSED),
+    "train.recompute": ("none", "full"),
+    "train.offload": (False, True),
+}
+"""Axes that fit everything."""
+FILLS = 48
+
+MORE: list[Case] = [
+    {
+        "train.prune": "growing",
+        "model": "neox",
+        "model.layers": 4,
+        "layout.dp": 2,
+        "layout.pp": 2,
+        "layout.chunks+train.schedule": (2, "interleaved"),
+        "train.zero": 2,
+    },
+    {"train.prune": "pairs", "model": "neox", "layout.dp": 1, "layout.tp": 4, "train.zero": 1},
+    {"train.prune": "neurons", "model": "neox", "layout.dp": 2, "train.zero": 1, "scheme": "identity"},
+]
+"""What no axis has: chunks, a tensor group of four, our own collectives."""
+
+
+def fits(case: Case) -> bool:
+    """Whether there are ranks to send to, and the engine would take it."""
+    ranks = cases.run_of({**COMMON, **case}).ranks
+    return ranks > 1 and cases.valid({**COMMON, **case})
+
+
+@cache
+def places() -> list[Case]:
+    """Cases in which all pairs of values occur that can, and some more."""
+    chance = Random(7)
+    pool = [
+        {**case, **fill}
+        for case in every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
+    ]
+    return [*cover(pool), *MORE]
+
+
+def one_process(settings: Case) -> Case:
+    """The same model and the same samples in one process."""
+    wanted = (*COMMON, "train.prune")
+    return {name: value for name, value in settings.items() if name.startswith("model") or name in wanted}
+
+
+def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
+    """A run with sparse weights; by default against one process."""
+    settings = {**COMMON, **settings}
+    return Comparison(settings, one_process(settings) if against is None else {**COMMON, **against}, fault)
+
+
+def sparse() -> Iterator[Comparison]:
+    """Every place against one process, in fp64."""
+    return map(compared, places())
+
+
+WHOLE: Case = {**cases.WHOLE, "model": "gpt2", "train.precision": "fp32"}
+
+
+def lossless_sparse() -> Iterator[Comparison]:
+    """A lossless codec against the same algorithm without one."""
+    for kind, zero in (("pairs", 1), ("growing", 3)):
+        common = {**WHOLE, "train.prune": kind, "train.zero": zero}
+        yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+
+
+def lossy_sparse() -> Iterator[Comparison]:
+    """Lossy schemes, one with residuals: replicas stay equal."""
+    for kind, zero, scheme in (
+        ("growing", 1, "naive-int8"),
+        ("pairs", 0, "sign-feedback"),
+        ("growing", 2, "zhybrid-16-8"),
+    ):
+        common = {**WHOLE, "train.prune": kind, "train.zero": zero}
+        yield compared({**common, "scheme": scheme}, {**common, "scheme": "identity"})
+
+
+TWO: Case = {"model": "neox", "layout.dp": 2, "train.zero": 1}
+FAULTY: dict[str, tuple[Case, str]] = {
+    "masked_weights_written_back": ({**TWO, "train.prune": "pairs", "train.zero": 0}, "stray"),
+    "chosen_by_each_rank_alone": ({**TWO, "train.prune": "growing"}, "masks"),
+    "smallest_neurons_kept": ({**TWO, "train.prune": "neurons"}, "masks"),
+    "places_of_another_group": ({**TWO, "train.prune": "pairs"}, "masks"),
+    "values_in_wrong_places": ({**TWO, "train.prune": "growing"}, "gradients"),
+    "masks_of_masters_only": ({**TWO, "train.prune": "pairs", "layout.dp": 1, "layout.tp": 2}, "gradients"),
+    "zeros_travel": ({**TWO, "train.prune": "pairs"}, "sent"),
+}
+"""For each planted fault, the settings that show it and the value that shows it."""
+
+
+def faulty_sparse() -> Iterator[Comparison]:
+    """Each run without a fault, and with its own."""
+    names = {one.name: one for settings, _ in FAULTY.values() for one in [compared(settings)]}
+    yield from names.values()
+    for name, (settings, _) in FAULTY.items():
+        yield compared(settings, fault=name)
+
+
+SUITES = (sparse, lossless_sparse, lossy_sparse, faulty_sparse)

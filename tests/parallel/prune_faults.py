@@ -1,0 +1,127 @@
+"""Deliberate errors of sparse weights, one each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from torch import Tensor
+
+from hpcbench.parallel import gradients
+from hpcbench.parallel.prune import formats, masks, select
+from hpcbench.parallel.prune.formats import Bits, Bytes
+from hpcbench.parallel.prune.masks import Masks
+from hpcbench.parallel.prune.packing import Packing
+from hpcbench.parallel.prune.select import Part
+
+Patch = AbstractContextManager[object]
+
+
+def masked_weights_written_back() -> Patch:
+    """The optimizer goes on with the moments of masked weights, and writes these back."""
+    return patch.object(Masks, "keep", lambda self, piece: None)
+
+
+def chosen_by_each_rank_alone() -> Patch:
+    """Each rank chooses among its own weights as if there were no others."""
+    return patch.object(Masks, "_over_world", lambda self, op: lambda values: None)
+
+
+def smallest_neurons_kept() -> Patch:
+    """The neurons of largest magnitude go, not those of smallest."""
+    sort = np.lexsort
+
+    def faulty(keys: Any) -> Any:
+        return sort(keys)[::-1]
+
+    return patch.object(select.np, "lexsort", faulty)
+
+
+def places_of_another_group() -> Patch:
+    """A message says of each four what holds for the four before."""
+    to = formats.to_places
+
+    def faulty(kept: Bits, free: Bits) -> Bytes:
+        groups = kept.reshape(-1, 4).copy()
+        sparse = np.flatnonzero(free.reshape(-1, 4).any(axis=1))
+        groups[sparse] = groups[np.roll(sparse, 1)]
+        return to(groups.reshape(-1), free)
+
+    return patch.object(formats, "to_places", faulty)
+
+
+def values_in_wrong_places() -> Patch:
+    """A packed message is read from its second value on."""
+    unpack = Packing.unpack_own
+
+    def faulty(self: Packing, packed: Tensor) -> Tensor:
+        return unpack(self, packed.roll(-1))
+
+    return patch.object(Packing, "unpack_own", faulty)
+
+
+def masks_of_masters_only() -> Patch:
+    """A rank that has no replica keeps the gradients of its masked weights."""
+    return patch.object(gradients, "clear", lambda tensors, kept: None)
+
+
+def zeros_travel() -> Patch:
+    """Messages are longer than the values that they carry, and every value is right."""
+
+    def faulty(kept: list[int]) -> int:
+        return -(-max(kept) // 16) * 16 + 64
+
+    return patch.object(masks, "piece_length", faulty)
+
+
+FAULTS: dict[str, Callable[[], Patch]] = {
+    fault.__name__: fault
+    for fault in (
+        masked_weights_written_back,
+        chosen_by_each_rank_alone,
+        smallest_neurons_kept,
+        places_of_another_group,
+        values_in_wrong_places,
+        masks_of_masters_only,
+        zeros_travel,
+    )
+}
+
+
+def one_replica_has_another_mask() -> Patch:
+    """The last replica keeps a weight that the others do not."""
+    selected = Masks._selected
+
+    def faulty(self: Masks, parts: list[Part], updates: int) -> list[Bits]:
+        found = selected(self, parts, updates)
+        if self._mesh.dp.rank == self._mesh.dp.size - 1:
+            found[0][np.argmin(found[0])] = True
+        return found
+
+    return patch.object(Masks, "_selected", faulty)
+
+
+def place_out_of_order() -> Patch:
+    """A message gives the same place of a group of four twice."""
+    to = formats.to_places
+
+    def faulty(kept: Bits, free: Bits) -> Bytes:
+        sent = to(kept, free)
+        sent[np.argmax(sent > 0)] = 0b0101
+        return sent
+
+    return patch.object(formats, "to_places", faulty)
+
+
+FAULTS_IN_TRANSIT: dict[str, Callable[[], Patch]] = {
+    fault.__name__: fault for fault in (one_replica_has_another_mask, place_out_of_order)
+}
+"""Faults that end a run with a word about them."""
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run the block with one fault in place."""
+    with FAULTS[name]():
+        yield

@@ -1,0 +1,221 @@
+"""Trains small models with sparse weights beside one process; prints a JSON line a case."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import parity_worker
+import prune_cases
+from mpi4py import MPI
+from parity_worker import WORLD, History, meet
+from prune_faults import FAULTS_IN_TRANSIT, planted
+
+from hpcbench.contract.run import Run
+from hpcbench.contract.shards import shards
+from hpcbench.errors import TransitError
+from hpcbench.predict import volume
+from hpcbench.predict.prune import Zeros
+from hpcbench.testing import parity
+from hpcbench.testing.parity import Part, Values
+from hpcbench.train.checkpoint import Checkpoints
+from hpcbench.train.trainer import Trainer
+
+STEPS = parity_worker.STEPS
+Layouts = list[list[tuple[int, list[tuple[str, tuple[slice, ...], slice]]]]]
+KNOWN: dict[str, tuple[Layouts, list[dict[str, Values]]]] = {}
+"""How each rank's buckets lie, and the masks after each step, by the run; on the first rank."""
+plain_train, plain_errors = parity_worker.train, parity_worker.errors
+
+
+def masks(trainer: Trainer) -> list[Part]:
+    """The masks of this rank's whole buckets, 1 where a weight is kept."""
+
+    found = []
+    for piece in trainer.data_parallel.pieces:
+        whole = np.ones(piece.bucket.values.numel()) if piece.packing is None else piece.packing.kept.double().numpy()
+        for slot in piece.bucket.slots:
+            found.append(Part(slot.shard, whole[slot.span].reshape(slot.shard.local_shape)))
+    return found
+
+
+def train(run: Run, comm: MPI.Comm) -> History | None:
+    """As the worker of all parity tests does, and with the masks after each step."""
+    found: list[list[Part]] = []
+    lying: Layouts = [[]]
+    update = Trainer.update
+
+    def noted(self: Trainer, step: int) -> tuple[float, float]:
+        result = update(self, step)
+        found.append(masks(self))
+        lying[0] = [
+            (
+                piece.bucket.values.numel(),
+                [(slot.shard.name, slot.shard.held, slot.span) for slot in piece.bucket.slots],
+            )
+            for piece in self.data_parallel.pieces
+        ]
+        return result
+
+    with patch.object(Trainer, "update", noted):
+        history = plain_train(run, comm)
+    wholes = [parity.assemble(comm, parts) for parts in found]
+    everyones = comm.gather(lying[0])
+    if history and everyones:
+        for step, whole in zip(history, wholes, strict=False):
+            step["masks"] = whole
+        KNOWN[run.model_dump_json()] = (everyones, [whole.values for whole in wholes if whole])
+    return history
+
+
+def errors(history: History, reference: History) -> dict[str, Any]:
+    """Those of all parity tests, elements in which masks differ, and weights that are not zero where they must be."""
+    differ = stray = zeros = 0.0
+    for ours, theirs in zip(history[:-1], reference[:-1], strict=True):
+        mine, other = ours["masks"], theirs["masks"]
+        differ += mine.replicas_differ
+        for name, kept in mine.values.items():
+            differ += float((kept != other.values.get(name, np.ones_like(kept))).sum())
+            stray += float(((kept == 0) & (ours["weights"].values[name] != 0)).sum())
+            zeros += float((kept == 0).sum())
+        missing = other.values.keys() - mine.values.keys()
+        differ += sum(float((other.values[name] == 0).sum()) for name in missing)
+    return {**plain_errors(history, reference), "masks": differ, "stray": stray, "zeros": zeros}
+
+
+def counted(run: Run, rank: int, step: int) -> list[list[int]]:
+    """Zeros of each bucket of a rank after so many steps, by the replicas' pieces."""
+    layouts, known = KNOWN[run.model_dump_json()]
+    found = []
+    for length, slots in layouts[rank]:
+        kept = np.ones(length, bool)
+        for name, held, span in slots if step else ():
+            if name in known[step - 1]:
+                kept[span] = known[step - 1][name][held].reshape(-1) != 0
+        found.append([int((~kept[cut]).sum()) for cut in shards(length, run.layout.replicas)])
+    return found
+
+
+def predicted(run: Run) -> list[dict[str, int]]:
+    """The expected bytes by rank: from the settings alone where these tell all, else from the counts of zeros."""
+    prune, layout = run.train.prune, run.layout
+    assert prune is not None
+    settings_tell = prune.pattern == "2:4" or (run.train.zero == 0 and layout.tp == 1)
+    everyones = []
+    for rank in range(run.ranks):
+        total: Counter[str] = Counter()
+        for k in range(STEPS):
+            zeros = None if settings_tell else Zeros(counted(run, rank, k), counted(run, rank, k + 1))
+            sent = volume.step_bytes(run.model, run.train, layout, rank, updates=k, zeros=zeros)
+            total.update({" ".join(key): nbytes for key, nbytes in sent.items()})
+        everyones.append(dict(total))
+    return everyones
+
+
+def in_transit() -> None:
+    """What a run says of masks that differ, or that arrive damaged."""
+    for pattern, zero in (("growing", 0), ("pairs", 1)):
+        for fault in (None, *FAULTS_IN_TRANSIT):
+            if (fault == "place_out_of_order") != (pattern == "pairs") and fault:
+                continue
+            run = prune_cases.compared(
+                {"model": "neox", "layout.dp": 2, "train.prune": pattern, "train.zero": zero}
+            ).run
+            meet(WORLD)
+            comm = WORLD.Split(int(WORLD.rank >= run.ranks), WORLD.rank)
+            if WORLD.rank >= run.ranks:
+                continue
+            words = ""
+            with FAULTS_IN_TRANSIT[fault]() if fault else nullcontext():
+                trainer = parity_worker.trainer_of(run, comm)
+                try:
+                    for k in range(STEPS):
+                        trainer.step(k)
+                except TransitError as error:
+                    words = str(error)
+            said = comm.gather(words)
+            if said:
+                print(json.dumps({"transit": fault or f"none {pattern}", "words": said}), flush=True)
+
+
+JOURNEY = [
+    ({"layout.dp": 2, "layout.tp": 2, "layout.pp": 1, "train.zero": 1}, 2),
+    ({"layout.dp": 2, "layout.tp": 1, "layout.pp": 2, "train.zero": 3}, 3),
+    ({"layout.dp": 1, "layout.tp": 4, "layout.pp": 1, "train.zero": 0}, 4),
+]
+"""Layouts that a run goes through, and the step that it stops at in each."""
+
+
+def journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
+    """Runs that go on in other layouts: their masks beside those of one process. Results are on the first rank."""
+    place = Path(team.bcast(tempfile.mkdtemp() if team.rank == 0 else ""))
+    results = []
+    for pattern in patterns:
+        common = {"model": "neox", "train.prune": pattern, "train.steps": 4, "train.clip": 0.0}
+        alone: list[dict[str, Values]] = [{}]
+        if team.rank == 0:
+            trainer = parity_worker.trainer_of(prune_cases.compared({**common, "layout.dp": 1}).run, MPI.COMM_SELF)
+            for k in range(4):
+                trainer.step(k)
+                whole = parity.assemble(MPI.COMM_SELF, masks(trainer))
+                alone.append(whole.values if whole else {})
+        taken = 0
+        for settings, until in JOURNEY:
+            meet(team)
+            run = prune_cases.compared({**common, **settings}).run
+            trainer = parity_worker.trainer_of(run, team)
+            checkpoints = Checkpoints(place / pattern, team, run)
+            if found := checkpoints.find().newest:
+                trainer.load(checkpoints.load(found, trainer.state()))
+            before = parity.assemble(team, masks(trainer))
+            for k in range(taken, until):
+                trainer.step(k)
+            after = parity.assemble(team, masks(trainer))
+            checkpoints.write(until, trainer.state(), corpus=parity_worker.CORPUS)
+            if before and after:
+                answer = {
+                    "journey": pattern,
+                    "kept": differing(before.values, alone[taken]),
+                    "went_on": differing(after.values, alone[until]),
+                    "replicas": before.replicas_differ + after.replicas_differ,
+                    "zeros": sum(float((kept == 0).sum()) for kept in after.values.values()),
+                }
+                results.append(answer)
+            taken = until
+    return results
+
+
+def differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
+    """Elements that one set of masks keeps and the other does not; a mask that is not there keeps all."""
+    return sum(int((ours.get(name, np.ones(1)) != theirs.get(name, np.ones(1))).sum()) for name in {*ours, *theirs})
+
+
+def main() -> None:
+    """Everything in one start of the ranks, of which each takes a second."""
+    comparisons = []
+    if WORLD.rank == 0:  # finding them takes a second
+        every = [comparison for suite in prune_cases.SUITES for comparison in suite()]
+        comparisons = list({comparison.name: comparison for comparison in every}.values())
+    meet(WORLD)
+    comparisons = WORLD.bcast(comparisons)
+    with ExitStack() as patches:
+        ours = (("planted", planted), ("train", train), ("predicted", predicted), ("errors", errors))
+        for name, value in ours:
+            patches.enter_context(patch.object(parity_worker, name, value))
+        parity_worker.compare_all(comparisons)
+    in_transit()
+    meet(WORLD)
+    team = WORLD.Split(WORLD.rank // 4, WORLD.rank)
+    found = journeys(team, list(prune_cases.NAMED)[WORLD.rank // 4 :: 2])
+    meet(WORLD)
+    for result in (one for rank in WORLD.gather(found) or [] for one in rank):
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Models with sparse weights against one process, as test_parity.py does for dense ones; and what each rank sends."""
+
+from itertools import combinations, product
+from pathlib import Path
+
+import prune_faults
+import pytest
+from cases import MOST_RANKS
+from covering import every_case
+from prune_cases import AXES, FAULTY, FREE, NAMED, compared, fits, lossless_sparse, lossy_sparse, places, sparse
+from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
+
+WORKER = Path(__file__).with_name("prune_worker.py")
+
+
+def results_with(mpi_results, key):
+    return [result for result in mpi_results(MOST_RANKS, WORKER) if key in result]
+
+
+def result_of(mpi_results, name):
+    (found,) = (result for result in results_with(mpi_results, "name") if result["name"] == name)
+    return found
+
+
+def names(suite):
+    return [comparison.name for comparison in suite()]
+
+
+def assert_sparse(result):
+    assert_same(result)
+    assert result["masks"] == 0, "weights that one process sets to zero and the ranks do not, or the other way"
+    assert result["stray"] == 0, "weights that are not zero where the mask is"
+    assert result["zeros"] > 0
+
+
+@pytest.mark.parametrize("name", names(sparse))
+def test_trains_as_one_process(mpi_results, name):
+    assert_sparse(result_of(mpi_results, name))
+
+
+@pytest.mark.parametrize("name", names(sparse))
+def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
+    assert_bytes(result_of(mpi_results, name))
+
+
+@pytest.mark.parametrize("name", names(lossless_sparse))
+def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
+    result = result_of(mpi_results, name)
+    assert_bits(result)
+    assert result["masks"] == result["stray"] == 0 < result["zeros"]
+
+
+@pytest.mark.parametrize("name", names(lossy_sparse))
+def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
+    result = result_of(mpi_results, name)
+    assert_lossy(result)
+    assert result["stray"] == 0 < result["zeros"]
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_planted_fault_is_seen(mpi_results, name):
+    settings, seen_in = FAULTY[name]
+    sound, faulty = (result_of(mpi_results, compared(settings, fault=which).name) for which in (None, name))
+    assert_sparse(sound)
+    assert_bytes(sound)
+    assert faulty[seen_in] != sound[seen_in]
+    with pytest.raises(AssertionError):
+        assert_sparse(faulty)
+        assert_bytes(faulty)
+
+
+def test_a_run_ends_where_masks_differ_or_arrive_damaged(mpi_results):
+    said = {result["transit"]: result["words"] for result in results_with(mpi_results, "transit")}
+    assert said["none growing"] == said["none pairs"] == ["", ""]
+    assert all("replicas hold different masks" in words for words in said["one_replica_has_another_mask"])
+    assert all("did not arrive as it was sent: the places" in words for words in said["place_out_of_order"])
+
+
+def test_masks_outlive_checkpoints_and_other_layouts(mpi_results):
+    legs = results_with(mpi_results, "journey")
+    assert sorted(leg["journey"] for leg in legs) == sorted(3 * list(NAMED))
+    for leg in legs:
+        assert leg["kept"] == leg["went_on"] == leg["replicas"] == 0
+        assert leg["zeros"] > 0
+
+
+def test_every_fault_is_in_a_suite():
+    assert FAULTY.keys() == prune_faults.FAULTS.keys()
+
+
+def test_every_pair_of_settings_is_in_the_grid():
+    possible = every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+    for pair in combinations([*AXES, *FREE], 2):
+        fixed, free = [name for name in pair if name in AXES], [name for name in pair if name in FREE]
+        wanted = {
+            (*(case[name] for name in fixed), *chosen)
+            for case in possible
+            for chosen in product(*(FREE[name] for name in free))
+        }
+        assert {tuple(case[name] for name in pair) for case in places() if all(name in case for name in pair)} >= wanted

@@ -1,0 +1,73 @@
+"""Sparse weights in reports: zeros by layer, bytes and loss, from what a run's log says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.collect.submission import from_log
+from hpcbench.contract import events
+from hpcbench.report.build import build
+from hpcbench.report.document import Table
+from hpcbench.report.measures import Measures, measure
+from hpcbench.report.quantities.sparsity_quantities import SPARSE
+from hpcbench.report.sections import read
+from hpcbench.testing.results import Planted, log_lines, write
+
+PARTS: list[dict[str, Any]] = [
+    {"part": "blocks.0.mlp.up.weight", "weights": 1000, "zeros": 500},
+    {"part": "blocks.0.mlp.down.weight", "weights": 1000, "zeros": 0},
+    {"part": "blocks.1.mlp.up.weight", "weights": 2000, "zeros": 1500},
+]
+
+
+def lines(run: Planted, parts: Any) -> str:
+    """The log of a run with sparse weights."""
+    found = list(log_lines(run))
+    place = next(i for i, line in enumerate(found) if '"traffic"' in line)
+    found.insert(place + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
+    return "".join(f"{line}\n" for line in found)
+
+
+def measured(path: Path, parts: Any) -> Measures:
+    path.write_text(lines(Planted("mzhybrid", 1, 0.4, 2.7), parts))
+    return measure(from_log(path))
+
+
+def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> None:
+    run = measured(tmp_path / "log.txt", PARTS)
+    zeros, messages, wires = (one.of(run) for one in SPARSE)
+    assert zeros == pytest.approx(2000 / 4000)
+    assert messages == run.message_bytes / run.steps and wires == run.wire_bytes / run.steps  # type: ignore[operator]
+    assert run.sparsity is not None
+    assert run.sparsity.by_layer() == {"blocks.0": 0.25, "blocks.1": 0.75}
+
+
+@pytest.mark.parametrize(
+    "parts", [None, [], [{**PARTS[0], "zeros": None}], [{**PARTS[0], "zeros": 1001}], [{**PARTS[0], "weights": 0}]]
+)
+def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
+    run = measured(tmp_path / "log.txt", parts)
+    assert run.sparsity is None and run.samples_per_s
+    assert [one.of(run) for one in SPARSE] == [None] * 3
+
+
+def test_the_event_is_read_back() -> None:
+    parts = tuple(events.SparsePart(**row) for row in PARTS)
+    event = events.Sparsity(pattern="rows", updates=12, parts=parts)
+    assert events.parse(event.to_line(), 4) == event
+
+
+def test_a_table_says_what_is_zero(tmp_path: Path) -> None:
+    root = tmp_path / "001"
+    runs = [Planted(scheme, 1, 0.4, 2.7) for scheme in ("baseline", "mzhybrid")]
+    write(root, runs)
+    for run in runs:
+        (root / "runs" / run.id / "log.txt").write_text(lines(run, PARTS))
+    blocks = [block for chapter in build(read([root]).sections, ["sparsity"]).chapters for block in chapter.blocks]
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "sparsity")
+    heads = [column.head for column in table.columns]
+    assert heads[:2] == ["scheme", "zeros"] and [head.split(" (")[0] for head in heads[2:4]] == ["sent", "on the wire"]
+    assert [row[1].value for row in table.rows] == [pytest.approx(0.5)] * 2
+    assert "baseline, pattern 2:4, % of zeros: blocks.0 25.0; blocks.1 75.0." in table.notes
