@@ -133,6 +133,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "dtype": None,
     }
     assert data["train"] == {
+        "sparse_gradients": "never",
         "prune": None,
         "trace": None,
         "keep_messages": None,

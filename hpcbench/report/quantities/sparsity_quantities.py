@@ -11,7 +11,7 @@ def _wires(run: Measures) -> float | None:
     return run.wire_bytes / run.steps if run.sparsity and run.steps and run.wire_bytes != "unknown" else None
 
 
-SPARSITY = Quantity(
+ZEROS = Quantity(
     key="zero_weights",
     head="zeros",
     label="weights kept at zero",
@@ -40,4 +40,4 @@ WIRES = replace(
     meaning="Bytes of a step after the codec, of all ranks, where weights are sparse",
     run=_wires,
 )
-SPARSITY = (SPARSITY, MESSAGES, WIRES)
+SPARSITY = (ZEROS, MESSAGES, WIRES)
