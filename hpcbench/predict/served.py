@@ -8,6 +8,9 @@ an all-gather, of which nothing is hidden. A step is an update, which takes as m
 - with ``asp`` fast workers take over what slow ones have not begun: n workers whose turns take t_r make
   sum(1 / t_r) gradients a second, so that a step takes n / sum(1 / t_r).
 
+Where collectives keep replicas in step, all wait for a slow one: the step is that of the slow one, which hides more of
+its messages behind its longer passes.
+
 Requests and their headers are left out of the traffic: a few hundred bytes a turn.
 """
 
@@ -26,14 +29,26 @@ _PASSES = ("forward", "backward", "recompute")
 def step_time(subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> StepTime:
     """The time of a step, however its replicas keep in step."""
     train = subject.train
+    even = train.model_copy(update={"sync": "all-reduce", "staleness": 0, "slow_factor": 1.0, "slow_rank": 0})
     if train.sync == "all-reduce":
-        return Step(subject, machine, speeds).run()
-    alone = train.model_copy(
-        update={"sync": "all-reduce", "overlap": False, "staleness": 0, "slow_factor": 1.0, "slow_rank": 0}
-    )
+        return _beside_slow(replace(subject, train=even), train.slow_factor, machine, speeds)
+    alone = even.model_copy(update={"overlap": False})
     turn = Step(replace(subject, train=alone), machine, speeds).run()
     factors = [train.slow_factor if rank == train.slow_rank else 1.0 for rank in range(subject.layout.ranks)]
     return served(turn, factors, shared=train.sync == "asp")
+
+
+def _beside_slow(subject: Subject, factor: float, machine: Machine, speeds: dict[str, CodecSpeed] | None) -> StepTime:
+    """The time of a step in which all wait for one worker, whose passes take so many times as long."""
+    slow = replace(machine, work_factor=machine.work_factor * factor)
+    found = Step(subject, slow, speeds).run()
+    if factor == 1:
+        return found
+    update = found.parts["optimizer"]  # which is as fast as ever
+    spared = update - update / factor
+    seconds = found.seconds.value - spared
+    parts = {**found.parts, "optimizer": update - spared}
+    return replace(found, seconds=_as_wide(found.seconds, seconds), parts=parts)
 
 
 def served(turn: StepTime, factors: Sequence[float], *, shared: bool) -> StepTime:
@@ -78,8 +93,13 @@ def _of_worker(parts: Mapping[str, float], factor: float) -> dict[str, float]:
 
 
 def _made(turn: StepTime, seconds: float, parts: dict[str, float], network: float) -> StepTime:
-    """With an interval that is as wide, for its length, as that of the turn."""
-    error = (turn.seconds.high - turn.seconds.value) / turn.seconds.value if turn.seconds.value else 0.0
-    figure = Figure.around(seconds, error * seconds, turn.seconds.basis)
+    """What has become of a turn."""
+    figure = _as_wide(turn.seconds, seconds)
     channels = {channel: sent for channel, sent in turn.channels.items() if channel[0] != "EXACT"}
     return StepTime(figure, {name: parts[name] for name in turn.parts}, network, channels)
+
+
+def _as_wide(known: Figure, value: float) -> Figure:
+    """Another value whose interval is as wide for its length."""
+    error = (known.high - known.value) / known.value if known.value else 0.0
+    return Figure.around(value, error * value, known.basis)

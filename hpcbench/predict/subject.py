@@ -133,8 +133,6 @@ def of_run(run: Run, *, ranks_per_node: int) -> Subject:
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
         if unknown := unknown_setting(section):
             raise ValueError(f"{name}.{unknown}: is not in the model of `hpcbench predict` yet")
-    if run.train.slow_factor != 1 and run.train.sync == "all-reduce":
-        raise ValueError("train.slow_factor: is in the model of `hpcbench predict` for parameter servers only yet")
     if run.scheme.environment:
         raise ValueError(
             f"scheme {run.scheme.name}: environment: what the MPI library does by these variables is not in the model "

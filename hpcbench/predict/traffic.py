@@ -197,7 +197,8 @@ class Costing:
 
     def _message(self, call: Call, nbytes: float) -> Cost:
         subject = self._subject
-        rule = self._rules[applying(self._rules, call.channel)] if not self.native else None
+        plain = self.native or call.channel[0] == "EXACT"
+        rule = None if plain else self._rules[applying(self._rules, call.channel)]
         crossing = subject.stage_crosses
         alike = min(subject.ranks_per_node, subject.layout.replicas * subject.layout.tp) if crossing else 1
         if call.group == "cp":  # the slowest link of the ring is between nodes, where there are several

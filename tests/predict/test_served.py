@@ -5,13 +5,12 @@ import heapq
 import pytest
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.run import Run
 from hpcbench.contract.training import Model
 from hpcbench.predict.machine import of_gpu
 from hpcbench.predict.memory import memory
 from hpcbench.predict.served import served, steady, step_time
 from hpcbench.predict.step import Step
-from hpcbench.predict.subject import Subject, of_run, train_of
+from hpcbench.predict.subject import Subject, train_of
 from hpcbench.predict.volume import all_ranks_bytes
 
 MODEL = Model(layers=8, hidden=1024, heads=16, vocab=50304)
@@ -99,12 +98,13 @@ def test_shards_hold_what_waits_for_an_update():
     assert found.peaks["before backward"] == plain.peaks["before backward"]
 
 
-def test_a_slow_rank_without_a_server_is_refused_by_name():
-    one = subject("all-reduce", slow_factor=2.0)
-    from hpcbench.predict.subject import BASELINE
-
-    run = Run.model_construct(model=one.model, train=one.train, layout=one.layout, scheme=BASELINE, links=None)
-    with pytest.raises(
-        ValueError, match=r"train\.slow_factor: is in the model of `hpcbench predict` for parameter servers"
-    ):
-        of_run(run, ranks_per_node=1)
+def test_collectives_wait_for_the_slow_one_which_hides_more(machine):
+    slow = {"slow_rank": 1, "slow_factor": 2.0}
+    even, found = (step_time(subject("all-reduce", **one), machine) for one in ({}, slow))
+    apart, bare = (step_time(subject("all-reduce", overlap=False, **one), machine) for one in (slow, {}))
+    passes = even.parts["forward"] + even.parts["backward"] + even.parts["recompute"]
+    share = 1 + even.parts["waiting"] / (even.seconds.value - even.parts["waiting"])
+    assert apart.seconds.value == pytest.approx(bare.seconds.value + passes * share, rel=0.02), "nothing is hidden"
+    assert even.seconds.value < found.seconds.value < even.seconds.value + passes * share
+    assert found.parts["optimizer"] == pytest.approx(even.parts["optimizer"])
+    assert step_time(subject("all-reduce"), machine) == Step(subject("all-reduce"), machine).run()

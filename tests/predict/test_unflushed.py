@@ -1,8 +1,11 @@
 """Predictions of pipelines without a flush: no bubble, stashes by the formula, the traffic of headers."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.parallel.stream import Stream
 from hpcbench.predict.machine import of_gpu
@@ -45,6 +48,13 @@ def test_stashes_are_versions_of_the_stage(machine):
         kinds = found.peaks[found.peak]
         assert kinds["stashes"] == (stream.versions(found.rank) - 1) * kinds["weights"] > 0
     assert memory(subject("1f1b"), None).peaks["before backward"]["stashes"] == 0
+
+
+def test_headers_have_no_codec_under_any_scheme(machine):
+    coded = NamedScheme(name="coded", algorithm="encoded", default="int8:256", rules=[])
+    channels = Step(replace(subject("pipedream"), scheme=coded), machine).run().channels
+    header, message = channels["EXACT", "FORWARD", "ACT"], channels["PP", "FORWARD", "ACT"]
+    assert header.wire_bytes == pytest.approx(header.message_bytes) and message.wire_bytes < 0.6 * message.message_bytes
 
 
 def test_headers_are_traffic_and_the_norm_is_not():
