@@ -28,7 +28,7 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.account import Account, Row
 from hpcbench.torch.device_calls import DeviceCalls, Prepared
 from hpcbench.torch.gloo_carrier import drive
-from hpcbench.torch.link_speed import GUESS, measured
+from hpcbench.torch.link_speed import GUESS, measured, with_gloo
 from hpcbench.torch.own_group import OwnGroup
 from hpcbench.torch.residuals import Residuals
 from hpcbench.torch.tensors import array
@@ -79,14 +79,15 @@ class EncodedGroup:
 
     def _measure_links(self) -> None:
         """Measure the links between nodes. All ranks come here in the same call, the first one that is planned."""
-        if self.choice.topology.nodes == 1:
-            return
+        found = [GUESS]
 
         def job() -> None:
             told = partial(self._own.told_by_all, "seconds")
-            self.choice.links = measured(self._own.carrier(), self.choice.topology, told)
+            found.append(measured(self._own.carrier(), self.choice.topology, told))
 
-        self.worker.later(self._own.told(job), None).wait()
+        if self.choice.topology.nodes > 1:
+            self.worker.later(self._own.told(job), None).wait()
+        self.choice.links = with_gloo(found[-1], self.size)
 
     def all_reduce(
         self, tensors: Sequence[torch.Tensor], plans: Sequence[Plan], channel: Channel, row: Row, *, average: bool

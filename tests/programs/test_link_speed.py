@@ -12,7 +12,7 @@ from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.gloo_carrier import GlooCarrier
-from hpcbench.torch.link_speed import GUESS, measured
+from hpcbench.torch.link_speed import GUESS, measured, with_gloo
 
 
 class Line:
@@ -80,10 +80,23 @@ def test_the_slowest_link_between_nodes_is_found_on_all_ranks(speeds: list[float
     assert (found.within, found.between.latency_s) == (GUESS.within, GUESS.between.latency_s)
 
 
-def test_on_a_slow_link_automatic_choice_encodes_what_the_guess_would_leave_to_gloo() -> None:
-    asked = Request(
-        *(Operation.REDUCE_SCATTER, 1 << 20, np.dtype(np.float32), Topology.by_label(list("abcd"))),
-        *(get_codec("int8:256"), Algorithm.AUTO),
-    )
-    assert plan(asked, GUESS).algorithm is Algorithm.NATIVE
-    assert plan(asked, links([12.5e6] * 4, "abcd")).algorithm is not Algorithm.NATIVE
+OPERATIONS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
+
+
+def left_to_gloo(operation: Operation, nbytes: int, nodes: str, found: Links) -> bool:
+    topology, codec = Topology.by_label(list(nodes)), get_codec("int8:256")
+    asked = Request(operation, nbytes // 4, np.dtype(np.float32), topology, codec, Algorithm.AUTO)
+    return plan(asked, with_gloo(found, 4)).algorithm is Algorithm.NATIVE
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_on_a_slow_link_automatic_choice_encodes_what_the_guess_would_leave_to_gloo(operation: Operation) -> None:
+    slow = links([12.5e6] * 4, "abcd")
+    for nbytes in (1 << 18, 1 << 20, 1 << 24):
+        assert not left_to_gloo(operation, nbytes, "abcd", slow)
+    assert left_to_gloo(Operation.REDUCE_SCATTER, 1 << 22, "abcd", GUESS)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_small_calls_within_a_node_are_left_to_gloo(operation: Operation) -> None:
+    assert all(left_to_gloo(operation, nbytes, "aaaa", GUESS) for nbytes in (1 << 16, 1 << 18, 1 << 20))
