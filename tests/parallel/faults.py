@@ -258,7 +258,7 @@ def own_piece_exact() -> Patch:
     """In an all-gather each rank keeps its own piece as it was before the codec: replicas decode different bytes."""
     all_gather = Group.all_gather
 
-    def faulty(self: Group, src: Array, dst: Array, *, channel: Channel) -> Work:
+    def faulty(self: Group, src: Array, dst: Array, *, channel: Channel, **others: Any) -> Work:
         own = src.copy()
         all_gather(self, src, dst, channel=channel).wait()
         dst[shards(dst.size, self.size)[self.rank]] = own

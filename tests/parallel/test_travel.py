@@ -14,7 +14,7 @@ class Alone:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def all_to_all(self, src: Any, dst: Any, counts: Any, *, channel: str) -> "Alone":
+    def all_to_all(self, src: Any, dst: Any, counts: Any, *, channel: str, made_of: Any) -> "Alone":
         self.events.append(f"{channel} begins")
         self._channel, self._copy = channel, (dst, src.copy())
         dst[:] = float("nan")

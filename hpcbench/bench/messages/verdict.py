@@ -2,9 +2,9 @@
 
 A matrix counts as low where its effective rank is below `LOW` of that of Gaussian matrices of its shape. A half of the
 sentence is decided if the median over matrices, with its 95 % interval by order statistics, lies on one side of `LOW`,
-and so does the median of each shape. Keys and values that positions' ranks exchange (CP) do not count: they lie by head, so
-that their matrices have rows of a head's features, which is another matrix than activations by position. Gradients that are sums over fewer tokens than their smaller dim do not count:
-they have a low rank whatever is learned.
+and so does the median of each shape. Keys and values that ranks of a context group exchange (CP) do not count: they lie
+by head, so that a row of their matrices has a head's features, not those of a position. Gradients that are sums over
+fewer tokens than their smaller dim do not count either: they have a low rank whatever is learned.
 """
 
 from collections import defaultdict
