@@ -114,7 +114,12 @@ def conserved() -> None:
     """What arrives and what is kept back add up to all gradients, in a few steps of top-k with error feedback."""
     start = ByRows.start
     for zero in (0, 1):
-        settings = {**sparse_gradient_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
+        settings = {
+            **sparse_gradient_cases.FOUR,
+            "scheme": "top-feedback",
+            "train.precision": "fp32",
+            "train.zero": zero,
+        }
         run = cases.run_of({**settings, sparse_gradient_cases.SPARSE: "always"})
         parity_worker.meet(parity_worker.WORLD)
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)

@@ -6,7 +6,20 @@ import pytest
 import sparse_faults
 from cases import MOST_RANKS
 from covering import every_case
-from sparse_gradient_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
+from sparse_gradient_cases import (
+    AXES,
+    FAULTY,
+    FREE,
+    PAIRS,
+    SPARSE,
+    faulty_pair,
+    fits,
+    lossless,
+    lossy,
+    places,
+    rows,
+    same_bits,
+)
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
 
 WORKER = Path(__file__).with_name("sparse_worker.py")
