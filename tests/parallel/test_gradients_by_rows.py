@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-import sparse_faults
+import row_faults
 from cases import MOST_RANKS
 from covering import every_case
-from sparse_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
+from row_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
 
-WORKER = Path(__file__).with_name("sparse_worker.py")
+WORKER = Path(__file__).with_name("row_worker.py")
 CHECKS = {"sent": assert_bytes, "replicas": assert_replicas_agree, "gradients": assert_same}
 
 
@@ -88,4 +88,4 @@ def test_planted_fault_is_seen(mpi_results, name):
 
 
 def test_every_fault_is_in_a_suite():
-    assert FAULTY.keys() == sparse_faults.FAULTS.keys()
+    assert FAULTY.keys() == row_faults.FAULTS.keys()

@@ -10,11 +10,11 @@ from unittest.mock import patch
 import cases
 import numpy as np
 import parity_worker
-import sparse_cases
+import row_cases
 import torch
 from mpi4py import MPI
 from parity_worker import History
-from sparse_faults import planted
+from row_faults import planted
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
@@ -114,8 +114,8 @@ def conserved() -> None:
     """What arrives and what is kept back add up to all gradients, in a few steps of top-k with error feedback."""
     start = ByRows.start
     for zero in (0, 1):
-        settings = {**sparse_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
-        run = cases.run_of({**settings, sparse_cases.SPARSE: "always"})
+        settings = {**row_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
+        run = cases.run_of({**settings, row_cases.SPARSE: "always"})
         parity_worker.meet(parity_worker.WORLD)
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
         if parity_worker.WORLD.rank >= run.ranks:
@@ -179,7 +179,7 @@ def gathered() -> None:
 
 def main() -> None:
     """Everything in one start of the ranks, of which each takes a second."""
-    comparisons = [comparison for suite in sparse_cases.SUITES for comparison in suite()]
+    comparisons = [comparison for suite in row_cases.SUITES for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:
         for name, value in (("planted", planted), ("train", train), ("predicted", predicted), ("STEPS", STEPS)):
