@@ -53,6 +53,14 @@ def rank_server() -> Iterator[RankServer]:
 
 
 @pytest.fixture(scope="session")
+def job_ranks() -> Iterator[RankServer]:
+    """The same for ranks that job scripts start: see `RankServer.python`. Their tests stay in crowds of their own."""
+    server = RankServer()
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
 def mpi_run(rank_server: RankServer) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a worker whose exit status is of interest; see `run_ranks`. Tests that kill ranks give ``server=None``."""
     return partial(run_ranks, server=rank_server)

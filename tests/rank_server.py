@@ -124,12 +124,20 @@ def die_with_parent() -> None:
 
 
 def run(program: list[str]) -> None:
-    """Run a script as Python would, or, after ``-m mpi4py``, as that would."""
+    """Run a script or, after ``-m``, a module as Python would, or what stands after ``-m mpi4py`` as that would."""
     MPI.Init_thread()
     mpi4py.rc.initialize = True
+    if program[0] == "-u":
+        program = program[1:]
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     if program[:2] == ["-m", "mpi4py"]:
         sys.argv = program[1:]
         importlib.import_module("mpi4py.run").main()
+    elif program[0] == "-m":
+        sys.argv = program[1:]
+        sys.path[0] = ""
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = program
         sys.path[0] = str(Path(program[0]).resolve().parent)

@@ -1,6 +1,7 @@
 """Starts real MPI programs: ranks with an interpreter of their own, or forked from a server that a session keeps."""
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -40,6 +41,20 @@ class RankServer:
                     start_new_session=True,
                 )
         return [sys.executable, "-I", "-S", str(CLIENT), path]
+
+    def python(self, folder: Path) -> Path:
+        """An interpreter for a site: it forks the ranks of training, and is Python's own for all else.
+
+        A signal for the launcher's processes ends them without their own last words.
+        """
+        path = folder / "python"
+        forked, own = shlex.join(self.client()), shlex.quote(sys.executable)
+        path.write_text(
+            f'#!/bin/sh\ncase " $* " in\n*\' -m hpcbench.train \'*) exec {forked} "$@" ;;\nesac\nexec {own} "$@"\n',
+            encoding="utf-8",
+        )
+        path.chmod(0o755)
+        return path
 
     def end(self) -> None:
         if self._process is not None:

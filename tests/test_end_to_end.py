@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from start_ranks import RankServer
+
+from hpcbench.resources import data_dir
 
 STUDY = """\
 study: whole
@@ -33,9 +36,19 @@ def hpcbench(*arguments, cwd):
     )
 
 
-def submit(folder: Path, schemes: str, *options: str, steps: int = 6, repeats: int = 1):
+def submit(folder: Path, schemes: str, *options: str, site: str = "local", steps: int = 6, repeats: int = 1):
     (folder / "study.yaml").write_text(STUDY % (steps, schemes, repeats))
-    return hpcbench("submit", "study.yaml", "--site", "local", "--out", "out", *options, cwd=folder)
+    return hpcbench("submit", "study.yaml", "--site", site, "--out", "out", *options, cwd=folder)
+
+
+def quick_site(folder: Path, server: RankServer) -> str:
+    """This machine, with ranks that have imported everything before they start."""
+    site = (data_dir("sites") / "local.yaml").read_text()
+    assert "python: auto" in site
+    path = folder / "quick.yaml"
+    python = json.dumps(str(server.python(folder)))
+    path.write_text(site.replace("python: auto", f"python: {python}").replace("site: local", "site: quick"))
+    return str(path)
 
 
 def report(folder: Path):
@@ -60,9 +73,9 @@ def wait_for(condition, seconds=120):
 
 
 @pytest.fixture(scope="module")
-def completed(tmp_path_factory):
+def completed(tmp_path_factory, job_ranks):
     folder = tmp_path_factory.mktemp("completed $(touch pwned) 'quoted'")
-    done = submit(folder, "baseline, naive-mpc, naive-zfp4", "--wait", repeats=2)
+    done = submit(folder, "baseline, naive-mpc, naive-zfp4", "--wait", site=quick_site(folder, job_ranks), repeats=2)
     assert done.returncode == 0, done.stderr + done.stdout
     return folder
 
@@ -157,9 +170,10 @@ def test_killed_rank_ends_its_run_and_the_others_stand(tmp_path):
     assert "failed" in answer.stdout and "signal 9" in answer.stdout, answer.stdout
 
 
-def test_run_after_a_failed_one_still_runs_and_a_nan_is_called_by_its_name(tmp_path):
+def test_run_after_a_failed_one_still_runs_and_a_nan_is_called_by_its_name(tmp_path, job_ranks):
     """fp32 with an absurd learning rate diverges at step 2; the table names the step, the exit status says bad."""
-    done = submit(tmp_path, "baseline, identity", "--wait", "--set", "train.lr=1e30")
+    site = quick_site(tmp_path, job_ranks)
+    done = submit(tmp_path, "baseline, identity", "--wait", "--set", "train.lr=1e30", site=site)
     assert done.returncode == 1
     for run in ("r1-baseline", "r1-identity"):
         end = events(tmp_path, run)[-1]

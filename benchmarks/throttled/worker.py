@@ -48,11 +48,14 @@ def main(directory: Path) -> None:
     rehearsal = Trainer(first, world, driver_of(first), corpus)
     for k in range(max(1, first.train.warmup_steps)):
         rehearsal.step(k)
+    rehearsal.mesh.free()
     for file, rate, run in zip(files, rates, runs, strict=True):
         if rate != current:
             ask(world, file.with_suffix(".asked"))
             current = rate
-        result = train(Trainer(run, world, driver_of(run), corpus))
+        trainer = Trainer(run, world, driver_of(run), corpus)
+        result = train(trainer)
+        trainer.mesh.free()  # an MPI library has room for some thousand communicators
         if world.rank == 0:
             print(json.dumps(result), flush=True)
 

@@ -58,17 +58,27 @@ class Group:
         Speeds of links and codecs, by which plans are chosen.
     places
         Places that arrays may lie in; by default the host, and GPUs that the MPI library does not know.
+    whole
+        The group that this one is a part of. What its ranks know of their nodes and of the library is not asked again.
     """
 
     def __init__(
-        self, comm: MPI.Comm, progress: Progress, links: Links = DEFAULT, places: Places | None = None
+        self,
+        comm: MPI.Comm,
+        progress: Progress,
+        links: Links = DEFAULT,
+        places: Places | None = None,
+        *,
+        whole: "Group | None" = None,
     ) -> None:
         self._comm, self._progress = comm, progress
         self._planned = comm.Dup()  # messages of plans have tags of their own
-        self._library = Library(comm)
-        self._choice = Choice(comm.rank, Topology.of(comm), links)
+        self._library = Library(comm, whole._library.half_sums if whole else None)
+        topology = whole.topology.part(_numbers(comm, whole._comm)) if whole else Topology.of(comm)
+        self._choice = Choice(comm.rank, topology, links)
         self._places = places or Places()
         self._calls = Calls(progress)
+        self._parts: list[Group] = []
 
     @property
     def topology(self) -> Topology:
@@ -79,10 +89,29 @@ class Group:
     def topology(self, topology: Topology) -> None:
         self._choice = Choice(self.rank, topology, self._choice.links)
 
+    def split(self, color: int, key: int) -> "Group":
+        """A group of those ranks of this group that give the same color, in the order of their keys.
+
+        Making it is a collective call.
+        """
+        part = Group(self._comm.Split(color, key), self._progress, self._choice.links, self._places, whole=self)
+        self._parts.append(part)
+        return part
+
     def within_node(self) -> "Group":
         """A group of those ranks of this group that share this rank's node. Making it is a collective call."""
-        comm = self._comm.Split(self.topology.node_of[self.rank], self.rank)
-        return Group(comm, self._progress, self._choice.links, self._places)
+        return self.split(self.topology.node_of[self.rank], self.rank)
+
+    def free(self) -> None:
+        """Give the communicators of this group and of its parts back, of which a process has some thousand.
+
+        This is a collective call, and the last one.
+        """
+        for part in self._parts:
+            part.free()
+        self._library.free()
+        self._planned.Free()
+        self._comm.Free()
 
     @property
     def rank(self) -> int:
@@ -443,6 +472,16 @@ class Group:
         """Bytes of each rank's piece of a vector, in the type that travels."""
         width = channel.travels_as(buf.dtype).itemsize
         return [length(piece) * width for piece in shards(buf.size, self.size)]
+
+
+def _numbers(comm: MPI.Comm, whole: MPI.Comm) -> list[int]:
+    """The numbers in `whole` of the ranks of `comm`."""
+    some, everyone = comm.Get_group(), whole.Get_group()
+    try:
+        return list(some.Translate_ranks(None, everyone))
+    finally:
+        some.Free()
+        everyone.Free()
 
 
 def _any_plain(todo: Sequence[Step]) -> bool:

@@ -27,6 +27,8 @@ class Library:
     ----------
     comm
         The communicator. Making a library is a collective call.
+    half_sums
+        How values of 16 bits are summed, if these ranks have agreed on it before.
 
     Attributes
     ----------
@@ -34,10 +36,14 @@ class Library:
         How values of 16 bits are summed, by name of their NumPy type; the same on all ranks.
     """
 
-    def __init__(self, comm: MPI.Comm) -> None:
+    def __init__(self, comm: MPI.Comm, half_sums: dict[str, HalfSum] | None = None) -> None:
         self._comm, self._gathers = comm, comm.Dup()
         self._turn: _Turn | None = None
-        self.half_sums = agreed(comm)
+        self.half_sums = half_sums or agreed(comm)
+
+    def free(self) -> None:
+        """Give back the communicator that the library has made for itself."""
+        self._gathers.Free()
 
     def by_processor(self, dtype: np.dtype[Any]) -> bool:
         """Whether values of this type are summed by a loop that needs them in host memory."""

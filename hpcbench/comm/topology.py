@@ -47,6 +47,10 @@ class Topology:
         numbers: dict[int | str, int] = {}
         return cls(tuple(numbers.setdefault(label, len(numbers)) for label in labels))
 
+    def part(self, ranks: Sequence[int]) -> "Topology":
+        """The nodes of some of the ranks, in their order."""
+        return Topology.by_label([self.node_of[rank] for rank in ranks])
+
     @property
     def ranks(self) -> int:
         """Number of ranks."""

@@ -16,7 +16,7 @@ class Mesh:
     Parameters
     ----------
     comm
-        Communicator of ``layout.ranks`` ranks. It is split, and never used itself.
+        Communicator of ``layout.ranks`` ranks. It is copied, and never used itself.
     layout
         Sizes of the axes.
     progress
@@ -64,10 +64,8 @@ class Mesh:
         replicas = layout.replicas
         self.sample_rank = dp // layout.cp
 
-        def group(color: int, key: int) -> Group:
-            return Group(comm.Split(color, key), progress, links, shared)
-
-        self.world = group(0, comm.rank)
+        self.world = Group(comm.Dup(), progress, links, shared)
+        group = self.world.split
         self.tp = group(pp * replicas + dp, tp)
         self.dp = group(pp * layout.tp + tp, dp)
         self.cp: Group | None = None
@@ -88,6 +86,10 @@ class Mesh:
                 self._over[axes] = group(comm.rank - tp + others, grid.index(tp, axes))
         is_end = pp in (0, layout.pp - 1)
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
+
+    def free(self) -> None:
+        """Give back the communicators of all groups: a collective call, and the last one."""
+        self.world.free()
 
     def replicas(self, ep: int) -> Group:
         """The group of the ranks that hold the same part of a parameter, and add up its gradients.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from hpcbench.batch.scripts.launchers import solve
@@ -29,7 +30,7 @@ def site(name: str, **changes: Any) -> Site:
         data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}
         data |= {"scheduler": {"kind": "slurm"}, "launcher": {"kind": "srun"}}
     else:
-        data = load_site(name)[0].model_dump(exclude_unset=True)
+        data = _shipped(name).model_dump(exclude_unset=True)
     data = {**data, "gpu_aware_mpi": False, "threads": 1, "environment": {}}
     for key, value in changes.items():
         head, _, field = key.partition("__")
@@ -42,6 +43,11 @@ def site(name: str, **changes: Any) -> Site:
     found = Site.model_validate(data)
     assert not [fault for fault in faults(found) if fault.path[0] == "node"]
     return found
+
+
+@cache
+def _shipped(name: str) -> Site:
+    return load_site(name)[0]
 
 
 def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = None, cores: int | None = None) -> str:

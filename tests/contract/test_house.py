@@ -6,6 +6,7 @@ The contract lies near the ground, since both sides of a job script import it.
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -141,3 +142,9 @@ def test_a_planted_import_is_seen(name: str, line: str, sees: object) -> None:
     modules = sources()
     before = sees(modules)  # type: ignore[operator]
     assert sees({**modules, name: f"{modules[name]}\n{line}\n"}) != before  # type: ignore[operator]
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """They are imported by their bare names: of two with one name, only the first would be."""
+    names = Counter(path.name for path in Path(__file__).parents[1].rglob("*.py"))
+    assert [name for name, count in names.items() if count > 1] == ["conftest.py"]

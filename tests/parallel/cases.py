@@ -141,13 +141,22 @@ BASE = Run(
 
 def run_of(settings: Case) -> Run:
     """A run of a few steps, with `BASE` changed by the settings, and with enough samples for its pipeline."""
-    run = BASE
-    for name, value in settings.items():
-        values = value if "+" in name else (value,)
-        for part, each in zip(name.split("+"), values, strict=True):
-            run = _with(run, part, each)
+    run = _changed(tuple(settings.items()))
     run = run.changed(ranks=run.layout.ranks)
     return run if "train.global_batch" in settings else run.changed(train=filling(run))
+
+
+@cache
+def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
+    """`BASE` with the settings. A search for cases adds them one by one, so that all but the last are known."""
+    if not settings:
+        return BASE
+    *before, (name, value) = settings
+    run = _changed(tuple(before))
+    values = value if "+" in name else (value,)
+    for part, each in zip(name.split("+"), values, strict=True):
+        run = _with(run, part, each)
+    return run
 
 
 def filling(run: Run) -> Train:

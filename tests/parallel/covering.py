@@ -41,7 +41,8 @@ def cover(
     """
     names = list(cases[0])
     groups = [*(combinations(names, 2) if pairs is None else pairs), *together]
-    numbered = [_numbered(cases, group) for group in groups]
+    columns = {name: _codes([case[name] for case in cases]) for name in names}
+    numbered = [_numbered([columns[name] for name in group]) for group in groups]
     missing = [np.ones(numbers.max() + 1, dtype=bool) for numbers in numbered]
     taken = []
     while True:
@@ -54,7 +55,15 @@ def cover(
             left[numbers[best]] = False
 
 
-def _numbered(cases: Sequence[Case], group: Sequence[str]) -> np.ndarray:
-    """A number for each combination of values: [number of cases]."""
-    known: dict[tuple[Any, ...], int] = {}
-    return np.array([known.setdefault(tuple(case[name] for name in group), len(known)) for case in cases])
+def _codes(values: Sequence[Any]) -> np.ndarray:
+    """A number for each value: [number of cases]."""
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(value, len(known)) for value in values])
+
+
+def _numbered(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """A number for each combination of values, given those of each column: [number of cases]."""
+    numbers = columns[0]
+    for column in columns[1:]:
+        numbers = numbers * (column.max() + 1) + column
+    return numbers

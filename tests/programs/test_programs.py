@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from programs import PROGRAMS, REPLICAS
+from pytorch_programs import PROGRAMS, REPLICAS
 
 Ranks = list[dict[str, Any]]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from faults import Played
-from programs import PROGRAMS, model, train
+from program_faults import Played
+from pytorch_programs import PROGRAMS, model, train
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
