@@ -73,7 +73,7 @@ class Group:
     ) -> None:
         self._comm, self._progress = comm, progress
         self._planned = comm.Dup()  # messages of plans have tags of their own
-        self._library = Library(comm, whole._library.half_sums if whole else None)
+        self._library: Library = Library(comm, whole._library.half_sums if whole else None)
         topology = whole.topology.part(_numbers(comm, whole._comm)) if whole else Topology.of(comm)
         self._choice = Choice(comm.rank, topology, links)
         self._places = places or Places()

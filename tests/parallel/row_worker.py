@@ -129,7 +129,8 @@ def conserved() -> None:
             own += gradients / divisor
             return start(self, piece, gradients, divisor)
 
-        with patch.object(ByRows, "start", noted):
+        tokens: list[Step] = []
+        with patch.object(ByRows, "start", noted), noting_tokens(run, tokens):
             for step in range(3):
                 trainer.backward(step)
                 arrived[piece.owned] += piece.gradient
@@ -142,6 +143,9 @@ def conserved() -> None:
             whole, sent, residual = (float(np.linalg.norm(each)) for each in sums)
             lost = float(np.linalg.norm(sums[0] - sums[1] - sums[2]))
             print(json.dumps({"conserved": zero, "parts": [whole, sent, residual], "lost": lost}), flush=True)
+        said, touched = trainer.rows.report(trainer.policy.exact), comm.allreduce(sum(len(step[0]) for step in tokens))
+        if comm.rank == 0:
+            print(json.dumps({"said": said, "touched": touched / (3 * run.ranks * run.model.vocab)}), flush=True)
 
 
 GATHERED = (

@@ -67,6 +67,15 @@ def test_error_feedback_conserves_the_sum(mpi_results):
         assert result["lost"] < 1e-5 * whole
 
 
+def test_the_log_says_how_many_rows_were_touched_and_which_way_they_went(mpi_results):
+    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "said" in result]
+    assert len(found) == 2
+    for result in found:
+        assert result["said"]["reductions"] == result["said"]["by_rows"] == 3
+        assert result["said"]["density"] == result["touched"] > 0
+        assert 0 < result["said"]["switch_density"] < 1
+
+
 def test_parts_of_other_lengths_are_joined_alike_on_all_ranks(mpi_results):
     found = [result for result in mpi_results(MOST_RANKS, WORKER) if "gathered" in result]
     assert len(found) == 6
