@@ -424,7 +424,7 @@ ELSEWHERE = {
     "parallel/grid_faults.py": "parallel/test_grids.py",
     "parallel/context_faults.py": "parallel/test_contexts.py",
     "parallel/expert_faults.py": "parallel/test_experts.py",
-    "parallel/sparse_faults.py": "parallel/test_sparse_gradients.py",
+    "parallel/row_faults.py": "parallel/test_gradients_by_rows.py",
     "parallel/prune_faults.py": "parallel/test_pruning.py",
     "parallel/onebit_worker.py": "parallel/test_onebit.py",
     "parallel/half_messages_worker.py": "parallel/test_half_messages.py",

@@ -10,11 +10,11 @@ from unittest.mock import patch
 import cases
 import numpy as np
 import parity_worker
-import sparse_gradient_cases
+import row_cases
 import torch
 from mpi4py import MPI
 from parity_worker import History
-from sparse_faults import planted
+from row_faults import planted
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
@@ -114,13 +114,8 @@ def conserved() -> None:
     """What arrives and what is kept back add up to all gradients, in a few steps of top-k with error feedback."""
     start = ByRows.start
     for zero in (0, 1):
-        settings = {
-            **sparse_gradient_cases.FOUR,
-            "scheme": "top-feedback",
-            "train.precision": "fp32",
-            "train.zero": zero,
-        }
-        run = cases.run_of({**settings, sparse_gradient_cases.SPARSE: "always"})
+        settings = {**row_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
+        run = cases.run_of({**settings, row_cases.SPARSE: "always"})
         parity_worker.meet(parity_worker.WORLD)
         comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= run.ranks), parity_worker.WORLD.rank)
         if parity_worker.WORLD.rank >= run.ranks:
@@ -134,7 +129,8 @@ def conserved() -> None:
             own += gradients / divisor
             return start(self, piece, gradients, divisor)
 
-        with patch.object(ByRows, "start", noted):
+        tokens: list[Step] = []
+        with patch.object(ByRows, "start", noted), noting_tokens(run, tokens):
             for step in range(3):
                 trainer.backward(step)
                 arrived[piece.owned] += piece.gradient
@@ -147,6 +143,9 @@ def conserved() -> None:
             whole, sent, residual = (float(np.linalg.norm(each)) for each in sums)
             lost = float(np.linalg.norm(sums[0] - sums[1] - sums[2]))
             print(json.dumps({"conserved": zero, "parts": [whole, sent, residual], "lost": lost}), flush=True)
+        said, touched = trainer.rows.report(trainer.policy.exact), comm.allreduce(sum(len(step[0]) for step in tokens))
+        if comm.rank == 0:
+            print(json.dumps({"said": said, "touched": touched / (3 * run.ranks * run.model.vocab)}), flush=True)
 
 
 GATHERED = (
@@ -184,7 +183,7 @@ def gathered() -> None:
 
 def main() -> None:
     """Everything in one start of the ranks, of which each takes a second."""
-    comparisons = [comparison for suite in sparse_gradient_cases.SUITES for comparison in suite()]
+    comparisons = [comparison for suite in row_cases.SUITES for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:
         for name, value in (("planted", planted), ("train", train), ("predicted", predicted), ("STEPS", STEPS)):

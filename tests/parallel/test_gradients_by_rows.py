@@ -3,26 +3,13 @@
 from pathlib import Path
 
 import pytest
-import sparse_faults
+import row_faults
 from cases import MOST_RANKS
 from covering import every_case
-from sparse_gradient_cases import (
-    AXES,
-    FAULTY,
-    FREE,
-    PAIRS,
-    SPARSE,
-    faulty_pair,
-    fits,
-    lossless,
-    lossy,
-    places,
-    rows,
-    same_bits,
-)
+from row_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
 
-WORKER = Path(__file__).with_name("sparse_worker.py")
+WORKER = Path(__file__).with_name("row_worker.py")
 CHECKS = {"sent": assert_bytes, "replicas": assert_replicas_agree, "gradients": assert_same}
 
 
@@ -80,6 +67,15 @@ def test_error_feedback_conserves_the_sum(mpi_results):
         assert result["lost"] < 1e-5 * whole
 
 
+def test_the_log_says_how_many_rows_were_touched_and_which_way_they_went(mpi_results):
+    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "said" in result]
+    assert len(found) == 2
+    for result in found:
+        assert result["said"]["reductions"] == result["said"]["by_rows"] == 3
+        assert result["said"]["density"] == result["touched"] > 0
+        assert 0 < result["said"]["switch_density"] < 1
+
+
 def test_parts_of_other_lengths_are_joined_alike_on_all_ranks(mpi_results):
     found = [result for result in mpi_results(MOST_RANKS, WORKER) if "gathered" in result]
     assert len(found) == 6
@@ -101,4 +97,4 @@ def test_planted_fault_is_seen(mpi_results, name):
 
 
 def test_every_fault_is_in_a_suite():
-    assert FAULTY.keys() == sparse_faults.FAULTS.keys()
+    assert FAULTY.keys() == row_faults.FAULTS.keys()
