@@ -7,7 +7,7 @@ import prune_faults
 import pytest
 from cases import MOST_RANKS
 from covering import every_case
-from prune_cases import AXES, FAULTY, FREE, NAMED, compared, fits, lossless_sparse, lossy_sparse, places, sparse
+from prune_cases import AXES, FAULTY, FREE, TRAVELLERS, compared, fits, lossless_sparse, lossy_sparse, places, sparse
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
 
 WORKER = Path(__file__).with_name("prune_worker.py")
@@ -78,7 +78,7 @@ def test_a_run_ends_where_masks_differ_or_arrive_damaged(mpi_results):
 
 def test_masks_outlive_checkpoints_and_other_layouts(mpi_results):
     legs = results_with(mpi_results, "journey")
-    assert sorted(leg["journey"] for leg in legs) == sorted(3 * list(NAMED))
+    assert sorted(leg["journey"] for leg in legs) == sorted(3 * TRAVELLERS)
     for leg in legs:
         assert leg["kept"] == leg["went_on"] == leg["replicas"] == 0
         assert leg["zeros"] > 0
