@@ -11,7 +11,7 @@ from covering import cover, every_case
 
 from hpcbench.contract.prune import Prune
 
-COMMON: Case = {"train.eval_samples": 4, "train.global_batch": 8, "model.layers": 2}
+COMMON: Case = {"train.eval_samples": 4, "train.global_batch": 4, "model.layers": 2}
 
 NAMED = {
     "pairs": Prune(pattern="2:4", begin=1),
@@ -40,6 +40,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.offload": (False, True),
 }
 """Axes that fit everything."""
+PAIRS = [("train.prune", name) for name in (*AXES, *FREE) if name != "train.prune"]
 FILLS = 48
 MOST = 4
 """Ranks of a case: all pairs of sizes fit."""
@@ -68,14 +69,17 @@ def fits(case: Case) -> bool:
 
 @cache
 def places() -> list[Case]:
-    """Cases in which all pairs of values occur that can, and some more."""
+    """Cases in which each pattern occurs with every value of the other settings that it can, and some more.
+
+    Pairs of other settings are in the grid of test_parity.py.
+    """
     chance = Random(7)
     pool = [
         {**case, **fill}
         for case in every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
         for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
     ]
-    return [*cover(pool), *MORE]
+    return [*cover(pool, pairs=PAIRS), *MORE]
 
 
 def one_process(settings: Case) -> Case:
