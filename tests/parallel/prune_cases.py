@@ -40,7 +40,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.offload": (False, True),
 }
 """Axes that fit everything."""
-PAIRS = [("train.prune", name) for name in (*AXES, *FREE) if name != "train.prune"]
+PAIRS = [(name, "train.prune") for name in (*AXES, *FREE) if name != "train.prune"]
 FILLS = 48
 MOST = 4
 """Ranks of a case: all pairs of sizes fit."""
