@@ -146,7 +146,7 @@ def in_transit() -> None:
 JOURNEY = [
     ({"layout.dp": 2, "layout.tp": 2, "layout.pp": 1, "train.zero": 1}, 2),
     ({"layout.dp": 2, "layout.tp": 1, "layout.pp": 2, "train.zero": 3}, 3),
-    ({"layout.dp": 1, "layout.tp": 4, "layout.pp": 1, "train.zero": 0}, 4),
+    ({"layout.dp": 4, "layout.tp": 1, "layout.pp": 1, "train.zero": 0}, 4),
 ]
 """Layouts that a run goes through, and the step that it stops at in each."""
 
@@ -211,7 +211,7 @@ def main() -> None:
     in_transit()
     meet(WORLD)
     team = WORLD.Split(WORLD.rank // 4, WORLD.rank)
-    found = journeys(team, list(prune_cases.NAMED)[WORLD.rank // 4 :: 2])
+    found = journeys(team, prune_cases.TRAVELLERS[WORLD.rank // 4 :: 2])
     meet(WORLD)
     for result in (one for rank in WORLD.gather(found) or [] for one in rank):
         print(json.dumps(result), flush=True)

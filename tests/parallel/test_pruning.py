@@ -1,13 +1,25 @@
 """Models with sparse weights against one process, as test_parity.py does for dense ones; and what each rank sends."""
 
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 
 import prune_faults
 import pytest
 from cases import MOST_RANKS
 from covering import every_case
-from prune_cases import AXES, FAULTY, FREE, NAMED, compared, fits, lossless_sparse, lossy_sparse, places, sparse
+from prune_cases import (
+    AXES,
+    FAULTY,
+    FREE,
+    PAIRS,
+    TRAVELLERS,
+    compared,
+    fits,
+    lossless_sparse,
+    lossy_sparse,
+    places,
+    sparse,
+)
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
 
 WORKER = Path(__file__).with_name("prune_worker.py")
@@ -78,7 +90,7 @@ def test_a_run_ends_where_masks_differ_or_arrive_damaged(mpi_results):
 
 def test_masks_outlive_checkpoints_and_other_layouts(mpi_results):
     legs = results_with(mpi_results, "journey")
-    assert sorted(leg["journey"] for leg in legs) == sorted(3 * list(NAMED))
+    assert sorted(leg["journey"] for leg in legs) == sorted(3 * TRAVELLERS)
     for leg in legs:
         assert leg["kept"] == leg["went_on"] == leg["replicas"] == 0
         assert leg["zeros"] > 0
@@ -88,9 +100,9 @@ def test_every_fault_is_in_a_suite():
     assert FAULTY.keys() == prune_faults.FAULTS.keys()
 
 
-def test_every_pair_of_settings_is_in_the_grid():
+def test_each_pattern_is_in_the_grid_with_every_other_setting():
     possible = every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
-    for pair in combinations([*AXES, *FREE], 2):
+    for pair in PAIRS:
         fixed, free = [name for name in pair if name in AXES], [name for name in pair if name in FREE]
         wanted = {
             (*(case[name] for name in fixed), *chosen)
