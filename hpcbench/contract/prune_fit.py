@@ -27,6 +27,8 @@ def prune_misfit(model: Model, train: Train, *, tp: int, tensor: str) -> Misfit 
         return Misfit(("train", "sync"), f"{why}sync {train.sync}: use all-reduce{without}")
     if train.node_copy:
         return Misfit(("train", "node_copy"), f"{why}second copies within nodes: set it to false{without}")
+    if train.sparse_gradients != "never":
+        return Misfit(("train", "sparse_gradients"), f"{why}gradients by rows: set it to never{without}")
     if prune.pattern == "2:4" and model.hidden % (4 * tp):
         return Misfit(
             ("train", "prune"),

@@ -159,7 +159,6 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "weight_decay": 0.01,
         "clip": 1.0,
         "bucket_mb": 4.0,
-        "sparse_gradients": "never",
         "overlap": True,
         "eval_every": 0,
         "eval_samples": 32,
