@@ -304,7 +304,15 @@ def test_hydra_lays_no_rank_on_two_sockets(ranks: int, each: int) -> None:
     """On a made-up node of 2 x 7 cores: Hydra says what it would bind to."""
     _, argv = solve(here(14, 2), nodes=1, ranks_per_node=ranks, program=MPIEXEC)
     environment = {**os.environ, "HWLOC_SYNTHETIC": "package:2 core:7 pu:1", "HYDRA_TOPO_DEBUG": "1"}
-    done = subprocess.run([*argv, "true"], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [*argv, "true"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
     masks = [line.split()[-1] for line in (done.stdout + done.stderr).splitlines() if line.startswith("process ")]
     assert len(masks) == ranks and all(mask.count("1") == each for mask in masks)
     assert all(mask[:7].count("1") in (0, each) for mask in masks)
