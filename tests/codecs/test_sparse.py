@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 import reference_sparse as reference
 from codec_data import Array, bell, decode, encode, same_bits, uniform, words
-from row_cases import BUILDS, CHUNK, NAMES, TYPES, case, form_of, in_type, kept, sets
+from sparse_cases import BUILDS, CHUNK, NAMES, TYPES, case, form_of, in_type, kept, sets
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.sparse import RowSparse, Threshold, TopK

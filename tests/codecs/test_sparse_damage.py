@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from codec_data import Array, encode, uniform
-from row_cases import BUILDS, CHUNK, case, form_of
+from sparse_cases import BUILDS, CHUNK, case, form_of
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.sparse import Threshold

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import reference_sparse as reference
 from codec_data import Array, bell, decode, encode, float_sets, same_bits
-from row_cases import BUILDS, CHUNK, TYPES, case, in_type
+from sparse_cases import BUILDS, CHUNK, TYPES, case, in_type
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.sparse import RowSparse, Threshold, TopK

@@ -11,7 +11,7 @@ from hpcbench.contract import events
 from hpcbench.report.build import build
 from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.sparsity_quantities import SPARSE
+from hpcbench.report.quantities.sparsity_quantities import SPARSITY
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, log_lines, write
 
@@ -37,7 +37,7 @@ def measured(path: Path, parts: Any) -> Measures:
 
 def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", PARTS)
-    zeros, messages, wires = (one.of(run) for one in SPARSE)
+    zeros, messages, wires = (one.of(run) for one in SPARSITY)
     assert zeros == pytest.approx(2000 / 4000)
     assert messages == run.message_bytes / run.steps and wires == run.wire_bytes / run.steps  # type: ignore[operator]
     assert run.sparsity is not None
@@ -50,7 +50,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
 def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
     run = measured(tmp_path / "log.txt", parts)
     assert run.sparsity is None and run.samples_per_s
-    assert [one.of(run) for one in SPARSE] == [None] * 3
+    assert [one.of(run) for one in SPARSITY] == [None] * 3
 
 
 def test_the_event_is_read_back() -> None:
