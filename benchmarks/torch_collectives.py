@@ -26,6 +26,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -184,8 +185,8 @@ def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict
     found: dict[str, list[float]] = {mode: [] for mode in calls}
     names = list(calls)
     for repeat in range(repeats + 1):
-        shift = repeat % len(names)
-        for mode in names[shift:] + names[:shift]:
+        # drawn anew each time, alike on all ranks: a mode leaves its traces in caches and in the heap
+        for mode in Random(repeat).sample(names, len(names)):
             anew = renew_bucket if mode in HOOKS else renew
             taken = in_mode(mode, installed, calls[mode], count if repeat else 3, anew)
             if repeat:  # the first one makes groups and plans
