@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from hpcbench.testing.hosts import why_not
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "overlap.py"
@@ -17,6 +19,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_tiny(need: Callable[[str | None], None]) -> None:
     need(why_not())
     said = run("--tiny")

@@ -64,6 +64,7 @@ def test_ten_studies_of_eight_ranks_and_none_is_the_calibration(predicted: Calla
     assert {"50mbit", "1gbit"} <= rates and studies.CALIBRATION.rate not in rates
 
 
+@pytest.mark.long
 def test_the_tiny_form_measures_and_compares(
     tiny: Callable[..., Printed], need: Callable[[str | None], None], tmp_path: Path
 ) -> None:

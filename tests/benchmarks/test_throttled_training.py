@@ -204,6 +204,7 @@ def test_wrong_arguments(arguments: list[str], words: str) -> None:
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_tiny(need: Callable[[str | None], None], tmp_path: Path) -> None:
     """Two ranks on two hosts, from the choice of a rate to the tables; then the layouts that differ."""
     need(why_not())

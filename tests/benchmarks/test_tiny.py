@@ -228,6 +228,7 @@ def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp
     assert printed.row("native")[3] == "-" and positive(printed.row("int8:256 encoded")[1:], 3)
 
 
+@pytest.mark.long
 def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
     """Every mode has its row, strong and weak, and the bytes of a mode are the same whatever the links do."""
     need(why_not())

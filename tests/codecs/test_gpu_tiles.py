@@ -25,6 +25,8 @@ ALL = [f"zfp:{rate}" for rate in ZFP_RATES] + BLOCKED + STOCHASTIC + CASTS + ["2
 SOME = ["zfp:4", "zfp:8", "zfp:13", "zfp:24", "int8:256", "int4:32", "int4:1024:stochastic", "sign:128", *CASTS, "2:4"]
 CASES = [(name, F32, F32) for name in ALL] + [(name, kind, kind) for name in SOME for kind in (F16, BFLOAT16)]
 CASES += [(name, kind, F32) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
+OFTEN = [case for case in CASES if case[0] in SOME and case[1] in (F32, BFLOAT16)]
+"""What `make test` compiles: a codec of every kind, and 16 bits of one kind; `make test-long` adds the others."""
 LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
 LONG = 26_003  # more than the emulated launch has threads for, with every tile
 
@@ -159,12 +161,18 @@ def sweep(name: str, kernels: Path, dtype: np.dtype[Any] = F32, out: np.dtype[An
     check(name, Front(kernel), pool(dtype, LONG, 60), pool(dtype, LONG, 80), 0, out)
 
 
-@pytest.mark.parametrize(("name", "dtype", "out"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "dtype", "out"),
+    [pytest.param(*case, marks=() if case in OFTEN else pytest.mark.long) for case in CASES],
+    ids=str,
+)
 def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[Any], out: np.dtype[Any]) -> None:
     sweep(name, KERNELS, dtype, out)
 
 
-@pytest.mark.parametrize("rate", ZFP_RATES)
+@pytest.mark.parametrize(
+    "rate", [pytest.param(rate, marks=() if f"zfp:{rate}" in SOME else pytest.mark.long) for rate in ZFP_RATES]
+)
 @pytest.mark.parametrize("ones", [1, 3])
 def test_any_bytes_decode_as_on_the_cpu(rate: int, ones: int) -> None:
     """Streams that no encoder makes: of random bits, and of few ones, in which coefficients stay insignificant."""

@@ -13,7 +13,7 @@ from hpcbench.contract.shards import all_gather_bytes, all_reduce_bytes, length,
 from hpcbench.contract.traffic import Algorithm
 
 WORKER = Path(__file__).with_name("collectives_worker.py")
-RANKS = [1, 2, 3, 5, pytest.param(8, marks=pytest.mark.long)]
+RANKS = [1, 2, 5, *(pytest.param(ranks, marks=pytest.mark.long) for ranks in (3, 8))]
 BYTES = {
     Operation.ALL_REDUCE: all_reduce_bytes,
     Operation.REDUCE_SCATTER: reduce_scatter_bytes,

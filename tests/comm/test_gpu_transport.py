@@ -14,7 +14,7 @@ from hpcbench.codecs.device import cuda
 from hpcbench.comm.places import Places
 
 WORKER = Path(__file__).with_name("gpu_worker.py")
-RANKS = [2, 4]
+RANKS = [4, pytest.param(2, marks=pytest.mark.long)]
 
 try:
     cuda()

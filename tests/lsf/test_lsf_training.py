@@ -21,7 +21,9 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("name", list(LINES))
+@pytest.mark.parametrize(
+    "name", ["lassen", *(pytest.param(name, marks=pytest.mark.long) for name in ("summit", "lsf-cluster"))]
+)
 def test_a_study_trains(
     place: Callable[..., Place],
     capsys: pytest.CaptureFixture[str],

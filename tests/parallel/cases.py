@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from random import Random
 from typing import Any
 
-from covering import Case, cover, every_case
+from covering import Case, cover, every_case, once
 from faults import FAULTS
 
 from hpcbench.contract.layout import Layout
@@ -17,6 +17,8 @@ from hpcbench.errors import UserError
 
 MOST_RANKS = 8
 STEPS = 3
+FEWER_STEPS = 2
+"""The second step has gradients of weights that the first one changed, and Adam's moments."""
 
 NEOX = Model(
     name="neox",
@@ -225,6 +227,18 @@ class Comparison:
         return self.run.ranks
 
 
+def once_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons in which some setting has a value for the first time: what `make test` has of a cover."""
+    taken = once([comparison.settings for comparison in comparisons])
+    return [comparison for comparison in comparisons if comparison.settings in taken]
+
+
+def rest_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The others, which `make test-long` has."""
+    taken = {comparison.name for comparison in once_of(comparisons)}
+    return [comparison for comparison in comparisons if comparison.name not in taken]
+
+
 def one_process(settings: Case) -> Case:
     """The same model in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model")}
@@ -237,6 +251,16 @@ def grid() -> list[Comparison]:
     fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
     pool = [{**case, **fill} for case in fixed for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)]
     return [Comparison(case, one_process(case)) for case in cover(pool, TOGETHER)]
+
+
+def values_of_grid() -> list[Comparison]:
+    """Those cases of the grid in which every value occurs."""
+    return once_of(grid())
+
+
+def pairs_of_grid() -> list[Comparison]:
+    """The others, with which all pairs occur."""
+    return rest_of(grid())
 
 
 PLACES: list[Case] = [
@@ -321,5 +345,7 @@ def faulty() -> Iterator[Comparison]:
 
 
 SUITES: dict[str, Callable[..., Iterable[Comparison]]] = {
-    suite.__name__: suite for suite in (grid, bit_equal, lossless, lossy, overlapped, faulty)
+    suite.__name__: suite for suite in (values_of_grid, pairs_of_grid, bit_equal, lossless, lossy, overlapped, faulty)
 }
+COVERS = ("values_of_grid", "pairs_of_grid")
+"""Suites of `STEPS`; the others have fewer."""

@@ -13,9 +13,9 @@ from parity_worker import WORLD, compare_all, meet
 def main(suite: str) -> None:
     chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # which takes seconds
     meet(WORLD)
-    # one step shows every gradient and every message; more of them cost what they do on each layout
-    with patch.object(parity_worker, "planted", planted), patch.object(parity_worker, "STEPS", 1):
-        compare_all(WORLD.bcast(chosen))
+    with patch.object(parity_worker, "planted", planted):
+        # one step shows every gradient and every message; more of them cost what they do on each layout
+        compare_all(WORLD.bcast(chosen), steps=1)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,17 @@ def cover(
             left[numbers[best]] = False
 
 
+def once(cases: Sequence[Case]) -> list[Case]:
+    """The cases in which some key has a value that it has in none before."""
+    known: set[tuple[str, Any]] = set()
+    taken = []
+    for case in cases:
+        if new := set(case.items()) - known:
+            known |= new
+            taken.append(case)
+    return taken
+
+
 def _codes(values: Sequence[Any]) -> np.ndarray:
     """A number for each value: [number of cases]."""
     known: dict[Any, int] = {}

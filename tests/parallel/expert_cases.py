@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import cases
-from cases import Case, Comparison, label
+from cases import Case, Comparison, label, once_of, rest_of
 from covering import cover, every_case
 
 from hpcbench.contract.experts import Experts
@@ -101,9 +101,20 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
     return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
 
 
-def experts() -> Iterator[Comparison]:
+@cache
+def experts() -> list[Comparison]:
     """Every place against one process, in fp64."""
-    return map(compared, places())
+    return [compared(case) for case in places()]
+
+
+def experts_once() -> list[Comparison]:
+    """Those in which every value occurs."""
+    return once_of(experts())
+
+
+def rest_of_experts() -> list[Comparison]:
+    """The others."""
+    return rest_of(experts())
 
 
 FOUR: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2, "layout.ep": 2, "train.precision": "fp32"}
@@ -186,4 +197,8 @@ def faulty_experts() -> Iterator[Comparison]:
         yield compared(sound(settings), fault=name)
 
 
-SUITES = (experts, lossless_experts, lossy_experts, overlapped_experts, faulty_experts)
+SUITES = {
+    "": (experts_once, lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
+    "rest": (rest_of_experts,),
+}
+"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""

@@ -1,21 +1,19 @@
 """Trains small models on tensor grids beside one process; prints a JSON line a case."""
 
 import sys
-from collections.abc import Callable
 from unittest.mock import patch
 
 import faults
 import grid_cases
 import parity_worker
-from cases import Comparison
+from cases import FEWER_STEPS, STEPS, Comparison
 from grid_faults import planted
 
 
 def main(suite: str) -> None:
     comparisons: list[Comparison] = list(grid_cases.SUITES[suite]())
-    scaled: Callable[[list[Comparison]], None] = parity_worker.compare_all
     with patch.object(parity_worker, "planted", planted):
-        scaled(comparisons)
+        parity_worker.compare_all(comparisons, STEPS if suite == "grids" else FEWER_STEPS)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import shared_text
 import torch
-from cases import MOST_RANKS, RUN_FOR_RESIDUALS, STEPS, SUITES, WHOLE, Comparison, run_of
+from cases import COVERS, FEWER_STEPS, MOST_RANKS, RUN_FOR_RESIDUALS, STEPS, SUITES, WHOLE, Comparison, run_of
 from faults import FAULTS, OVERFLOW, RESIDUALS, planted
 from mpi4py import MPI
 
@@ -39,14 +39,14 @@ def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
     return Trainer(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
 
 
-def train(run: Run, comm: MPI.Comm) -> History | None:
+def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
     """Loss, gradients and weights after each step, whole, on rank 0."""
     meet(comm)
     trainer = trainer_of(run, comm)
     begun: list[bool] = []
     sent = Counter[str]()
     history = []
-    for k in range(STEPS):
+    for k in range(steps):
         with patch.object(DataParallel, "reduce_gradients", noting(begun)), counting(trainer, sent):
             summand = trainer.backward(k)
         (loss,) = exact_sum(trainer.mesh.world, [summand], trainer.policy.exact)
@@ -88,10 +88,10 @@ def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
     sent.update(counters() - before)
 
 
-def predicted(run: Run) -> list[dict[str, int]]:
+def predicted(run: Run, steps: int) -> list[dict[str, int]]:
     """The expected `sent`, from the settings."""
-    steps = (volume.step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
-    return [{" ".join(key): STEPS * nbytes for key, nbytes in step.items()} for step in steps]
+    ranks = (volume.step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
+    return [{" ".join(key): steps * nbytes for key, nbytes in step.items()} for step in ranks]
 
 
 def noting(begun: list[bool]) -> Callable[[DataParallel], None]:
@@ -130,7 +130,7 @@ def errors(history: History, reference: History) -> dict[str, Any]:
     }
 
 
-def compared(comparisons: list[Comparison], team: MPI.Comm) -> list[dict[str, Any]]:
+def compared(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[dict[str, Any]]:
     """Results of a team of ranks, on its first one. A reference run is trained once."""
     references: dict[str, History | None] = {}
     results = []
@@ -140,18 +140,18 @@ def compared(comparisons: list[Comparison], team: MPI.Comm) -> list[dict[str, An
         if key not in references:
             alone = against.ranks == 1
             comm = MPI.COMM_SELF if alone else team.Split(0 if team.rank < against.ranks else 1, team.rank)
-            references[key] = train(against, comm) if team.rank < against.ranks else None
+            references[key] = train(against, comm, steps) if team.rank < against.ranks else None
         with planted(comparison.fault) if comparison.fault else nullcontext():
-            history = train(comparison.run, team)
+            history = train(comparison.run, team, steps)
         reference = references[key]
         if history and reference:
-            words = {"name": comparison.name, "predicted": predicted(comparison.run)}
+            words = {"name": comparison.name, "predicted": predicted(comparison.run, steps)}
             results.append({**words, **errors(history, reference)})
     return results
 
 
-def compare_all(comparisons: list[Comparison]) -> None:
-    """As many teams work side by side as the ranks allow."""
+def compare_all(comparisons: list[Comparison], steps: int) -> None:
+    """As many teams work side by side as the ranks allow, and each trains that many steps."""
     results = []
     for ranks in sorted({comparison.ranks for comparison in comparisons}):
         mine = [comparison for comparison in comparisons if comparison.ranks == ranks]
@@ -160,7 +160,7 @@ def compare_all(comparisons: list[Comparison]) -> None:
         index = WORLD.rank // ranks
         team = WORLD.Split(index, WORLD.rank)
         if index < teams:
-            results += compared(mine[index::teams], team)
+            results += compared(mine[index::teams], team, steps)
     meet(WORLD)
     for rank in WORLD.gather(results) or []:
         for result in rank:
@@ -225,7 +225,7 @@ def main(suite: str) -> None:
         else:
             chosen = list(SUITES[suite]()) if WORLD.rank == 0 else None  # which takes a second
             meet(WORLD)
-            compare_all(WORLD.bcast(chosen))
+            compare_all(WORLD.bcast(chosen), STEPS if suite in COVERS else FEWER_STEPS)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import cases
-from cases import Case, Comparison
+from cases import Case, Comparison, once_of, rest_of
 from covering import cover, every_case
 
 from hpcbench.contract.prune import Prune
@@ -94,9 +94,20 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
     return Comparison(settings, one_process(settings) if against is None else {**COMMON, **against}, fault)
 
 
-def sparse() -> Iterator[Comparison]:
+@cache
+def sparse() -> list[Comparison]:
     """Every place against one process, in fp64."""
-    return map(compared, places())
+    return [compared(case) for case in places()]
+
+
+def sparse_once() -> list[Comparison]:
+    """Those in which every value occurs."""
+    return once_of(sparse())
+
+
+def rest_of_sparse() -> list[Comparison]:
+    """The others."""
+    return rest_of(sparse())
 
 
 WHOLE: Case = {"layout.dp": 2, "layout.tp": 2, "model": "gpt2", "train.precision": "fp32"}
@@ -142,4 +153,5 @@ def faulty_sparse() -> Iterator[Comparison]:
 
 TRAVELLERS = ["pairs", "growing"]
 """Patterns of the runs that go on in other layouts."""
-SUITES = (sparse, lossless_sparse, lossy_sparse, faulty_sparse)
+SUITES = {"": (sparse_once, lossless_sparse, lossy_sparse, faulty_sparse), "rest": (rest_of_sparse,)}
+"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""

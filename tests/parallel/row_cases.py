@@ -7,7 +7,7 @@ from typing import Any
 
 import cases
 import expert_cases  # which names kinds of experts
-from cases import Case, Comparison, one_process
+from cases import Case, Comparison, once_of, one_process, rest_of
 from covering import cover, every_case
 
 from hpcbench.contract.scheme import NamedScheme, Rule
@@ -102,9 +102,20 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
 
 
-def rows() -> Iterator[Comparison]:
+@cache
+def rows() -> list[Comparison]:
     """Every place against one process, in fp64."""
-    return map(compared, places())
+    return [compared(case) for case in places()]
+
+
+def rows_once() -> list[Comparison]:
+    """Those in which every value occurs."""
+    return once_of(rows())
+
+
+def rest_of_rows() -> list[Comparison]:
+    """The others."""
+    return rest_of(rows())
 
 
 FOUR: Case = {**MODEL, "layout.dp": 4}
@@ -187,4 +198,5 @@ def faulty_rows() -> Iterator[Comparison]:
         yield wrong
 
 
-SUITES = (rows, same_bits, lossless, lossy, faulty_rows)
+SUITES = {"": (rows_once, same_bits, lossless, lossy, faulty_rows), "rest": (rest_of_rows,)}
+"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""

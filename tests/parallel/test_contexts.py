@@ -24,6 +24,7 @@ from context_cases import (
     possible,
 )
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
+from tiers import Tiers
 
 from hpcbench.parallel.context import blocks
 from hpcbench.parallel.context.attention import WAYS
@@ -31,6 +32,7 @@ from hpcbench.parallel.context.places import in_order, pair, zigzag
 
 WORKER = Path(__file__).with_name("context_worker.py")
 ATTENTION = Path(__file__).with_name("attention_worker.py")
+COVER = Tiers(contexts())
 TOLERANCE = 1e-13
 """Relative to the norm of dense attention's result or gradient: sums of some dozen roundings of 1e-16."""
 EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
@@ -39,6 +41,12 @@ EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
 def result_of(mpi_results, suite, name):
     (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
     return found
+
+
+def of_cover(mpi_results, name):
+    if name not in names(contexts):
+        return result_of(mpi_results, "others", name)
+    return result_of(mpi_results, "rest_of_contexts" if COVER.part(name) else "contexts_once", name)
 
 
 def seen(mpi_results, scene, **case):
@@ -107,14 +115,14 @@ def test_summands_of_all_ranks_arrive_at_home(mpi_results):
     assert one["found"] == [[10.0**rank * (1 + 2 + 3 + 4)] * 3 for rank in range(4)]
 
 
-@pytest.mark.parametrize("name", names(contexts) + names(grid_contexts))
+@pytest.mark.parametrize("name", COVER.names + names(grid_contexts))
 def test_trains_as_one_process(mpi_results, name):
-    assert_same(result_of(mpi_results, "contexts" if name in names(contexts) else "others", name))
+    assert_same(of_cover(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(contexts) + names(grid_contexts))
+@pytest.mark.parametrize("name", COVER.names + names(grid_contexts))
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
-    result = result_of(mpi_results, "contexts" if name in names(contexts) else "others", name)
+    result = of_cover(mpi_results, name)
     assert_bytes(result)
     assert all("CP FORWARD ACT" in rank and "CP BACKWARD GRAD" in rank for rank in result["sent"])
 
@@ -158,7 +166,7 @@ def test_every_way_meets_every_value_of_every_other_setting():
 def test_every_fault_is_in_a_suite():
     assert FAULTY.keys() == context_faults.FAULTS.keys()
     assert sum(1 for _ in faulty_contexts()) == 4 + len(FAULTY)
-    assert len(SUITES) == 2
+    assert len(SUITES) == 3
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])

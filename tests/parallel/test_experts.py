@@ -23,12 +23,14 @@ from expert_cases import (
     sound,
 )
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
+from tiers import Tiers
 
 WORKER = Path(__file__).with_name("expert_worker.py")
+COVER = Tiers(experts())
 
 
 def result_of(mpi_results, name):
-    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER) if result.get("name") == name)
+    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, *COVER.part(name)) if result.get("name") == name)
     return found
 
 
@@ -40,12 +42,12 @@ def names(suite):
     return [comparison.name for comparison in suite()]
 
 
-@pytest.mark.parametrize("name", names(experts))
+@pytest.mark.parametrize("name", COVER.names)
 def test_trains_as_one_process(mpi_results, name):
     assert_same(result_of(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(experts))
+@pytest.mark.parametrize("name", COVER.names)
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     result = result_of(mpi_results, name)
     assert_bytes(result)

@@ -8,13 +8,15 @@ from cases import MOST_RANKS
 from covering import every_case
 from row_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
+from tiers import Tiers
 
 WORKER = Path(__file__).with_name("row_worker.py")
+COVER = Tiers(rows())
 CHECKS = {"sent": assert_bytes, "replicas": assert_replicas_agree, "gradients": assert_same}
 
 
 def result_of(mpi_results, name):
-    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER) if result.get("name") == name)
+    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, *COVER.part(name)) if result.get("name") == name)
     return found
 
 
@@ -22,12 +24,12 @@ def names(suite):
     return [comparison.name for comparison in suite()]
 
 
-@pytest.mark.parametrize("name", names(rows))
+@pytest.mark.parametrize("name", COVER.names)
 def test_trains_as_one_process(mpi_results, name):
     assert_same(result_of(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(rows))
+@pytest.mark.parametrize("name", COVER.names)
 def test_message_bytes_of_each_rank_equal_those_of_the_counts(mpi_results, name):
     result = result_of(mpi_results, name)
     assert_bytes(result)

@@ -20,12 +20,16 @@ from cases import (
     lossless,
     lossy,
     overlapped,
+    pairs_of_grid,
     run_of,
     valid,
+    values_of_grid,
 )
 from covering import cover, every_case
+from tiers import Tiers
 
 WORKER = Path(__file__).with_name("parity_worker.py")
+GRID = Tiers(grid())
 PAGE = Path(__file__).parents[2] / "docs/explanation/parity.md"
 
 TOLERANCE = 1e-12
@@ -92,14 +96,27 @@ def of_fault(mpi_results, scene, fault):
     return found
 
 
-@pytest.mark.parametrize("name", [comparison.name for comparison in grid()])
+def of_grid(mpi_results, name):
+    return result_of(mpi_results, "pairs_of_grid" if GRID.part(name) else "values_of_grid", name)
+
+
+@pytest.mark.parametrize("name", GRID.names)
 def test_trains_as_one_process(mpi_results, name):
-    assert_same(result_of(mpi_results, "grid", name))
+    assert_same(of_grid(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", [comparison.name for comparison in grid()])
+@pytest.mark.parametrize("name", GRID.names)
 def test_message_bytes_equal_the_closed_forms(mpi_results, name):
-    assert_bytes(result_of(mpi_results, "grid", name))
+    assert_bytes(of_grid(mpi_results, name))
+
+
+def test_what_every_run_of_the_tests_has_of_the_grid_has_every_value():
+    few = values_of_grid()
+    assert len(few) < len(grid()) / 3
+    for name in (*AXES, *FREE):
+        assert values(few, [name]) == values(grid(), [name])
+    assert not {one.name for one in few} & {one.name for one in pairs_of_grid()}
+    assert len(few) + len(pairs_of_grid()) == len(grid())
 
 
 def test_every_pair_of_settings_and_every_layout_is_in_the_grid():

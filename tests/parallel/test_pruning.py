@@ -21,16 +21,18 @@ from prune_cases import (
     sparse,
 )
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
+from tiers import Tiers
 
 WORKER = Path(__file__).with_name("prune_worker.py")
+COVER = Tiers(sparse())
 
 
-def results_with(mpi_results, key):
-    return [result for result in mpi_results(MOST_RANKS, WORKER) if key in result]
+def results_with(mpi_results, key, *part):
+    return [result for result in mpi_results(MOST_RANKS, WORKER, *part) if key in result]
 
 
 def result_of(mpi_results, name):
-    (found,) = (result for result in results_with(mpi_results, "name") if result["name"] == name)
+    (found,) = (result for result in results_with(mpi_results, "name", *COVER.part(name)) if result["name"] == name)
     return found
 
 
@@ -45,12 +47,12 @@ def assert_sparse(result):
     assert result["zeros"] > 0
 
 
-@pytest.mark.parametrize("name", names(sparse))
+@pytest.mark.parametrize("name", COVER.names)
 def test_trains_as_one_process(mpi_results, name):
     assert_sparse(result_of(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", names(sparse))
+@pytest.mark.parametrize("name", COVER.names)
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     assert_bytes(result_of(mpi_results, name))
 

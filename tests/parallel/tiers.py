@@ -1,0 +1,31 @@
+"""Which cases of a cover `make test` has, and which `make test-long` adds, as parameters of tests."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from cases import Comparison, rest_of
+
+REST = "rest"
+"""The argument with which a worker compares what `make test-long` adds, and nothing else."""
+
+
+class Tiers:
+    """A suite of comparisons in two parts: those in which every value of every setting occurs, and the others.
+
+    Attributes
+    ----------
+    names
+        Parameters for tests; those of the second part are marked as long.
+    """
+
+    def __init__(self, comparisons: Sequence[Comparison]) -> None:
+        self._rest = {comparison.name for comparison in rest_of(comparisons)}
+        self.names: list[Any] = [
+            pytest.param(comparison.name, marks=pytest.mark.long) if comparison.name in self._rest else comparison.name
+            for comparison in comparisons
+        ]
+
+    def part(self, name: str) -> tuple[str, ...]:
+        """The arguments with which the worker compares the one of that name."""
+        return (REST,) if name in self._rest else ()
