@@ -62,6 +62,7 @@ from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import flops
 from hpcbench.predict.experts import expert_shape
 from hpcbench.train import binding, clocks, container, gpu, preflight, resources, stop, surroundings, text
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.corpus import Corpus
@@ -278,7 +279,7 @@ def train(
             log.event(CheckpointWritten(**asdict(written)))
             if result.stop:
                 return "stopped", f"told to stop, checkpoint at step {k + 1}", k + 1
-    if not trainer.replicas_agree():
+    if not replicas_agree(trainer):
         reason = "replicas hold different weights: a lossy collective gave its ranks different bytes"
         return "failed", reason, settings.steps
     return "completed", "", settings.steps

@@ -11,6 +11,7 @@ from hpcbench.contract.step_line import Step
 from hpcbench.parallel.exact import gather
 from hpcbench.predict import flops
 from hpcbench.train import resources, stop
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.checkpoint_index import ReplicasDifferError
 from hpcbench.train.energy.energy import EnergyMeter
@@ -96,7 +97,7 @@ def train_served(
             trainer.finish()
             return "stopped", f"told to stop, checkpoint at step {done}", done
     trainer.finish()
-    if not trainer.replicas_agree():
+    if not replicas_agree(trainer):
         return "failed", "replicas hold different weights after the last step", settings.steps
     return "completed", "", settings.steps
 

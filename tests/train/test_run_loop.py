@@ -219,7 +219,7 @@ def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
 
 def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     trainer = run_of(corpus)
-    monkeypatch.setattr(trainer, "replicas_agree", lambda: False)
+    monkeypatch.setattr("hpcbench.train.__main__.replicas_agree", lambda trainer: False)
     (state, reason, _), _ = logged(trainer)
     assert state == "failed"
     assert "replicas hold different weights" in reason
