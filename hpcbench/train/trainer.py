@@ -18,7 +18,7 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
-from hpcbench.contract.events import SparsePart, Staleness
+from hpcbench.contract.events import Staleness
 from hpcbench.contract.run import Run
 from hpcbench.parallel.buffers import room
 from hpcbench.parallel.exact import exact_sum, gather
@@ -261,14 +261,6 @@ class Trainer:
     def held_bytes(self) -> dict[str, int]:
         """Bytes of the tensors that last from step to step, by where they lie and what they are for."""
         return self.data_parallel.held_bytes()
-
-    def sparsity(self) -> tuple[SparsePart, ...]:
-        """Zeros of each part of the model that can have them, the same on all ranks (a collective call)."""
-        masks = self.data_parallel.masks
-        return tuple(
-            SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
-            for target, zeros in (masks.counts() if masks else ())
-        )
 
     def staleness(self) -> Staleness | None:
         """How old the weights of the gradients were; None if they are always the newest (a collective call)."""
