@@ -20,6 +20,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.run import Run, load
 from hpcbench.train import text
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 
 COUNTED = ("message_bytes", "wire_bytes", "network_bytes", "exposed_s", "hidden_s")
@@ -95,7 +96,7 @@ def train(trainer: Trainer) -> dict[str, Any]:
         "held_bytes": sum(trainer.data_parallel.held_bytes().values()),
         "traffic": traffic,
         "valid": valid,
-        "replicas_agree": trainer.replicas_agree(),
+        "replicas_agree": replicas_agree(trainer),
     }
 
 

@@ -6,44 +6,26 @@ waits for. A group of one rank sends nothing and encodes nothing. An operation o
 stream. `wait` returns when the device has done it, so that every stream can use the result.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-import numpy as np
 from mpi4py import MPI
 
-from hpcbench.codecs.base import Codec
-from hpcbench.codecs.identity import Identity
-from hpcbench.codecs.quant import Quant
-from hpcbench.comm import homomorphic, steps
-from hpcbench.comm import plan as plans
+from hpcbench.comm import collectives, messages
 from hpcbench.comm.arrays import Array
-from hpcbench.comm.calls import Calls
 from hpcbench.comm.channel import Channel
-from hpcbench.comm.choice import Choice
-from hpcbench.comm.execute import Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.keeper import MadeOf
 from hpcbench.comm.links import DEFAULT, Links
-from hpcbench.comm.memory import Slice, Tally
-from hpcbench.comm.mpi_carrier import MpiCarrier
-from hpcbench.comm.native import Library
-from hpcbench.comm.places import Place, Places
-from hpcbench.comm.plan import Plan
+from hpcbench.comm.member import Member
+from hpcbench.comm.memory import Slice
+from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.relay import Relay, hop
-from hpcbench.comm.sample import sample_error
-from hpcbench.comm.steps import Part, Step
+from hpcbench.comm.relay import Relay
 from hpcbench.comm.topology import Topology
-from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
-from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.contract.shards import Span
 from hpcbench.contract.traffic import Algorithm
-
-_PLAIN = Identity()
 
 
 class Group:
@@ -72,30 +54,25 @@ class Group:
         *,
         whole: "Group | None" = None,
     ) -> None:
-        self._comm, self._progress = comm, progress
-        self._planned = comm.Dup()  # messages of plans have tags of their own
-        self._library: Library = Library(comm, whole._library.half_sums if whole else None)
-        topology = whole.topology.part(_numbers(comm, whole._comm)) if whole else Topology.of(comm)
-        self._choice = Choice(comm.rank, topology, links)
-        self._places = places or Places()
-        self._calls = Calls(progress)
+        self._own: Member = Member(comm, progress, links, places or Places(), whole._own if whole else None)
         self._parts: list[Group] = []
 
     @property
     def topology(self) -> Topology:
         """Nodes of the ranks, as the MPI library gives them. It may be replaced to try out another topology."""
-        return self._choice.topology
+        return self._own.topology
 
     @topology.setter
     def topology(self, topology: Topology) -> None:
-        self._choice = Choice(self.rank, topology, self._choice.links)
+        self._own.use(topology)
 
     def split(self, color: int, key: int) -> "Group":
         """A group of those ranks of this group that give the same color, in the order of their keys.
 
         Making it is a collective call.
         """
-        part = Group(self._comm.Split(color, key), self._progress, self._choice.links, self._places, whole=self)
+        own = self._own
+        part = Group(own.comm.Split(color, key), own.progress, own.choice.links, own.places, whole=self)
         self._parts.append(part)
         return part
 
@@ -110,19 +87,17 @@ class Group:
         """
         for part in self._parts:
             part.free()
-        self._library.free()
-        self._planned.Free()
-        self._comm.Free()
+        self._own.free()
 
     @property
     def rank(self) -> int:
         """Number of the caller's rank in the group."""
-        return int(self._comm.rank)
+        return self._own.rank
 
     @property
     def size(self) -> int:
         """Number of ranks."""
-        return int(self._comm.size)
+        return self._own.size
 
     def all_reduce(
         self,
@@ -157,24 +132,9 @@ class Group:
             raise ValueError("an encoded all-reduce sums: use an exact channel for other operations")
         if self.size == 1:
             return Work.nothing(channel)
-        place, (buf,) = self._places.of(buf)
+        place, (buf,) = self._own.places.of(buf)
         channel.keep("all-reduce", place, (buf,), made_of)
-        chosen = self._choice.plan(plans.Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
-        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = all_reduce_bytes(self._piece_bytes(buf, channel), self.rank)
-            blocking = self._blocking(plans.Operation.ALL_REDUCE, buf, channel)
-            return self._by_library(
-                lambda _, buf: self._library.all_reduce(buf, op, blocking=blocking),
-                *(buf, buf, place, channel, sent, chosen),
-                sums=True,
-            )
-        if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
-            if place.on_device:
-                raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
-            tally, how = Tally(recorder=channel.recorder), chosen.algorithm.value
-            slice_ = homomorphic.all_reduce(self._planned, buf, channel.codec, tally)
-            return self._calls.at_once(slice_, channel, place, tally, how=how, in_order=True)
-        return self._carry_out(chosen, channel, place, buf, InPlace(buf), feedback)
+        return collectives.all_reduce(self._own, place, buf, channel, op, feedback)
 
     def reduce_scatter(
         self,
@@ -186,41 +146,21 @@ class Group:
         made_of: MadeOf = None,
     ) -> Work:
         """Sum `src` over the ranks. `dst` receives this rank's piece, cut by `shards`."""
-        place, (src, dst) = self._places.of(src, dst)
-        piece = shards(src.size, self.size)[self.rank]
+        place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
         channel.keep("reduce-scatter", place, (src,), made_of)
-        chosen = self._choice.plan(plans.Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
-        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = reduce_scatter_bytes(self._piece_bytes(src, channel), self.rank)
-            blocking = self._blocking(plans.Operation.REDUCE_SCATTER, src, channel)
-            return self._by_library(
-                lambda src, dst: self._library.reduce_scatter(src, dst, blocking=blocking),
-                *(src, dst, place, channel, sent, chosen),
-                sums=True,
-            )
-        vector = Reduced(src, dst, Span(piece.start, piece.stop))
-        return self._carry_out(chosen, channel, place, src, vector, feedback)
+        return collectives.reduce_scatter(self._own, place, src, dst, channel, feedback)
 
     def all_gather(self, src: Array, dst: Array, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Join `src` of all ranks in `dst`. The pieces are those of `shards`."""
-        place, (src, dst) = self._places.of(src, dst)
+        place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
         channel.keep("all-gather", place, (src,), made_of)
-        chosen = self._choice.plan(plans.Operation.ALL_GATHER, dst, channel)
-        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = all_gather_bytes(self._piece_bytes(dst, channel), self.rank)
-            blocking = self._blocking(plans.Operation.ALL_GATHER, dst, channel)
-            return self._by_library(
-                lambda src, dst: self._library.all_gather(src, dst, blocking=blocking),
-                *(src, dst, place, channel, sent, chosen),
-            )
-        place.copy(dst[shards(dst.size, self.size)[self.rank]], src)
-        return self._carry_out(chosen, channel, place, src, InPlace(dst), None)
+        return collectives.all_gather(self._own, place, src, dst, channel)
 
     def all_gather_counts(self, src: Array, dst: Array, counts: Sequence[int], *, channel: Channel) -> Work:
         """Join `src` of all ranks in `dst`, of each rank as many elements as `counts` says.
@@ -229,67 +169,33 @@ class Group:
         encoded once: where only traffic between nodes is to be encoded, within them, too. So all ranks hold the same
         decoded values.
         """
-        place, (src, dst) = self._places.of(src, dst)
+        place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
         channel.keep("all-gather", place, (src,), None)
-        pieces, itemsize = _spans(counts), channel.travels_as(src.dtype).itemsize
-        automatic = channel.algorithm is Algorithm.AUTO and channel.codec.name == "none"
-        if channel.algorithm is Algorithm.NATIVE or automatic:
-            parts = [slice(*piece) for piece in pieces]
-            sent = (self.size - 1) * src.size * itemsize
-            return self._by_library(
-                lambda src, dst: self._library.all_gather(src, dst, pieces=parts),
-                *(src, dst, place, channel, sent, None),
-            )
-        place.copy(dst[slice(*pieces[self.rank])], src)
-        plain = channel.plain_because(dst.size * itemsize, one_node=self.topology.nodes == 1)
-        codec = _PLAIN if plain else channel.codec
-        sample_error(channel, codec, place, src)
-        todo = steps.two_shot_gather(self.topology, self.rank, pieces)
-        call = self._call(self._planned, channel, codec, place, src.dtype, InPlace(dst))
-        return self._calls.planned(call, [todo], channel, how="direct", plain=plain is not None)
+        return collectives.all_gather_counts(self._own, place, src, dst, _spans(counts), channel)
 
     def broadcast(self, buf: Array, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Send `buf` of the root to all ranks. The root holds the decoded values afterwards, too."""
         if self.size == 1:
             return Work.nothing(channel)
-        place, (buf,) = self._places.of(buf)
+        place, (buf,) = self._own.places.of(buf)
         if self.rank == root:
             channel.keep("broadcast", place, (buf,), made_of)
-        chosen = self._choice.plan(plans.Operation.BROADCAST, buf, channel, root=root)
-        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            each = buf.size * channel.travels_as(buf.dtype).itemsize
-            sent = (self.size - 1) * each if self.rank == root else 0
-            blocking = self._blocking(plans.Operation.BROADCAST, buf, channel)
-            return self._by_library(
-                lambda _, buf: self._library.broadcast(buf, root, blocking=blocking),
-                *(buf, buf, place, channel, sent, chosen),
-            )
-        return self._carry_out(chosen, channel, place, buf, InPlace(buf), None)
+        return collectives.broadcast(self._own, place, buf, root, channel)
 
     def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Sum `src` over the ranks into `dst` of the root. The other ranks need no `dst`, and `src` does not change."""
         at_root = self.rank == root
         into = dst if at_root and dst is not None else src[:0]
-        place, (src, into) = self._places.of(src, into)
+        place, (src, into) = self._own.places.of(src, into)
         if self.size == 1:
             place.copy(into, src)
             return Work.nothing(channel)
         if not at_root:
             channel.keep("reduce", place, (src,), made_of)
-        chosen = self._choice.plan(plans.Operation.REDUCE, src, channel, root=root)
-        if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-            sent = 0 if at_root else src.size * channel.travels_as(src.dtype).itemsize
-            blocking = self._blocking(plans.Operation.REDUCE, src, channel)
-            return self._by_library(
-                lambda src, into: self._library.reduce(src, into, root, blocking=blocking),
-                *(src, into, place, channel, sent, chosen),
-                sums=True,
-            )
-        vector = Reduced(src, into, Span(0, src.size if at_root else 0))
-        return self._carry_out(chosen, channel, place, src, vector, None)
+        return collectives.reduce(self._own, place, src, into, root, channel)
 
     def all_to_all(
         self,
@@ -313,28 +219,15 @@ class Group:
         channel
             Channel of the traffic.
         """
-        place, (src, dst) = self._places.of(src, dst)
+        place, (src, dst) = self._own.places.of(src, dst)
         sends, receives = (_spans(part) for part in counts)
-        own = self.rank
-        if channel.keeper is not None and self.size > 1:
-            leaving = [src[slice(*span)] for peer, span in enumerate(sends) if peer != own]
-            channel.keep("all-to-all", place, leaving, made_of)
-        if channel.algorithm is Algorithm.NATIVE and self.size > 1:
-            parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
-            values = sum(span.size for peer, span in enumerate(sends) if peer != own)
-            sent = values * channel.travels_as(src.dtype).itemsize
-            return self._by_library(
-                lambda src, dst: self._library.all_to_all(src, dst, *parts), *(src, dst, place, channel, sent, None)
-            )
-        place.copy(dst[slice(*receives[own])], src[slice(*sends[own])])
         if self.size == 1:
+            place.copy(dst[slice(*receives[0])], src[slice(*sends[0])])
             return Work.nothing(channel)
-        coded = self._coded(channel, src.dtype)
-        todo = steps.all_to_all(own, sends, receives, coded=coded)
-        if any(step.coded for step in todo):
-            sample_error(channel, channel.codec, place, src)
-        call = self._call(self._planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
-        return self._calls.planned(call, [todo], channel, how="direct", plain=_any_plain(todo))
+        if channel.keeper is not None:
+            leaving = [src[slice(*span)] for peer, span in enumerate(sends) if peer != self.rank]
+            channel.keep("all-to-all", place, leaving, made_of)
+        return collectives.all_to_all(self._own, place, src, dst, sends, receives, channel)
 
     def send(
         self,
@@ -359,53 +252,28 @@ class Group:
         feedback
             Residuals of this vector, if it is a contribution to a sum.
         """
-        todo = steps.message(to=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
-        if feedback is not None:
-            todo = [replace(step, combine=steps.Combine.SUM) for step in todo]
         if channel.keeper is not None:
-            place, (there,) = self._places.of(buf)
+            place, (there,) = self._own.places.of(buf)
             channel.keep("send", place, (there,), made_of)
-        return self._message(buf, buf, todo, tag, channel, feedback)
+        return messages.send(self._own, buf, peer, tag, channel, feedback)
 
     def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
         """A message for a generator that is itself an operation: it goes on when the message has left or has come.
 
         Arrays must lie in the host's memory. The message counts when it is done.
         """
-        place, (buf,) = self._places.of(buf)
-        coded, part = self._coded(channel, buf.dtype), Part(peer, _whole(buf))
-        todo = steps.message(of=part, coded=coded) if receives else steps.message(to=part, coded=coded)
-        call = self._call(self._comm, channel, channel.codec, place, buf.dtype, Exchanged(buf, buf))
-        counters, tally = channel.counters, call.tally
-        counters.calls += 1
-        counters.plain_calls += _any_plain(todo) and channel.codec.name != "none"
-        yield from carry_out(call, todo, tag)
-        for name in ("message_bytes", "wire_bytes", "coded_bytes", "network_bytes", "lost_overflows"):
-            setattr(counters, name, getattr(counters, name) + getattr(tally, name))
-        counters.encode_s += tally.encode_s
-        counters.decode_s += tally.decode_s
+        return messages.carried(self._own, buf, peer, tag, channel, receives=receives)
 
     def recv(self, buf: Array, peer: int, *, tag: int, channel: Channel) -> Work:
         """Receive a message of `peer` and decode it into `buf`."""
-        todo = steps.message(of=Part(peer, _whole(buf)), coded=self._coded(channel, buf.dtype))
-        return self._message(buf, buf, todo, tag, channel)
+        return messages.recv(self._own, buf, peer, tag, channel)
 
     def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel, made_of: MadeOf = None) -> Work:
         """Send `src` to the rank `by` places ahead on the ring, and receive `dst` from the rank `by` places behind."""
         if by % self.size and channel.keeper is not None:
-            place, (there,) = self._places.of(src)
+            place, (there,) = self._own.places.of(src)
             channel.keep("shift", place, (there,), made_of)
-        return self._shift(src, dst, by=by, tag=tag, channel=channel)
-
-    def _shift(self, src: Array, dst: Array, *, by: int, tag: int, channel: Channel) -> Work:
-        if by % self.size == 0:
-            place, (src, dst) = self._places.of(src, dst)
-            place.copy(dst, src)
-            return Work.nothing(channel)
-        after, before = (self.rank + by) % self.size, (self.rank - by) % self.size
-        to, of = Part(after, _whole(src)), Part(before, _whole(dst))
-        todo = steps.message(to=to, of=of, coded=self._coded(channel, src.dtype))
-        return self._message(src, dst, todo, tag, channel)
+        return messages.shift(self._own, src, dst, by, tag, channel)
 
     def pass_on(
         self, src: Array, dst: Array, relay: Relay, *, tag: int, channel: Channel, made_of: MadeOf = None
@@ -421,134 +289,11 @@ class Group:
             are encoded, each of them encodes the block anew.
         """
         if channel.keeper is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
-            here, (own,) = self._places.of(src)
+            here, (own,) = self._own.places.of(src)
             channel.keep("pass-on", here, (own,), made_of)
         relay.begun = True
-        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
-        coded, to, of = self._coded(channel, src.dtype), Part(after, _whole(src)), Part(before, _whole(dst))
-        if channel.codec.name == "none" or not (coded(to) and coded(of)):
-            return self._shift(src, dst, by=1, tag=tag, channel=channel)
-        place, (src, dst) = self._places.of(src, dst)
-        if relay.is_empty:
-            sample_error(channel, channel.codec, place, src)
-        call = self._call(self._comm, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
-        work = self._calls.at_once(hop(call, to, of, relay, tag), channel, place, call.tally, how="direct")
-        place.settle()
-        return work
-
-    def _coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
-        """The messages between two ranks that go through the codec."""
-        itemsize = channel.travels_as(dtype).itemsize
-
-        def coded(part: Part) -> bool:
-            one_node = self.topology.near(self.rank, part.peer)
-            plain = channel.plain_because(part.span.size * itemsize, one_node=one_node)
-            return channel.algorithm is not Algorithm.NATIVE and plain is None
-
-        return coded
-
-    def _blocking(self, operation: plans.Operation, buf: Array, channel: Channel) -> bool:
-        """Whether to use the library's blocking call: the same answer on every rank.
-
-        It is never used while operations may be under way in the background: they would stop, and other ranks wait for
-        them.
-        """
-        if self._progress.background:
-            return False
-        if self._progress.wait is Wait.SPIN:
-            return True
-        return self._choice.blocking(operation, buf, channel)
-
-    def _by_library(
-        self,
-        call: Callable[[Array, Array], Slice],
-        src: Array,
-        dst: Array,
-        place: Place,
-        channel: Channel,
-        sent: int,
-        chosen: Plan | None,
-        *,
-        sums: bool = False,
-    ) -> Work:
-        """Let the MPI library carry `src` to `dst`.
-
-        `sent` is the number of bytes of this rank, in the type that travels.
-        """
-        dtype = channel.travels_as(src.dtype)
-        on_host = sums and self._library.by_processor(dtype)
-        slice_ = place.by_library(call, src, dst, dtype, on_host=on_host)
-        tally, how = Tally(message_bytes=sent, wire_bytes=sent), Algorithm.NATIVE.value
-        return self._calls.at_once(slice_, channel, place, tally, how=how, plain=chosen is not None)
-
-    def _carry_out(
-        self, chosen: Plan, channel: Channel, place: Place, values: Array, vector: Vector, feedback: Feedback | None
-    ) -> Work:
-        slices, how = self._choice.steps(chosen), chosen.algorithm.value
-        # a plan may have the codec and no step that runs it, such as a hierarchical one on a single node
-        plain = chosen.codec.name != channel.codec.name or not any(step.coded for todo in slices for step in todo)
-        sample_error(channel, _PLAIN if plain else chosen.codec, place, values)
-        residuals = None if plain else feedback
-        call = self._call(self._planned, channel, chosen.codec, place, values.dtype, vector, residuals)
-        return self._calls.planned(call, slices, channel, how=how, plain=plain)
-
-    def _message(
-        self,
-        src: Array,
-        dst: Array,
-        todo: Sequence[Step],
-        tag: int,
-        channel: Channel,
-        feedback: Feedback | None = None,
-    ) -> Work:
-        place, (src, dst) = self._places.of(src, dst)
-        sends_values = any(step.sends and not step.coded for step in todo)
-        vector = Exchanged((place.snapshot(src) if sends_values else src).reshape(-1), dst.reshape(-1))
-        call = self._call(self._comm, channel, channel.codec, place, src.dtype, vector, feedback)
-        slice_, plain = carry_out(call, todo, tag), _any_plain(todo)
-        work = self._calls.at_once(slice_, channel, place, call.tally, how="direct", plain=plain)
-        place.settle()
-        return work
-
-    def _call(
-        self,
-        comm: MPI.Comm,
-        channel: Channel,
-        codec: Codec,
-        place: Place,
-        dtype: np.dtype[np.generic],
-        vector: Vector,
-        feedback: Feedback | None = None,
-    ) -> Call:
-        seed = channel.counters.calls << 20
-        tally = Tally(recorder=channel.recorder)
-        return Call(
-            MpiCarrier(comm), self.topology, place, codec, channel.travels_as(dtype), vector, seed, feedback, tally
-        )
-
-    def _piece_bytes(self, buf: Array, channel: Channel) -> list[int]:
-        """Bytes of each rank's piece of a vector, in the type that travels."""
-        width = channel.travels_as(buf.dtype).itemsize
-        return [length(piece) * width for piece in shards(buf.size, self.size)]
-
-
-def _numbers(comm: MPI.Comm, whole: MPI.Comm) -> list[int]:
-    """The numbers in `whole` of the ranks of `comm`."""
-    some, everyone = comm.Get_group(), whole.Get_group()
-    try:
-        return list(some.Translate_ranks(None, everyone))
-    finally:
-        some.Free()
-        everyone.Free()
-
-
-def _any_plain(todo: Sequence[Step]) -> bool:
-    return any(not step.coded for step in todo)
+        return messages.pass_on(self._own, src, dst, relay, tag, channel)
 
 
 def _spans(counts: Sequence[int]) -> list[Span]:
     return [Span(*bounds) for bounds in pairwise(accumulate(counts, initial=0))]
-
-
-def _whole(buf: Array) -> Span:
-    return Span(0, math.prod(buf.shape))

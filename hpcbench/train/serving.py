@@ -28,7 +28,8 @@ from hpcbench.parallel.server_link import Residuals, Server, Worker
 from hpcbench.train import clocks
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.learning_rate import learning_rate
-from hpcbench.train.trainer import StepResult, Trainer
+from hpcbench.train.step_result import StepResult
+from hpcbench.train.trainer import Trainer
 
 _REPORT = 3
 """Numbers of a report: share of the mean loss, message bytes, wire bytes."""

@@ -14,8 +14,9 @@ from hpcbench.parallel.stream import Stream
 from hpcbench.parallel.stream_pipeline import StreamPipeline
 from hpcbench.parallel.versions import Versions
 from hpcbench.train.learning_rate import learning_rate
+from hpcbench.train.step_result import StepResult
 from hpcbench.train.stop import never
-from hpcbench.train.trainer import StepResult, Trainer
+from hpcbench.train.trainer import Trainer
 
 _STOP, _DIVERGED = 1, 2
 """Bits of an answer of the first rank."""

@@ -1,9 +1,9 @@
-"""One rank's part of a training run: builds the model, takes steps, evaluates."""
+"""One rank's part of a training run: takes steps, evaluates, and knows the state that a step depends on."""
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,77 +14,31 @@ from torch import nn
 
 from hpcbench.comm import links
 from hpcbench.comm.clock import Clock
-from hpcbench.comm.group import Group
 from hpcbench.comm.places import Places
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
-from hpcbench.contract.events import SparsePart, Staleness
+from hpcbench.contract.events import Staleness
 from hpcbench.contract.run import Run
-from hpcbench.contract.sparse_fit import by_rows
-from hpcbench.parallel.adamw import AdamW
-from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.buffers import room
-from hpcbench.parallel.context.attention import Positions
-from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.parallel.exact import exact_sum, gather, replicas_agree
-from hpcbench.parallel.experts.spread import spread_experts
+from hpcbench.parallel.exact import exact_sum, gather
 from hpcbench.parallel.mesh import Mesh
-from hpcbench.parallel.onebit import OneBitAdam
-from hpcbench.parallel.parallelize import parallelize
-from hpcbench.parallel.parts import held_by, parts_of
 from hpcbench.parallel.phases import Phases
-from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.pipeline import MicroBatch, Pipeline
-from hpcbench.parallel.prune.masks import Masks
 from hpcbench.parallel.recompute import recompute
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
-from hpcbench.parallel.sharding import Shard, Tied
-from hpcbench.parallel.sparse.touched import Touched
-from hpcbench.parallel.tensor import tensors_of
-from hpcbench.train import initial
 from hpcbench.train.batches import Batches
+from hpcbench.train.build import build, engine_of
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.expert_counts import ExpertCounts
-from hpcbench.train.experts import ExpertMLP
 from hpcbench.train.learning_rate import learning_rate
-from hpcbench.train.model import GPT, loss
+from hpcbench.train.model import loss
 from hpcbench.train.precision import DTYPES, LossScale, message_dtypes
 from hpcbench.train.row_counts import RowCounts
 from hpcbench.train.scheme import check_nodes
+from hpcbench.train.step_result import StepResult, Timed
 from hpcbench.train.stop import never
 from hpcbench.train.traffic import Traffic
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """The result of a step, which all ranks know. Bytes are sums over the ranks."""
-
-    loss: float
-    seconds: float
-    lr: float
-    gradient_norm: float
-    message_bytes: int
-    wire_bytes: int
-    skipped: bool
-    loss_scale: float
-    """Loss scale of this step; 1 in formats other than fp16."""
-    stop: bool
-    """Whether some rank was told to stop."""
-    diverged: bool
-    """Whether the run ends here because its loss is not finite."""
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A step as one rank knows it: its summands of the mean loss, of what the norm is made of, and of the traffic."""
-
-    loss: float
-    seconds: float
-    lr: float
-    norm: float
-    message_bytes: int
-    wire_bytes: int
 
 
 class Trainer:
@@ -135,81 +89,22 @@ class Trainer:
         self._scale = LossScale.of(run.train)
         self.skipped = 0
         model, train = run.model, run.train
-        dtype = DTYPES[train.precision]
-
-        def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
-            return initial.values(shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype)
-
-        tensors = tensors_of(self.mesh, self.policy, by_positions=train.sequence_parallel, overlap=train.overlap)
-        with torch.device("meta"):
-            self.module = GPT(model, train.seq_len)
-        self.held = parallelize(
-            self.module,
-            mesh=self.mesh,
-            tensors=tensors,
-            dtype=dtype,
-            device=run.device,
-            tied=model.tied,
-            by_rows=by_rows(model, train, run.layout.tensor),
-        )
-        table = next((shard for _, shard in self.held if shard.by_rows), None)
-        touched = Touched(self.module.get_submodule("embedding.tokens"), table.held[0]) if table else None
-        positions = Positions(self.mesh, self.policy, overlap=train.overlap)
-        positions.put_into(self.module)
-        spread_experts(self.module, self.mesh, self.policy, model.experts, overlap=train.overlap)
-        blocks = {int(name): block.mlp for name, block in self.module.blocks.items()}
-        routed = {number: mlp for number, mlp in blocks.items() if isinstance(mlp, ExpertMLP)}
-        self.experts = ExpertCounts(routed, self.mesh)
-        parts = parts_of(self.module, self.mesh, model.layers)
-        # Gradients come, and weights come and go, part by part: the last one's first.
-        buckets = (
-            bucket
-            for part in reversed(parts)
-            for bucket in make_buckets(
-                held_by(part, self.held),
-                limit_bytes=train.bucket_mb * 1e6,
-                replicas=run.layout.replicas,
-                initial=values,
-            )
-        )
-        adam = AdamW(train.beta1, train.beta2, train.eps, train.weight_decay)
-        self.data_parallel = (
-            DataParallel(
-                buckets,
-                mesh=self.mesh,
-                policy=self.policy,
-                zero=train.zero,
-                adam=adam,
-                overlap=train.overlap,
-                stacks=parts,
-                node_copy=train.node_copy,
-                offload=train.offload,
-                touched=touched,
-                always_by_rows=train.sparse_gradients == "always",
-                masks=self._masks_of if train.pruning else None,
-            )
-            if train.freeze_step is None
-            else OneBitAdam(
-                buckets,
-                mesh=self.mesh,
-                policy=self.policy,
-                adam=adam,
-                freeze_step=train.freeze_step,
-                overlap=train.overlap,
-            )
-        )
+        built = build(run, self.mesh, self.policy)
+        self.module, self.held = built.module, built.held
+        self.experts = ExpertCounts(built.routed, self.mesh)
+        self.data_parallel = engine_of(run, built, self.mesh, self.policy)
         self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
         self.rows = RowCounts(self.data_parallel, self.mesh)
-        for part in parts:
+        for part in built.parts:
             recompute(part, train.recompute)
         self.pipeline = self._pipeline_of(
-            parts,
+            built.parts,
             mesh=self.mesh,
             policy=self.policy,
-            shape=partial(tensors.stream_shape, hidden=model.hidden),
-            dtype=dtype,
+            shape=partial(built.tensors.stream_shape, hidden=model.hidden),
+            dtype=DTYPES[train.precision],
             device=run.device,
-            loss=tensors.loss(loss, model.vocab),
+            loss=built.tensors.loss(loss, model.vocab),
         )
         self._batches = Batches(
             corpus,
@@ -220,14 +115,8 @@ class Trainer:
             rank=self.mesh.sample_rank,
             size=run.layout.dp,
             device=run.device,
-            own=positions.own,
+            own=built.positions.own,
         )
-
-    def _masks_of(self, pieces: Sequence[Piece], scattered: bool) -> Masks:
-        """The masks of this rank's pieces."""
-        settings = self.run.train.pruning
-        assert settings is not None
-        return Masks(settings, self.run.model, mesh=self.mesh, exact=self._exact, pieces=pieces, scattered=scattered)
 
     def _pipeline_of(self, parts: list[nn.Module], **others: Any) -> Pipeline:
         """The pipeline of this rank's parts."""
@@ -373,14 +262,6 @@ class Trainer:
         """Bytes of the tensors that last from step to step, by where they lie and what they are for."""
         return self.data_parallel.held_bytes()
 
-    def sparsity(self) -> tuple[SparsePart, ...]:
-        """Zeros of each part of the model that can have them, the same on all ranks (a collective call)."""
-        masks = self.data_parallel.masks
-        return tuple(
-            SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
-            for target, zeros in (masks.counts() if masks else ())
-        )
-
     def staleness(self) -> Staleness | None:
         """How old the weights of the gradients were; None if they are always the newest (a collective call)."""
         return None
@@ -426,28 +307,3 @@ class Trainer:
         self._scale = LossScale(**state["loss_scale"])
         self.policy.load_calls(state["calls"])
         self.skipped = state["skipped"]
-
-    def replicas_agree(self) -> bool:
-        """Whether all replicas hold the same bytes.
-
-        Over the replicas of each, all weights are compared; along the axes of the tensor grid, those that its ranks
-        hold alike; between the first and the last stage, the two copies of a tied weight.
-        """
-
-        def agree_over(group: Group, compared: Callable[[Shard], bool]) -> bool:
-            weights = (values for slot, values in self.data_parallel.weights() if compared(slot.shard))
-            return replicas_agree(group, weights, self._exact)
-
-        agree = True
-        for ep in sorted({1, self.run.layout.ep}):
-            agree &= agree_over(self.mesh.replicas(ep), partial(_is_held_so, ep=ep))
-        for axes in sorted(self.mesh.grid.sums):
-            agree &= agree_over(self.mesh.over(axes), partial(Shard.is_alike, axes=axes))
-        agree &= agree_over(self.mesh.ends, lambda shard: shard.tied is not Tied.NO)
-        (votes,) = exact_sum(self.mesh.world, [float(agree)], self._exact)
-        return round(votes) == self.mesh.world.size
-
-
-def _is_held_so(shard: Shard, ep: int) -> bool:
-    """Whether so many ranks hold different experts in the place of a parameter."""
-    return shard.ep == ep

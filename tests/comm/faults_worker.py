@@ -165,7 +165,7 @@ def transit() -> None:
     assert WORLD.size == 2
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = Topology.regular(2, 1)
-    wire = group._comm = group._planned = Wire(WORLD.Dup())
+    wire = group._own.comm = group._own.planned = Wire(WORLD.Dup())
     lines = []
     for name, call in TRAFFIC.items():
         for codec in ("none", "zfp:8", "int8:256", "xpk"):

@@ -58,7 +58,7 @@ def say(**words: object) -> None:
 def attention() -> None:
     """Every way, causal and not, of each number of ranks; with the MPI library's collectives and with our own."""
     for group in groups():
-        overlap = group._progress.background
+        overlap = group._own.progress.background
         scheme = Scheme(algorithm="encoded" if overlap else "native")
         for way, causal in product(WAYS, (True, False)):
             ranks = Sharers.of(group, Policy(scheme), overlap=overlap)

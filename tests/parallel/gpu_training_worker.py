@@ -37,6 +37,7 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel import buffers
 from hpcbench.train import resources
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -136,7 +137,7 @@ def train(run: Run, places: Places | None) -> tuple[Trainer, dict[str, Any]]:
         "bytes": [(result.message_bytes, result.wire_bytes) for result in results],
         "evaluation": trainer.evaluate(),
         "state": state.getvalue().hex(),
-        "agree": trainer.replicas_agree(),
+        "agree": replicas_agree(trainer),
     }
 
 

@@ -36,6 +36,7 @@ from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.predict import volume
 from hpcbench.testing import parity
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -224,7 +225,7 @@ def training() -> Iterator[dict[str, Any]]:
             "algorithms": [
                 trainer.policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).algorithm for trainer in runs
             ],
-            "agree": [trainer.replicas_agree() for trainer in runs],
+            "agree": [replicas_agree(trainer) for trainer in runs],
         }
 
 
@@ -288,10 +289,10 @@ def tied_copies() -> dict[str, Any]:
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)
     tied = [piece for piece in engine.pieces if piece.bucket.tied]
-    before = trainer.replicas_agree()
+    before = replicas_agree(trainer)
     if trainer.mesh.last_stage:
         tied[0].bucket.values[0] += 1
-    return {"gradients": [float(piece.gradient[0]) for piece in tied], "agree": [before, trainer.replicas_agree()]}
+    return {"gradients": [float(piece.gradient[0]) for piece in tied], "agree": [before, replicas_agree(trainer)]}
 
 
 def masters() -> Iterator[dict[str, Any]]:

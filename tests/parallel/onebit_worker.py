@@ -32,6 +32,7 @@ from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import volume
 from hpcbench.testing import parity
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -306,7 +307,7 @@ def warm_up() -> dict[str, Any]:
         "momenta": momenta,
         "one_step": one,
         "predicted": predicted,
-        "agree": ours.replicas_agree(),
+        "agree": replicas_agree(ours),
     }
 
 
@@ -319,7 +320,7 @@ def layouts() -> Iterator[dict[str, Any]]:
             for k in range(STEPS):
                 trainer.step(k)
             whole = parity.assemble(WORLD, parity.parameters(trainer))
-            answer: dict[str, Any] = {"scheme": scheme.name, "agree": trainer.replicas_agree()}
+            answer: dict[str, Any] = {"scheme": scheme.name, "agree": replicas_agree(trainer)}
             if whole is not None:
                 answer["differ"] = whole.replicas_differ
             if scheme is EXACT and whole is not None:
@@ -371,7 +372,7 @@ def overflow() -> dict[str, Any]:
     kept &= weights == bits(trainer)
     trainer.step(WARM + 2)
     moved = weights != bits(trainer)
-    return {"kept": kept, "skipped": trainer.skipped, "moved": moved, "agree": trainer.replicas_agree(), "scale": scale}
+    return {"kept": kept, "skipped": trainer.skipped, "moved": moved, "agree": replicas_agree(trainer), "scale": scale}
 
 
 def tell(answer: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from hpcbench.parallel.exact import exact_sum
 from hpcbench.predict import volume
 from hpcbench.testing import parity
 from hpcbench.testing.parity import meet
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.precision import LossScale
 from hpcbench.train.trainer import Trainer
 
@@ -54,7 +55,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
         with counting(trainer, sent):
             _, norm = trainer.update(k)
         weights = parity.assemble(comm, parity.parameters(trainer))
-        agree = trainer.replicas_agree()
+        agree = replicas_agree(trainer)
         meet(comm)
         padding = max(comm.allgather(parity.padding(trainer)))
         if gradients and weights:

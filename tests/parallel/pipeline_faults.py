@@ -9,19 +9,19 @@ from torch import Tensor, nn
 
 from hpcbench.parallel import recompute
 from hpcbench.parallel.pipeline import Alive, Pipeline
-from hpcbench.train import trainer
+from hpcbench.train import build
 
 
 def chunks_swapped() -> object:
     """A stage runs its layers in the order of the other chunk."""
-    parts_of = trainer.parts_of
+    parts_of = build.parts_of
 
     def faulty(*arguments: object) -> list[nn.Module]:
         parts = parts_of(*arguments)
         parts[0].blocks, parts[-1].blocks = parts[-1].blocks, parts[0].blocks
         return parts
 
-    return patch.object(trainer, "parts_of", faulty)
+    return patch.object(build, "parts_of", faulty)
 
 
 def chunk_gradient_dropped() -> object:

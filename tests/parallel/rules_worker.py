@@ -14,6 +14,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.traffic import live
 from hpcbench.errors import UserError
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 
 QUIET = Progress(Wait.GIVE_WAY)
@@ -32,7 +33,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
     for step in range(2 if run.train.freeze_step else 1):
         trainer.step(step)
     rows = [row.to_json() for row in trainer.traffic.report()]
-    assert trainer.replicas_agree()
+    assert replicas_agree(trainer)
     return rows
 
 

@@ -26,9 +26,9 @@ from hpcbench.parallel.server import Shard
 from hpcbench.predict.volume import all_ranks_bytes
 from hpcbench.testing import parity
 from hpcbench.train import text
-from hpcbench.train.__main__ import train, trainer_of
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.log import LogWriter
+from hpcbench.train.loop import train, trainer_of
 from hpcbench.train.serving import ServedTrainer
 from hpcbench.train.trainer import Trainer
 

@@ -24,9 +24,9 @@ from hpcbench.parallel.stream_pipeline import StreamPipeline
 from hpcbench.parallel.versions import Versions
 from hpcbench.testing import parity
 from hpcbench.train import text
-from hpcbench.train.__main__ import train, trainer_of
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.log import LogWriter
+from hpcbench.train.loop import train, trainer_of
 from hpcbench.train.streaming import StreamTrainer
 from hpcbench.train.trainer import Trainer
 

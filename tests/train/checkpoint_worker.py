@@ -21,9 +21,9 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.parallel import gradients
 from hpcbench.parallel.data_parallel import DataParallel
-from hpcbench.train.__main__ import train
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.log import LogWriter
+from hpcbench.train.loop import train
 from hpcbench.train.precision import LossScale
 from hpcbench.train.stop import never
 from hpcbench.train.trainer import Trainer

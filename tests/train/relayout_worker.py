@@ -25,6 +25,7 @@ from hpcbench.errors import UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.testing import parity
 from hpcbench.train import checkpoint, checkpoint_load
+from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.checkpoint import Checkpoints, carried
 from hpcbench.train.checkpoint_index import Announced, Fragment, Index, fragments
 from hpcbench.train.extent import Extent
@@ -236,7 +237,7 @@ def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, A
     trainer.load(state)
     after = tensors(comm, trainer)
     losses = steps(trainer, newest.step, STEPS)
-    agree = trainer.replicas_agree()
+    agree = replicas_agree(trainer)
     final = tensors(comm, trainer)
     files = comm.gather(opened[0].opened)
     if after is None or final is None:

@@ -23,8 +23,9 @@ from hpcbench.contract.step_line import QUANTITIES, Step
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.predict import zero as predicted
 from hpcbench.train import text
-from hpcbench.train.__main__ import facts, train
+from hpcbench.train.facts import facts
 from hpcbench.train.log import LogWriter
+from hpcbench.train.loop import train
 from hpcbench.train.trainer import Trainer
 
 RUN = Run(
@@ -219,7 +220,7 @@ def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
 
 def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     trainer = run_of(corpus)
-    monkeypatch.setattr(trainer, "replicas_agree", lambda: False)
+    monkeypatch.setattr("hpcbench.train.loop.replicas_agree", lambda trainer: False)
     (state, reason, _), _ = logged(trainer)
     assert state == "failed"
     assert "replicas hold different weights" in reason

@@ -1,0 +1,85 @@
+"""The command line. Each command is a few lines that call a package, which is imported only then."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from hpcbench.bench.commands import bench
+from hpcbench.cli.answers import predict, report
+from hpcbench.cli.jobs import cancel, retry, run, status, submit
+from hpcbench.cli.machine import doctor, schema, sites
+from hpcbench.errors import UserError
+
+app = typer.Typer(
+    name="hpcbench",
+    help="Does compressing the training traffic pay, on this machine?",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from hpcbench import __version__
+
+        typer.echo(f"hpcbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Print the version, or help if there is no command."""
+
+
+app.command()(submit)
+app.command()(status)
+app.command()(cancel)
+app.command()(retry)
+app.command(context_settings={"ignore_unknown_options": True})(run)
+app.command()(report)
+app.command()(predict)
+app.command()(sites)
+app.command()(schema)
+app.command()(doctor)
+app.add_typer(bench, name="bench")
+
+
+def main() -> None:
+    """Run the command line. Each failure of the user's or the machine's is told in one line."""
+    sys.exit(_run())
+
+
+_usage_error: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""The base class of all errors of the command line itself, in typer or click, depending on the version."""
+
+
+def _run() -> int:
+    try:
+        result = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        return _fail(*error.lines, status=2)
+    except _usage_error as error:
+        return _fail(f"{error.format_message()} (see hpcbench --help)", status=2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; keep the exit quiet
+        return 141
+    except OSError as error:
+        return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", status=2)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+
+
+def _fail(*faults: str, status: int) -> int:
+    for fault in faults:
+        print(f"hpcbench: {' '.join(fault.splitlines())}", file=sys.stderr)
+    return status

@@ -1,0 +1,137 @@
+"""The commands that answer: what runs have shown, and what they would show."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATHS...]",
+            help="Submissions, bundles or log files, or NAME=FILE for logs to compare, the baseline's first; by default"
+            " the newest submission below results/.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="table|md|latex|csv|json|html|junit",
+            help="How to print; by default what --output's suffix says. html is a page to keep, junit for CI servers.",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    tables: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...|all",
+            help="Further tables: speed, phases, loss, traffic, memory, energy, schemes, runs, published.",
+        ),
+    ] = "",
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write all figures to, as SVG and PNG.")
+    ] = None,
+    exports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--export",
+            metavar="FILE",
+            help="Also write measured rows: records, runs, channels or phases.{csv,jsonl,parquet}, or all as .sqlite.",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OLD", help="An earlier submission: show what changed since; status 1 if something got worse."
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for what traced steps are made of (train.trace): a file a run, for Perfetto.",
+        ),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File to pack submissions and report into, for somebody else's `hpcbench report FILE`: .tar.zst,"
+            " .tar.gz or .tar.xz.",
+        ),
+    ] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="In the bundle, replace the names of hosts and users.")
+    ] = False,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW", help="In the bundle, also replace this word, such as an account's name."),
+    ] = None,
+) -> None:
+    """Compare the runs with the baseline, or with earlier ones.
+
+    The exit status is 1 if a run failed or a threshold is not kept.
+    """
+    from hpcbench.batch.find_submission import find_root
+    from hpcbench.report.main import Bundle
+    from hpcbench.report.main import report as report_paths
+
+    roots = paths or [find_root(None)]
+    packed = Bundle(bundle, anonymous, replace or ())
+    raise typer.Exit(report_paths(roots, format, output, tables, plots, exports or (), against, trace, packed))
+
+
+def predict(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
+    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Tables of `hpcbench bench gemm` and `network`, and below it results of earlier runs of this site; "
+            "by default measured/SITE.",
+            show_default=False,
+        ),
+    ] = None,
+    ranks: Annotated[
+        list[int] | None,
+        typer.Option(help="So many ranks, by more replicas with as many tokens each; may be given several times."),
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="EXPR", help="Some of the runs, as `hpcbench submit --only`.", show_default=False),
+    ] = None,
+    partition: Annotated[
+        bool,
+        typer.Option("--partition", help="Say how to cut the model into stages and replicas over as many ranks."),
+    ] = False,
+    format: Annotated[str, typer.Option(metavar="table|md|json|html", help="How to print.")] = "table",
+    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
+    ] = None,
+) -> None:
+    """Say a step's time, memory and traffic before it runs. The exit status is 1 if a run does not fit its devices."""
+    from hpcbench.predict.show import show
+
+    raise typer.Exit(
+        show(
+            study,
+            site=site,
+            measured=measured,
+            ranks=ranks or (),
+            sets=sets or (),
+            format=format,
+            output=output,
+            plots=plots,
+            only=only,
+            partition=partition,
+        )
+    )

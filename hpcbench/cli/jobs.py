@@ -1,0 +1,141 @@
+"""The commands that hand work in, follow it, and end it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpcbench.errors import UserError
+
+Root = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="A submission; by default the newest below results/.", show_default=False),
+]
+
+
+def submit(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
+    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and show what would run.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the numbered submissions; by default results/STUDY.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR",
+            help="Only some runs: key=pattern parts and run id patterns, joined by commas, all of which must hold: "
+            "'scheme=baseline,repeat=1', 'r1-*'.",
+        ),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            help="Submission, or study, whose jobs must have completed before these begin.", show_default=False
+        ),
+    ] = None,
+    after_any: Annotated[bool, typer.Option("--after-any", help="Begin even if those jobs did not complete.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Submit runs again that already wait or run.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
+) -> None:
+    """Hand the jobs of a study to the site's scheduler. Called again, it continues an interrupted submission."""
+    from hpcbench.batch.show_jobs import handing_in, show_submission
+    from hpcbench.batch.submit import Options
+    from hpcbench.batch.submit import submit as submit_study
+    from hpcbench.predict.fits import check_memory
+
+    options = Options(site, dry_run, out, sets, only, after, after_any, again)
+    with handing_in() as progress:
+        submission = submit_study(study, options, progress, check_memory)
+    show_submission(submission, dry_run=dry_run)
+    if not dry_run:
+        from hpcbench.predict.kept import keep
+
+        keep(submission.root, study, site=site, sets=sets or (), only=only)
+    if wait and not dry_run:
+        from hpcbench.report.live import follow
+
+        raise typer.Exit(follow(submission.root))
+
+
+def status(
+    directory: Root = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the jobs until they end.")] = False,
+) -> None:
+    """Show the state of jobs and runs. The exit status is 1 if a run failed."""
+    from hpcbench.batch.find_submission import find_root
+    from hpcbench.batch.show_jobs import show_status
+    from hpcbench.batch.tracking.track import track
+    from hpcbench.contract.submission import read_submission
+
+    root = find_root(directory)
+    if watch:
+        if read_submission(root).dry_run:
+            raise UserError(f"{root}: a dry run: there is nothing to watch: submit the study without --dry-run")
+        from hpcbench.report.live import follow
+
+        raise typer.Exit(follow(root))
+    tracked = track(root)
+    show_status(tracked)
+    raise typer.Exit(int(tracked.failed))
+
+
+def cancel(
+    directory: Root = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="EXPR", help="Only the jobs of some runs, named as for submit: scheme=naive-*|identity."),
+    ] = None,
+) -> None:
+    """End the running jobs of a submission, and drop the waiting ones."""
+    from hpcbench.batch.cancel import cancel as end
+    from hpcbench.batch.find_submission import find_root
+
+    root = find_root(directory)
+    typer.echo(f"{root}: {end(root, only)}")
+
+
+def retry(
+    directory: Root = None,
+    all: Annotated[
+        bool, typer.Option("--all", help="Also runs that failed by themselves, ran out of memory or were cancelled.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Repeat all runs of those jobs, so that pairs share an allocation again.")
+    ] = False,
+) -> None:
+    """Hand in again the runs that a second try can mend. Runs continue from their checkpoints."""
+    from hpcbench.batch.find_submission import find_root
+    from hpcbench.batch.retry import retry as hand_in_again
+    from hpcbench.batch.show_jobs import show_retried
+
+    root = find_root(directory)
+    show_retried(root, hand_in_again(root, all=all, whole=whole))
+
+
+def run(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="The program with its launcher.", show_default=False),
+    ] = None,
+    scheme: Annotated[
+        str | None, typer.Option(help="Scheme by name or file, for the program's messages.", show_default=False)
+    ] = None,
+    groups: Annotated[
+        Path | None, typer.Option(help="File that tells what the program's groups are.", show_default=False)
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Change nothing; only list what the program sends.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory that keeps a file from each rank.", show_default=False)
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="File for what was sent: events, one JSON object a line.", show_default=False)
+    ] = None,
+) -> None:
+    """Run any PyTorch program, its messages compressed or counted."""
+    from hpcbench.program.command import run as run_program
+
+    raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))

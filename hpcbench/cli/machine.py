@@ -1,0 +1,71 @@
+"""The commands about sites, the files that describe them, and this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpcbench.errors import UserError
+
+
+def sites(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME|FILE | check FILE...]", help="A site to show, or site files to check."),
+    ] = None,
+) -> None:
+    """List the sites, show one, or check site files. The exit status is 2 if there are faults."""
+    from hpcbench.batch.sites.show_site import check_sites, show_site, show_sites
+
+    if not words:
+        show_sites()
+    elif words[0] == "check":
+        raise typer.Exit(check_sites(words[1:]))
+    elif len(words) > 1:
+        raise UserError(
+            f"sites: one site is shown at a time: to check files, use `hpcbench sites check {words[0]} ...`"
+        )
+    else:
+        show_site(words[0])
+
+
+def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study") -> None:
+    """Print the JSON Schema of study or site files, for editors."""
+    import json
+
+    if what == "study":
+        from hpcbench.study.schema import json_schema
+    elif what == "site":
+        from hpcbench.batch.sites.site import json_schema
+    else:
+        raise UserError(f"schema {what!r}: is unknown: use study or site")
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+def doctor(
+    site: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Site whose needs are checked; by default this machine's.")
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Also start two ranks with the launcher on a cluster.")] = False,
+    json: Annotated[Path | None, typer.Option(help="File for the findings.")] = None,
+    draft_site: Annotated[
+        bool, typer.Option("--draft-site", help="Print a first site file for this machine, and check nothing.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the drafted site; by default the cluster's.")] = None,
+) -> None:
+    """Check what works here, or draft a site file. The exit status is 1 if something that is needed does not work."""
+    if draft_site:
+        from hpcbench.doctor.draft_site import draft
+
+        typer.echo(draft(name), nl=False)
+        return
+    if name is not None:
+        raise UserError("--name: names a drafted site: add --draft-site, or use --site")
+    from hpcbench.doctor.examine import examine
+    from hpcbench.doctor.show_checks import show, write
+
+    checks = examine(site, run=run)
+    show(checks)
+    if json is not None:
+        write(checks, json)
+    raise typer.Exit(int(any(check.failed for check in checks)))

@@ -1,0 +1,36 @@
+"""Whether ranks that should hold the same weights do: a lossy collective may have given them different bytes."""
+
+from collections.abc import Callable
+from functools import partial
+
+from hpcbench.comm.group import Group
+from hpcbench.parallel import exact
+from hpcbench.parallel.sharding import Shard, Tied
+from hpcbench.train.trainer import Trainer
+
+
+def replicas_agree(trainer: Trainer) -> bool:
+    """Whether all replicas hold the same bytes, the same on all ranks (a collective call).
+
+    Over the replicas of each, all weights are compared; along the axes of the tensor grid, those that its ranks
+    hold alike; between the first and the last stage, the two copies of a tied weight.
+    """
+    mesh, channel = trainer.mesh, trainer.policy.exact
+
+    def agree_over(group: Group, compared: Callable[[Shard], bool]) -> bool:
+        weights = (values for slot, values in trainer.data_parallel.weights() if compared(slot.shard))
+        return exact.replicas_agree(group, weights, channel)
+
+    agree = True
+    for ep in sorted({1, trainer.run.layout.ep}):
+        agree &= agree_over(mesh.replicas(ep), partial(_is_held_so, ep=ep))
+    for axes in sorted(mesh.grid.sums):
+        agree &= agree_over(mesh.over(axes), partial(Shard.is_alike, axes=axes))
+    agree &= agree_over(mesh.ends, lambda shard: shard.tied is not Tied.NO)
+    (votes,) = exact.exact_sum(mesh.world, [float(agree)], channel)
+    return round(votes) == mesh.world.size
+
+
+def _is_held_so(shard: Shard, ep: int) -> bool:
+    """Whether so many ranks hold different experts in the place of a parameter."""
+    return shard.ep == ep

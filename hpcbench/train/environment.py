@@ -1,0 +1,48 @@
+"""What a run computes and communicates with: versions of libraries, and settings that decide how messages travel."""
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from hpcbench.codecs.registry import instruction_set
+from hpcbench.comm import links
+from hpcbench.comm.gpu_aware import Awareness
+from hpcbench.comm.half_sums import agreed
+from hpcbench.comm.topology import Topology
+from hpcbench.contract.run import Run
+from hpcbench.train import container
+
+
+def environment() -> dict[str, Any]:
+    """Versions of the libraries that compute and communicate."""
+    return {
+        "mpi": " ".join(MPI.Get_library_version().split("\n")[0].rstrip("\0").split()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "kernels": instruction_set(),
+        **({"container": container.where()} if container.where() else {}),
+    }
+
+
+def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, Any]:
+    """Settings that decide how messages travel. This is a collective call."""
+    formats = run.train.message_formats
+    found: dict[str, Any] = {
+        "comm_precision": formats,
+        "overlap": run.train.overlap,
+        "mpi_thread_level": MPI.Query_thread(),
+        "links": run.links,
+    }
+    if run.links:
+        found["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
+    if run.scheme.algorithm in ("native", "auto"):
+        names, sums = {"fp16": "float16", "bf16": "bfloat16"}, agreed(comm)
+        found["half_sums"] = {name: sums[names[name]].whose for name in sorted({*formats.values()} & names.keys())}
+    if aware is not None:
+        found["gpu_aware_mpi"] = str(aware)
+    return found

@@ -1,0 +1,163 @@
+"""What a run does and says after a step, however its steps are taken: line, last events, evaluation, checkpoint."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hpcbench.contract.events import (
+    CheckpointWritten,
+    Evaluation,
+    Experts,
+    Hosts,
+    Phases,
+    SparseGradients,
+    SparsePart,
+    Sparsity,
+    Traffic,
+)
+from hpcbench.contract.measured import first_measured
+from hpcbench.contract.step_line import Step
+from hpcbench.predict import flops
+from hpcbench.train import resources
+from hpcbench.train.checkpoint import Checkpoints
+from hpcbench.train.checkpoint_index import ReplicasDifferError
+from hpcbench.train.energy.energy import EnergyMeter
+from hpcbench.train.facts import shape_of
+from hpcbench.train.log import LogWriter
+from hpcbench.train.step_result import StepResult
+from hpcbench.train.trainer import Trainer
+
+
+class Milestones:
+    """Follows the steps of one run. Methods are collective calls, but for `line` and `due`.
+
+    Parameters
+    ----------
+    trainer, log
+        The run's trainer and its log.
+    hosts
+        Host of each rank, in rank order. Without them the log has no times of hosts.
+    taken
+        Steps that were taken before.
+    checkpoints
+        Where checkpoints are written; None writes none.
+    energy
+        Reads the counters of energy.
+
+    Attributes
+    ----------
+    counted : int
+        The first step that counts for the run's speed.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        log: LogWriter,
+        *,
+        hosts: Sequence[str],
+        taken: int,
+        checkpoints: Checkpoints | None,
+        energy: EnergyMeter | None,
+    ) -> None:
+        self._trainer, self._log, self._hosts = trainer, log, hosts
+        self._checkpoints, self._energy = checkpoints, energy
+        run, self._settings = trainer.run, trainer.run.train
+        self.counted = min(
+            first_measured(self._settings.warmup_steps, self._settings.steps, taken), self._settings.steps
+        )
+        self._model_flops = flops.model_flops_per_sample(**shape_of(run))
+        self._hardware_flops = flops.hardware_flops_per_sample(**shape_of(run), recompute=self._settings.recompute)
+
+    def line(self, step: int, result: StepResult, *, gradient_norm: float | None = None) -> None:
+        """Write the line of a step."""
+        trainer, settings = self._trainer, self._settings
+        rate = settings.global_batch / result.seconds / trainer.run.ranks
+        self._log.step(
+            Step(
+                step=step,
+                steps=settings.steps,
+                loss=result.loss,
+                seconds=result.seconds,
+                samples_per_s=settings.global_batch / result.seconds,
+                model_flops_per_rank=self._model_flops * rate,
+                hardware_flops_per_rank=self._hardware_flops * rate,
+                lr=result.lr,
+                gradient_norm=gradient_norm,
+                message_bytes=result.message_bytes,
+                wire_bytes=result.wire_bytes,
+                skipped=trainer.skipped,
+                loss_scale=result.loss_scale if settings.precision == "fp16" else None,
+            )
+        )
+
+    def due(self, step: int) -> bool:
+        """Whether an evaluation or a checkpoint is due after a step."""
+        return self._evaluates(step) or self._checkpoint_due(step)
+
+    def reached(self, step: int, *, stopped: bool) -> tuple[str, str] | None:
+        """Do what is due after a step. The result is the run's state and the reason if it must end here.
+
+        Parameters
+        ----------
+        stopped
+            Whether some rank was told to stop.
+        """
+        last = step == self._settings.steps
+        if last:
+            self._last_events()
+        if self._evaluates(step):
+            loss, tokens = self._trainer.evaluate()
+            self._log.event(Evaluation(step=step, split="valid", loss=loss, tokens=tokens))
+            if not math.isfinite(loss):
+                return "nan", f"validation loss is {loss} at step {step}"
+        if last:
+            return None
+        if self._checkpoints and (stopped or self._checkpoint_due(step)):
+            try:
+                written = self._checkpoints.write(step, self._trainer.state(), corpus=self._trainer.corpus)
+            except ReplicasDifferError as error:
+                return "failed", f"replicas differ after step {step}: {error}"
+            self._log.event(CheckpointWritten(**asdict(written)))
+        return ("stopped", f"told to stop, checkpoint at step {step}") if stopped else None
+
+    def _evaluates(self, step: int) -> bool:
+        every = self._settings.eval_every
+        return step == self._settings.steps or bool(every and step % every == 0)
+
+    def _checkpoint_due(self, step: int) -> bool:
+        every = self._settings.checkpoint_every
+        return bool(every and step % every == 0)
+
+    def _last_events(self) -> None:
+        """Write what was measured in all steps that count, after the last one."""
+        trainer, log, run, exact = self._trainer, self._log, self._trainer.run, self._trainer.policy.exact
+        measured: dict[str, Any] = {"from_step": self.counted, "to_step": self._settings.steps}
+        channels, (down, up) = trainer.traffic.report(), trainer.traffic.link_bytes() or (None, None)
+        log.event(Traffic(**measured, channels=channels, host_down_bytes=down, host_up_bytes=up))
+        if experts := run.model.experts:
+            layers = trainer.experts.report(run.model.expert_layers, experts.count, exact)
+            log.event(Experts(**measured, layers=layers))
+        if rows := trainer.rows.report(exact):
+            log.event(SparseGradients(**measured, **rows))
+        if pruning := self._settings.pruning:
+            updates = trainer.data_parallel.updates
+            log.event(Sparsity(pattern=pruning.pattern, updates=updates, parts=_sparsity(trainer)))
+        log.event(Phases(**measured, stages=resources.phase_times(trainer)))
+        if stale := trainer.staleness():
+            log.event(stale)
+        if self._hosts:
+            log.event(Hosts(**measured, hosts=resources.compute_times(trainer, self._hosts)))
+        log.event(resources.memory(trainer))
+        if self._energy is not None:
+            log.event(self._energy.event(**measured))
+
+
+def _sparsity(trainer: Trainer) -> tuple[SparsePart, ...]:
+    """Zeros of each part of the model that can have them, the same on all ranks (a collective call)."""
+    masks = trainer.data_parallel.masks
+    return tuple(
+        SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
+        for target, zeros in (masks.counts() if masks else ())
+    )

@@ -1,0 +1,34 @@
+"""What a step gives: on one rank, and as all ranks know it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The result of a step, which all ranks know. Bytes are sums over the ranks."""
+
+    loss: float
+    seconds: float
+    lr: float
+    gradient_norm: float
+    message_bytes: int
+    wire_bytes: int
+    skipped: bool
+    loss_scale: float
+    """Loss scale of this step; 1 in formats other than fp16."""
+    stop: bool
+    """Whether some rank was told to stop."""
+    diverged: bool
+    """Whether the run ends here because its loss is not finite."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A step as one rank knows it: its summands of the mean loss, of what the norm is made of, and of the traffic."""
+
+    loss: float
+    seconds: float
+    lr: float
+    norm: float
+    message_bytes: int
+    wire_bytes: int
