@@ -16,7 +16,7 @@ from hpcbench.contract.training import UNFLUSHED
 from hpcbench.contract.values import integer, member, text
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.measures import Measures
-from hpcbench.report.quantities.quantity import Value
+from hpcbench.report.quantities import Value
 from hpcbench.report.quantities.staleness_quantities import WAITING
 from hpcbench.report.staleness import Ages, of_counts
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio, usable

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpcbench.contract import step_line
-from hpcbench.report.quantities import exported
+from hpcbench.report.quantities.catalogue import exported
 
 VERSION = 7
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""

@@ -11,7 +11,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
 from hpcbench.report.plots.layout import at_the_right, lists, name
-from hpcbench.report.quantities.traffic_quantities import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN
+from hpcbench.report.quantities.traffic import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN
 from hpcbench.report.statistics import usable
 
 PARTS = tuple(one.label for one in (COMPUTE, EXPOSED, ENCODE, DECODE))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hpcbench.contract.events import Energy as Event
 from hpcbench.report.measures import Measures, counted
-from hpcbench.report.quantities.quantity import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
+from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
 
 
 def _of_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:

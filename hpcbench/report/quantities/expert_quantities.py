@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hpcbench.report.measures import Measures
-from hpcbench.report.quantities.quantity import COUNT, NUMBER, PERCENT, SECONDS, Quantity
+from hpcbench.report.quantities import COUNT, NUMBER, PERCENT, SECONDS, Quantity
 
 IMBALANCE = Quantity(
     key="expert_imbalance",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hpcbench.report.quantities.quantity import BYTES, PERCENT, Quantity
+from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 
 ROW_DENSITY = Quantity(
     key="row_density",

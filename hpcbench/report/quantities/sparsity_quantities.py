@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hpcbench.report.measures import Measures
-from hpcbench.report.quantities.quantity import BYTES, PERCENT, Quantity
+from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 
 
 def _wires(run: Measures) -> float | None:

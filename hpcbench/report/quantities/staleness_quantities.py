@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hpcbench.report.measures import Measures
-from hpcbench.report.quantities.quantity import COUNT, HIGHEST, MEDIAN, NUMBER, PERCENT, Quantity
+from hpcbench.report.quantities import COUNT, HIGHEST, MEDIAN, NUMBER, PERCENT, Quantity
 
 STALENESS_MEAN = Quantity(
     key="staleness_mean",

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
-from hpcbench.report.tables.axes import axes
-from hpcbench.report.tables.by_scheme import loss, memory, phases, speed, traffic
+from hpcbench.report.tables.by_scheme import axes, loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
 from hpcbench.report.tables.energy import energy
 from hpcbench.report.tables.experts import experts

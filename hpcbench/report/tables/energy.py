@@ -3,13 +3,12 @@
 from hpcbench.collect.submission import Submission
 from hpcbench.contract import events
 from hpcbench.contract.text import printable
+from hpcbench.report.columns import ENERGY, SPEED, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.energy import beside_the_scheduler
-from hpcbench.report.intervals import ENERGY, SPEED
-from hpcbench.report.quantities import of_table
+from hpcbench.report.quantities.catalogue import of_table
 from hpcbench.report.quantities.energy_quantities import JOULES_SAMPLE
-from hpcbench.report.tables.by_scheme import columns, samples, scheme
 
 _SCOPE = Column("energy_scope", "of", words=True, help="What the joules are of: where nothing is missing, the widest.")
 _MOST = 6

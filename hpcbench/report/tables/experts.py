@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from hpcbench.collect.submission import Submission
+from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Field, Table, tabulate
 from hpcbench.report.notation import name
-from hpcbench.report.quantities import of_table
+from hpcbench.report.quantities.catalogue import of_table
 from hpcbench.report.quantities.expert_quantities import ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN
-from hpcbench.report.tables.by_scheme import columns, scheme
 
 _MOST = 16
 """Layers and experts whose counts are told one by one."""

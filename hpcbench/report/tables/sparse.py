@@ -1,10 +1,10 @@
 """The embedding's gradient by rows: how many a replica touches, when they are sent, and what that saves."""
 
 from hpcbench.collect.submission import Submission
+from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Field, Table, tabulate
-from hpcbench.report.quantities import of_table
-from hpcbench.report.tables.by_scheme import columns, scheme
+from hpcbench.report.quantities.catalogue import of_table
 
 
 def sparse(submission: Submission, cell: Cell) -> Table | None:

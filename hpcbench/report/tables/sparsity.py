@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from hpcbench.collect.submission import Submission
+from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Field, Table, tabulate
 from hpcbench.report.notation import name
-from hpcbench.report.quantities import of_table
-from hpcbench.report.quantities.speed_quantities import LOSS_TRAIN, LOSS_VALID
-from hpcbench.report.tables.by_scheme import columns, scheme
+from hpcbench.report.quantities.catalogue import of_table
+from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID
 
 _MOST = 32
 """Layers that are told one by one."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from hpcbench.collect.submission import Submission
+from hpcbench.report.columns import SCHEME
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.notation import (
@@ -16,10 +17,9 @@ from hpcbench.report.notation import (
     speed_interval,
 )
 from hpcbench.report.notation import loss as loss_digits
-from hpcbench.report.quantities.quantity import fields
+from hpcbench.report.quantities import fields
 from hpcbench.report.quantities.staleness_quantities import STALENESS_MEAN, STALENESS_MOST, WAITING
 from hpcbench.report.synchrony import Arm, arms
-from hpcbench.report.tables.by_scheme import SCHEME
 
 _MOST = 8
 """Ages that are told one by one; older weights are told together."""
