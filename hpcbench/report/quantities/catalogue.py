@@ -6,16 +6,16 @@ and in the export.
 
 from hpcbench.report.quantities import Quantity
 from hpcbench.report.quantities.energy_quantities import ENERGY
-from hpcbench.report.quantities.expert_quantities import EXPERTS
+from hpcbench.report.quantities.experts import EXPERTS
 from hpcbench.report.quantities.resources import MEMORY, TIMES
-from hpcbench.report.quantities.sparse_quantities import SPARSE
-from hpcbench.report.quantities.sparsity_quantities import SPARSITY
+from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS
+from hpcbench.report.quantities.sparse_weights import SPARSE_WEIGHTS
 from hpcbench.report.quantities.speed import LOSSES, SPEED
 from hpcbench.report.quantities.staleness_quantities import STALENESS
 from hpcbench.report.quantities.traffic import TRAFFIC
 
 CATALOGUE: list[Quantity] = [
-    *(*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY, *EXPERTS, *SPARSE, *SPARSITY, *STALENESS),
+    *(*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY, *EXPERTS, *SPARSE_ROWS, *SPARSE_WEIGHTS, *STALENESS),
 ]
 
 
