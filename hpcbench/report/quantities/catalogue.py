@@ -5,7 +5,7 @@ and in the export.
 """
 
 from hpcbench.report.quantities import Quantity
-from hpcbench.report.quantities.energy_quantities import ENERGY
+from hpcbench.report.quantities.energy import ENERGY
 from hpcbench.report.quantities.experts import EXPERTS
 from hpcbench.report.quantities.resources import MEMORY, TIMES
 from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS

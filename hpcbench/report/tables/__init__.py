@@ -5,10 +5,9 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
-from hpcbench.report.quantities import experts, sparse_rows, sparse_weights
+from hpcbench.report.quantities import energy, experts, sparse_rows, sparse_weights
 from hpcbench.report.tables.by_scheme import axes, loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
-from hpcbench.report.tables.energy import energy
 from hpcbench.report.tables.predicted import predicted, prediction_error
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
@@ -25,7 +24,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "sparse": sparse_rows.table,
     "sparsity": sparse_weights.table,
     "memory": memory,
-    "energy": energy,
+    "energy": energy.table,
     "schemes": schemes,
     "predicted": predicted,
 }

@@ -16,7 +16,7 @@ from hpcbench.report.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.quantities.energy_quantities import JOULES_SAMPLE
+from hpcbench.report.quantities.energy import JOULES_SAMPLE
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS
 from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.titles import example
