@@ -14,7 +14,6 @@ from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
-from hpcbench.report.staleness import Ages, ages
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Found = TypeVar("Found")
@@ -76,8 +75,6 @@ class Measures:
     memory: Memory
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
-    ages: Ages | None
-    """Staleness of its gradients; None for a run that does not count it."""
     skipped: int | None
     """Number of steps that changed no weight."""
     nan_steps: int | None
@@ -170,7 +167,6 @@ def measure(run: RunResult) -> Measures:
         hosts=resources.hosts(log),
         memory=resources.memory(log),
         energy=resources.energy(log, rests_on.batch),
-        ages=ages(log),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,

@@ -11,7 +11,7 @@ from hpcbench.report.quantities.resources import MEMORY, TIMES
 from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS
 from hpcbench.report.quantities.sparse_weights import SPARSE_WEIGHTS
 from hpcbench.report.quantities.speed import LOSSES, SPEED
-from hpcbench.report.quantities.staleness_quantities import STALENESS
+from hpcbench.report.quantities.staleness import STALENESS
 from hpcbench.report.quantities.traffic import TRAFFIC
 
 CATALOGUE: list[Quantity] = [

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
+from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
 from hpcbench.report.quantities import energy, experts, sparse_rows, sparse_weights
@@ -12,7 +13,6 @@ from hpcbench.report.tables.predicted import predicted, prediction_error
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
-from hpcbench.report.tables.synchrony import synchrony
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "speed": speed,
@@ -33,7 +33,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": strong_scaling,
     "weak-scaling": weak_scaling,
-    "synchrony": synchrony,
+    "synchrony": synchrony.table,
     "runs": runs,
     "published": published,
     "prediction-error": prediction_error,
