@@ -40,7 +40,7 @@ class Bundle:
         UserError
             The name says no compression, or what it needs is missing; a replacement is none.
         """
-        from hpcbench.report.bundle.archive import check_name
+        from hpcbench.report.bundle import check_name
 
         if self.path is None:
             if self.anonymous or self.replace:
