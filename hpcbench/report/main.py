@@ -145,7 +145,7 @@ def report(
     else:
         _save(FORMATS[form].write(request), output)
     if plots is not None:
-        from hpcbench.report.plots.save import write
+        from hpcbench.report.plots.drawing import write
 
         write(build(sections, (), figures=True), plots)
     if bundle is not None:

@@ -128,7 +128,7 @@ class _Plots:
         styles = Stylesheet()
         for placed in blocks:
             if isinstance(placed.block, Figure):
-                from hpcbench.report.plots.save import svg
+                from hpcbench.report.plots.drawing import svg
 
                 self.drawings[placed.id] = inline(svg(placed.block), placed.id, visible(placed.heading), styles)
         self.css = styles.css
