@@ -21,7 +21,7 @@ from hpcbench.contract.events import (
     Traffic,
 )
 from hpcbench.contract.values import bounded, member, text, whole
-from hpcbench.report.export.schema import (
+from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
     PHASES,
