@@ -42,7 +42,8 @@ from hpcbench.contract.state import Verdict
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.front import front
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.statistics import holm, mean_interval, mean_of, median_interval
+from hpcbench.report.significance import holm
+from hpcbench.report.statistics import mean_interval, mean_of, median_interval
 
 BASE_LOSS, BASE_RATE = 2.5, 100.0
 SHARED = 0.1, 0.02

@@ -20,11 +20,11 @@ from provenance import head, provenance
 from tiny import parse
 
 from hpcbench.errors import UserError
+from hpcbench.report import synchrony
 from hpcbench.report.document import Chapter, Document
 from hpcbench.report.formats.json_document import content, encode
 from hpcbench.report.formats.rich_text import show
 from hpcbench.report.sections import read
-from hpcbench.report.tables.synchrony import synchrony
 
 STUDY = Path(__file__).parents[1] / "studies/staleness.yaml"
 TINY = (
@@ -49,7 +49,7 @@ def submit(settings: Sequence[str], directory: Path) -> None:
 def answer(directory: Path) -> tuple[Document, list[dict[str, Any]]]:
     """The table of a submission, and its rows."""
     ((submission, cells),) = read([directory]).sections
-    table = synchrony(submission, cells)
+    table = synchrony.table(submission, cells)
     if table is None:
         raise UserError(f"{directory}: every run waits for all others: use a submission of studies/staleness.yaml")
     (rows,) = (one["synchrony"] for one in content([(submission, cells)])["submissions"])

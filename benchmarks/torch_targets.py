@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hpcbench.report.statistics.estimates import Interval, paired_difference, paired_ratio
+from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 
 PLAIN, ONE_RANK = "plain gloo", "call of one rank"
 MET, NOT_MET, UNDECIDED, UNKNOWN = "met", "not met", "not decided", "not decided by one repeat"

@@ -9,8 +9,8 @@ from hpcbench.report.findings import LossFinding, SpeedFinding
 from hpcbench.report.front import Front, Kind, conclusion, front, kind
 from hpcbench.report.measures import own_environment
 from hpcbench.report.method import basis
+from hpcbench.report.significance import MOST
 from hpcbench.report.statistics import Interval
-from hpcbench.report.statistics.tests import MOST
 from hpcbench.report.verdicts import IDLE, LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER, Group
 from hpcbench.report.weaknesses import LEARNT_NOTHING, Weakened, weakened
 

@@ -14,7 +14,8 @@ from hpcbench.contract.criteria import Criteria
 from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import LEVEL
-from hpcbench.report.statistics import Interval, Mean, holm, mean_of, usable, welch
+from hpcbench.report.significance import holm
+from hpcbench.report.statistics import Interval, Mean, mean_of, usable, welch
 
 Word = Literal["up", "down", "same", "not shown"]
 Fate = Literal["compared", "broken", "mended", "missing", "new", "never completed"]

@@ -15,8 +15,8 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.criteria import Criteria
 from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
 from hpcbench.report.measures import Measures, common_rate, completed, counted
-from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
-from hpcbench.report.quantities.traffic_quantities import CODED, WIRE
+from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
+from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.statistics import Interval, geometric_interval, median_interval, paired_ratio, usable
 from hpcbench.report.traffic import Unknown
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict

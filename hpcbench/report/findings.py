@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, TypeVar
 
-from hpcbench.report.statistics import Interval, Mean, holm, mean_of, pairs_needed
+from hpcbench.report.significance import holm, pairs_needed
+from hpcbench.report.statistics import Interval, Mean, mean_of
 
 LEVEL = 0.05
 """Largest probability that a family holds a false finding."""

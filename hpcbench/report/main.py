@@ -1,5 +1,6 @@
 """The command ``hpcbench report``: from directories and logs to an answer."""
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.collect.submission import Submission
+from hpcbench.collect.traces import traces_of
 from hpcbench.contract.state import BAD
 from hpcbench.contract.text import printable
+from hpcbench.contract.trace import merged
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.report import traces
 from hpcbench.report.against import compared
 from hpcbench.report.build import build, table_names
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
@@ -40,7 +42,7 @@ class Bundle:
         UserError
             The name says no compression, or what it needs is missing; a replacement is none.
         """
-        from hpcbench.report.bundle.archive import check_name
+        from hpcbench.report.bundle import check_name
 
         if self.path is None:
             if self.anonymous or self.replace:
@@ -143,16 +145,54 @@ def report(
     else:
         _save(FORMATS[form].write(request), output)
     if plots is not None:
-        from hpcbench.report.plots.save import write
+        from hpcbench.report.plots.drawing import write
 
         write(build(sections, (), figures=True), plots)
     if bundle is not None:
         bundle.pack([submission for submission, _ in sections])
     if trace is not None:
-        traces.write([submission for submission, _ in sections], trace)
+        _write_traces([submission for submission, _ in sections], trace)
     for target in targets:
         target.write([submission for submission, _ in sections])
     return int(bad)
+
+
+def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
+    """Write ``RUN.json`` for each run that has a trace: its ranks on one clock, in a file that Perfetto opens.
+
+    Standard error says what it holds.
+
+    Raises
+    ------
+    UserError
+        No run has a trace, or a file cannot be read or written.
+    """
+    written: list[Path] = []
+    for run in (run for submission in submissions for run in submission.runs):
+        traces = traces_of(run)
+        if not traces:
+            continue
+        joined = merged(traces)
+        path = directory / f"{run.id}.json"
+        if path in written:
+            path = directory / f"{run.id}-{len(written)}.json"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(joined, separators=(",", ":")), encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"--trace {printable(str(path))}: cannot be written: {error.strerror}") from None
+        written.append(path)
+        print(f"hpcbench: {path}: {_said(joined['otherData'])}", file=sys.stderr)
+    if not written:
+        raise UserError(
+            "--trace: no run has a trace: set train.trace in the study, such as `trace: {steps: [20, 25]}`, and run it"
+        )
+
+
+def _said(about: dict[str, float]) -> str:
+    ranks, lost = about["ranks"], about["left_out"]
+    words = f"{ranks} rank{'s' * (ranks > 1)} on one clock, to {about['clock_error_us']:.0f} us"
+    return f"{words}; {lost} spans were left out: trace fewer steps" if lost else words
 
 
 def _targets(exports: Sequence[Path]) -> "list[Target]":

@@ -1,25 +1,22 @@
 """The numbers of one run, from its log after the warm-up."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.values import member, text
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
-from hpcbench.report.experts import Experts, experts
 from hpcbench.report.provenance import differences
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
-from hpcbench.report.sparse import SparseGradients, sparse_gradients
-from hpcbench.report.sparsity import Sparsity, sparsity
-from hpcbench.report.staleness import Ages, ages
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
+Found = TypeVar("Found")
 Rates = tuple[float | None, ...]
 """Work per second in samples, tokens, tokens of a rank, and steps.
 
@@ -76,16 +73,8 @@ class Measures:
     hosts: tuple[HostTime, ...]
     """Computing time of the ranks of each host."""
     memory: Memory
-    experts: Experts | None
-    """Tokens of the experts; None for a model that has none."""
-    sparse: SparseGradients | None
-    """How the embedding's gradient travelled; None where it may not travel by rows."""
-    sparsity: Sparsity | None
-    """Sparse weights; None for a run whose weights are dense."""
     energy: Energy | None
     """Joules of its steps; None where the counters give no whole sum."""
-    ages: Ages | None
-    """Staleness of its gradients; None for a run that does not count it."""
     skipped: int | None
     """Number of steps that changed no weight."""
     nan_steps: int | None
@@ -99,6 +88,17 @@ class Measures:
     """Sentences about contradictions in the log, and about other facts that a reader must know."""
     first: int = field(default=1, repr=False)
     """Number of the first step after the warm-up."""
+    _said: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def said(self, read: Callable[[RunLog], Found | None]) -> Found | None:
+        """What a function finds in the log that only one subject needs, such as the tokens of experts.
+
+        It is called once. None for a run without a log.
+        """
+        if read not in self._said:
+            self._said[read] = read(self.run.log) if self.run.log else None
+        found: Found | None = self._said[read]
+        return found
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
@@ -166,11 +166,7 @@ def measure(run: RunResult) -> Measures:
         phases=phases(log, run.settings),
         hosts=resources.hosts(log),
         memory=resources.memory(log),
-        experts=experts(log),
-        sparse=sparse_gradients(log),
-        sparsity=sparsity(log),
         energy=resources.energy(log, rests_on.batch),
-        ages=ages(log),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,

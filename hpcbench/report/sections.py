@@ -14,8 +14,8 @@ from hpcbench.contract.text import printable
 from hpcbench.contract.values import text
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
-from hpcbench.report.bundle.archive import is_archive
-from hpcbench.report.bundle.unpack import submissions as bundled
+from hpcbench.report.bundle import is_archive
+from hpcbench.report.bundle import submissions as bundled
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import is_uncompressed, measure
 

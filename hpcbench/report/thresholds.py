@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from hpcbench.contract.criteria import Quantity, Threshold
 from hpcbench.report.compare import Cell, by_pairing
 from hpcbench.report.measures import Measures, common_rate
-from hpcbench.report.quantities.quantity import Quantity as Measured
-from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MFU, MODEL_FLOPS, SAMPLES, STEP_SECONDS, TOKENS
-from hpcbench.report.quantities.traffic_quantities import WIRE
+from hpcbench.report.quantities import Quantity as Measured
+from hpcbench.report.quantities.speed import LOSS_VALID, MFU, MODEL_FLOPS, SAMPLES, STEP_SECONDS, TOKENS
+from hpcbench.report.quantities.traffic import WIRE
 
 
 @dataclass(frozen=True)

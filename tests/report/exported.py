@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from hpcbench.report.export.schema import TABLES
+from hpcbench.report.export import TABLES
 
 Rows = list[dict[str, Any]]
 """A row without what is absent; columns of JSON are read."""

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
-from hpcbench.report.bundle import archive, pack, unpack
+from hpcbench.report.bundle import pack, submissions, unpack
 from hpcbench.report.bundle.names import Names
 from hpcbench.testing.results import Planted, write
 
@@ -151,7 +151,7 @@ def test_no_scheduler_is_asked_of_a_bundle(root: Path, tmp_path: Path, monkeypat
         raise AssertionError("a scheduler was asked")
 
     monkeypatch.setattr("hpcbench.batch.tracking.track.open_scheduler", asked)
-    assert len(unpack.submissions(tmp_path / "b.tar.gz")[0].runs) == 6
+    assert len(submissions(tmp_path / "b.tar.gz")[0].runs) == 6
 
 
 def tar_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
@@ -186,7 +186,7 @@ def link(name: str, to: str) -> tarfile.TarInfo:
 def test_what_no_bundle_holds_is_refused(tmp_path: Path, members: Any, words: str) -> None:
     path = tar_of(tmp_path / "b.tar.gz", *members)
     with pytest.raises(UserError, match=words):
-        unpack.submissions(path)
+        submissions(path)
     assert not list(tmp_path.rglob("evil")) and not (tmp_path.parent / "evil").exists()
 
 
@@ -201,13 +201,13 @@ def test_what_no_bundle_holds_is_refused(tmp_path: Path, members: Any, words: st
 )
 def test_changed_files_are_told(root: Path, tmp_path: Path, damage: Callable[[Path], object], words: str) -> None:
     hpcbench("report", root, "--bundle", tmp_path / "b.tar.gz")
-    archive.unpack(tmp_path / "b.tar.gz", tmp_path / "open")
+    unpack(tmp_path / "b.tar.gz", tmp_path / "open")
     damage(tmp_path / "open" / "demo-001")
     with tarfile.open(tmp_path / "again.tar.gz", "w:gz") as tar:
         for file in sorted(one for one in (tmp_path / "open").rglob("*") if one.is_file()):
             tar.add(file, file.relative_to(tmp_path / "open").as_posix())
     with pytest.raises(UserError, match=words):
-        unpack.submissions(tmp_path / "again.tar.gz")
+        submissions(tmp_path / "again.tar.gz")
 
 
 @pytest.mark.usefixtures("without_page")
@@ -217,7 +217,7 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
     hpcbench("report", root, "--bundle", path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(UserError, match=r"not a whole archive|cannot be unpacked"):
-        unpack.submissions(path)
+        submissions(path)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hpcbench.contract import events
 from hpcbench.report.build import build
 from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.expert_quantities import EXPERTS
+from hpcbench.report.quantities.experts import EXPERTS, experts
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, log_lines, write
 
@@ -65,7 +65,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) ->
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
     run = measured(tmp_path / "log.txt", layers)
-    assert run.experts is None and run.samples_per_s
+    assert run.said(experts) is None and run.samples_per_s
 
 
 def test_the_event_is_read_back() -> None:

@@ -10,8 +10,7 @@ from exported import READ
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
-from hpcbench.report.export import files
-from hpcbench.report.export.schema import CHANNELS, RECORDS, Row
+from hpcbench.report.export import CHANNELS, RECORDS, Row, files
 from hpcbench.report.main import report
 from hpcbench.testing.results import Planted, write
 

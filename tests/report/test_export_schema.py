@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from hpcbench.contract.step_line import Step
-from hpcbench.report.export.schema import QUANTITIES, RECORDS, TABLES, VERSION, described, fingerprint
+from hpcbench.report.export import QUANTITIES, RECORDS, TABLES, VERSION, described, fingerprint
 
 VERSIONS = Path(__file__).with_name("schema_versions.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "records.md"
@@ -20,7 +20,7 @@ def test_the_version_is_raised_when_columns_change() -> None:
     known = json.loads(VERSIONS.read_text())
     assert max(map(int, known)) == VERSION
     assert known[str(VERSION)] == fingerprint(), (
-        f"columns changed: raise VERSION in schema.py, and add its fingerprint {fingerprint()} to {VERSIONS.name}"
+        f"columns changed: raise export.VERSION, and add its fingerprint {fingerprint()} to {VERSIONS.name}"
     )
     assert len(set(known.values())) == len(known)
 

@@ -6,14 +6,8 @@ import random
 
 import pytest
 
-from hpcbench.report.statistics import (
-    Interval,
-    holm,
-    mean_interval,
-    mean_of,
-    pairs_needed,
-    welch,
-)
+from hpcbench.report.significance import holm, pairs_needed
+from hpcbench.report.statistics import Interval, mean_interval, mean_of, welch
 
 VALUES = [0.3, 1.1, -0.2, 0.9, 0.5]
 

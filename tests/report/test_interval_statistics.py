@@ -4,15 +4,8 @@ import math
 
 import pytest
 
-from hpcbench.report.statistics import (
-    Interval,
-    incomplete_beta,
-    mean_interval,
-    paired_difference,
-    paired_ratio,
-    student_t_cdf,
-    student_t_quantile,
-)
+from hpcbench.report.significance import incomplete_beta, student_t_cdf, student_t_quantile
+from hpcbench.report.statistics import Interval, mean_interval, paired_difference, paired_ratio
 
 # Critical values of Student's t to three decimals: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
 TABLE = {

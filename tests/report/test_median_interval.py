@@ -7,8 +7,7 @@ from statistics import median
 
 import pytest
 
-from hpcbench.report.statistics import Interval, median_interval
-from hpcbench.report.statistics.estimates import lower_rank, values_a_count
+from hpcbench.report.statistics import Interval, lower_rank, median_interval, values_a_count
 
 
 def resampled(n: int) -> tuple[Counter[int], Counter[int]]:

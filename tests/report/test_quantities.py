@@ -15,17 +15,17 @@ from test_tables_of_a_cell import STEPS, WARMUP, plant, replace
 
 from hpcbench.collect.submission import from_log
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities import CATALOGUE, exported
-from hpcbench.report.quantities.quantity import Quantity
-from hpcbench.report.quantities.resource_quantities import HOST_RANK
-from hpcbench.report.quantities.speed_quantities import LOSS_TRAIN, SAMPLES, STEP_SECONDS
-from hpcbench.report.quantities.traffic_quantities import CODED, EXPOSED, WIRE
+from hpcbench.report.quantities import Quantity
+from hpcbench.report.quantities.catalogue import CATALOGUE, exported
+from hpcbench.report.quantities.resources import HOST_RANK
+from hpcbench.report.quantities.speed import LOSS_TRAIN, SAMPLES, STEP_SECONDS
+from hpcbench.report.quantities.traffic import CODED, EXPOSED, WIRE
 from hpcbench.testing.results import Planted, log_lines
 
 DECLARED = """
 from hpcbench.contract.events import Memory
-from hpcbench.report.quantities import CATALOGUE
-from hpcbench.report.quantities.quantity import BYTES, HIGHEST, Exported, Quantity
+from hpcbench.report.quantities.catalogue import CATALOGUE
+from hpcbench.report.quantities import BYTES, HIGHEST, Exported, Quantity
 
 CATALOGUE.append(
     Quantity(

@@ -11,7 +11,7 @@ from hpcbench.contract import events
 from hpcbench.report.build import build
 from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.sparse_quantities import SPARSE
+from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS, sparse_gradients
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, log_lines, write
 
@@ -43,7 +43,7 @@ def measured(path: Path, said: dict[str, Any]) -> Measures:
 
 def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", SAID)
-    values = {one.key: one.of(run) for one in SPARSE}
+    values = {one.key: one.of(run) for one in SPARSE_ROWS}
     assert run.run.log is not None
     said = run.run.log.said(events.SparseGradients)
     assert said.from_step is not None and said.to_step is not None
@@ -70,7 +70,7 @@ def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, wrong: dict[str, Any]) -> None:
     run = measured(tmp_path / "log.txt", {**SAID, **wrong})
-    assert run.sparse is None and run.samples_per_s
+    assert run.said(sparse_gradients) is None and run.samples_per_s
 
 
 def test_the_events_are_read_back() -> None:

@@ -11,7 +11,7 @@ from hpcbench.contract import events
 from hpcbench.report.build import build
 from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.sparsity_quantities import SPARSITY
+from hpcbench.report.quantities.sparse_weights import SPARSE_WEIGHTS, sparsity
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, log_lines, write
 
@@ -37,11 +37,12 @@ def measured(path: Path, parts: Any) -> Measures:
 
 def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", PARTS)
-    zeros, messages, wires = (one.of(run) for one in SPARSITY)
+    zeros, messages, wires = (one.of(run) for one in SPARSE_WEIGHTS)
     assert zeros == pytest.approx(2000 / 4000)
     assert messages == run.message_bytes / run.steps and wires == run.wire_bytes / run.steps  # type: ignore[operator]
-    assert run.sparsity is not None
-    assert run.sparsity.by_layer() == {"blocks.0": 0.25, "blocks.1": 0.75}
+    weights = run.said(sparsity)
+    assert weights is not None
+    assert weights.by_layer() == {"blocks.0": 0.25, "blocks.1": 0.75}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,8 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
     run = measured(tmp_path / "log.txt", parts)
-    assert run.sparsity is None and run.samples_per_s
-    assert [one.of(run) for one in SPARSITY] == [None] * 3
+    assert run.said(sparsity) is None and run.samples_per_s
+    assert [one.of(run) for one in SPARSE_WEIGHTS] == [None] * 3
 
 
 def test_the_event_is_read_back() -> None:

@@ -15,11 +15,10 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Staleness, StalenessOf, parse
 from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.compare import Cell
+from hpcbench.report.export import STALENESS
 from hpcbench.report.export.rows import rows
-from hpcbench.report.export.schema import STALENESS
 from hpcbench.report.formats.json_document import content
-from hpcbench.report.quantities.staleness_quantities import STALENESS_MEAN, STALENESS_MOST, WAITING
-from hpcbench.report.staleness import ages
+from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, ages
 from hpcbench.report.synchrony import Arm, arms
 from hpcbench.report.time_to_loss import first_at
 

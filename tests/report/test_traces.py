@@ -15,7 +15,7 @@ from hpcbench.plot_style import styled
 from hpcbench.report.build import build
 from hpcbench.report.document import Figure
 from hpcbench.report.main import report
-from hpcbench.report.plots.save import drawn
+from hpcbench.report.plots.drawing import drawn
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 

@@ -16,9 +16,8 @@ from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 from hpcbench.report.build import table_names
-from hpcbench.report.bundle import archive
+from hpcbench.report.bundle import MANIFEST, check_name, load_quietly, write
 from hpcbench.report.bundle.names import Names, names_of, without_host_lists
-from hpcbench.report.bundle.unpack import load_quietly
 from hpcbench.report.formats import FORMATS, Request
 from hpcbench.report.sections import sections_of
 
@@ -66,7 +65,7 @@ def pack(
     UserError
         It cannot be written, or there is no submission.
     """
-    archive.check_name(path, OPTION)
+    check_name(path, OPTION)
     own = [one for one in submissions if one.root is not None]
     if not own or len(own) < len(submissions):
         raise UserError(f"{OPTION}: packs submissions: give directories that `hpcbench submit` made, no single logs")
@@ -78,7 +77,7 @@ def pack(
             _manifest(Path(place), one, names, anonymous=anonymous)
         inside = sorted(file for file in Path(place).rglob("*") if file.is_file())
         files = ((file.relative_to(place).as_posix(), file, int(file.stat().st_mtime)) for file in inside)
-        archive.write(path, files, OPTION)
+        write(path, files, OPTION)
     _say(path, packed, names)
 
 
@@ -174,7 +173,7 @@ def _manifest(place: Path, packed: _Packed, names: Names, *, anonymous: bool) ->
         "left_out": packed.left_out,
         "files": packed.files,
     }
-    (root / archive.MANIFEST).write_bytes(_json(about))
+    (root / MANIFEST).write_bytes(_json(about))
 
 
 def _say(path: Path, packed: Sequence[_Packed], names: Names) -> None:

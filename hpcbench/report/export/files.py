@@ -25,8 +25,8 @@ from hpcbench.bench.progress import Show, progress
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
+from hpcbench.report.export import RECORDS, TABLES, VERSION, Row, Table, Type, Value
 from hpcbench.report.export.rows import rows
-from hpcbench.report.export.schema import RECORDS, TABLES, VERSION, Row, Table, Type, Value
 
 _FORMULA = tuple("=+-@'")
 

@@ -21,7 +21,7 @@ from hpcbench.contract.events import (
     Traffic,
 )
 from hpcbench.contract.values import bounded, member, text, whole
-from hpcbench.report.export.schema import (
+from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
     PHASES,
@@ -37,7 +37,7 @@ from hpcbench.report.export.schema import (
 )
 from hpcbench.report.measures import own_environment
 from hpcbench.report.provenance import device_name
-from hpcbench.report.quantities import exported
+from hpcbench.report.quantities.catalogue import exported
 
 _LONGEST = 4096
 """Most characters of a text, which are enough for a path. It stands in every row and must not be endless."""

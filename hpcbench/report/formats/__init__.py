@@ -88,7 +88,7 @@ def _junit(request: Request) -> str:
 
 
 def _html(request: Request) -> str:
-    from hpcbench.report.page.write import write
+    from hpcbench.report.page import write
 
     directory = request.output.parent if request.output else None
     return write(request.document(figures=True), [submission for submission, _ in request.sections], directory)

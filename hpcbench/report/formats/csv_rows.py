@@ -12,14 +12,11 @@ from typing import Any
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.report.build import Section
+from hpcbench.report.columns import ENERGY, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.front import Front, front, kind
-from hpcbench.report.intervals import ENERGY, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
-from hpcbench.report.quantities import CATALOGUE
-from hpcbench.report.quantities import resource_quantities as resources
-from hpcbench.report.quantities import speed_quantities as speed
-from hpcbench.report.quantities import traffic_quantities as traffic
-from hpcbench.report.quantities.quantity import Quantity
+from hpcbench.report.quantities import Quantity, resources, speed, traffic
+from hpcbench.report.quantities.catalogue import CATALOGUE
 from hpcbench.report.weaknesses import Weakened, weakened
 
 _AHEAD = (

@@ -8,9 +8,8 @@ from hpcbench.report.document import Figure
 from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
 from hpcbench.report.plots.speed import scaling, throughput
-from hpcbench.report.plots.step_trace import step_trace
+from hpcbench.report.plots.step import step_trace, time_split
 from hpcbench.report.plots.synchrony import staleness, time_to_loss
-from hpcbench.report.plots.time_split import time_split
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
     "loss-over-steps": loss_over_steps,

@@ -11,8 +11,8 @@ from hpcbench.plot_style import COLOURS, INK, grid
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
-from hpcbench.report.plots.layout import Point, band_words, compared, grid_of, heading, plain_mean, spread
-from hpcbench.report.quantities.speed_quantities import LOSS_TRAIN
+from hpcbench.report.plots.drawing import Point, band_words, compared, grid_of, heading, plain_mean, spread
+from hpcbench.report.quantities.speed import LOSS_TRAIN
 from hpcbench.report.statistics import usable
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hpcbench.plot_labels import fitted, place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid, power
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
-from hpcbench.report.plots.layout import grid_of, mark, name
-from hpcbench.report.quantities.traffic_quantities import ERROR, WIRE
+from hpcbench.report.plots.drawing import grid_of, mark, name
+from hpcbench.report.quantities.traffic import ERROR, WIRE
 from hpcbench.report.statistics import usable
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.notation import significant
-from hpcbench.report.plots.layout import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
-from hpcbench.report.quantities.speed_quantities import MODEL_FLOPS, SAMPLES
+from hpcbench.report.plots.drawing import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
+from hpcbench.report.quantities.speed import MODEL_FLOPS, SAMPLES
 from hpcbench.report.tables.scaling import STRONG, WEAK
 from hpcbench.report.tables.scaling import Point as SizePoint
 from hpcbench.report.tables.scaling import scaling as sizes_of

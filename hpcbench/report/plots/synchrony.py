@@ -9,7 +9,7 @@ from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, HATCHES, INK, SMALL, WIDTH, grid
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Figure
-from hpcbench.report.plots.layout import grid_of, name
+from hpcbench.report.plots.drawing import grid_of, name
 from hpcbench.report.synchrony import Arm, arms
 
 if TYPE_CHECKING:

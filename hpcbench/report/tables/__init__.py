@@ -3,20 +3,16 @@
 from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
+from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
-from hpcbench.report.tables.axes import axes
-from hpcbench.report.tables.by_scheme import loss, memory, phases, speed, traffic
+from hpcbench.report.quantities import energy, experts, sparse_rows, sparse_weights
+from hpcbench.report.tables.by_scheme import axes, loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
-from hpcbench.report.tables.energy import energy
-from hpcbench.report.tables.experts import experts
 from hpcbench.report.tables.predicted import predicted, prediction_error
 from hpcbench.report.tables.published import published
 from hpcbench.report.tables.runs import runs
 from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
-from hpcbench.report.tables.sparse import sparse
-from hpcbench.report.tables.sparsity import sparsity
-from hpcbench.report.tables.synchrony import synchrony
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "speed": speed,
@@ -24,11 +20,11 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "loss": loss,
     "traffic": traffic,
     "axes": axes,
-    "experts": experts,
-    "sparse": sparse,
-    "sparsity": sparsity,
+    "experts": experts.table,
+    "sparse": sparse_rows.table,
+    "sparsity": sparse_weights.table,
     "memory": memory,
-    "energy": energy,
+    "energy": energy.table,
     "schemes": schemes,
     "predicted": predicted,
 }
@@ -37,7 +33,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": strong_scaling,
     "weak-scaling": weak_scaling,
-    "synchrony": synchrony,
+    "synchrony": synchrony.table,
     "runs": runs,
     "published": published,
     "prediction-error": prediction_error,

@@ -1,36 +1,38 @@
 """Tables of a cell with a row for each scheme: the quantities of each table, and their order."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import text
+from hpcbench.contract.values import integer, text
+from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row, paired, step_time
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.report.intervals import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import Unit, between, estimate, name, quantity, ratio, seconds_unit
-from hpcbench.report.quantities import of_table
-from hpcbench.report.quantities.quantity import Quantity, fields
-from hpcbench.report.quantities.resource_quantities import DEVICE, HOST, HOST_RANK, RESERVED, STEP
-from hpcbench.report.quantities.speed_quantities import LOSS_TRAIN, LOSS_VALID, SAMPLES
-from hpcbench.report.quantities.traffic_quantities import (
-    DECODE,
-    ENCODE,
-    EXPOSED,
-    EXPOSED_PART,
-    FROM_HOST,
-    HIDDEN,
-    TO_HOST,
+from hpcbench.report.notation import (
+    Unit,
+    between,
+    bytes_unit,
+    estimate,
+    name,
+    quantity,
+    ratio,
+    seconds_unit,
+    thousandths,
 )
-from hpcbench.report.statistics import Interval, paired_difference
+from hpcbench.report.quantities import Quantity
+from hpcbench.report.quantities.catalogue import of_table
+from hpcbench.report.quantities.resources import DEVICE, HOST, HOST_RANK, RESERVED, STEP
+from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID
+from hpcbench.report.quantities.traffic import DECODE, ENCODE, EXPOSED, EXPOSED_PART, FROM_HOST, HIDDEN, TO_HOST
+from hpcbench.report.statistics import Interval, mean_of_known, paired_difference
 from hpcbench.report.titles import example
+from hpcbench.report.traffic import Traffic, by_axis, window
 
-SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
 """Name of the column, by the name in the log's configuration event."""
 _PHASES_NOTE = (
@@ -38,31 +40,10 @@ _PHASES_NOTE = (
     " of the passes, to the end of the last stage's; by the schedule it is (p - 1)/(v m + p - 1), for parts that take"
     " equally long and messages that take no time."
 )
+_AXES_NOTE = (
+    "Means over the runs, a step and rank. Weights and gradients of them travel over i and e, activations over j and k."
+)
 _TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad", "not shown": "warning"}
-
-
-def scheme() -> Field[Row]:
-    """The column of the schemes' names."""
-    return SCHEME, lambda row: name(row.scheme)
-
-
-def columns(
-    quantities: Iterable[Quantity], rows: Sequence[Row], *, gpu: bool = False, group: int | None = None,
-    unit: Unit | None = None,
-) -> list[Field[Row]]:  # fmt: skip
-    """Columns of a table with a row for each scheme, see `fields`."""
-    return fields(quantities, rows, lambda one, row: one.over(row.runs), gpu=gpu, group=group, unit=unit)
-
-
-def samples(rows: Sequence[Row]) -> Field[Row]:
-    """Samples/s, with a mark for runs that did not complete."""
-    ((column, entry),) = columns([SAMPLES], rows, group=0)
-
-    def marked(row: Row) -> Entry:
-        found = entry(row)
-        return replace(found, shown=f"{found.shown}*") if row.partial else found
-
-    return column, marked
 
 
 def speed(submission: Submission, cell: Cell) -> Table | None:
@@ -130,6 +111,72 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
         *columns(links, rows, unit=size),
     ]
     return tabulate("traffic", "Traffic: time a step and rank, and bytes by parallel dimension", rows, made)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One scheme on one axis: means over its runs."""
+
+    row: Row
+    axis: str
+    message_bytes: float | None
+    wire_over_message: float | None
+    exposed_s: float | None
+    hidden_s: float | None
+
+
+def axes(submission: Submission, cell: Cell) -> Table | None:
+    """A row for each scheme and axis; None if no run has a tensor grid."""
+    lines = [line for row in cell.rows for line in _axes(row)]
+    if not lines:
+        return None
+    size = bytes_unit(line.message_bytes for line in lines)
+    unit = seconds_unit(one for line in lines for one in (line.exposed_s, line.hidden_s))
+    of_row, shown = scheme()
+    made: list[Field[_Axis]] = [
+        (of_row, lambda line: shown(line.row)),
+        (Column("axis", "axis", words=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
+        (
+            Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, a step and rank."),
+            lambda line: quantity(line.message_bytes, size.show),
+        ),
+        (
+            Column("wire_over_message", "wire/message", help="Bytes after the codec per byte before it."),
+            lambda line: quantity(line.wire_over_message, thousandths),
+        ),
+        (
+            Column("exposed_s", f"exposed ({unit.name})", help="Time in which a rank waited for this axis."),
+            lambda line: quantity(line.exposed_s, unit.show),
+        ),
+        (
+            Column("hidden_s", f"hidden ({unit.name})", help="Time in which its messages moved while a rank computed."),
+            lambda line: quantity(line.hidden_s, unit.show),
+        ),
+    ]
+    return tabulate("axes", "Tensor grid: traffic by axis", lines, made, notes=[_AXES_NOTE])
+
+
+def _axes(row: Row) -> list[_Axis]:
+    found: dict[str, list[tuple[Traffic, int]]] = {}
+    for run in row.counted:
+        for one in by_axis(run.channels):
+            found.setdefault(one.axis or "", []).append((one, shares(run)))
+    return [
+        _Axis(
+            row,
+            axis,
+            mean_of_known([one.message_bytes / share if share else None for one, share in parts]),
+            mean_of_known([None if (over := one.wire_over_message) == "unknown" else over for one, _ in parts]),
+            mean_of_known([one.exposed_s for one, _ in parts]),
+            mean_of_known([one.hidden_s for one, _ in parts]),
+        )
+        for axis, parts in sorted(found.items())
+    ]
+
+
+def shares(run: Measures) -> int:
+    """The number of steps times ranks that the traffic of a run is summed over."""
+    return len(window(run.run.log)) * (integer(run.run.settings, "ranks") or 0) if run.run.log else 0
 
 
 def memory(submission: Submission, cell: Cell) -> Table | None:

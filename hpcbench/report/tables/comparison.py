@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
+from hpcbench.report.columns import ENERGY, LOSS, SPEED, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.front import Duel, front
-from hpcbench.report.intervals import ENERGY, LOSS, SPEED
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import (
     estimate,
@@ -16,10 +16,9 @@ from hpcbench.report.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.quantities.energy_quantities import JOULES_SAMPLE
-from hpcbench.report.quantities.speed_quantities import LOSS_VALID, MODEL_FLOPS
-from hpcbench.report.quantities.traffic_quantities import CODED, WIRE
-from hpcbench.report.tables.by_scheme import columns, samples, scheme
+from hpcbench.report.quantities.energy import JOULES_SAMPLE
+from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS
+from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.titles import example
 from hpcbench.report.weaknesses import weakened
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from hpcbench.collect.submission import Submission
 from hpcbench.predict.document import Kept, cell_words, kept
+from hpcbench.report.columns import SCHEME, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.notation import name, percent, phrase, quantity, seconds_unit
-from hpcbench.report.tables.by_scheme import SCHEME, scheme
 from hpcbench.report.titles import title
 
 

@@ -12,9 +12,9 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.notation import name, phrase, quantity
-from hpcbench.report.quantities.quantity import Quantity, fields
-from hpcbench.report.quantities.resource_quantities import DEVICE
-from hpcbench.report.quantities.speed_quantities import (
+from hpcbench.report.quantities import Quantity, fields
+from hpcbench.report.quantities.resources import DEVICE
+from hpcbench.report.quantities.speed import (
     HARDWARE_FLOPS,
     HFU,
     LOSS_TRAIN,
@@ -27,7 +27,7 @@ from hpcbench.report.quantities.speed_quantities import (
     TOKENS_EACH,
     UNLABELLED_FLOPS,
 )
-from hpcbench.report.quantities.traffic_quantities import WIRE
+from hpcbench.report.quantities.traffic import WIRE
 
 _NAMED = 2
 """Number of hosts that are named. Of the others only the number is given."""

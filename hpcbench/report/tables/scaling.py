@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.text import printable
 from hpcbench.contract.values import integer, member, text
+from hpcbench.report.columns import SCHEME, samples
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
-from hpcbench.report.quantities.quantity import fields
-from hpcbench.report.quantities.resource_quantities import DEVICE, HOST_RANK, PHASES
-from hpcbench.report.quantities.speed_quantities import STEP_SECONDS
+from hpcbench.report.quantities import fields
+from hpcbench.report.quantities.resources import DEVICE, HOST_RANK, PHASES
+from hpcbench.report.quantities.speed import STEP_SECONDS
 from hpcbench.report.statistics import mean_of_known
-from hpcbench.report.tables.axes import shares
-from hpcbench.report.tables.by_scheme import SCHEME, samples
+from hpcbench.report.tables.by_scheme import shares
 from hpcbench.report.titles import example
 
 

@@ -11,8 +11,8 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.submission import Plan
 from hpcbench.contract.text import printable
 from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
+from hpcbench.report.page import write
 from hpcbench.report.page.safe import visible
-from hpcbench.report.page.write import write
 
 HOSTILE = [
     "</script><script>window.canary = 1</script>",

@@ -11,9 +11,9 @@ import pytest
 from hpcbench.collect.submission import Submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
 from hpcbench.report.main import report
+from hpcbench.report.page import sort_key, write
 from hpcbench.report.page.safe import Stylesheet, inline
 from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, kept
-from hpcbench.report.page.write import sort_key, write
 
 
 def cite(*sources: str) -> Document:

@@ -7,7 +7,7 @@ import pytest
 
 from hpcbench.plot_style import styled
 from hpcbench.report.document import Figure
-from hpcbench.report.plots.save import drawn
+from hpcbench.report.plots.drawing import drawn
 
 
 @pytest.fixture

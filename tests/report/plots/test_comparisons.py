@@ -8,7 +8,7 @@ from planted_study import Run, channel, planted
 
 from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
 from hpcbench.report.plots.speed import scaling, throughput
-from hpcbench.report.plots.time_split import PARTS, time_split
+from hpcbench.report.plots.step import PARTS, time_split
 
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:

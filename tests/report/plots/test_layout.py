@@ -15,7 +15,7 @@ from planted_study import Run, channel, planted
 from hpcbench.plot_style import styled
 from hpcbench.report.document import Figure
 from hpcbench.report.plots import OF_CELL, OF_SUBMISSION
-from hpcbench.report.plots.save import drawn, png
+from hpcbench.report.plots.drawing import drawn, png
 
 NAMES = [
     *("baseline", "identity", "naive-mpc", "naive-zfp8", "naive-zfp16", "mzhybrid", "zhybrid-16-8", "int8-feedback"),

@@ -14,10 +14,10 @@ from hpcbench.cli import app
 from hpcbench.plot_style import INK
 from hpcbench.report.document import Figure
 from hpcbench.report.plots import OF_CELL
+from hpcbench.report.plots.drawing import png, svg
 from hpcbench.report.plots.loss import loss_over_steps
-from hpcbench.report.plots.save import png, svg
 from hpcbench.report.plots.speed import throughput
-from hpcbench.report.plots.time_split import time_split
+from hpcbench.report.plots.step import time_split
 from hpcbench.testing.results import Planted, write
 
 SVG = "{http://www.w3.org/2000/svg}"

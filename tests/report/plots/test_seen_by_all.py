@@ -6,7 +6,7 @@ import math
 import pytest
 
 from hpcbench.plot_style import COLOURS, DASHES, HATCHES, INK, MARKS, SETTINGS, SMALL
-from hpcbench.report.plots.time_split import LOOKS, PARTS
+from hpcbench.report.plots.step import LOOKS, PARTS
 
 PAPER, NIGHT = "#ffffff", "#121212"
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hpcbench.contract import step_line
 from hpcbench.report.measures import Measures, completed
-from hpcbench.report.quantities.quantity import (
+from hpcbench.report.quantities import (
     COUNT,
     FLOPS,
     GEOMETRIC,

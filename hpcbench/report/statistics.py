@@ -1,4 +1,4 @@
-"""Estimates from a few values that scatter: means, ratios and medians, each with its 95 % interval."""
+"""Estimates from a few values that scatter: means, ratios and medians, each with its 95 % interval. Pure Python."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean, geometric_mean
 
-from hpcbench.report.statistics.tests import incomplete_beta, student_t_cdf, student_t_quantile
+from hpcbench.report.significance import incomplete_beta, student_t_cdf, student_t_quantile
 
 
 @dataclass(frozen=True)

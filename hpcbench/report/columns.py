@@ -1,14 +1,45 @@
-"""Estimates of a scheme with an interval, mostly relative to the baseline. Each is declared once, with its tests."""
+"""Columns of tables with a row for each scheme: its name, its quantities, and its estimates with an interval.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+An estimate is mostly relative to the baseline. Each is declared once, with its tests.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from hpcbench.report.compare import Row
 from hpcbench.report.document import Column, Entry, Field
 from hpcbench.report.findings import PValue
-from hpcbench.report.notation import between, estimate, loss_interval, significant, speed_interval
-from hpcbench.report.quantities.speed_quantities import STEP_SECONDS
+from hpcbench.report.notation import Unit, between, estimate, loss_interval, name, significant, speed_interval
+from hpcbench.report.quantities import Quantity, fields
+from hpcbench.report.quantities.speed import SAMPLES, STEP_SECONDS
 from hpcbench.report.statistics import Interval
+
+SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
+
+
+def scheme() -> Field[Row]:
+    """The column of the schemes' names."""
+    return SCHEME, lambda row: name(row.scheme)
+
+
+def columns(
+    quantities: Iterable[Quantity], rows: Sequence[Row], *, gpu: bool = False, group: int | None = None,
+    unit: Unit | None = None,
+) -> list[Field[Row]]:  # fmt: skip
+    """Columns of quantities, see `fields`."""
+    return fields(quantities, rows, lambda one, row: one.over(row.runs), gpu=gpu, group=group, unit=unit)
+
+
+def samples(rows: Sequence[Row]) -> Field[Row]:
+    """Samples/s, with a mark for runs that did not complete."""
+    ((column, entry),) = columns([SAMPLES], rows, group=0)
+
+    def marked(row: Row) -> Entry:
+        found = entry(row)
+        return replace(found, shown=f"{found.shown}*") if row.partial else found
+
+    return column, marked
+
 
 CHANGE = "vs baseline (95 % CI)"
 """Text above a difference, which stands beside the column of its quantity."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hpcbench.contract.events import Traffic
 from hpcbench.report import traffic
 from hpcbench.report.measures import Measures, counted
-from hpcbench.report.quantities.quantity import BYTES, PERCENT, RATIO, SECONDS, Average, Exported, Quantity, Value
+from hpcbench.report.quantities import BYTES, PERCENT, RATIO, SECONDS, Average, Exported, Quantity, Value
 from hpcbench.report.traffic import DIMENSIONS
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hpcbench.contract.events import Memory
 from hpcbench.report.measures import Measures
-from hpcbench.report.quantities.quantity import BYTES, HIGHEST, MEDIAN, PERCENT, SECONDS, Exported, Quantity, Value
+from hpcbench.report.quantities import BYTES, HIGHEST, MEDIAN, PERCENT, SECONDS, Exported, Quantity, Value
 from hpcbench.report.resources import PARTS
 from hpcbench.report.traffic import DIMENSIONS
 

@@ -1,0 +1,152 @@
+"""Energy: joules a sample and a step of each scheme beside its speed, where they go, and what was counted.
+
+`hpcbench.report.resources` reads a run's sums from its log.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from hpcbench.collect.accounts import Account, accounts
+from hpcbench.collect.submission import Submission
+from hpcbench.contract import events
+from hpcbench.contract.text import printable
+from hpcbench.report.columns import ENERGY as AGAINST_BASELINE
+from hpcbench.report.columns import SPEED, columns, samples, scheme
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.document import Column, Entry, Field, Table, tabulate
+from hpcbench.report.measures import Measures, counted
+from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
+from hpcbench.report.resources import Energy
+
+
+def _of_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
+    """Nothing where runs counted different things: joules of nodes and of GPUs have no mean."""
+    scopes = {run.energy.scope for run in counted(runs) if run.energy}
+    return GEOMETRIC.over(runs, value) if len(scopes) == 1 else None
+
+
+JOULES_SAMPLE = Quantity(
+    key="joules_per_sample",
+    head="J/sample",
+    label="J/sample",
+    unit="J",
+    meaning="Energy of a sequence, over the steps that count, of what the column of the scope says",
+    scale=NUMBER,
+    run=lambda run: run.energy.per_sample if run.energy else None,
+    over_steps="mean of the steps",
+    over_runs=Average(GEOMETRIC.words, _of_one_scope),
+    better="lower",
+    table="energy",
+)
+JOULES_STEP = replace(
+    JOULES_SAMPLE,
+    key="joules_per_step",
+    head="J/step",
+    label="",
+    meaning="Energy of a step, over the steps that count, of what the column of the scope says",
+    run=lambda run: run.energy.per_step if run.energy else None,
+)
+WATTS = replace(
+    JOULES_STEP,
+    key="watts",
+    head="W",
+    unit="W",
+    meaning="Mean power over the steps that count, of what the column of the scope says",
+    run=lambda run: run.energy.watts if run.energy else None,
+    better="",
+)
+
+
+def _part(part: str, words: str) -> Quantity:
+    return replace(
+        JOULES_STEP,
+        key=f"{part}_joules_per_step",
+        head=f"J/step, {words}",
+        meaning=f"Energy of a step that {words} took, whatever else was counted",
+        run=lambda run: run.energy.parts.get(part) if run.energy else None,
+        over_runs=GEOMETRIC,
+        group=1,
+    )
+
+
+def _raw(part: str, words: str) -> Quantity:
+    """What the export says of a run."""
+    remark = "; in the counted steps, absent where a counter is missing or has a problem"
+    return Quantity(
+        key=f"{part}_joules",
+        head=f"{part}_joules",
+        unit="J",
+        meaning=f"Energy that {words} took, all hosts together",
+        exported=Exported("runs", "real", events.Energy, remark=remark),
+        of_schemes=False,
+    )
+
+
+_PARTS = {"node": "whole nodes", "gpu": "GPUs", "processor": "processors with their memory"}
+ENERGY = (
+    *(JOULES_SAMPLE, JOULES_STEP, WATTS),
+    *(_part(part, words) for part, words in _PARTS.items()),
+    *(_raw(part, words) for part, words in _PARTS.items()),
+)
+
+_SCOPE = Column("energy_scope", "of", words=True, help="What the joules are of: where nothing is missing, the widest.")
+_MOST = 6
+"""Sentences about counters that are missing."""
+_MORE = 1.05
+"""Times its job's energy that runs may have by their own counters: clocks and counters differ a little."""
+
+
+def table(submission: Submission, cell: Cell) -> Table | None:
+    """Energy of each scheme beside its speed; None where no log speaks of energy.
+
+    Where nothing could be counted, the table says why.
+    """
+    said = [event for run in cell.runs if run.run.log and (event := run.run.log.event(events.Energy))]
+    if not said:
+        return None
+    fields: list[Field[Row]] = [
+        scheme(),
+        samples(cell.rows),
+        SPEED.field(),
+        *columns([JOULES_SAMPLE], cell.rows),
+        AGAINST_BASELINE.field(),
+        (_SCOPE, _scope),
+    ]
+    shown = len(fields)
+    if any(run.energy for run in cell.runs):
+        fields += columns([one for one in ENERGY if one.table and one is not JOULES_SAMPLE], cell.rows)
+    problems = list(dict.fromkeys(printable(words) for event in said for words in event.problems or ()))
+    more = len(problems) - _MOST
+    notes = [*_beside_the_scheduler(submission, cell), *(f"{words}." for words in problems[:_MOST])]
+    notes += [f"{more} more of that sort."] if more > 0 else []
+    return tabulate("energy", "Energy", cell.rows, fields, notes=notes, always=shown)
+
+
+def _scope(row: Row) -> Entry:
+    scopes = sorted({run.energy.scope for run in row.counted if run.energy})
+    words = ", ".join(printable(one, 40) for one in scopes)
+    return Entry(words or "-", words or None)
+
+
+def _beside_the_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
+    """What the scheduler counted of each job that runs of the cell were in, and what their own counters did."""
+    if submission.root is None:
+        return
+    known = accounts(submission.root)
+    jobs = dict.fromkeys(run.run.job for run in cell.runs if run.energy and run.run.job in known)
+    for job in jobs:
+        own = [run.energy for run in cell.runs if run.run.job == job and run.energy]
+        yield _of_a_job(str(job), known[str(job)], own)
+
+
+def _of_a_job(job: str, account: Account, own: list[Energy]) -> str:
+    joules, seconds = sum(one.joules for one in own), sum(one.seconds for one in own)
+    scope = " and ".join(sorted({one.scope for one in own}))
+    per_second = f" ({account.joules / account.seconds:.4g} W)" if account.seconds else ""
+    words = (
+        f"{printable(job, 40)}: the scheduler counted {account.joules:.4g} J{per_second} for the job; in the steps that"
+        f" count, its runs' counters {joules:.4g} J ({joules / seconds:.4g} W) of {scope}"
+    )
+    if joules > _MORE * account.joules:
+        return f"{words}: a part cannot be more than the whole, so one of them is wrong or counts something else."
+    return f"{words}."

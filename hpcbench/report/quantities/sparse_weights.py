@@ -1,0 +1,124 @@
+"""Sparse weights: how many are zero, in each layer, beside the bytes of a step and the loss."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.submission import Submission
+from hpcbench.contract import events
+from hpcbench.report.columns import columns, scheme
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.document import Field, Table, tabulate
+from hpcbench.report.measures import Measures
+from hpcbench.report.notation import name
+from hpcbench.report.quantities import BYTES, PERCENT, Quantity
+from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID
+
+ZEROS = Quantity(
+    key="zero_weights",
+    head="zeros",
+    label="weights kept at zero",
+    unit="1",
+    meaning="Weights that are kept at zero after the last step, as a part of those that can be",
+    scale=PERCENT,
+    run=lambda run: found.part if (found := run.said(sparsity)) else None,
+    over_steps="last step",
+    table="sparsity",
+)
+MESSAGES = Quantity(
+    key="sparse_message_bytes",
+    head="sent ({unit})",
+    unit="B",
+    meaning="Bytes of a step before the codec, of all ranks, where weights are sparse",
+    scale=BYTES,
+    run=lambda run: run.message_bytes / run.steps if run.said(sparsity) and run.steps else None,
+    over_steps="mean of the steps",
+    better="lower",
+    table="sparsity",
+)
+WIRES = replace(
+    MESSAGES,
+    key="sparse_wire_bytes",
+    head="on the wire ({unit})",
+    meaning="Bytes of a step after the codec, of all ranks, where weights are sparse",
+    run=lambda run: _wires(run),
+)
+SPARSE_WEIGHTS = (ZEROS, MESSAGES, WIRES)
+
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Part:
+    """Zeros of one parameter."""
+
+    name: str
+    weights: int
+    zeros: int
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """The parameters of a run that can have zeros, at least one."""
+
+    pattern: str
+    parts: tuple[Part, ...]
+
+    @property
+    def part(self) -> float:
+        """Zeros as a part of the weights that can be zero."""
+        return sum(part.zeros for part in self.parts) / sum(part.weights for part in self.parts)
+
+    def by_layer(self) -> dict[str, float]:
+        """The same for each layer, by its name in the model."""
+        sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for part in self.parts:
+            layer = ".".join(part.name.split(".")[:2])
+            sums[layer][0] += part.zeros
+            sums[layer][1] += part.weights
+        return {layer: zeros / weights for layer, (zeros, weights) in sums.items()}
+
+
+def sparsity(log: RunLog) -> Sparsity | None:
+    """The sparse weights of a run, by its ``sparsity`` event.
+
+    None where the log does not speak of any, or not sensibly.
+    """
+    said = log.said(events.Sparsity)
+    found = []
+    for row in said.parts or ():
+        if row.part is None or row.weights is None or row.zeros is None:
+            return None
+        if not 0 <= row.zeros <= row.weights < _LARGEST or not row.weights:
+            return None
+        found.append(Part(row.part, row.weights, row.zeros))
+    return Sparsity(said.pattern or "", tuple(found)) if found else None
+
+
+def _wires(run: Measures) -> float | None:
+    """Bytes of a step after the codec."""
+    return run.wire_bytes / run.steps if run.said(sparsity) and run.steps and run.wire_bytes != "unknown" else None
+
+
+_MOST = 32
+"""Layers that are told one by one."""
+
+
+def table(submission: Submission, cell: Cell) -> Table | None:
+    """Zeros, bytes a step and losses of each scheme; None where no run has sparse weights."""
+    if not any(run.said(sparsity) for run in cell.runs):
+        return None
+    made: list[Field[Row]] = [scheme()]
+    made += columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
+    title = "Sparse weights: zeros, bytes of a step, and loss"
+    return tabulate("sparsity", title, cell.rows, made, notes=list(_layers(cell)))
+
+
+def _layers(cell: Cell) -> Iterator[str]:
+    """Zeros by layer in the first run of each scheme."""
+    for row in cell.rows:
+        found = next((own for run in row.counted if (own := run.said(sparsity))), None)
+        if found is not None:
+            layers = [f"{layer} {100 * part:.1f}" for layer, part in list(found.by_layer().items())[:_MOST]]
+            yield f"{name(row.scheme).shown}, pattern {found.pattern}, % of zeros: {'; '.join(layers)}."
