@@ -79,6 +79,12 @@ def without_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "FORMS", ("md", "json"))
 
 
+def test_no_report_says_where_it_was_written() -> None:
+    place = Path("/tmp/hpcbench-bundle-a_b/001")
+    for words in (f"{place}/log.txt, {place}", r"/tmp/hpcbench-bundle-a\_b/001/log.txt, /tmp/hpcbench-bundle-a\_b/001"):
+        assert pack.without_place(words, place) == "log.txt, 001"
+
+
 @pytest.mark.parametrize("suffix", [".tar.zst", ".tar.gz", ".tar.xz"])
 def test_the_report_of_a_bundle_is_that_of_what_was_packed(
     root: Path, tmp_path: Path, suffix: str, request: pytest.FixtureRequest

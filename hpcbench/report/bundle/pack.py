@@ -19,6 +19,7 @@ from hpcbench.report.build import table_names
 from hpcbench.report.bundle import MANIFEST, check_name, load_quietly, write
 from hpcbench.report.bundle.names import Names, names_of, without_host_lists
 from hpcbench.report.formats import FORMATS, Request
+from hpcbench.report.formats.markdown import escape
 from hpcbench.report.sections import sections_of
 
 OPTION = "--bundle"
@@ -153,8 +154,14 @@ def _report(root: Path, names: Names) -> None:
         except UserError as error:  # no matplotlib
             words = f"There is no page: {error}\n"
             suffix = "html.txt"
-        words = words.replace(f"{root}/", "").replace(str(root), root.name)
-        (directory / f"report.{suffix}").write_text(words, encoding="utf-8")
+        (directory / f"report.{suffix}").write_text(without_place(words, root), encoding="utf-8")
+
+
+def without_place(words: str, root: Path) -> str:
+    """A report that does not say where it was written, in Markdown with backslashes or without."""
+    for path in (str(root), escape(str(root))):
+        words = words.replace(f"{path}/", "").replace(path, root.name)
+    return words
 
 
 def _manifest(place: Path, packed: _Packed, names: Names, *, anonymous: bool) -> None:

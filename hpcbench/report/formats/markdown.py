@@ -14,7 +14,7 @@ def write(document: Document) -> str:
 
 
 def _chapter(chapter: Chapter) -> Iterable[str]:
-    yield f"**{'; '.join(_escape(words) for words in (chapter.title, chapter.subtitle) if words)}**"
+    yield f"**{'; '.join(escape(words) for words in (chapter.title, chapter.subtitle) if words)}**"
     yield ""
     listed = False
     for block in chapter.blocks:
@@ -23,22 +23,22 @@ def _chapter(chapter: Chapter) -> Iterable[str]:
             yield from _table(block)
             listed = False
         lines = block.notes if isinstance(block, Table) else block.lines if isinstance(block, Sentences) else ()
-        yield from (f"- {_escape(line)}" for line in lines)
+        yield from (f"- {escape(line)}" for line in lines)
         listed = listed or bool(lines)
     yield from [""] if listed else []
 
 
 def _table(table: Table) -> Iterable[str]:
     if table.title:
-        yield f"**{_escape(table.title)}**"
+        yield f"**{escape(table.title)}**"
         yield ""
-    yield _line([_escape(column.head) for column in table.columns])
+    yield _line([escape(column.head) for column in table.columns])
     yield _line(["---" if column.words else "---:" for column in table.columns])
-    yield from (_line([_escape(entry.shown) for entry in row]) for row in table.rows)
+    yield from (_line([escape(entry.shown) for entry in row]) for row in table.rows)
     yield ""
 
 
-def _escape(words: str) -> str:
+def escape(words: str) -> str:
     """Text that Markdown shows unchanged, and that begins no list or heading and ends no cell."""
     clean = "".join(c if c.isprintable() else " " for c in words).translate(_SPECIAL)
     return "\\" + clean if len(clean) > 1 and clean.startswith(_FIRST) and not clean[1].isdigit() else clean
