@@ -19,7 +19,10 @@ NAMED = {
         "comm/test_openmpi.py",
     ),
     # MPI jobs under Slurm fail where virtual hosts come and go
-    "networks": ("benchmarks", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
+    "networks": (
+        *("benchmarks/test_tiny_hosts.py", "benchmarks/test_overlap.py", "benchmarks/test_throttled_training.py"),
+        *("benchmarks/test_predict_measured.py", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
+    ),
     "programs": ("programs",),  # one process plays all programs
     "daemons": ("lsf", "flux", "testing", "batch/submitit", "doctor"),
     "jobs": (
@@ -28,6 +31,7 @@ NAMED = {
         "batch/test_again.py",
         "batch/test_lock.py",
         "batch/test_full_disk.py",
+        "benchmarks",
     ),
 }
 """Files and folders; the first crowd that names a test has it. Tests whose ranks are forked are among the ranks."""

@@ -34,3 +34,13 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "benchmarks" / script), "--tiny", *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
+
+
+def numbers(cells: list[str]) -> list[float]:
+    """All of them, without their units; the test fails where one is none."""
+    return [float(cell.replace(",", "").rstrip("%x")) for cell in cells]
+
+
+def positive(cells: list[str], count: int) -> bool:
+    """So many numbers above 0."""
+    return len(cells) == count and min(numbers(cells)) > 0

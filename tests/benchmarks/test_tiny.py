@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from printed import Printed
+from printed import Printed, numbers, positive
 from stored_results import ROOT
 
 from hpcbench.codecs.device import cuda
-from hpcbench.testing.hosts import why_not
 
 Tiny = Callable[..., Printed]
 TOOLS = {"figures.py"}
@@ -27,16 +26,6 @@ try:
     NO_GPU = ""
 except (ImportError, RuntimeError) as error:
     NO_GPU = str(error)
-
-
-def numbers(cells: list[str]) -> list[float]:
-    """All of them, without their units; the test fails where one is none."""
-    return [float(cell.replace(",", "").rstrip("%x")) for cell in cells]
-
-
-def positive(cells: list[str], count: int) -> bool:
-    """So many numbers above 0."""
-    return len(cells) == count and min(numbers(cells)) > 0
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -179,23 +168,6 @@ def test_convergence(tiny: Tiny) -> None:
     assert all(3 < float(cells[1]) < 6 for cells in losses[2:4])
 
 
-def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
-    """Every way delivers what gloo does; only the codec errs, and sends less."""
-    need(why_not())
-    printed = tiny("dispatch.py")
-    rows = [cells for line in printed.lines if (cells := line.split())[:1] == ["32"]]
-    assert len(rows) == 8, "two kinds of parts, four ways each"
-    sent, wire, error = ([row[k] for row in rows] for k in (-3, -2, -1))
-    assert [float(one) > 0 for one in error] == 2 * [False, False, False, True]
-    assert sent[0] == wire[0] == wire[1] == wire[2] and 0.2 < float(wire[3]) / float(sent[3]) < 0.35
-    assert rows[0][-4] == "1.000" and all(float(row[-4]) > 0 for row in rows)
-
-
-def test_links(tiny: Tiny, need: Callable[[str | None], None]) -> None:
-    need(why_not())
-    assert positive(tiny("links.py").row("1gbit"), 4)
-
-
 def test_report(tiny: Tiny) -> None:
     printed = tiny("report.py")
     assert positive(printed.row("50")[1:5], 4)
@@ -212,35 +184,6 @@ def test_dry_run(tiny: Tiny) -> None:
         assert positive(found[runs, "hpcbench"], 4)
         for peer in ("ReFrame", "JUBE"):
             assert found[runs, peer] == [MISSING, "-", "-", "-"] or positive(found[runs, peer], 4)
-
-
-def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
-    need(why_not())
-    file = tmp_path / "rows.json"
-    printed = tiny("throttled_allreduce.py", "--json", str(file))
-    document = json.loads(file.read_text())
-    assert document["provenance"]["command"].endswith(f"--json {file}")
-    assert (document["hosts"], document["ranks_per_host"]) == (2, 1)
-    for row in document["rates"]["1gbit"]:
-        by, *figures = printed.row(row["scheme"])
-        assert by.startswith(row["algorithm"])
-        assert figures[0] == f"{row['seconds'] * 1e3:.1f}" and figures[1] == f"{row['speedup']:.2f}"
-    assert printed.row("native")[3] == "-" and positive(printed.row("int8:256 encoded")[1:], 3)
-
-
-@pytest.mark.long
-def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """Every mode has its row, strong and weak, and the bytes of a mode are the same whatever the links do."""
-    need(why_not())
-    file = tmp_path / "runs.json"
-    printed = tiny("tensor_scaling.py", "--json", str(file))
-    document = json.loads(file.read_text())
-    rows = [cells for cells in printed.rows() if cells[0] in ("1", "4")]
-    assert len(rows) == 2 * (5 + 4), "rates; strong and weak; of each mode two schemes, of one rank one, strong only"
-    sent = {tuple(cells[:3]): float(cells[6]) for cells in rows}
-    assert {tuple(cells[:3]): float(cells[6]) for cells in rows[:5]} == sent, "bytes do not depend on links"
-    assert sent["4", "2d", "baseline"] > sent["4", "1d", "baseline"] > sent["1", "1d", "baseline"] == 0
-    assert all(run["passes"] < run["seconds"] and run["replicas_agree"] for run in document["runs"])
 
 
 def test_tensor_projection(tiny: Tiny) -> None:
@@ -264,14 +207,3 @@ def test_torch_collectives(tiny: Tiny) -> None:
     cost, auto = printed.lines[-2:]
     assert re.fullmatch(r"a plain call costs -?[\d.]+ us more \(at most 20\): not decided by one repeat", cost)
     assert re.fullmatch(r"the slowest of 1 with auto: [\d.]+ x, all-reduce of 65536 B .*: not decided by one .*", auto)
-
-
-@pytest.mark.long
-def test_slow_programs(tiny: Tiny) -> None:
-    """The unchanged script of the study, plain and with a codec, and the report that is kept as a result."""
-    printed = tiny("slow_programs.py")
-    assert any(line.startswith("program-slow-links-ddp on local: python programs/gpt_ddp.py") for line in printed.lines)
-    speed = printed.lines[printed.lines.index("Speed") :]
-    for scheme, gain in (("baseline", "-"), ("naive-int8", r"[\d.]+ \(1 pair\)")):
-        row = next(line for line in speed if line.startswith(scheme))
-        assert re.match(rf"{scheme} +[\d.]+ \([\d.]+ to [\d.]+\) +[\d.]+ +{gain} ", row), row
