@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parent.parent
+pytestmark = pytest.mark.long  # all kernels are compiled once more
 
 
 @pytest.fixture(scope="module")

@@ -240,7 +240,9 @@ def test_the_documents_hold_every_field() -> None:
     assert text - {"exclude", "zip", *with_dense_weights} <= keys(STUDY) | keys(SITE)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@pytest.mark.parametrize(
+    "text", [*HOSTILE[::2], *(pytest.param(text, marks=pytest.mark.long) for text in HOSTILE[1::2])], ids=ascii
+)
 def test_hostile_text_is_refused_in_one_line_or_arrives_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

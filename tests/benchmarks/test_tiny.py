@@ -158,6 +158,7 @@ def test_training_on_a_device(tiny: Tiny, device: str, tmp_path: Path) -> None:
     assert rows["baseline"][3] == "1.000" and float(rows["naive-int8"][3]) < 0.6
 
 
+@pytest.mark.long
 def test_convergence(tiny: Tiny) -> None:
     printed = tiny("convergence.py")
     assert any(re.fullmatch(r"2 runs: [\d.]+ h without evaluations", line) for line in printed.lines)
