@@ -44,6 +44,8 @@ class ServedTrainer(Trainer):
         The shard of this rank.
     worker : Worker
         Its worker.
+    serving : bool
+        Whether the shard answers: from the first round until `finish`.
     """
 
     def __init__(
@@ -75,14 +77,14 @@ class ServedTrainer(Trainer):
         self.worker = Worker(dp, self.server, report=_REPORT, **channels)
         self._feedback = self._residuals() if channels["push"].feedback else None
         self.data_parallel.keep_gradients()
-        self._serving = False
+        self.serving = False
         self._began_clocks = [0] * dp.size
 
     def open(self, until: int) -> None:
         """Begin a round up to step `until`."""
-        if not self._serving:
+        if not self.serving:
             self.server.start()
-            self._serving = True
+            self.serving = True
         self._began, self._from = time.perf_counter(), self.server.shard.updates
         self.traffic.begin()
         self.worker.round = until
@@ -149,10 +151,10 @@ class ServedTrainer(Trainer):
 
     def finish(self) -> None:
         """End the service: nobody asks any more."""
-        if self._serving:
+        if self.serving:
             self.worker.end()
             self.server.finish()
-            self._serving = False
+            self.serving = False
 
     def results(self) -> list[StepResult]:
         """The updates of the first shard that have not been asked for yet, as steps. Nothing on other ranks."""

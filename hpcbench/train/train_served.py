@@ -65,8 +65,7 @@ def train_served(
             trainer.finish()
             return "nan", bad or "the loss of another rank's shard is not finite", done
         if ended := milestones.reached(done, stopped=stopped):
-            if ended[0] != "failed":
-                trainer.finish()
+            trainer.finish()
             return *ended, done
     trainer.finish()
     if not replicas_agree(trainer):

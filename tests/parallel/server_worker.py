@@ -216,6 +216,24 @@ def resumes() -> None:
     tell(resume=same, outcome=outcome, step=newest.step, recorded=recorded)
 
 
+def differing() -> None:
+    """Replicas that differ at a checkpoint: the second rank's weights change at the end of the first round."""
+    settings = run("bsp", checkpoint_every=3)
+    close = ServedTrainer.close
+
+    def changed(self: ServedTrainer) -> int:
+        last = close(self)
+        self.data_parallel.pieces[0].bucket.values[0] += float(WORLD.rank == 1)
+        return last
+
+    checkpoints = Checkpoints(Path(WORLD.bcast(tempfile.mkdtemp())), WORLD.Dup(), settings)
+    trainer = made(settings)
+    assert isinstance(trainer, ServedTrainer)
+    with patch.object(ServedTrainer, "close", changed):
+        outcome = train(trainer, LogWriter(None), checkpoints=checkpoints)
+    tell(differing=True, outcomes=WORLD.gather(outcome), serving=WORLD.gather(trainer.serving))
+
+
 def killed(what: str) -> None:
     """One rank dies in the middle of a round: while it computes, or while it serves a push."""
     trainer = made(run("asp", steps=50))
@@ -247,3 +265,4 @@ if __name__ == "__main__":
         scripted()
         coded()
         resumes()
+        differing()

@@ -183,6 +183,13 @@ def test_a_checkpoint_of_bsp_changes_no_bit(mpi_results):
     assert found["outcome"] == ["completed", "", STEPS] and found["step"] == 4
 
 
+def test_replicas_that_differ_at_a_checkpoint_end_the_run_and_the_service(mpi_results):
+    found = one(mpi_results, "differing", True)
+    for state, reason, steps in found["outcomes"]:
+        assert (state, steps) == ("failed", 3) and reason.startswith("replicas differ after step 3: ranks 0 and 1 hold")
+    assert found["serving"] == [False] * WORKERS
+
+
 def test_clocks_are_kept_in_a_file_for_each_shard_and_a_run_that_continues_adds_to_it(mpi_results):
     """The first attempt took all six steps, the second one the last two."""
     found = one(mpi_results, "resume", True)
