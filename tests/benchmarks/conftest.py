@@ -27,10 +27,13 @@ def tiny() -> Callable[..., Printed]:
 
 @pytest.fixture(scope="session")
 def refused() -> Callable[..., str]:
-    """The same where something is missing: the benchmark prints nothing and says so in one line, with status 2."""
+    """The same where something is missing: the benchmark prints nothing and says so in one line, with status 2.
+
+    GPUs of this machine are hidden, so that there is none anywhere.
+    """
 
     def ran(script: str, *arguments: str) -> str:
-        done = run(script, *arguments)
+        done = run(script, *arguments, CUDA_VISIBLE_DEVICES="")
         assert done.returncode == 2, f"{script} ended with {done.returncode}:\n{done.stdout}{done.stderr[-3000:]}"
         (line,) = done.stderr.splitlines()
         assert done.stdout == "" and line.startswith(f"{Path(script).stem}")

@@ -29,10 +29,10 @@ class Printed:
         return found[0]
 
 
-def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """With the lines as wide as in a file."""
+def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """With the lines as wide as in a file, and with variables of the environment."""
     command = [sys.executable, str(ROOT / "benchmarks" / script), "--tiny", *arguments]
-    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | variables
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
 
 
