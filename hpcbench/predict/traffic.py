@@ -178,7 +178,10 @@ class Costing:
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
     def _exchange(self, call: Call, nbytes: float, place: Place) -> Cost:
-        """An all-to-all: every rank encodes a part for each other rank, and decodes those that come."""
+        """An all-to-all: every rank encodes a part for each other rank, and decodes those that come.
+
+        A rule for traffic between nodes leaves parts for ranks of the same node as they are.
+        """
         rule = self._rules[applying(self._rules, call.channel)]
         part = nbytes / place.ranks
         far = place.nodes > 1
@@ -186,14 +189,19 @@ class Costing:
         ratio = self.ratio(rule.codec, call.elements // place.ranks, call.width) if coded else 1.0
         inside, network = self._machine.fabric.collective_parts("all-to-all", nbytes * ratio, place)
         encode = decode = 0.0
-        parts = place.ranks - 1
+        near, away = place.per_node - 1, place.ranks - place.per_node
+        crossing = away * part * ratio
+        staying = near * part * ratio
         if coded:
             speed = self.speed(rule.codec)
             self.bases.add(speed.basis)
+            parts = away if rule.between_nodes else near + away
             encode = parts * (part / speed.encode_bytes_per_s + speed.call_s)
             decode = parts * (part / speed.decode_bytes_per_s + speed.call_s)
-        wire = parts * part * ratio
-        return Cost(encode, decode, inside, network, wire, wire if far else 0.0)
+            if rule.between_nodes:
+                inside += near * part * (1 - ratio) / (0.75 * self._machine.fabric.within_bytes_per_s)
+                staying = near * part
+        return Cost(encode, decode, inside, network, staying + crossing, crossing)
 
     def _message(self, call: Call, nbytes: float) -> Cost:
         subject = self._subject

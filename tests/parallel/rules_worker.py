@@ -9,6 +9,7 @@ from zero_worker import CORPUS, WORLD, nodes
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
@@ -18,6 +19,7 @@ from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 
 QUIET = Progress(Wait.GIVE_WAY)
+EXPERTS = Experts(count=4)
 IDENTITY = NamedScheme(name="identity", algorithm="encoded", default="none")
 
 
@@ -68,6 +70,17 @@ def limited() -> None:
         tell(test="limited", case=[scheme.name, layout.dp, layout.pp], rows=rows)
 
 
+def experts() -> None:
+    """Four ranks that share out the experts: each has one peer on its node, and two on the other."""
+    own = [Rule(dimension="EP", codec="int8:256", between_nodes=True)]
+    scheme = NamedScheme(name="experts", algorithm="encoded", default="none", rules=own)
+    run = case(Layout(dp=4, ep=4), scheme)
+    run = run.changed(model=run.model.changed(experts=EXPERTS))
+    part = run.train.micro_batch * EXPERTS.places(run.train.seq_len) * run.model.hidden
+    with nodes():
+        tell(test="experts", rows=trained(run), part=part)
+
+
 def irregular() -> None:
     own = [Rule(dimension="DP", codec="int8:256", between_nodes=True)]
     said = ""
@@ -92,4 +105,5 @@ def tell(**words: Any) -> None:
 if __name__ == "__main__":
     triples()
     limited()
+    experts()
     irregular()

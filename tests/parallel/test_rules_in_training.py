@@ -65,6 +65,21 @@ def test_a_sum_over_nodes_of_several_ranks_is_encoded_between_them_only(limited)
         assert row["wire_bytes"] - row["network_bytes"] >= row["message_bytes"] * 2 // 3, key
 
 
+def test_tokens_for_experts_are_encoded_between_nodes_only(told):
+    """Of three parts that leave a rank one stays on its node, and two go to the other: bytes as integers."""
+    (line,) = (line for line in told if line["test"] == "experts")
+    rows = [row for row in line["rows"] if row["dimension"] == "EP"]
+    assert [row["phase"] for row in rows] == ["BACKWARD", "FORWARD"]
+    whole, coded = 4 * line["part"], CODEC.wire_bytes(line["part"], np.dtype(np.float32))
+    for row in rows:
+        assert (row["between_nodes"], row["codec"]) == (True, "int8:256")
+        calls = row["calls"]
+        assert row["plain_calls"] == calls > 0, "of each call some parts are plain"
+        assert row["message_bytes"] == calls * 3 * whole
+        assert row["wire_bytes"] == calls * (whole + 2 * coded)
+        assert row["network_bytes"] == calls * 2 * coded
+
+
 def test_nodes_of_unequal_size_are_refused_in_one_line(told):
     (line,) = (line for line in told if line["test"] == "irregular")
     words = (
