@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.cut import Cut
-from hpcbench.contract.event.asked import Configuration, IdleRule, UnknownGroup, VarianceFrozen, WholeGradients
+from hpcbench.contract.event.asked import (
+    Configuration,
+    IdleRule,
+    SparseSwitch,
+    UnknownGroup,
+    VarianceFrozen,
+    WholeGradients,
+)
 from hpcbench.contract.event.base import BEGIN, Event, parsed
 from hpcbench.contract.event.called import AlikeCalls, Calls
 from hpcbench.contract.event.life import (
@@ -74,6 +81,7 @@ __all__ = [
     "RankGpu",
     "SparseGradients",
     "SparsePart",
+    "SparseSwitch",
     "Sparsity",
     "StageTimes",
     "Staleness",
@@ -109,6 +117,7 @@ KINDS: dict[str, type[Event]] = {
         Binding,
         IdleRule,
         WholeGradients,
+        SparseSwitch,
         Configuration,
         CheckpointCarried,
         VarianceFrozen,

@@ -37,6 +37,11 @@ def sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None:
     return found and Misfit(found.field, f"{found.words}, or train.sparse_gradients to auto or never")
 
 
+def whole_after_all(model: Model, train: Train, tensor: str) -> Misfit | None:
+    """Why the embedding's gradient travels whole although it might have travelled by rows; None if nobody asked."""
+    return whole_because(model, train, tensor) if train.sparse_gradients in ("auto", "measured") else None
+
+
 def by_rows(model: Model, train: Train, tensor: str) -> bool:
     """Whether the embedding's gradient may travel by rows."""
     return train.sparse_gradients != "never" and whole_because(model, train, tensor) is None

@@ -15,13 +15,14 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.contract.grid import by_channel
 from hpcbench.contract.traffic import Dimension, Kind, Phase
-from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, to_tensor, wire_dtype
+from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, wire_dtype
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.pieces import Piece, Reduction
 from hpcbench.parallel.prune.packing import clear
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.touched import Touched
+from hpcbench.parallel.whole import start_sum
 
 UNDER_WAY = 2
 """Number of reductions of stages 2 and 3 under way: one moves while the next bucket fills.
@@ -211,15 +212,11 @@ class Gradients:
         buffer = to_buffer(gradients)
         divide(buffer, divisor)
         made_of = None if piece.packing else piece.bucket.made_of  # without zeros no matrix is whole
-        if self._scattered:
-            result = room((gradients.numel() // group.size,), like=piece.bucket.values)
-            work = group.reduce_scatter(buffer, result, channel=channel, feedback=packed, made_of=made_of)
-        else:
-            result = buffer
-            work = group.all_reduce(buffer, channel=channel, feedback=packed, made_of=made_of)
+        piece.reduction = start_sum(
+            piece, buffer, group, channel, scattered=self._scattered, residuals=packed, made_of=made_of
+        )
         if self._overlap:
-            work.in_background()
-        piece.reduction = Reduction(to_tensor(result), work, buffer, residuals=packed)
+            piece.reduction.work.in_background()
 
     def _finish(self, piece: Piece) -> None:
         reduction, piece.reduction = piece.reduction, None

@@ -29,11 +29,12 @@ from hpcbench.contract.events import (
     Host,
     IdleRule,
     Rank,
+    SparseSwitch,
     Start,
     WholeGradients,
 )
 from hpcbench.contract.run import load
-from hpcbench.contract.sparse_fit import whole_because
+from hpcbench.contract.sparse_fit import whole_after_all
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.train import binding, clocks, container, gpu, preflight, stop, surroundings, text
@@ -97,8 +98,10 @@ def main(argv: list[str]) -> int:
     trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
     for words in rules.idle(run.scheme.all_rules, run.setting):
         log.event(IdleRule(reason=words))
-    if run.train.sparse_gradients == "auto" and (why := whole_because(run.model, run.train, run.layout.tensor)):
+    if why := whole_after_all(run.model, run.train, run.layout.tensor):
         log.event(WholeGradients(reason=str(why)))
+    if switch := trainer.rows.switch:
+        log.event(SparseSwitch(**switch._asdict()))
     if comm.rank == 0:
         log.event(Configuration(run=raw, **facts(run, corpus)))
     if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):

@@ -1,11 +1,15 @@
-"""The ways that the embedding's gradient took in timed steps, summed over all ranks."""
+"""The ways that the embedding's gradient may take, and those that it took in timed steps, summed over all ranks."""
 
 from typing import Any
 
 from hpcbench.comm.channel import Channel
+from hpcbench.comm.clock import Clock
+from hpcbench.comm.policy import Policy
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import gather
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.pieces import Piece
+from hpcbench.parallel.sparse.measure import Switch, measure
 from hpcbench.parallel.sparse.reduction import Taken
 
 
@@ -18,10 +22,32 @@ class RowCounts:
         Reduces the gradients.
     mesh
         Mesh of the ranks.
+
+    Attributes
+    ----------
+    switch : Switch or None
+        The measured switch point; None if none was measured.
     """
 
     def __init__(self, engine: DataParallel, mesh: Mesh) -> None:
         self._engine, self._mesh = engine, mesh
+        self.switch: Switch | None = None
+
+    @property
+    def _piece(self) -> Piece | None:
+        """The piece of the table; None if nothing of this rank may travel by rows."""
+        return next((piece for piece in self._engine.pieces if piece.bucket.by_rows and self._engine.by_rows), None)
+
+    def measure(self, policy: Policy, clock: Clock) -> None:
+        """Measure where rows are quicker, and let the gradient go by it: a collective call before the first step.
+
+        Random bits of codecs depend on the number of calls, in which those of this measurement do not count.
+        """
+        calls = policy.calls()
+        self.switch = measure(
+            self._engine.by_rows, self._piece, world=self._mesh.world, exact=policy.exact, clock=clock
+        )
+        policy.load_calls(calls)
 
     def forget(self) -> None:
         """Start counting anew."""
@@ -36,8 +62,8 @@ class RowCounts:
         own = [0.0] * 6
         if by_rows := self._engine.by_rows:
             taken = by_rows.taken
-            piece = next(piece for piece in self._engine.pieces if piece.bucket.by_rows)
-            ways = by_rows.ways(piece)
+            assert self._piece is not None
+            ways = by_rows.ways(self._piece)
             once = float(self._mesh.dp.rank == 0)  # replicas took the same ways
             own = [
                 *(once * taken.reductions, once * taken.by_rows, once * taken.saved_bytes, once * ways.switch_density),

@@ -3,7 +3,7 @@
 import pytest
 
 from hpcbench.contract.layout import Layout, model_misfit
-from hpcbench.contract.sparse_fit import by_rows, sparse_misfit, whole_because
+from hpcbench.contract.sparse_fit import by_rows, sparse_misfit, whole_after_all, whole_because
 from hpcbench.contract.training import Model, Train
 
 MODEL = Model(layers=2, hidden=32, heads=4)
@@ -22,13 +22,14 @@ UNFIT = [
 @pytest.mark.parametrize(("model", "train", "tensor", "words"), UNFIT)
 def test_always_is_refused_and_auto_sends_the_whole(model, train, tensor, words):
     model, train = MODEL.changed(**model), TRAIN.changed(**train)
-    said = {way: train.changed(sparse_gradients=way) for way in ("never", "auto", "always")}
+    said = {way: train.changed(sparse_gradients=way) for way in ("never", "auto", "measured", "always")}
     found = str(sparse_misfit(model, said["always"], tensor))
     assert found.startswith(words) and found.endswith(", or train.sparse_gradients to auto or never")
     for way, settings in said.items():
         assert str(whole_because(model, settings, tensor)).startswith(words)
         assert not by_rows(model, settings, tensor)
         assert way == "always" or sparse_misfit(model, settings, tensor) is None
+        assert (whole_after_all(model, settings, tensor) is not None) == (way in ("auto", "measured"))
 
 
 def test_a_run_that_cannot_is_refused():
@@ -40,4 +41,4 @@ def test_a_run_that_cannot_is_refused():
 
 def test_it_is_not_done_unasked():
     assert not by_rows(MODEL, TRAIN, "1d")
-    assert all(by_rows(MODEL, TRAIN.changed(sparse_gradients=way), "1d") for way in ("auto", "always"))
+    assert all(by_rows(MODEL, TRAIN.changed(sparse_gradients=way), "1d") for way in ("auto", "measured", "always"))

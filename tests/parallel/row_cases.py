@@ -145,6 +145,7 @@ def same_bits() -> Iterator[Comparison]:
     yield both({**FOUR, **plain, "train.precision": "bf16"}, train__zero=0, train__comm_precision="gradients in fp32")
     for zero in (0, 2):
         yield both({**FOUR, **plain}, "auto", "alternating", train__zero=zero)
+    yield both({**STAGES, **plain}, "measured", train__zero=1)
 
 
 def lossless() -> Iterator[Comparison]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hpcbench.comm import steps
 from hpcbench.comm.group import Group
 from hpcbench.comm.work import Work
-from hpcbench.parallel.sparse import reduction
+from hpcbench.parallel.sparse import measure, reduction
 from hpcbench.parallel.sparse.add import Rows
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.switch import Ways
@@ -129,6 +129,11 @@ def sent_where_whole_is_shorter() -> Patch:
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: True)
 
 
+def decides_by_its_own_times() -> Patch:
+    """A rank takes the switch point that it has measured itself: ranks go other ways, and wait for each other."""
+    return patch.object(measure, "longest", lambda world, own, exact: list(own))
+
+
 def alternating() -> Patch:
     """No fault: now rows and now the whole gradient, whichever is shorter."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: sum(map(sum, counts)) % 2 == 0)
@@ -148,6 +153,7 @@ FAULTS: dict[str, Callable[[], Patch]] = {
         old_sums_left_in_the_table,
         own_rows_kept_exact,
         sent_where_whole_is_shorter,
+        decides_by_its_own_times,
     )
 }
 

@@ -15,6 +15,7 @@ import row_cases
 import torch
 from mpi4py import MPI
 from parity_worker import History
+from row_cases import SPARSE
 from row_faults import planted
 
 from hpcbench.codecs.registry import get_codec
@@ -22,10 +23,12 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.events import SparseSwitch
 from hpcbench.contract.run import Run
 from hpcbench.contract.shards import shards
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.sparse import measure
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.predict import volume
 from hpcbench.predict.rows import SentRows
@@ -149,6 +152,80 @@ def conserved() -> None:
             print(json.dumps({"said": said, "touched": touched / (3 * run.ranks * run.model.vocab)}), flush=True)
 
 
+def planted_times(kind: str, rank: int) -> list[float]:
+    """Seconds of the whole gradient and of rows at each density, other ones on each rank."""
+    if kind == "rows quick":
+        return [1.0 + rank, 0.1, 0.2, 0.3, 0.4]
+    if kind == "rows slow":
+        return [1.0 - rank / 8, 2.0, 3.0, 4.0, 5.0 + rank]
+    return [1.0 - rank / 8, 0.1, 0.2, 0.4 * (1 + rank), 2.0]
+
+
+TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
+    ("planted", 0, None, {}),
+    ("planted", 1, None, {}),
+    ("planted", 0, "decides_by_its_own_times", {}),
+    ("rows quick", 1, None, row_cases.SHORT),
+    ("rows slow", 1, None, {}),
+)
+
+
+def switched() -> None:
+    """Ranks whose clocks differ: which ways they would go, and do go; and one real measurement."""
+    comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= 4), parity_worker.WORLD.rank)
+    if parity_worker.WORLD.rank >= 4:
+        return
+    for times, stage, fault, more in TIMED:
+        run = cases.run_of(
+            {**row_cases.FOUR, "train.precision": "fp32", "train.zero": stage, **more, SPARSE: "measured"}
+        )
+        with ExitStack() as patches:
+            patches.enter_context(patch.object(measure, "own_times", lambda *_, t=times: planted_times(t, comm.rank)))
+            if fault:
+                patches.enter_context(planted(fault))
+            trainer = parity_worker.trainer_of(run, comm)
+        tell_each(comm, times, stage, fault, trainer)
+    of_residuals: row_cases.Case = {"scheme": "top-feedback", "train.precision": "fp32", "train.zero": 0}
+    run = cases.run_of({**row_cases.FOUR, **of_residuals, SPARSE: "measured"})
+    trainer = parity_worker.trainer_of(run, comm)
+    switch = trainer.rows.switch
+    assert switch is not None
+    kept = [float(one["sent"].abs().max()) for one in trainer.data_parallel.residuals().values()]
+    calls = [channel.counters.calls for channel in trainer.policy.channels if channel.counters.calls]
+    if comm.rank == 0:
+        line = SparseSwitch(**switch._asdict()).to_line()
+        print(json.dumps({"real": line, "calls": calls, "residuals": max(kept)}), flush=True)
+
+
+def tell_each(comm: MPI.Comm, times: str, stage: int, fault: str | None, trainer: Trainer) -> None:
+    """A line a rank: its switch point, the ways of gradients of some densities, and that of a step."""
+    by_rows, switch = trainer.data_parallel.by_rows, trainer.rows.switch
+    assert by_rows and switch
+    (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
+    ways = by_rows.ways(piece)
+    touched = range(0, ways.rows + 1, 4)
+    counts = [[[count] if ways.gathered else [count // 4] * 4] * 4 for count in touched]
+    said: dict[str, Any] = {
+        "switch": switch._asdict(),
+        "densities": [ways.density(each) for each in counts],
+        "went": [by_rows.goes_by_rows(ways, each) for each in counts],
+    }
+    if times != "planted":
+        seen: list[bool] = []
+        goes = ByRows.goes_by_rows
+
+        def noted(self: ByRows, ways: Any, counts: Any) -> bool:
+            seen.append(ways.shorter_by_rows(counts))
+            return goes(self, ways, counts)
+
+        with patch.object(ByRows, "goes_by_rows", noted):
+            trainer.backward(0)
+        said |= {"by_rows": by_rows.taken.by_rows, "shorter": seen[0]}
+    parity_worker.meet(comm)
+    for rank, each in enumerate(comm.gather(said) or []):
+        print(json.dumps({"rank": rank, "times": times, "stage": stage, "fault": fault, **each}), flush=True)
+
+
 GATHERED = (
     ("none", "native", None),
     ("none", "auto", None),
@@ -193,6 +270,7 @@ def main(part: str = "") -> None:
     if part:
         return
     conserved()
+    switched()
     gathered()
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import row_faults
 from cases import MOST_RANKS
@@ -9,6 +10,10 @@ from covering import every_case
 from row_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
 from tiers import Tiers
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.contract import events
+from hpcbench.parallel.sparse.measure import DENSITIES, crossing
 
 WORKER = Path(__file__).with_name("row_worker.py")
 COVER = Tiers(rows())
@@ -98,5 +103,54 @@ def test_planted_fault_is_seen(mpi_results, name):
         check(wrong)
 
 
+def switched(mpi_results, **words):
+    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "switch" in result]
+    return [result for result in found if words.items() <= result.items()]
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_ranks_with_other_clocks_take_the_same_ways(mpi_results, stage):
+    """Rows and whole gradients cross where the longest times of all ranks do, to the bit."""
+    found = switched(mpi_results, stage=stage, fault=None, times="planted")
+    assert {result["rank"] for result in found} == {0, 1, 2, 3}
+    for result in found:
+        assert result["switch"]["measured"] == 1 / 16 + 3 / 16 * (1.0 - 0.2) / (1.6 - 0.2)
+        assert (result["switch"]["whole_s"], result["switch"]["rows_s"]) == (1.0, [0.1, 0.2, 1.6, 2.0])
+        assert result["switch"] == found[0]["switch"]
+        assert result["went"] == [density <= result["switch"]["measured"] for density in result["densities"]]
+        assert len(set(result["went"])) == 2
+
+
+def test_a_rank_that_decides_by_its_own_times_is_seen(mpi_results):
+    found = switched(mpi_results, fault="decides_by_its_own_times")
+    assert len(found) == 4
+    assert len({result["switch"]["measured"] for result in found}) == 4
+    assert len({tuple(result["went"]) for result in found}) > 1, "some would send rows, others the whole gradient"
+
+
+@pytest.mark.parametrize(("times", "by_rows"), [("rows quick", 1), ("rows slow", 0)])
+def test_a_step_goes_the_way_that_was_quicker(mpi_results, times, by_rows):
+    """Whatever the bytes say."""
+    found = switched(mpi_results, times=times)
+    assert [result["by_rows"] for result in found] == [by_rows] * 4
+    assert {result["switch"]["measured"] for result in found} == {float(by_rows)}
+    shorter = {result["shorter"] for result in found}
+    assert shorter == {not by_rows}, "bytes would have gone the other way"
+
+
+def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
+    (found,) = [result for result in mpi_results(MOST_RANKS, WORKER) if "real" in result]
+    event = events.parse(found["real"], 1)
+    assert isinstance(event, events.SparseSwitch)
+    codec, rows = get_codec("topk:0.1"), 256
+    row = codec.wire_bytes(32 * rows, np.dtype("f4")) / rows if codec.fixed_size else 4 * 32
+    assert event.computed == pytest.approx(2 / 4 * row / (row + 4), rel=1e-12)
+    assert event.densities == DENSITIES
+    assert min(event.whole_s, *event.rows_s) > 0
+    assert event.measured == crossing(event.densities, event.rows_s, event.whole_s)
+    assert found["calls"] == [], "random bits of codecs are those of a run that measured nothing"
+    assert found["residuals"] == 0.0
+
+
 def test_every_fault_is_in_a_suite():
-    assert FAULTY.keys() == row_faults.FAULTS.keys()
+    assert FAULTY.keys() | {"decides_by_its_own_times"} == row_faults.FAULTS.keys()

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from hpcbench.parallel.sparse.add import Rows, add_rows
+from hpcbench.parallel.sparse.measure import DENSITIES, crossing, evenly_spread
 from hpcbench.parallel.sparse.switch import Ways, cut_rows
 from hpcbench.parallel.sparse.touched import Touched
 
@@ -103,6 +104,39 @@ def test_the_switch_is_where_both_are_equal(ways):
         thousand = Ways(4, 1000 * ways.rows, 8, 1000 * 832, 1000 * 3328, ways.scattered, ways.gathered)
         assert thousand.switch_density == pytest.approx(ways.switch_density)
         assert thousand.shorter_by_rows(many) is shorter
+
+
+@pytest.mark.parametrize("ways", [GATHERED, TO_OWNERS])
+def test_the_density_is_the_mean_over_the_replicas(ways):
+    counts = [[10], [0], [5], [1]] if ways.gathered else [[1, 2, 3, 4], [0] * 4, [5, 0, 0, 0], [0, 1, 0, 0]]
+    assert ways.density(counts) == 16 / 400
+    assert ways.density([[101]] * 4) == 1.0, "rows on borders count twice"
+
+
+@pytest.mark.parametrize(
+    ("rows", "whole", "density"),
+    [
+        ((1.0, 2.0, 4.0), 3.0, 0.75),
+        ((1.0, 2.0, 4.0), 2.0, 0.5),
+        ((1.0, 2.0, 4.0), 1.0, 0.0),
+        ((1.0, 2.0, 4.0), 4.0, 1.0),
+        ((1.0, 2.0, 4.0), 5.0, 1.0),
+        ((1.0, 5.0, 2.0), 3.0, 0.375),
+        ((1.0, 1.0, 1.0), 1.0, 0.0),
+    ],
+)
+def test_rows_are_quicker_up_to_where_the_lines_cross(rows, whole, density):
+    """Between the first two measurements of which the later one is no quicker."""
+    assert crossing((0.25, 0.5, 1.0), rows, whole) == density
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+def test_measured_rows_are_spread_evenly_and_each_is_there_once(density):
+    index = evenly_spread(1000, density)
+    assert len(index) == round(1000 * density) and index.dtype == np.int32
+    gaps = np.diff(index)
+    assert gaps.min() >= max(1, int(1 / density) - 1) and gaps.max() <= 1 / density + 1 and index.max() < 1000
+    assert evenly_spread(3, 1 / 64).tolist() == [0]
 
 
 def test_equally_many_bytes_are_no_gain():

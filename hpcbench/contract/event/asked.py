@@ -52,6 +52,23 @@ class WholeGradients(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SparseSwitch(Event):
+    """Where the embedding's gradient is quicker by rows than whole, measured before the first step on all ranks."""
+
+    NAME: ClassVar[str] = "sparse_switch"
+    computed: float | None
+    """The density of touched rows below which rows are fewer bytes; above 1, they always are."""
+    measured: float | None
+    """The density up to which rows are quicker; 0 if they never are, and 1 if they always are."""
+    whole_s: float | None
+    """Seconds of the whole gradient, as of all that follows on the slowest rank."""
+    densities: tuple[float, ...] | None
+    """The densities that were measured."""
+    rows_s: tuple[float, ...] | None
+    """Seconds of rows at each of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnknownGroup(Event):
     """A group of a program's ranks has no known parallel dimension, so that its messages were never encoded."""
 

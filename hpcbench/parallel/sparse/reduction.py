@@ -2,7 +2,7 @@
 
 At stage 0 each replica's rows go to all others. With ZeRO each row goes to the owners of its values only. First all
 replicas tell each other how many rows they have. So they know what comes, and take the same way: rows, or the whole
-gradient where that is fewer bytes. Every replica adds rows in the order of the ranks.
+gradient where that is fewer bytes, or was measured to be quicker. Every replica adds rows in the order of the ranks.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from hpcbench.parallel.pieces import Piece, Reduction
 from hpcbench.parallel.sparse.add import Rows, add_rows
 from hpcbench.parallel.sparse.switch import Counts, Ways, cut_rows
 from hpcbench.parallel.sparse.touched import Index, Touched
+from hpcbench.parallel.whole import start_sum
 
 
 @dataclass
@@ -56,12 +57,15 @@ class ByRows:
     ----------
     taken : Taken
         The ways so far.
+    switch : float or None
+        The measured density up to which rows are quicker; None if nothing was measured, and bytes decide.
     """
 
     def __init__(self, touched: Touched, *, group: Group, channel: Channel, exact: Channel, always: bool) -> None:
         self._touched, self._group = touched, group
         self._channel, self._exact, self._always = channel, exact, always
         self.taken = Taken()
+        self.switch: float | None = None
 
     def begin(self) -> None:
         """Forget rows of a step whose gradients are not wanted."""
@@ -88,34 +92,58 @@ class ByRows:
         This is a collective call, which waits for the replicas' counts.
         """
         ways, index = self.ways(piece), self._touched.take()
-        owned = cut_rows(ways.length, ways.replicas, ways.width)
-        borders = [(0, len(index))] if ways.gathered else [_within(index, rows) for rows in owned]
-        own = [float(stop - start) for start, stop in borders]
-        counts = [list(map(round, row)) for row in gather(self._group, own, self._exact)]
+        counts = self.counted(ways, index)
         taken = self.taken
         taken.reductions += 1
         taken.touched += len(index)
-        if not self._always and not ways.shorter_by_rows(counts):
+        if not self.goes_by_rows(ways, counts):
             return None
         taken.by_rows += 1
         taken.left += ways.leaving(counts, self._group.rank)
         taken.saved_bytes += ways.whole_bytes - ways.rows_bytes(counts)
-        sent = np.concatenate([index[start:stop] for start, stop in borders])
+        return self.send(piece, gradients, index, divisor, counts)
+
+    def goes_by_rows(self, ways: Ways, counts: Counts) -> bool:
+        """Whether a gradient of so many rows goes by rows: the same on all replicas, which know the same counts."""
+        if self._always:
+            return True
+        return ways.shorter_by_rows(counts) if self.switch is None else ways.density(counts) <= self.switch
+
+    def counted(self, ways: Ways, index: Index) -> Counts:
+        """The rows of all replicas, each of which gives its own (a collective call)."""
+        own = [float(stop - start) for start, stop in _borders(ways, index)]
+        return [list(map(round, row)) for row in gather(self._group, own, self._exact)]
+
+    def send_whole(self, piece: Piece, gradients: Tensor, divisor: float) -> Reduction:
+        """Begin to reduce a whole gradient over `divisor` (a collective call)."""
+        buffer = to_buffer(gradients)
+        buffer /= divisor
+        return start_sum(
+            piece,
+            buffer,
+            self._group,
+            self._channel,
+            scattered=self.ways(piece).scattered,
+            residuals=piece.feedback if self._channel.feedback else None,
+        )
+
+    def send(self, piece: Piece, gradients: Tensor, index: Index, divisor: float, counts: Counts) -> Reduction:
+        """Begin to reduce rows of a gradient over `divisor` (a collective call).
+
+        Parameters
+        ----------
+        piece, gradients
+            The piece, and the whole gradient.
+        index
+            Rows of this replica.
+        counts
+            Those of all, as `counted` has given them.
+        """
+        ways, group, rank = self.ways(piece), self._group, self._group.rank
+        owned = cut_rows(ways.length, ways.replicas, ways.width)
+        sent = np.concatenate([index[start:stop] for start, stop in _borders(ways, index)])
         values = _rows_of(gradients, ways, sent)
         values /= divisor
-        return self._sent(piece, gradients, ways, owned, sent, values, counts)
-
-    def _sent(
-        self,
-        piece: Piece,
-        gradients: Tensor,
-        ways: Ways,
-        owned: list[range],
-        sent: Index,
-        values: Tensor,
-        counts: Counts,
-    ) -> Reduction:
-        group, rank = self._group, self._group.rank
         residual = None
         if piece.feedback and self._channel.feedback:
             residual = to_tensor(piece.feedback.sent)[: ways.rows * ways.width].view(ways.rows, ways.width)
@@ -147,6 +175,13 @@ class ByRows:
             add_rows(table, everyones)
 
         return Reduction(result, work, source, complete)
+
+
+def _borders(ways: Ways, index: Index) -> list[tuple[int, int]]:
+    """The runs of an index that leave together: all of it, or those among the rows of each owner."""
+    if ways.gathered:
+        return [(0, len(index))]
+    return [_within(index, rows) for rows in cut_rows(ways.length, ways.replicas, ways.width)]
 
 
 def _within(index: Index, rows: range) -> tuple[int, int]:

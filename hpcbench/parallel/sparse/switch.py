@@ -1,5 +1,7 @@
 """Whether the gradient of a table travels by rows or whole: by the bytes that all replicas send together. Pure.
 
+`measure` finds the density at which both ways are equally quick.
+
 Both ways are weighed after the codec, where the size of its messages is fixed. All replicas know the same counts, so
 that all take the same way.
 """
@@ -63,6 +65,10 @@ class Ways:
         """Whether rows are fewer bytes."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * (INDEX_BYTES * self.length + self.width * self.wire_bytes) < self.whole_bytes * self.length
+
+    def density(self, counts: Counts) -> float:
+        """The part of its rows that a replica touched, a mean over the replicas. A row on a border counts twice."""
+        return min(sum(map(sum, counts)) / (self.replicas * self.rows), 1.0)
 
     @property
     def switch_density(self) -> float:
