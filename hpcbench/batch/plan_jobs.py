@@ -173,7 +173,8 @@ def grid_notes(runs: list[Run]) -> list[str]:
         if layout.tensor != "1d" and layout.tp > 1:
             notes.append(placed(layout.grid, each))
         if layout.ep > 1:
-            notes.append(experts_placed(ep=layout.ep, tp=layout.tp, ranks=layout.ranks, ranks_per_node=each))
+            sizes = {"ep": layout.ep, "tp": layout.tp, "cp": layout.cp}
+            notes.append(experts_placed(**sizes, ranks=layout.ranks, ranks_per_node=each))
     return list(dict.fromkeys(notes))
 
 

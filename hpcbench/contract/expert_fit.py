@@ -8,7 +8,7 @@ def expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) 
     """The first rule of experts that the settings break; None where they keep all.
 
     Experts go with data and pipeline parallelism, tensor parallelism in one dimension, every ZeRO stage, offload,
-    accumulation and recomputation.
+    accumulation and recomputation; and, if they drop nothing, with ranks that share positions.
     """
     experts = model.experts
     if experts is None:
@@ -28,10 +28,11 @@ def expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) 
         )
     if tensor != "1d":
         return Misfit(("layout", "tensor"), f"{tensor} cuts no experts: use 1d, or a model without experts")
-    if cp > 1:
+    if cp > 1 and experts.drop != "none":
         return Misfit(
             ("layout", "cp"),
-            f"{cp}, but a router needs all positions of a sample: use 1, or a model without experts",
+            f"{cp} ranks share the positions of a sample, and model.experts.drop {experts.drop} counts its places over "
+            "all of them: set model.experts.drop to none, or cp to 1",
         )
     if train.sequence_parallel:
         return Misfit(
@@ -54,10 +55,10 @@ def expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) 
     return None
 
 
-def experts_placed(*, ep: int, tp: int, ranks: int, ranks_per_node: int) -> str:
+def experts_placed(*, ep: int, tp: int, cp: int, ranks: int, ranks_per_node: int) -> str:
     """Whether the ranks that share out experts share a node when nodes are filled one after another, in words."""
     groups: dict[tuple[int, int], set[int]] = {}
     for rank in range(ranks):
-        groups.setdefault((rank // (tp * ep), rank % tp), set()).add(rank // ranks_per_node)
+        groups.setdefault((rank // (tp * cp * ep), rank % (tp * cp)), set()).add(rank // ranks_per_node)
     near = all(len(nodes) == 1 for nodes in groups.values())
     return f"experts: the {ep} ranks that share out a layer's experts {'share a node' if near else 'cross nodes'}"

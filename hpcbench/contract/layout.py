@@ -121,7 +121,15 @@ class Layout(Partition, _Replicas):
     @property
     def expert_replicas(self) -> int:
         """Number of ranks that hold the same experts, and add up their gradients."""
-        return self.dp // self.ep
+        return self.replicas // self.ep
+
+    def expert_coordinates(self, replica: int) -> tuple[int, int]:
+        """(place among the ranks that hold the same experts, place among those that share them out) of a replica.
+
+        The ranks that share experts out have the same part of the positions, of neighbouring samples.
+        """
+        sample, part = divmod(replica, self.cp)
+        return sample // self.ep * self.cp + part, sample % self.ep
 
     def coordinates(self, rank: int) -> tuple[int, int, int]:
         """(stage, replica, place in the tensor group) of a rank. The last is the fastest, so that it stays in a node.

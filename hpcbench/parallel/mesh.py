@@ -38,7 +38,8 @@ class Mesh:
     cp : Group or None
         The ranks that share the positions of samples; None where each has all of them.
     ep : Group or None
-        Group of the neighbours in data parallelism that share out experts; None where each rank holds all.
+        Group of the neighbours in data parallelism that share out experts; None where each rank holds all. They have
+        the same positions of their samples.
     ends : Group
         Group of the first and the last stage of this rank's pipeline. On other stages the rank is alone in it.
     grid : Grid
@@ -75,9 +76,9 @@ class Mesh:
         self.ep: Group | None = None
         self._replicas = {1: self.dp}
         if layout.ep > 1:
-            replica, place = divmod(dp, layout.ep)
-            self.ep = group((pp * layout.expert_replicas + replica) * layout.tp + tp, place)
-            self._replicas[layout.ep] = group((pp * layout.ep + place) * layout.tp + tp, replica)
+            holder, place = layout.expert_coordinates(dp)
+            self.ep = group((pp * layout.expert_replicas + holder) * layout.tp + tp, place)
+            self._replicas[layout.ep] = group((pp * layout.ep + place) * layout.tp + tp, holder)
         self.grid = grid = layout.grid
         self._over: dict[Axes, Group] = {("t",): self.tp}
         if grid.mode != "1d":

@@ -78,13 +78,14 @@ class Calls:
         self._again = train.recompute not in ("none", "selective")
         self._frozen = train.freeze_step is not None and updates >= train.freeze_step
         self._node_ranks = node_ranks if train.node_copy else None
+        holder, place = layout.expert_coordinates(self._replica)
         self._sizes = {
             "tp": (layout.tp, self._index),
             "cp": (layout.cp, self._replica % layout.cp),
             "dp": (layout.replicas, self._replica),
             "node": (node_ranks or layout.replicas, self._replica % (node_ranks or layout.replicas)),
-            "ep": (layout.ep, self._replica % layout.ep),
-            "edp": (layout.expert_replicas, self._replica // layout.ep),
+            "ep": (layout.ep, place),
+            "edp": (layout.expert_replicas, holder),
             "pp": (layout.pp, self.stage),
             "ends": (2, int(self.stage == layout.pp - 1)),
             "world": (layout.ranks, rank),

@@ -25,13 +25,14 @@ class Routed(NamedTuple):
     """Rows that went through this rank's experts, those of its own tokens included."""
 
 
-def rows(experts: Experts, train: Train) -> int:
+def rows(experts: Experts, train: Train, cp: int) -> int:
     """Rows that leave a rank for a layer's experts in a micro-batch, and that come: places, empty ones included.
 
-    Without drops it is the number of choices, which is what comes if every rank's experts get equally many.
+    Without drops it is the number of choices, which is what comes if every rank's experts get equally many; of `cp`
+    ranks that share positions each has its own.
     """
     if experts.drop == "none":
-        return train.micro_batch * train.seq_len * experts.top
+        return train.micro_batch * (train.seq_len // cp) * experts.top
     return experts.count * train.micro_batch * experts.places(train.seq_len)
 
 
@@ -46,7 +47,7 @@ class ExpertCalls:
 
     def __init__(self, model: Model, train: Train, layout: Layout) -> None:
         self._experts, self._hidden, self._train = model.experts, model.hidden, train
-        self._ep, self._tp = layout.ep, layout.tp
+        self._ep, self._tp, self._cp = layout.ep, layout.tp, layout.cp
         self._width = WIDTHS[train.message_formats["activations"]]
 
     def calls(self, phase: str, layers: int, *, counted: bool) -> Iterator[Repeated]:
@@ -64,11 +65,14 @@ class ExpertCalls:
         experts, kind = self._experts, "ACT" if phase == "FORWARD" else "GRAD"
         if experts is None or not layers:
             return
+        if phase == "FORWARD" and self._cp > 1:
+            counts = self._train.micro_batch * experts.count
+            yield Call(("EXACT", phase, kind), "all-reduce", counts, 8, "cp"), layers
         if experts.drop == "none" and phase == "FORWARD" and self._ep > 1:
             yield Call(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
         if experts.drop == "none" and counted:
             return
-        elements = rows(experts, self._train) * self._hidden
+        elements = rows(experts, self._train, self._cp) * self._hidden
         if self._ep > 1:
             yield Call(("EP", phase, kind), "all-to-all", elements, self._width, "ep"), 2 * layers
         if self._tp > 1:
@@ -97,7 +101,7 @@ class ExpertCalls:
                 yield Call(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), times
 
 
-def kept_elements(model: Model, train: Train, tp: int) -> float:
+def kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
     """Elements that a layer's experts keep of a micro-batch for the backward pass, beyond the layer's input.
 
     These are the rows that leave, those that come, in the order of the experts, both sides of the activation, and the
@@ -105,8 +109,8 @@ def kept_elements(model: Model, train: Train, tp: int) -> float:
     """
     if model.experts is None:
         return 0.0
-    h, tokens = model.hidden, train.micro_batch * train.seq_len
-    routed = rows(model.experts, train) * h
+    h, tokens = model.hidden, train.micro_batch * train.seq_len // cp
+    routed = rows(model.experts, train, cp) * h
     shared = 8.0 * tokens * h / tp if model.experts.shared else 0.0
     return 5.0 * routed + 8.0 * routed / tp + shared
 

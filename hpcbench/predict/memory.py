@@ -197,12 +197,12 @@ def lasting_bytes(subject: Subject, calls: Calls, node: int | None) -> dict[str,
 
 def _expert_bytes(subject: Subject, recompute: str | int | None = None) -> float:
     """Bytes that a layer's experts keep of a micro-batch beyond what an MLP keeps."""
-    model, train, tp = subject.model, subject.train, subject.layout.tp
+    model, train, tp, cp = subject.model, subject.train, subject.layout.tp, subject.layout.cp
     how = train.recompute if recompute is None else recompute
     if model.experts is None or how not in ("none", "selective"):
         return 0.0
-    mlp = 8.0 * train.micro_batch * train.seq_len * model.hidden / tp
-    return (kept_elements(model, train, tp) - mlp) * WIDTHS[train.precision]
+    mlp = 8.0 * train.micro_batch * (train.seq_len // cp) * model.hidden / tp
+    return (kept_elements(model, train, tp, cp) - mlp) * WIDTHS[train.precision]
 
 
 def _beside(subject: Subject) -> float:
@@ -215,7 +215,7 @@ def _rows_transient(subject: Subject) -> float:
     model, train = subject.model, subject.train
     if model.experts is None or subject.layout.ep == 1:
         return 0.0
-    return 2.0 * rows(model.experts, train) * model.hidden * itemsize(train)
+    return 2.0 * rows(model.experts, train, subject.layout.cp) * model.hidden * itemsize(train)
 
 
 def activation_bytes(subject: Subject, recompute: str | int | None = None) -> float:
@@ -321,7 +321,8 @@ def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tu
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream
         if triple[0] == "EP" and subject.model.experts:
-            elements = rows(subject.model.experts, subject.train) * subject.model.hidden
+            came = rows(subject.model.experts, subject.train, subject.layout.cp)
+            elements = came * subject.model.hidden
         most = max(most, 4.0 * elements)
         if rule.feedback and triple[0] == "DP":
             residuals = 8.0 * whole

@@ -84,17 +84,26 @@ class Subject:
             "cp": (layout.cp, layout.tp),
             "dp": (layout.replicas, layout.tp),
             "node": (max(1, min(layout.replicas, usual // layout.tp)), layout.tp),
-            "ep": (layout.ep, layout.tp),
-            "edp": (layout.expert_replicas, layout.tp * layout.ep),
+            "ep": (layout.ep, layout.tp * layout.cp),
             "pp": (layout.pp, stage),
             "ends": (min(2, layout.pp), stage * max(layout.pp - 1, 1)),
             "world": (layout.ranks, 1),
         }
+        if group == "edp":
+            return self._holders(usual)
         if group not in groups:
             return self._line(tuple(group), usual)
         size, stride = groups[group]
         per_node = max(1, min(size, -(-usual // stride)))
         return Place(-(-size // per_node), per_node, max(1, min(stride, usual // per_node)))
+
+    def _holders(self, usual: int) -> Place:
+        """The ranks of the first stage that hold the experts of rank 0."""
+        layout = self.layout
+        replicas = [replica for replica in range(layout.replicas) if layout.expert_coordinates(replica)[1] == 0]
+        per_node = sum(replica * layout.tp < usual for replica in replicas)
+        alike = max(1, min(layout.tp * layout.ep, usual // per_node))
+        return Place(-(-len(replicas) // per_node), per_node, alike)
 
     def _line(self, axes: Axes, usual: int) -> Place:
         """Along axes of the tensor grid: neighbours of rank 0 whose other coordinates are its own."""

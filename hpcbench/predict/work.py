@@ -215,7 +215,7 @@ class Costs:
         if model.experts is None:
             return NOTHING
         h, held = model.hidden, model.experts.count // self._ep
-        came = rows(model.experts, train)
+        came = rows(model.experts, train, self._layout.cp)
         mlp = [self._linear(self._tokens, 4 * h // t, h), self._linear(self._tokens, h, 4 * h // t)]
         each = max(came // held, 1)
         routed = [self._linear(each, 4 * h // t, h), self._linear(each, h, 4 * h // t)]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hpcbench.contract.experts import Experts
 from hpcbench.parallel.experts.penalty import Penalty
-from hpcbench.parallel.experts.routing import Losses, Routing, losses, route
+from hpcbench.parallel.experts.routing import Losses, Routing, Shares, losses, own_shares, route
 from hpcbench.parallel.experts.spread import Apply, Shared
 
 Watch = Callable[[Routing, Losses], None]
@@ -24,6 +24,8 @@ class ExpertMLP(nn.Module):
     ----------
     apply_experts : callable
         Gives the experts' output; parallel training puts another one in its place.
+    shares : callable
+        Gives the shares of the experts in whole samples, for the losses; where ranks share positions, another one.
     penalty : Penalty
         Adds the router's losses to that of the text.
     watch : callable or None
@@ -37,6 +39,7 @@ class ExpertMLP(nn.Module):
         self.experts = nn.ModuleDict({str(i): expert() for i in range(settings.count)})
         self.shared = expert() if settings.shared else None
         self.apply_experts: Apply = apply_in_turn
+        self.shares: Shares = own_shares
         self.penalty = Penalty()
         self.watch: Watch | None = None
 
@@ -45,7 +48,7 @@ class ExpertMLP(nn.Module):
         wide = torch.promote_types(x.dtype, torch.float32)
         logits = F.linear(x.to(wide), self.router.weight.to(wide))  # [b, s, E]
         routing = route(logits, self.settings)
-        found = losses(logits, routing.expert)
+        found = losses(logits, routing.expert, self.shares)
         if self.watch is not None:
             self.watch(routing, found)
         weighed = self.settings.balance * found.balance + self.settings.z_loss * found.z

@@ -28,7 +28,10 @@ def test_what_divides_fits(layout):
         (None, {"dp": 2, "ep": 2}, {}, "layout.ep", "2, but the model has no experts to share out: use 1, or set"),
         ({"every": 5}, {}, {}, "model.experts", "every 5 is more than model.layers 4"),
         ({}, {"dp": 3, "ep": 3}, {}, "layout.ep", "3 does not divide model.experts.count 8: use one of 1, 2, 4, 8"),
-        ({}, {"dp": 2, "cp": 2}, {}, "layout.cp", "2, but a router needs all positions of a sample: use 1, or a model"),
+        *(
+            ({"drop": drop}, {"dp": 2, "cp": 2}, {}, "layout.cp", "set model.experts.drop to none, or cp to 1")
+            for drop in ("position", "probability")
+        ),
         ({}, {"tp": 4, "tensor": "2d"}, {}, "layout.tensor", "2d cuts no experts: use 1d"),
         (
             {},
@@ -55,6 +58,19 @@ def test_what_does_not_is_told_what_would(experts, layout, train, field, words):
     assert words in found.words and "\n" not in found.words
 
 
+def test_experts_that_drop_nothing_go_with_ranks_that_share_positions():
+    model = MODEL.changed(experts=MODEL.experts.changed(drop="none"))
+    assert expert_misfit(model, TRAIN, ep=2, tensor="1d", cp=2) is None
+
+
+def test_experts_are_shared_out_among_neighbours_with_the_same_positions():
+    """Four replicas of two parts of the positions each: 0.0 0.1 1.0 1.1 2.0 2.1 3.0 3.1."""
+    layout = Layout(dp=4, cp=2, ep=2)
+    assert layout.expert_replicas == 4
+    found = [layout.expert_coordinates(replica) for replica in range(8)]
+    assert found == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0), (2, 1), (3, 1)]
+
+
 def test_replicas_and_evaluations_are_shared_out_evenly():
     found = batch_misfit(TRAIN, Layout(dp=6, ep=4))
     assert str(found).startswith("layout.ep: 4 does not divide layout.dp 6, whose replicas share out the experts: use")
@@ -70,11 +86,13 @@ def test_replicas_and_evaluations_are_shared_out_evenly():
         ({"dp": 4, "ep": 4}, 2, "experts: the 4 ranks that share out a layer's experts cross nodes"),
         ({"dp": 4, "ep": 2, "tp": 2}, 4, "experts: the 2 ranks that share out a layer's experts share a node"),
         ({"dp": 4, "ep": 2, "tp": 2}, 2, "experts: the 2 ranks that share out a layer's experts cross nodes"),
+        ({"dp": 2, "ep": 2, "cp": 2}, 2, "experts: the 2 ranks that share out a layer's experts cross nodes"),
+        ({"dp": 2, "ep": 2, "cp": 2}, 4, "experts: the 2 ranks that share out a layer's experts share a node"),
     ],
 )
 def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, words):
     cut = Layout(**layout)
-    assert experts_placed(ep=cut.ep, tp=cut.tp, ranks=cut.ranks, ranks_per_node=per_node) == words
+    assert experts_placed(ep=cut.ep, tp=cut.tp, cp=cut.cp, ranks=cut.ranks, ranks_per_node=per_node) == words
 
 
 def test_more_experts_a_token_than_there_are_make_no_sense():

@@ -11,6 +11,7 @@ from covering import cover, every_case
 
 from hpcbench.contract.experts import Experts
 
+CP = "layout.cp+layout.context"
 COMMON: Case = {"train.eval_samples": 8, "train.global_batch": 16}
 MODEL: Case = {"model": "neox", "model.layers": 2}
 TIED: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
@@ -25,6 +26,8 @@ ALTERNATE = Experts(count=4, top=2, every=2, drop="none", shared=True)
 BALANCED = Experts(count=4, top=2, capacity=4.0, balance=1.0, z_loss=0.1)
 """Router's losses so heavy that a wrong factor shows."""
 
+HEAVY = BALANCED.changed(drop="none")
+
 NAMED = {
     "roomy": ROOMY,
     "tight": TIGHT,
@@ -33,6 +36,7 @@ NAMED = {
     "switch": SWITCH,
     "alternate": ALTERNATE,
     "balanced": BALANCED,
+    "heavy": HEAVY,
 }
 cases.NAMED["model.experts"] = NAMED
 
@@ -68,8 +72,11 @@ MORE: list[Case] = [
         "layout.chunks+train.schedule": (2, "interleaved"),
         "train.zero": 2,
     },
+    {**TIED, "model.experts": "heavy", "layout.dp": 4, "layout.ep": 2, CP: (2, "ring"), "train.recompute": "full"},
+    {**MODEL, "model.experts": "alternate", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2, CP: (2, "ulysses")},
+    {**MODEL, "model.experts": "heavy", "layout.pp": 2, CP: (2, "rsa"), "train.micro_batch": 2, "train.zero": 3},
 ]
-"""What no axis has: heavy losses of the router, a place for every token, chunks."""
+"""What no axis has: heavy losses of the router, a place for every token, chunks, ranks that share positions."""
 
 
 def fits(case: Case) -> bool:
@@ -179,6 +186,8 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "first_experts_everywhere": ({"model.experts": "roomy", **TWO}, "loss"),
     "gradients_in_another_order": ({"model.experts": "roomy", **TWO}, "gradients"),
     "norm_counts_experts_of_one_rank": ({"model.experts": "roomy", "train.zero": 0, **TWO}, "norm"),
+    "shares_of_the_own_positions": ({"model.experts": "heavy", CP: (2, "ring")}, "gradients"),
+    "holders_of_one_part_of_the_positions": ({"model.experts": "heavy", CP: (2, "ring"), **TWO}, "gradients"),
     "expert_sum_left_out": ({"model.experts": "open", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2}, "loss"),
 }
 """For each planted fault, the settings that show it and the value that shows it."""

@@ -13,6 +13,7 @@ from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.experts import parcels, routing, spread, travel
 from hpcbench.parallel.experts.penalty import Penalty
 from hpcbench.parallel.experts.routing import Losses, Routing
+from hpcbench.parallel.experts.spread import WholeShares
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
@@ -153,6 +154,17 @@ def expert_sum_left_out() -> Patch:
     return patch.object(spread, "leave", faulty)
 
 
+def shares_of_the_own_positions() -> Patch:
+    """The balance loss takes the shares of the rank's own positions for those of the whole sample."""
+    return patch.object(WholeShares, "__call__", lambda self, expert, count: routing.own_shares(expert, count))
+
+
+def holders_of_one_part_of_the_positions() -> Patch:
+    """Gradients of experts are summed over dp / ep, and not over the ranks that share positions, too."""
+    # of two replicas that share the experts out each is alone; without a pipeline a rank is alone in its ends, too
+    return patch.object(Mesh, "replicas", lambda self, ep: self.ends if ep > 1 else self.dp)
+
+
 FAULTS: dict[str, Callable[[], Patch]] = {
     fault.__name__: fault
     for fault in (
@@ -168,6 +180,8 @@ FAULTS: dict[str, Callable[[], Patch]] = {
         first_experts_everywhere,
         gradients_in_another_order,
         norm_counts_experts_of_one_rank,
+        shares_of_the_own_positions,
+        holders_of_one_part_of_the_positions,
         expert_sum_left_out,
     )
 }

@@ -7,6 +7,7 @@ micro-batches, and losses of the router are means over samples.
 Shapes: b samples, s positions, E experts, k experts of a token.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -87,10 +88,23 @@ def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
     return places.gather(2, expert)
 
 
-def losses(logits: Tensor, expert: Tensor) -> Losses:
-    """The router's losses of logits [b, s, E] and of the chosen experts [b, s, k], dropped or not."""
+Shares = Callable[[Tensor, int], Tensor]
+"""Gives the shares [b, E] of the experts in the choices [b, s, k] of samples, of so many experts."""
+
+
+def own_shares(expert: Tensor, count: int) -> Tensor:
+    """The shares among these choices, in fp64."""
+    return F.one_hot(expert, count).double().mean(dim=(1, 2))
+
+
+def losses(logits: Tensor, expert: Tensor, shares: Shares = own_shares) -> Losses:
+    """The router's losses of logits [b, s, E] and of the chosen experts [b, s, k], dropped or not.
+
+    Where ranks share the positions of samples, `shares` gives those of whole samples, and the mean of the ranks' losses
+    is the loss of all positions: shares have no gradient, and the rest is a mean over positions.
+    """
     count = logits.shape[-1]
-    shares = F.one_hot(expert, count).to(logits.dtype).mean(dim=(1, 2))  # [b, E]
+    shares_of_all = shares(expert, count).to(logits.dtype)
     means = logits.softmax(dim=-1).mean(dim=1)  # [b, E]
-    balance = count * (shares * means).sum(dim=-1).mean()
+    balance = count * (shares_of_all * means).sum(dim=-1).mean()
     return Losses(balance, logits.logsumexp(dim=-1).square().mean())

@@ -2,7 +2,8 @@
 
 The ranks of an expert-parallel group are neighbours in data parallelism. Each holds a part of a layer's experts and
 all of its router. Tensor-parallel ranks have the same tokens, and each holds its part of every expert, as of an MLP.
-The sum over them is made where the experts are, on the rows that came.
+The sum over them is made where the experts are, on the rows that came. Ranks that share the positions of samples route
+their own, and tell each other which experts those have chosen.
 
 While rows are on their way to the experts, the shared expert computes.
 """
@@ -15,11 +16,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from hpcbench.comm.channel import Channel
+from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.experts import parcels
-from hpcbench.parallel.experts.routing import Routing
+from hpcbench.parallel.experts.routing import Routing, Shares
 from hpcbench.parallel.experts.travel import Way, arrive, start
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.regions import WHOLE, Border, enter, leave
@@ -33,9 +36,32 @@ and the shared expert."""
 class Layer(Protocol):
     """The structure that a layer with experts must have."""
 
+    shares: Shares
     experts: nn.ModuleDict
     """Each has two linear layers, ``up`` and ``down``, with a GELU between them."""
     apply_experts: Apply
+
+
+class WholeShares:
+    """Shares of experts in whole samples, of which each rank has as many positions.
+
+    Parameters
+    ----------
+    group
+        The ranks that share positions.
+    exact
+        Channel of the counts.
+    """
+
+    def __init__(self, group: Group, exact: Channel) -> None:
+        self._group, self._exact = group, exact
+
+    def __call__(self, expert: Tensor, count: int) -> Tensor:
+        """The shares [b, E], the same on all ranks, of this rank's choices [b, s, k] (a collective call)."""
+        b, s, k = expert.shape
+        counts = F.one_hot(expert, count).sum(dim=(1, 2)).double().cpu().numpy().reshape(-1)
+        self._group.all_reduce(counts, channel=self._exact).wait()
+        return torch.from_numpy(counts).view(b, count).to(expert.device) / (s * k * self._group.size)
 
 
 class Spread:
@@ -127,12 +153,16 @@ def _taken(rows: Tensor, index: Tensor) -> Tensor:
 def spread_experts(model: nn.Module, mesh: Mesh, policy: Policy, settings: Experts | None, *, overlap: bool) -> None:
     """Let the layers of a model apply experts that are spread over ranks, in place.
 
-    Nothing changes where each rank holds all of every expert.
+    Nothing changes where each rank holds all of every expert, and all positions of its samples.
     """
-    if settings is None or (mesh.ep is None and mesh.tp.size == 1):
+    if settings is None:
         return
-    apply = Spread(mesh, policy, settings, overlap=overlap)
-    for module in model.modules():
-        layer: Any = module
-        if hasattr(layer, "apply_experts"):
+    layers: list[Any] = [module for module in model.modules() if hasattr(module, "apply_experts")]
+    if mesh.ep is not None or mesh.tp.size > 1:
+        apply = Spread(mesh, policy, settings, overlap=overlap)
+        for layer in layers:
             layer.apply_experts = apply
+    if mesh.cp is not None:
+        shares = WholeShares(mesh.cp, policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT))
+        for layer in layers:
+            layer.shares = shares
