@@ -73,6 +73,14 @@ WAYS = ("ring", "rsa", "ulysses")
 SMALL: Case = {"model.layers": 2, "train.global_batch": 4, "train.micro_batch": 2}
 
 
+def stepped_contexts() -> Iterator[Comparison]:
+    """Two steps, one run of each way: the second has gradients of weights that the first one changed, and moments."""
+    common: Case = {"model": "gpt2", **SMALL, "train.eval_samples": 4}
+    yield compared({**common, CP: (2, "ring"), "layout.dp": 2, "train.zero": 2})
+    yield compared({**common, CP: (2, "rsa"), "layout.tp": 2, "train.zero": 3})
+    yield compared({**common, CP: (2, "ulysses"), "layout.pp": 2, "train.zero": 0})
+
+
 def lossless_contexts() -> Iterator[Comparison]:
     """A lossless codec against the same algorithm without one."""
     for way in WAYS:

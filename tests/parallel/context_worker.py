@@ -16,6 +16,8 @@ def main(suite: str) -> None:
     with patch.object(parity_worker, "planted", planted):
         # one step shows every gradient and every message; more of them cost what they do on each layout
         compare_all(WORLD.bcast(chosen), steps=1)
+        if suite == "others":
+            compare_all(list(context_cases.stepped_contexts()), steps=2)
 
 
 if __name__ == "__main__":

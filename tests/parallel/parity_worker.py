@@ -146,7 +146,7 @@ def compared(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[
             history = train(comparison.run, team, steps)
         reference = references[key]
         if history and reference:
-            words = {"name": comparison.name, "predicted": predicted(comparison.run, steps)}
+            words = {"name": comparison.name, "steps": steps, "predicted": predicted(comparison.run, steps)}
             results.append({**words, **errors(history, reference)})
     return results
 

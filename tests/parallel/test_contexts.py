@@ -22,6 +22,7 @@ from context_cases import (
     lossless_contexts,
     lossy_contexts,
     possible,
+    stepped_contexts,
 )
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
 from tiers import Tiers
@@ -125,6 +126,14 @@ def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     result = of_cover(mpi_results, name)
     assert_bytes(result)
     assert all("CP FORWARD ACT" in rank and "CP BACKWARD GRAD" in rank for rank in result["sent"])
+
+
+@pytest.mark.parametrize("name", names(stepped_contexts))
+def test_trains_as_one_process_for_two_steps(mpi_results, name):
+    result = result_of(mpi_results, "others", name)
+    assert result["steps"] == 2
+    assert_same(result)
+    assert_bytes(result)
 
 
 @pytest.mark.parametrize("name", names(bit_equal_contexts))
