@@ -9,7 +9,7 @@ from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis, Figure, total_error, worst
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.operations import StageProgram
-from hpcbench.predict.simulate import Simulation
+from hpcbench.predict.simulate import Simulation, Takes
 from hpcbench.predict.stage import StageCosts, kind_of
 from hpcbench.predict.subject import Subject
 from hpcbench.predict.traffic import CodecSpeed, Costing
@@ -109,7 +109,9 @@ class Step:
     def _outcome(self, networks: list[int], micro_batches: int, steps: int = 1) -> "_Outcome":
         layout, cores = self.subject.layout, self.machine.shared_cores
         programs = [program.operations(micro_batches, steps) for program in self._programs]
-        simulation = Simulation(programs, networks, cores / (layout.replicas * layout.tp) if cores else None)
+        alike, processor = layout.replicas * layout.tp, self.machine.fabric.processor
+        takes = Takes(processor.waiting, processor.networks / alike) if processor else None
+        simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
         seconds, stages = simulation.run(), simulation.stages
         return _Outcome(
             seconds,

@@ -20,6 +20,7 @@ from hpcbench.predict.basis import Basis
 from hpcbench.predict.call import Call
 from hpcbench.predict.fabric import PIECEWISE, Place
 from hpcbench.predict.machine import Machine
+from hpcbench.predict.processor import Processor
 from hpcbench.predict.subject import Subject
 
 if TYPE_CHECKING:
@@ -171,11 +172,18 @@ class Costing:
 
     def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
         fabric = self._machine.fabric
-        inside, network = (
-            part * fabric.library_factor(operation) for part in fabric.collective_parts(operation, nbytes, place)
-        )
+        factor = fabric.library_factor(operation, place.ranks)
+        inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
+        if fabric.processor:
+            inside = self._worked(fabric.processor, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
+
+    def _worked(self, processor: Processor, operation: str, nbytes: float, place: Place) -> float:
+        """Seconds of a core that a library's collective takes."""
+        pieces = place.ranks if operation in PIECEWISE else 1
+        once = processor.collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
+        return pieces * once
 
     def _exchange(self, call: Call, nbytes: float, place: Place) -> Cost:
         """An all-to-all: every rank encodes a part for each other rank, and decodes those that come."""
@@ -184,7 +192,10 @@ class Costing:
         far = place.nodes > 1
         coded = rule.codec != "none" and part >= rule.min_bytes and (far or not rule.between_nodes)
         ratio = self.ratio(rule.codec, call.elements // place.ranks, call.width) if coded else 1.0
-        inside, network = self._machine.fabric.collective_parts("all-to-all", nbytes * ratio, place)
+        fabric = self._machine.fabric
+        inside, network = fabric.collective_parts("all-to-all", nbytes * ratio, place)
+        if fabric.processor:
+            inside = self._worked(fabric.processor, "all-to-all", nbytes * ratio, place)
         encode = decode = 0.0
         parts = place.ranks - 1
         if coded:
@@ -211,7 +222,10 @@ class Costing:
         wire = nbytes * ratio
         if subject.program.sends_once and crossing and not subject.train.sequence_parallel:
             alike = max(1, alike // subject.layout.tp)
-        inside, network = self._machine.fabric.message_parts(wire, crossing=crossing, alike=alike)
+        fabric = self._machine.fabric
+        inside, network = fabric.message_parts(wire, crossing=crossing, alike=alike)
+        if fabric.processor:
+            inside = fabric.processor.message(wire, crossing=crossing)
         encode = decode = 0.0
         if codec != "none":
             speed = self.speed(codec)
@@ -265,8 +279,14 @@ class Costing:
             parts = max(ways, key=lambda parts: sum(part.span.size for part in parts))
             far = sum(part.span.size for part in parts if not plan.topology.near(0, part.peer)) * width * shrink
             near = sum(part.span.size for part in parts) * width * shrink - far
-            inside += fabric.node_latency_s if far else fabric.within_latency_s
-            inside += near / (0.75 * fabric.within_bytes_per_s)
+            if fabric.processor:
+                near_or_far = [
+                    (part.span.size * width * shrink, not plan.topology.near(0, part.peer)) for part in parts
+                ]
+                inside += fabric.processor.step(near_or_far)
+            else:
+                inside += fabric.node_latency_s if far else fabric.within_latency_s
+                inside += near / (0.75 * fabric.within_bytes_per_s)
             network += far * place.per_node * place.alike / (fabric.node_bytes_per_s * fabric.share)
             sent, left = sent + near + far, left + far
             if step.coded and speed:
@@ -276,6 +296,8 @@ class Costing:
                 encode += len(spans) * speed.call_s
                 decode += came / speed.decode_bytes_per_s + len(step.receives) * speed.call_s
         own, slices = encode + decode + inside, len(plan.slices)
+        if fabric.processor:  # a core does one thing after another, and the simulation lets the network move meanwhile
+            return Cost(*(slices * part for part in (encode, decode, inside, network, sent, left)))
         total = own + network + (slices - 1) * (max(own, network) + _NOT_HIDDEN * min(own, network))
         busy = slices * network
         shown = max(total - busy, 0.0) / own if own else 0.0
