@@ -41,12 +41,12 @@ from tiny import parse
 
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import Measured, improve
 from hpcbench.predict.memory import memory
 from hpcbench.predict.step import Step
 from hpcbench.predict.subject import Subject, of_run
-from hpcbench.predict.traffic import CodecSpeed
 from hpcbench.testing.hosts import why_not
 from hpcbench.testing.hosts.rates import bits_per_second
 

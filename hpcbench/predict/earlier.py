@@ -20,11 +20,11 @@ from hpcbench.contract.state import State
 from hpcbench.contract.submission import FILE, read_submission
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.served import step_time
 from hpcbench.predict.step import StepTime
 from hpcbench.predict.subject import Subject, of_run
-from hpcbench.predict.traffic import CodecSpeed
 
 LEAST_SHARE = 0.15
 """Part of a step that a baseline waits for messages, by the model: below it nothing is learned of the network."""

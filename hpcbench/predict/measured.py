@@ -15,13 +15,13 @@ from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
 from hpcbench.predict import processor
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.fabric import ROUNDS, Fabric, Place
 from hpcbench.predict.layers import Layer
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.products import Point, Products
 from hpcbench.predict.program import ENGINE
 from hpcbench.predict.subject import train_of
-from hpcbench.predict.traffic import CodecSpeed
 from hpcbench.predict.work import Costs
 
 SCHEMA = 1

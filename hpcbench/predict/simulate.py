@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hpcbench.predict.shared import Shared
+
 
 class Busy(NamedTuple):
     """The stage computes, or uses links of its own."""
@@ -86,36 +88,6 @@ _Crossing = tuple[int, Post | None, float, float]
 """Stage, what it posted if it does not wait itself, seconds alone on the network, and seconds after it."""
 
 
-class _Resource:
-    """What several share evenly, each with no more than a whole: a node's network, or the cores of a machine.
-
-    Parameters
-    ----------
-    capacity
-        How many have a whole one.
-    """
-
-    def __init__(self, capacity: float = 1.0) -> None:
-        self.capacity = capacity
-        self.virtual = self.last = 0.0
-        self.flows: list[tuple[float, int, _Crossing]] = []
-        self.version = 0
-
-    def advance(self, now: float) -> None:
-        if self.flows:
-            self.virtual += (now - self.last) * self.share
-        self.last = now
-
-    @property
-    def share(self) -> float:
-        """The share of each."""
-        return min(1.0, self.capacity / len(self.flows))
-
-    def end(self) -> float:
-        """When the first of its flows is through, if none is added."""
-        return self.last + max(self.flows[0][0] - self.virtual, 0.0) / self.share
-
-
 class Simulation:
     """Stages at work.
 
@@ -139,11 +111,11 @@ class Simulation:
         takes: Takes | None = None,
     ) -> None:
         self.stages = [Stage(program, network) for program, network in zip(programs, networks, strict=True)]
-        self._resources = {number: _Resource() for number in networks}
+        self._resources: dict[int, Shared[_Crossing]] = {number: Shared() for number in networks}
         self._shares_cores, self._cores = cores is not None, cores or 0.0
         self._takes = takes if takes and cores is not None and any(takes) else None
         if cores is not None:
-            self._resources[_CORES] = _Resource(cores)
+            self._resources[_CORES] = Shared(cores)
         self._events: list[tuple[float, int, str, Any]] = []
         self._count = 0
         self._there: dict[object, float] = {}

@@ -9,10 +9,11 @@ from hpcbench.predict import constants
 from hpcbench.predict.buckets import Bucket, Laid
 from hpcbench.predict.call import Repeated
 from hpcbench.predict.calls import Calls
+from hpcbench.predict.cost import Cost, total_cost
 from hpcbench.predict.fabric import PIECEWISE
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import Cost, Costing, total_cost
+from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import NOTHING, Costs, Work
 
 

@@ -7,12 +7,13 @@ from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis, Figure, total_error, worst
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.operations import StageProgram
 from hpcbench.predict.simulate import Simulation, Takes
 from hpcbench.predict.stage import StageCosts, kind_of
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed, Costing
+from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import Costs
 
 PARTS = (

@@ -6,6 +6,7 @@
 //
 // Include first, then the device code; emulate(launch, threads, kernel) runs it.
 #pragma once
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <thread>
 #include <type_traits>
-#include <vector>
 
 namespace emulator {
 constexpr unsigned MOST = 1024, STACK = 1 << 16;
@@ -127,6 +126,10 @@ static void emulate_blocks(const emulated_launch *launch) {
     }
   }
 }
+static void *emulate_on_thread(void *launch) {
+  emulate_blocks((const emulated_launch *)launch);
+  return nullptr;
+}
 template <class F> void emulate(const emulated_launch *launch, unsigned size, F kernel) {
   using namespace emulator;
   emulator::kernel = &kernel;
@@ -137,9 +140,12 @@ template <class F> void emulate(const emulated_launch *launch, unsigned size, F 
   gridDim = {launch->grid, 1, 1};
   blockDim = {size, 1, 1};
   if (workers < 2) return emulate_blocks(launch);
-  std::vector<std::thread> pool;
-  for (unsigned w = 0; w < workers; w++) pool.emplace_back(emulate_blocks, launch);
-  for (auto &worker : pool) worker.join();
+  pthread_t pool[MOST];
+  const unsigned count = workers;
+  if (count > MOST) fail("more workers than there is room for");
+  for (unsigned w = 0; w < count; w++)
+    if (pthread_create(&pool[w], nullptr, emulate_on_thread, (void *)launch)) fail("no thread for a worker");
+  for (unsigned w = 0; w < count; w++) pthread_join(pool[w], nullptr);
 }
 
 // ------------------------------------------------------------------------------------------------ warps and blocks
