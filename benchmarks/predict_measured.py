@@ -41,6 +41,7 @@ from tiny import parse
 
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
+from hpcbench.predict.basis import Figure
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import Measured, improve
@@ -92,7 +93,10 @@ def compare(options: argparse.Namespace) -> None:
     names = [(study.name, run["scheme"]["name"]) for study in studies for run in runs[study.name]]
     times = [tuple(repeat[k]["seconds"] for repeat in found) for k in range(len(tasks))]
     by_tables, by_both = (
-        [Cell(*name, predicted, measured) for name, predicted, measured in zip(names, made, times, strict=True)]
+        [
+            Cell(*name, predicted.value, measured, predicted.low, predicted.high)
+            for name, predicted, measured in zip(names, made, times, strict=True)
+        ]
         for made in (plain, learned)
     )
     for cell in by_both:
@@ -102,6 +106,8 @@ def compare(options: argparse.Namespace) -> None:
         )
     print(f"step time by the tables alone: {summary(cell.error for cell in by_tables)}")
     print(f"step time with what the earlier run taught: {summary(cell.error for cell in by_both)}; goals 8 and 20 %")
+    for name, cells in (("the tables alone", by_tables), ("both", by_both)):
+        print(f"intervals by {name} hold {sum(cell.held for cell in cells)} of {len(cells)} measured times")
     which = order(by_both)
     share = f"{100 * which.right / which.told:.0f} %" if which.told else "none"
     print(
@@ -119,7 +125,7 @@ def compare(options: argparse.Namespace) -> None:
                 {"study": cell.study, "scheme": cell.scheme, "predicted": cell.predicted, "measured": cell.measured}
                 for cell in by_both
             ],
-            "by_tables": plain,
+            "by_tables": [predicted.value for predicted in plain],
             "peaks": dict(zip([study.name for study in studies], peaks, strict=True)),
         }
         options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -158,10 +164,10 @@ def _subject(run: dict[str, Any]) -> Subject:
     return of_run(made, ranks_per_node=_per_node(made))
 
 
-def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> float:
+def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> Figure:
     """Seconds of a step."""
     machine, speeds = _machine(study, Run.model_validate(run), known)
-    return Step(_subject(run), replace(machine, work_factor=factor), speeds).run().seconds.value
+    return Step(_subject(run), replace(machine, work_factor=factor), speeds).run().seconds
 
 
 def _passes(run: dict[str, Any], study: Study, known: Measured) -> float:

@@ -194,7 +194,8 @@ class Step:
         }
         work = sum(seconds for name, seconds in parts.items() if of_part[name] is compute)
         others = [(seconds, of_part[name].error) for name, seconds in parts.items() if of_part[name] is not compute]
-        error = total_error([(work, compute.error), *others])
+        shared = constants.SHARED_CORES_ERROR if fabric.processor else 0.0
+        error = total_error([(work, compute.error), *others, (total, shared)])
         used = worst(of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting")
         return Figure.around(total, error, used)
 
