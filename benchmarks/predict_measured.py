@@ -43,6 +43,7 @@ from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.cost import CodecSpeed
+from hpcbench.predict.earlier import Lesson, slowdown
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import Measured, improve
 from hpcbench.predict.memory import memory
@@ -85,11 +86,11 @@ def compare(options: argparse.Namespace) -> None:
     tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
     measurement = _found(options, shape, (calibration.rate, trial[0]), tasks, studies)
     known, found, peaks = measurement.known, measurement.turns, measurement.peaks
-    factor = measurement.taught["passes"] / _passes(trial[0], calibration, known)
+    factor = _factor(trial[0], calibration, known, measurement.taught)
     plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
                       for one in (1.0, factor))  # fmt: skip
     baselines = [runs[study.name][0] for study in studies]
-    print(f"earlier run, {calibration.name}: computing took {factor:.2f} times what the tables say")
+    print(f"earlier run, {calibration.name}: it computed {factor:.2f} times as long as the tables say")
     names = [(study.name, run["scheme"]["name"]) for study in studies for run in runs[study.name]]
     times = [tuple(repeat[k]["seconds"] for repeat in found) for k in range(len(tasks))]
     by_tables, by_both = (
@@ -166,15 +167,17 @@ def _subject(run: dict[str, Any]) -> Subject:
 
 def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> Figure:
     """Seconds of a step."""
-    machine, speeds = _machine(study, Run.model_validate(run), known)
-    return Step(_subject(run), replace(machine, work_factor=factor), speeds).run().seconds
+    machine, speeds = Lesson(1, work=factor).applied(_machine(study, Run.model_validate(run), known))
+    return Step(_subject(run), machine, speeds).run().seconds
 
 
-def _passes(run: dict[str, Any], study: Study, known: Measured) -> float:
-    """Predicted seconds of forward and backward passes."""
-    machine, speeds = _machine(study, Run.model_validate(run), known)
-    parts = Step(_subject(run), machine, speeds).run().parts
-    return parts["forward"] + parts["backward"] + parts["recompute"]
+def _factor(run: dict[str, Any], study: Study, known: Measured, taught: dict[str, Any]) -> float:
+    """What the earlier run teaches, as `hpcbench predict --measured` learns it."""
+    place = _machine(study, Run.model_validate(run), known)
+    if place[0].fabric.processor:
+        return slowdown(_subject(run), place, taught["seconds"])
+    parts = Step(_subject(run), *place).run().parts
+    return float(taught["passes"] / (parts["forward"] + parts["backward"] + parts["recompute"]))
 
 
 def _bytes(runs: list[Run], found: list[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from provenance import provenance
 from throttled.start import Task, train
 
 from hpcbench.bench.progress import progress
@@ -19,6 +20,7 @@ from predicted import tables
 from predicted.studies import Shape, Study
 
 _RUNS, _TABLES = "runs.json", "measured"
+SCRIPT = Path(__file__).parents[1] / "predict_measured.py"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def measure(
         show(turns - 1, turns, "memory")
         baselines = [run for _, run in tasks[:: len(tasks) // len(studies)]]
         peaks = tables.trace(hosts, shape, baselines)
-    made = {"taught": taught, "turns": found, "peaks": peaks}
+    made = {"provenance": provenance(SCRIPT), "taught": taught, "turns": found, "peaks": peaks}
     (directory / _RUNS).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     return Found(known, taught, found, peaks)
 

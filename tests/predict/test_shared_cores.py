@@ -10,6 +10,8 @@ import pytest
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
 from hpcbench.predict import processor
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.earlier import Lesson, slowdown
 from hpcbench.predict.layers import Layer, factors
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import improve, read
@@ -177,3 +179,21 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     assert seconds.seconds.value - seconds.parts["waiting"] == pytest.approx(whole, rel=1e-3)
     gathers = [one for part in costs.parts for one in range(part.layers)]
     assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
+
+
+def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
+    """A run that took as long as on cores that do 1.3 times less; the lesson predicts it, and another run alike."""
+    found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
+    slow = replace(found, shared_cores=CORES / 1.3)
+    made = [
+        Subject(Model(layers=layers, hidden=256, heads=8),
+                train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=1), Layout(dp=8), 2)
+        for layers in (3, 6)
+    ]  # fmt: skip
+    measured = [Step(one, slow).run().seconds.value for one in made]
+    factor = slowdown(made[0], (found, {}), measured[0])
+    assert factor == pytest.approx(1.3, rel=2e-3)
+    taught, _ = Lesson(1, work=factor).applied((found, {}))
+    assert taught.work_factor == 1.0 and taught.work_basis is Basis.HERE
+    assert Step(made[1], taught).run().seconds.value == pytest.approx(measured[1], rel=2e-3)
+    assert slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
