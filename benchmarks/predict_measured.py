@@ -1,6 +1,6 @@
 """How near `hpcbench predict` comes to what is measured here: ten studies of eight ranks on virtual hosts.
 
-    python benchmarks/predict_measured.py [--repeats N] [--out FILE.json] [--tiny]
+    python benchmarks/predict_measured.py [--repeats N] [--out FILE.json] [--keep DIR | --again DIR] [--tiny]
 
 First the machine is measured (`hpcbench bench gemm` on a core, `bench network` on the hosts at one rate) and one run in
 a layout of its own, which is what earlier runs teach. Then every step time is predicted, twice: by the tables alone,
@@ -17,27 +17,39 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from predicted import tables
 from predicted.compare import Cell, bytes_differ, order, summary
-from predicted.studies import CALIBRATION, SHAPE, STUDIES, TINY_CALIBRATION, TINY_SHAPE, TINY_STUDIES, Study
+from predicted.found import Found, measure, read
+from predicted.studies import (
+    CALIBRATION,
+    SHAPE,
+    STUDIES,
+    TINY_CALIBRATION,
+    TINY_SHAPE,
+    TINY_STUDIES,
+    Shape,
+    Study,
+)
 from provenance import head, provenance
-from throttled.start import Task, run_files, train
+from throttled.start import Task, run_files
 from tiny import parse
 
-from hpcbench.bench.progress import progress
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
+from hpcbench.predict.basis import Figure
+from hpcbench.predict.cost import CodecSpeed
+from hpcbench.predict.earlier import Lesson, slowdown
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import Measured, improve
 from hpcbench.predict.memory import memory
 from hpcbench.predict.step import Step
 from hpcbench.predict.subject import Subject, of_run
-from hpcbench.predict.traffic import CodecSpeed
-from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.testing.hosts import why_not
 from hpcbench.testing.hosts.rates import bits_per_second
 
 BASE = Path(__file__).with_suffix(".yaml")
@@ -50,11 +62,11 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3, help="of each run")
     parser.add_argument("--studies", type=int, default=len(STUDIES), help="so many of the ten")
     parser.add_argument("--schemes", default="baseline,naive-bf16,naive-int8,zhybrid-16-8", help="joined by commas")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to keep all that was measured")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write predicted and measured times")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep all that was measured, for --again")
+    parser.add_argument("--again", type=Path, metavar="DIR", help="measure nothing: predict what was kept there")
     options = parse(parser, repeats=1, studies=1, schemes="baseline,naive-int8")
     try:
-        if reason := why_not():
-            raise UserError(reason)
         compare(options)
     except UserError as error:
         print(f"predict_measured: {error}", file=sys.stderr)
@@ -71,30 +83,21 @@ def compare(options: argparse.Namespace) -> None:
     each = shape.ranks_a_host
     runs = {study.name: run_files(BASE, [*common, *study.settings], ranks_a_host=each) for study in studies}
     trial = run_files(BASE, [*common, *calibration.settings], ranks_a_host=each)
-    with Hosts(shape.hosts) as hosts, progress(unit="turns") as show:
-        turns = options.repeats + 2
-        show(0, turns, "tables")
-        with tempfile.TemporaryDirectory() as directory:
-            known = tables.measure(hosts, shape, Path(directory), tiny=options.tiny)
-        (taught,) = train(hosts, [(calibration.rate, trial[0])], ranks_a_host=each)
-        factor = taught["passes"] / _passes(trial[0], calibration, known)
-        plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
-                          for one in (1.0, factor))  # fmt: skip
-        tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
-        found = []
-        for repeat in range(options.repeats):
-            show(1 + repeat, turns, f"repeat {repeat + 1}")
-            at = repeat * len(tasks) // options.repeats
-            turned = train(hosts, tasks[at:] + tasks[:at], ranks_a_host=each)
-            found.append(turned[len(tasks) - at :] + turned[: len(tasks) - at])
-        show(turns - 1, turns, "memory")
-        baselines = [runs[study.name][0] for study in studies]
-        peaks = tables.trace(hosts, shape, baselines)
-    print(f"earlier run, {calibration.name}: computing took {factor:.2f} times what the tables say")
+    tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
+    measurement = _found(options, shape, (calibration.rate, trial[0]), tasks, studies)
+    known, found, peaks = measurement.known, measurement.turns, measurement.peaks
+    factor = _factor(trial[0], calibration, known, measurement.taught)
+    plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
+                      for one in (1.0, factor))  # fmt: skip
+    baselines = [runs[study.name][0] for study in studies]
+    print(f"earlier run, {calibration.name}: it computed {factor:.2f} times as long as the tables say")
     names = [(study.name, run["scheme"]["name"]) for study in studies for run in runs[study.name]]
     times = [tuple(repeat[k]["seconds"] for repeat in found) for k in range(len(tasks))]
     by_tables, by_both = (
-        [Cell(*name, predicted, measured) for name, predicted, measured in zip(names, made, times, strict=True)]
+        [
+            Cell(*name, predicted.value, measured, predicted.low, predicted.high)
+            for name, predicted, measured in zip(names, made, times, strict=True)
+        ]
         for made in (plain, learned)
     )
     for cell in by_both:
@@ -104,6 +107,8 @@ def compare(options: argparse.Namespace) -> None:
         )
     print(f"step time by the tables alone: {summary(cell.error for cell in by_tables)}")
     print(f"step time with what the earlier run taught: {summary(cell.error for cell in by_both)}; goals 8 and 20 %")
+    for name, cells in (("the tables alone", by_tables), ("both", by_both)):
+        print(f"intervals by {name} hold {sum(cell.held for cell in cells)} of {len(cells)} measured times")
     which = order(by_both)
     share = f"{100 * which.right / which.told:.0f} %" if which.told else "none"
     print(
@@ -121,10 +126,23 @@ def compare(options: argparse.Namespace) -> None:
                 {"study": cell.study, "scheme": cell.scheme, "predicted": cell.predicted, "measured": cell.measured}
                 for cell in by_both
             ],
-            "by_tables": plain,
+            "by_tables": [predicted.value for predicted in plain],
             "peaks": dict(zip([study.name for study in studies], peaks, strict=True)),
         }
         options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _found(
+    options: argparse.Namespace, shape: Shape, trial: Task, tasks: Sequence[Task], studies: Sequence[Study]
+) -> Found:
+    """What was measured: now, or with --again before."""
+    if options.again:
+        return read(options.again, tasks)
+    if reason := why_not():
+        raise UserError(reason)
+    with tempfile.TemporaryDirectory() as directory:
+        kept = options.keep or Path(directory)
+        return measure(kept, shape, trial, tasks, studies=studies, repeats=options.repeats, tiny=options.tiny)
 
 
 def _machine(study: Study, run: Run, known: Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
@@ -147,17 +165,19 @@ def _subject(run: dict[str, Any]) -> Subject:
     return of_run(made, ranks_per_node=_per_node(made))
 
 
-def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> float:
+def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> Figure:
     """Seconds of a step."""
-    machine, speeds = _machine(study, Run.model_validate(run), known)
-    return Step(_subject(run), replace(machine, work_factor=factor), speeds).run().seconds.value
+    machine, speeds = Lesson(1, work=factor).applied(_machine(study, Run.model_validate(run), known))
+    return Step(_subject(run), machine, speeds).run().seconds
 
 
-def _passes(run: dict[str, Any], study: Study, known: Measured) -> float:
-    """Predicted seconds of forward and backward passes."""
-    machine, speeds = _machine(study, Run.model_validate(run), known)
-    parts = Step(_subject(run), machine, speeds).run().parts
-    return parts["forward"] + parts["backward"] + parts["recompute"]
+def _factor(run: dict[str, Any], study: Study, known: Measured, taught: dict[str, Any]) -> float:
+    """What the earlier run teaches, as `hpcbench predict --measured` learns it."""
+    place = _machine(study, Run.model_validate(run), known)
+    if place[0].fabric.processor:
+        return slowdown(_subject(run), place, taught["seconds"])
+    parts = Step(_subject(run), *place).run().parts
+    return float(taught["passes"] / (parts["forward"] + parts["backward"] + parts["recompute"]))
 
 
 def _bytes(runs: list[Run], found: list[dict[str, Any]]) -> None:

@@ -20,10 +20,10 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import CommPrecision, MessageFormat, Model
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine, of_gpu
 from hpcbench.predict.prediction import predict
 from hpcbench.predict.subject import BASELINE, Subject, train_of
-from hpcbench.predict.traffic import CodecSpeed
 
 NEOX = Model(
     name="gpt-neox-20b",

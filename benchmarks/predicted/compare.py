@@ -20,6 +20,14 @@ class Cell:
     predicted: float
     measured: tuple[float, ...]
     """Seconds of a step in each repeat."""
+    low: float = 0.0
+    high: float = 0.0
+    """The interval that was predicted."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the interval holds what was measured."""
+        return self.low <= self.middle <= self.high
 
     @property
     def middle(self) -> float:

@@ -1,4 +1,7 @@
-"""What this machine is measured to do before anything is predicted: products on a core, links and codecs of hosts."""
+"""What this machine is measured to do before anything is predicted.
+
+Layers and products on a core that ranks share, links and codecs of hosts, and what messages cost the cores.
+"""
 
 import json
 import subprocess
@@ -23,20 +26,21 @@ def measure(hosts: Hosts, shape: Shape, directory: Path, *, tiny: bool) -> measu
         "import sys, torch; torch.set_num_threads(1); from pathlib import Path;"
         "from hpcbench.bench.gemm_main import bench_gemm;"
         "bench_gemm(site='hosts', device='cpu', precision='fp32', hidden=list(map(int, sys.argv[2].split(','))),"
-        "tokens=list(map(int, sys.argv[3].split(','))), repeats=int(sys.argv[4]), out=Path(sys.argv[1]))"
+        "tokens=list(map(int, sys.argv[3].split(','))), repeats=int(sys.argv[4]), beside=int(sys.argv[5]),"
+        "out=Path(sys.argv[1]))"
     )
-    sizes = ("64", "64", "1") if tiny else ("128,256,512", "64,256,512", "3")
+    sizes = ("64", "64", "1", "0") if tiny else ("128,256,512", "64,256,512", "3", str(shape.ranks - 1))
     done = subprocess.run([sys.executable, "-c", script, str(directory), *sizes], capture_output=True, text=True)
     _check(done, "bench gemm")
-    hosts.set_rate(TRIAL)
-    table = directory / measured.NETWORK
     program = "from hpcbench.bench.network_main import bench_network; from pathlib import Path; import sys;"
-    program += "sys.exit(bench_network(sys.argv[4:], max_mb=float(sys.argv[2]), repeats=int(sys.argv[3]),"
-    program += "json=Path(sys.argv[1])))"
+    program += "sys.exit(bench_network(sys.argv[5:], max_mb=float(sys.argv[2]), repeats=int(sys.argv[3]),"
+    program += "json=Path(sys.argv[1]), between_work=sys.argv[4] == 'None'))"
     sizes = ("0.0625", "1") if tiny else ("4", "3")
-    command = [sys.executable, "-m", "mpi4py", "-c", program, str(table), *sizes, *CODECS]
-    done = hosts.run(command, ranks=shape.ranks, ranks_per_host=shape.ranks_a_host, timeout=900.0)
-    _check(done, "bench network")
+    for name, rate, codecs in ((measured.NETWORK, TRIAL, CODECS), (measured.CORES, None, CODECS[:1])):
+        hosts.set_rate(rate)
+        command = [sys.executable, "-m", "mpi4py", "-c", program, str(directory / name), *sizes, str(rate), *codecs]
+        done = hosts.run(command, ranks=shape.ranks, ranks_per_host=shape.ranks_a_host, timeout=900.0)
+        _check(done, "bench network")
     return measured.read(directory, asked_for=True)
 
 

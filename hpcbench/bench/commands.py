@@ -76,11 +76,20 @@ def bench_network(
     max_mb: Annotated[float, typer.Option(help="MiB of the largest of the MPI library's collectives.")] = 64.0,
     repeats: Annotated[int, typer.Option(help="Number of turns that count.")] = 5,
     json: Annotated[Path | None, typer.Option(help="File by which plans can be chosen.")] = None,
+    between_work: Annotated[
+        bool,
+        typer.Option(
+            "--between-work",
+            help="What calls cost cores that ranks share, too, for `hpcbench predict`; links must have no limit.",
+        ),
+    ] = False,
 ) -> None:
     """Measure links, codecs and the MPI library with all ranks at work: mpirun -n 8 hpcbench bench network."""
     from hpcbench.bench.network_main import bench_network as measure
 
-    raise typer.Exit(measure(codecs or [], ranks=ranks, max_mb=max_mb, repeats=repeats, json=json))
+    raise typer.Exit(
+        measure(codecs or [], ranks=ranks, max_mb=max_mb, repeats=repeats, json=json, between_work=between_work)
+    )
 
 
 @bench.command("collectives")
@@ -153,9 +162,12 @@ def bench_gemm(
     hidden: Annotated[list[int] | None, typer.Option(help="Widths of layers; several times for several.")] = None,
     tokens: Annotated[list[int] | None, typer.Option(help="Positions of a micro-batch; likewise.")] = None,
     repeats: Annotated[int, typer.Option(help="Turns, of which the best counts.")] = 3,
+    beside: Annotated[
+        int, typer.Option(help="Other processes that compute meanwhile: as many as ranks share the cores, less 1.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory in place of measured/SITE.")] = None,
 ) -> None:
-    """Matrix products by shape and memory-bound operations by bytes here, for `hpcbench predict`."""
+    """Matrix products by shape, memory-bound operations by bytes and whole layers, for `hpcbench predict`."""
     from hpcbench.bench.gemm_main import bench_gemm as measure
 
     usual = ([128, 256, 512, 1024], [128, 512, 1024]) if device == "cpu" else ([1024, 2048, 4096, 8192], [1024, 4096])
@@ -168,6 +180,7 @@ def bench_gemm(
             tokens=tokens or usual[1],
             repeats=repeats,
             out=out,
+            beside=beside,
         )
     )
 

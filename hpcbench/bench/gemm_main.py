@@ -4,6 +4,7 @@ import json
 import os
 import statistics
 from pathlib import Path
+from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict.measured import PRODUCTS, SCHEMA
@@ -12,7 +13,15 @@ _PRECISIONS = ("fp32", "fp64", "bf16", "fp16")
 
 
 def bench_gemm(
-    *, site: str, device: str, precision: str, hidden: list[int], tokens: list[int], repeats: int, out: Path | None
+    *,
+    site: str,
+    device: str,
+    precision: str,
+    hidden: list[int],
+    tokens: list[int],
+    repeats: int,
+    out: Path | None,
+    beside: int = 0,
 ) -> int:
     """Measure, print and write ``measured/SITE/gemm.json``; gives the exit status.
 
@@ -25,6 +34,8 @@ def bench_gemm(
         raise UserError(f"--precision {precision}: is unknown: use {', '.join(_PRECISIONS)}")
     if device not in ("cpu", "gpu"):
         raise UserError(f"--device {device}: is unknown: use cpu or gpu")
+    if beside < 0 or (beside and device == "gpu"):
+        raise UserError(f"--beside {beside}: give 0 or more processes, and only with --device cpu")
     if repeats < 1 or min([*hidden, *tokens], default=0) < 2:
         raise UserError("--repeats, --hidden, --tokens: need at least 1 turn, and sizes of at least 2")
     try:
@@ -36,7 +47,7 @@ def bench_gemm(
             "--device gpu: PyTorch sees no GPU here: leave it out, or run it in a job on a node that has one"
         )
     from hpcbench.batch.files import now, write_json
-    from hpcbench.bench import gemm
+    from hpcbench.bench import gemm, layers
     from hpcbench.bench.machine import machine
     from hpcbench.bench.progress import progress
 
@@ -50,6 +61,9 @@ def bench_gemm(
         )
     memory = gemm.measure_memory([1 << 16, 1 << 20, 1 << 24], device=where, least=least, repeats=repeats)
     errors = gemm.left_out(rows, units)
+    with layers.neighbours(beside, hidden=max(hidden), tokens=max(tokens)), progress(unit="layers") as show:
+        steps = layers.measure_layers(hidden, tokens, precision=precision, device=where, repeats=repeats, progress=show)
+        update = layers.measure_update(device=where, repeats=repeats)
     path = (out or Path("measured") / site) / PRODUCTS
     document = {
         "schema": SCHEMA,
@@ -62,10 +76,14 @@ def bench_gemm(
         "products": rows,
         "memory": memory,
         "left_out": errors,
+        "layers": steps,
+        "update_s": update,
+        "beside": beside,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, json.loads(json.dumps(document)))
     _show(rows, memory, errors, name)
+    _show_layers(steps, update)
     print(path)
     return 0
 
@@ -92,3 +110,11 @@ def _show(
     for passage, those in errors.items():
         sizes = [abs(error) * 100 for error in those]
         print(f"leave-one-out error, {passage}: mean {statistics.mean(sizes):.1f} %, worst {max(sizes):.1f} %")
+
+
+def _show_layers(steps: list[dict[str, Any]], update: float) -> None:
+    for row in steps:
+        tokens = row["micro_batch"] * row["seq_len"]
+        what = f"layer of width {row['hidden']}, {tokens} positions ({row['positions']}), {row['pass']}"
+        print(f"{what}: {row['seconds'] * 1e6:.0f} us")
+    print(f"update of a parameter: {update * 1e9:.2f} ns")

@@ -1,7 +1,10 @@
 """Measures links, codecs and the MPI library while all ranks work. Plans are chosen by the result."""
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,6 +66,8 @@ class Network:
         Seconds of the library's collectives, the faster of its two calls: (operation, bytes, seconds).
     blocking
         The cases (operation, bytes) that were measured with the blocking call.
+    softirq_cores
+        Cores of this machine that its kernel took for packets while all nodes sent; 0 if there is one node.
     """
 
     within: Level | None
@@ -70,6 +75,7 @@ class Network:
     codecs: dict[str, Speed]
     native: list[tuple[str, int, float]]
     blocking: list[tuple[str, int]]
+    softirq_cores: float = 0.0
 
     def as_links(self) -> dict[str, Any]:
         """The measurements in the form that hpcbench.comm.links.load reads."""
@@ -80,6 +86,7 @@ class Network:
             "native": [list(row) for row in self.native],
             "blocking": [list(row) for row in self.blocking],
             "measured": [],
+            "softirq_cores": self.softirq_cores,
             "messages": {name: asdict(level) if level else None for name, level in levels.items()},
         }
 
@@ -123,7 +130,8 @@ def measure(
     show(0, todo, "within nodes")
     within = _level(comm, progress, _within(topology), 1, repeats)
     show(1, todo, "between nodes")
-    between = _level(comm, progress, _between(topology), topology.per_node, repeats)
+    with _Softirq() as softirq:
+        between = _level(comm, progress, _between(topology), topology.per_node, repeats)
     codecs = {}
     for k, name in enumerate(names):
         show(2 + k, todo, name)
@@ -137,7 +145,28 @@ def measure(
         if blocks:
             blocking.append((operation, nbytes))
     show(todo, todo, "")
-    return Network(within, between, codecs, native, blocking)
+    return Network(within, between, codecs, native, blocking, softirq.cores if between else 0.0)
+
+
+class _Softirq:
+    """Cores that the kernel of this machine takes for packets, from the begin of a ``with`` to its end."""
+
+    def __enter__(self) -> "_Softirq":
+        self._begin, self.cores = (time.perf_counter(), self._seconds()), 0.0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        begin, before = self._begin
+        self.cores = max(self._seconds() - before, 0.0) / (time.perf_counter() - begin)
+
+    @staticmethod
+    def _seconds() -> float:
+        """Seconds of all cores so far, as Linux counts them; 0 elsewhere."""
+        try:
+            first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+        except OSError:
+            return 0.0
+        return int(first[7]) / os.sysconf("SC_CLK_TCK")
 
 
 def _within(topology: Topology) -> list[int]:

@@ -20,6 +20,7 @@ def bench_network(
     max_mb: float = 64.0,
     repeats: int = 5,
     json: Path | None = None,
+    between_work: bool = False,
 ) -> int:
     """Measure links, codecs and the MPI library's collectives, and print them.
 
@@ -35,6 +36,8 @@ def bench_network(
         Number of turns that count.
     json
         File for `hpcbench.comm.links.load`.
+    between_work
+        Whether to measure what calls cost the cores that ranks share, too.
 
     Returns
     -------
@@ -56,14 +59,16 @@ def bench_network(
         if status is not None:
             return status
         comm = world.connect(ranks)
-        return _network(comm, codecs, max_mb, repeats, json)
+        return _network(comm, codecs, max_mb, repeats, json, between_work=between_work)
 
 
-def _network(comm: Any, codecs: Sequence[str], max_mb: float, repeats: int, json: Path | None) -> int:
+def _network(
+    comm: Any, codecs: Sequence[str], max_mb: float, repeats: int, json: Path | None, *, between_work: bool
+) -> int:
     import numpy as np
 
     from hpcbench.batch.files import now
-    from hpcbench.bench import network, network_table
+    from hpcbench.bench import network, network_table, shared_cores
     from hpcbench.bench.collectives import Bench
     from hpcbench.bench.data import make
     from hpcbench.comm.links import DEFAULT, SCHEMA
@@ -79,12 +84,20 @@ def _network(comm: Any, codecs: Sequence[str], max_mb: float, repeats: int, json
     sizes = [nbytes for nbytes in wanted if not bench.too_large(nbytes)]
     with shown(comm.rank) as show:
         found = network.measure(comm, progress, bench, codecs or network.CODECS, x, sizes, repeats, show)
+    shared: dict[str, Any] = {}
+    if between_work:
+        with shown(comm.rank) as show:
+            calls = shared_cores.measure(
+                comm, progress, DEFAULT, x, most=max(sizes, default=0), repeats=repeats, show=show
+            )
+        share = shared_cores.waiting_share(comm, progress)
+        shared = {"between_work": shared_cores.rows(calls), "waiting_share": share}
     if comm.rank:
         return 0
     title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"
     network_table.render(found, title, console())
     say(skipped)
     if json is not None:
-        document = {"schema": SCHEMA, **found.as_links(), **about, "repeats": repeats}
+        document = {"schema": SCHEMA, **found.as_links(), **about, "repeats": repeats, **shared}
         options.save("--json", json, json_format.dumps(document, indent=1, allow_nan=False) + "\n")
     return 0

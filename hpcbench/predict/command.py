@@ -9,6 +9,7 @@ from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.predict import measured as tables
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.document import SCHEMA, cell_words
 from hpcbench.predict.earlier import Lesson, find, learn
 from hpcbench.predict.machine import Machine
@@ -16,7 +17,6 @@ from hpcbench.predict.partition.plans import Plans, plans_of
 from hpcbench.predict.place import machine_of, subject_of
 from hpcbench.predict.prediction import Prediction, on_ranks, predict
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 

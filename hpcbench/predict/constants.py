@@ -58,7 +58,10 @@ CPU_FLOPS_A_CORE = 40e9
 CPU_BYTES_PER_S_A_CORE = 6e9
 """Memory bandwidth of such a core: assumed."""
 
+SHARED_CORES_ERROR = 0.12
+"""Relative error of a step whose ranks share cores, beside the errors of its inputs: root of the mean square of 38 runs
+of eight ranks on two cores, in ten layouts of a model that benchmarks/predict_measured.py does not use."""
 ERRORS = {"measured here": 0.06, "measured elsewhere": 0.10, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of a number by what it rests on: assumed. Leave-one-out errors of the tables are 3 to 7 %, and
 two tables of one machine's collectives differ by 10 to 20 %. How often an interval
-holds the truth was not tested."""
+holds the truth was tested for ranks that share cores alone."""

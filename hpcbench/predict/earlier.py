@@ -3,6 +3,9 @@
 Each completed run of a results tree is predicted with the same tables as the next one. Measured over predicted gives a
 factor for its computing (the ``hosts`` event of its log) and one for what its baseline waited on the network; codecs
 tell their speed themselves (the ``traffic`` event). The factors are geometric means over the runs.
+
+Where ranks share cores, computing and messages cannot be told apart by a rank's clock. There one factor is learned for
+all that the cores do: the one with which the model comes to the measured step.
 """
 
 import math
@@ -20,11 +23,11 @@ from hpcbench.contract.state import State
 from hpcbench.contract.submission import FILE, read_submission
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.served import step_time
 from hpcbench.predict.step import StepTime
 from hpcbench.predict.subject import Subject, of_run
-from hpcbench.predict.traffic import CodecSpeed
 
 LEAST_SHARE = 0.15
 """Part of a step that a baseline waits for messages, by the model: below it nothing is learned of the network."""
@@ -58,7 +61,7 @@ class Lesson:
     runs
         So many.
     work
-        Factor of computing; 1 where nothing was learned.
+        Factor of computing, and where ranks share cores of all that the cores do; 1 where nothing was learned.
     waiting
         Factor of what a baseline waits for messages.
     codecs
@@ -84,7 +87,9 @@ class Lesson:
         if self.waiting != 1.0:
             fabric = replace(fabric, share=fabric.share / self.waiting, between_basis=Basis.HERE)
         learned = replace(machine, fabric=fabric)
-        if self.work != 1.0:
+        if self.work != 1.0 and fabric.processor and machine.shared_cores:
+            learned = replace(learned, shared_cores=machine.shared_cores / self.work, work_basis=Basis.HERE)
+        elif self.work != 1.0:
             learned = replace(learned, work_factor=machine.work_factor * self.work, work_basis=Basis.HERE)
         return learned, {**self.codecs, **speeds}
 
@@ -116,19 +121,42 @@ def learn(runs: Sequence[Earlier], place: Place) -> Lesson:
         return Lesson()
     known = [place(run.subject) for run in runs]
     plain = [_predicted(run, one) for run, one in zip(runs, known, strict=True)]
-    lesson = _lesson(runs, plain)
+    lesson = _lesson(runs, plain, known)
     after = []
     if len(runs) > 1:
         for k, run in enumerate(runs):
-            others = _lesson([*runs[:k], *runs[k + 1 :]], [*plain[:k], *plain[k + 1 :]])
+            others = _lesson(*([*each[:k], *each[k + 1 :]] for each in (runs, plain, known)))
             after.append(_predicted(run, others.applied(known[k])).seconds.value / run.seconds - 1)
     before = [made.seconds.value / run.seconds - 1 for run, made in zip(runs, plain, strict=True)]
     return replace(lesson, before=tuple(before), after=tuple(after))
 
 
-def _lesson(runs: Sequence[Earlier], plain: Sequence[StepTime]) -> Lesson:
+def slowdown(subject: Subject, known: Knowledge, seconds: float) -> float:
+    """How many times as long all takes that shared cores do, by the measured seconds of a step; 1/4 to 4.
+
+    It is found by halving, for the step grows with it.
+    """
+    low, high = _SLOWEST
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(low * high)
+        machine, speeds = Lesson(1, work=middle).applied(known)
+        if step_time(subject, machine, speeds).seconds.value < seconds:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(low * high)
+
+
+_SLOWEST = 1 / 4, 4.0
+_HALVINGS = 12
+
+
+def _lesson(runs: Sequence[Earlier], plain: Sequence[StepTime], known: Sequence[Knowledge]) -> Lesson:
     work, waiting = [], []
-    for run, made in zip(runs, plain, strict=True):
+    for run, made, place in zip(runs, plain, known, strict=True):
+        if place[0].fabric.processor:
+            work.append(slowdown(run.subject, place, run.seconds))
+            continue
         parts = made.parts
         computed = sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))
         if run.compute_s and computed:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.processor import Processor
 from hpcbench.predict.products import TABLES
 
 ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1, "broadcast": 2, "reduce": 2}
@@ -74,11 +75,22 @@ class Fabric:
     between_basis: Basis
     library: tuple[tuple[str, float], ...] = ()
     """Collective -> what the library's own takes, measured, over what is reckoned here for a large vector."""
+    library_ranks: int = 0
+    """On how many ranks that was measured."""
+    processor: Processor | None = None
+    """What messages cost cores that ranks share; None where ranks have cores of their own."""
 
-    def library_factor(self, operation: str) -> float:
-        """Factor of a library's collective; that of an all-reduce if it was not measured."""
+    def library_factor(self, operation: str, ranks: int) -> float:
+        """Factor of a library's collective; that of an all-reduce if it was not measured.
+
+        Two ranks exchange in the same way whatever the algorithm. From there to the measured number of ranks the factor
+        grows with the rounds.
+        """
         known = dict(self.library)
-        return known.get(operation, known.get("all-reduce", 1.0))
+        factor = known.get(operation, known.get("all-reduce", 1.0))
+        if self.library_ranks <= 2 or ranks >= self.library_ranks:
+            return factor
+        return float(factor ** (math.log2(ranks / 2) / math.log2(self.library_ranks / 2)))
 
     def collective_seconds(self, operation: str, nbytes: float, place: Place) -> float:
         """Seconds of a library's collective of `nbytes` a rank (the whole vector), with nothing else on the links."""

@@ -6,6 +6,7 @@ from hpcbench.predict import constants, devices, products
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.devices import Device
 from hpcbench.predict.fabric import Fabric
+from hpcbench.predict.layers import Layer
 from hpcbench.predict.products import Point, Products
 
 
@@ -24,6 +25,10 @@ class Machine:
     """What earlier runs took to compute, over what tables say."""
     work_basis: Basis | None = None
     """Basis of the work, if earlier runs have said something; None for that of the tables."""
+    layers: tuple[Layer, ...] = ()
+    """Measured layers."""
+    update_s: float | None = None
+    """Measured seconds of the optimizer's update of a parameter."""
 
     @property
     def gpu(self) -> bool:

@@ -1,6 +1,7 @@
 """What was measured on a machine, as the model takes it: tables that ``hpcbench bench`` left in a directory.
 
-``gemm.json`` is of `hpcbench bench gemm`, ``network.json`` of `hpcbench bench network --json`.
+``gemm.json`` is of `hpcbench bench gemm`, ``network.json`` of `hpcbench bench network --json`. Where ranks share cores,
+``cores.json`` is of the same command on links without a limit; within one node ``network.json`` is of such links.
 """
 
 import json
@@ -9,15 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
+from hpcbench.predict import processor
 from hpcbench.predict.basis import Basis
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.fabric import ROUNDS, Fabric, Place
+from hpcbench.predict.layers import Layer
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.products import Point, Products
-from hpcbench.predict.traffic import CodecSpeed
+from hpcbench.predict.program import ENGINE
+from hpcbench.predict.subject import train_of
+from hpcbench.predict.work import Costs
 
 SCHEMA = 1
-PRODUCTS, NETWORK = "gemm.json", "network.json"
+PRODUCTS, NETWORK, CORES = "gemm.json", "network.json", "cores.json"
 
 
 @dataclass(frozen=True)
@@ -27,11 +35,12 @@ class Measured:
     directory: Path | None = None
     products: dict[str, Any] | None = None
     network: dict[str, Any] | None = None
+    cores: dict[str, Any] | None = None
 
     @property
     def names(self) -> list[str]:
         """Names of the files that were found."""
-        found = ((PRODUCTS, self.products), (NETWORK, self.network))
+        found = ((PRODUCTS, self.products), (NETWORK, self.network), (CORES, self.cores))
         return [name for name, table in found if table is not None]
 
 
@@ -47,8 +56,8 @@ def read(directory: Path | None, *, asked_for: bool = False) -> Measured:
         if asked_for:
             raise UserError(f"--measured {directory}: is no directory: write one with `hpcbench bench gemm`")
         return Measured()
-    products, network = (_table(directory / name) for name in (PRODUCTS, NETWORK))
-    return Measured(directory, products, network)
+    products, network, cores = (_table(directory / name) for name in (PRODUCTS, NETWORK, CORES))
+    return Measured(directory, products, network, cores)
 
 
 def _table(path: Path) -> dict[str, Any] | None:
@@ -76,7 +85,7 @@ def improve(machine: Machine, measured: Measured, precision: str) -> tuple[Machi
             machine = _with_products(machine, measured.products, precision)
         speeds: dict[str, CodecSpeed] = {}
         if measured.network:
-            machine, speeds = _with_network(machine, measured.network)
+            machine, speeds = _with_network(machine, measured.network, measured.cores)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{measured.directory}: a table lacks {error}: measure again with `hpcbench bench gemm` and `network`"
@@ -96,13 +105,36 @@ def _with_products(machine: Machine, raw: dict[str, Any], precision: str) -> Mac
     for row, rate in zip(rows, rates, strict=True):
         points.setdefault(row["pass"], []).append(Point(row["m"], row["n"], row["k"], rate / peak))
     table = tuple((passage, tuple(found)) for passage, found in points.items())
-    copies = [row["bytes"] / row["seconds"] for row in raw["memory"] if row["operation"] == "copy"]
+    copies = [(row["bytes"], row["seconds"]) for row in raw["memory"] if row["operation"] == "copy"]
     if copies:
-        device = replace(device, copy_bytes_per_s=max(copies), basis=Basis.HERE)
-    return replace(machine, device=device, products=Products(table, machine.products.units, Basis.HERE, raw["device"]))
+        nbytes, seconds = max(copies)  # what no cache holds
+        device = replace(device, copy_bytes_per_s=nbytes / seconds, basis=Basis.HERE)
+    products = Products(table, machine.products.units, Basis.HERE, raw["device"])
+    machine = replace(machine, device=device, products=products, update_s=raw.get("update_s"))
+    return replace(machine, layers=_layers(machine, raw.get("layers", []), precision))
 
 
-def _with_network(machine: Machine, raw: dict[str, Any]) -> tuple[Machine, dict[str, CodecSpeed]]:
+def _layers(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> tuple[Layer, ...]:
+    """Measured layers beside the sums of their kernels."""
+    passes: dict[tuple[str, int, int, int, int], dict[str, float]] = {}
+    for row in raw:
+        if row["precision"] == precision:
+            key = row["positions"], row["hidden"], row["heads"], row["micro_batch"], row["seq_len"]
+            passes.setdefault(key, {})[row["pass"]] = row["seconds"]
+    found = []
+    for (positions, hidden, heads, micro_batch, seq_len), seconds in passes.items():
+        model = Model(layers=1, hidden=hidden, heads=heads, positions="rotary" if positions == "rotary" else "learned")
+        train = train_of(global_batch=micro_batch, micro_batch=micro_batch, seq_len=seq_len, precision=precision)
+        reckoned = Costs(machine, model, train, Layout(), ENGINE).layer
+        factors = seconds["forward"] / reckoned.forward.total, seconds["backward"] / reckoned.backward.total
+        found.append(Layer(positions, hidden, micro_batch * seq_len, *factors))
+    return tuple(found)
+
+
+def _with_network(
+    machine: Machine, raw: dict[str, Any], free: dict[str, Any] | None
+) -> tuple[Machine, dict[str, CodecSpeed]]:
+    """The machine with a table of its links, and with one of links without a limit."""
     fabric, within, between = machine.fabric, raw["within"], raw["between"]
     if within:
         fabric = replace(
@@ -121,7 +153,11 @@ def _with_network(machine: Machine, raw: dict[str, Any]) -> tuple[Machine, dict[
             between_basis=Basis.HERE,
         )
     ranks_per_node = raw.get("ranks_per_node") or []
-    fabric = replace(fabric, library=_library(fabric, raw["native"], ranks_per_node))
+    fabric = replace(fabric, library=_library(fabric, raw["native"], ranks_per_node), library_ranks=sum(ranks_per_node))
+    free = free or (raw if not between else None)
+    if machine.shared_cores and free:
+        work = processor.of_table(free, machine.shared_cores)
+        fabric = replace(fabric, processor=replace(work, networks=raw.get("softirq_cores", 0.0)) if work else None)
     # on cores that ranks share all of them encoded at the same time, and the simulation reckons with that by itself
     alone = max(1.0, sum(ranks_per_node) / machine.shared_cores) if machine.shared_cores else 1.0
     speeds = {

@@ -151,7 +151,7 @@ def _stage(subject: Subject, stage: int) -> tuple[dict[str, dict[str, float]], f
     lasting |= {"residuals": residuals, "codec buffers": codec}
     peaks = {
         "before backward": {
-            "gradients": owned + arriving + (whole_gradients if several else 0),
+            "gradients": owned + arriving + (whole_gradients if several or train.zero < 2 else 0),
             "activations": kept,
             "transient": again
             + logits

@@ -6,11 +6,12 @@ from hpcbench.contract.training import UNFLUSHED
 from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.schedule import Action as PipelineAction
 from hpcbench.parallel.stream import Stream
+from hpcbench.predict.cost import Cost
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.stage import Action, StageCosts
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import Cost, Costing
+from hpcbench.predict.traffic import Costing
 
 
 class StageProgram:
@@ -65,7 +66,7 @@ class StageProgram:
                 if number:
                     found.append(Wait(("forward", i, number), "pipeline"))
                     _busy(found, sending.decode)
-                _act(found, forward, 1.0)
+                self._act(found, forward, 1.0)
                 if number < last_part:
                     _busy(found, sending.encode)
                     self._send(found, ("forward", i, number + 1), sending)
@@ -77,12 +78,12 @@ class StageProgram:
             if overlaps and buckets and (each_time or (i + 1) % micro_batches == 0):
                 share = 1 / sum(size for size, _ in buckets)
                 for k, (size, cost) in enumerate(buckets):
-                    _act(found, backward, share * size)
+                    self._act(found, backward, share * size)
                     key = ("reduced", number, i, k, self.stage)
                     self._post(found, key, cost)
                     posted.append((key, cost))
             else:
-                _act(found, backward, 1.0)
+                self._act(found, backward, 1.0)
                 if each_time:
                     for _, cost in buckets:
                         self._call(found, cost, "data")
@@ -100,8 +101,22 @@ class StageProgram:
         self._call(found, costs.tail, "data")
         found.append(Busy(costs.optimizer + costs.host))
 
+    def _act(self, found: list[Operation], action: Action, share: float) -> None:
+        """Compute a share of an action. Where ranks share cores, others compute while one waits for the network."""
+        network = action.cost.network * share
+        if network > 0 and self._machine.fabric.processor:
+            key = ("act", self.stage, len(found))
+            found += [Post(key, 0.0, network), Busy(action.own * share), Wait(key, "tensor")]
+            return
+        found.append(Busy(action.own * share))
+        if network > 0:
+            found.append(Flow(0.0, network, "tensor"))
+
     def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
-        if self._subject.program.waits_for_messages:
+        if self._machine.fabric.processor:
+            _busy(found, cost.inside)
+            found.append(Post(key, 0.0, cost.network))
+        elif self._subject.program.waits_for_messages:
             found.append(Flow(cost.inside, cost.network, "pipeline"))
             found.append(Post(key, 0.0, 0.0))
         else:
@@ -111,6 +126,10 @@ class StageProgram:
         """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""
         if self._machine.gpu:
             found.append(Post(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
+        elif self._machine.fabric.processor:
+            _busy(found, cost.encode)
+            found.append(Post(key, 0.0, cost.network, 0.0, "dp"))
+            _busy(found, cost.inside)
         else:
             _busy(found, cost.encode)
             found.append(Post(key, cost.inside, cost.network, 0.0, "dp"))
@@ -118,6 +137,13 @@ class StageProgram:
     def _call(self, found: list[Operation], cost: Cost, kind: str) -> None:
         if self._machine.gpu:
             found.append(Flow(cost.encode + cost.inside + cost.decode, cost.network, kind))
+        elif self._machine.fabric.processor:
+            key = ("call", self.stage, len(found))
+            _busy(found, cost.encode)
+            found.append(Post(key, 0.0, cost.network))
+            _busy(found, cost.inside)
+            found.append(Wait(key, kind))
+            _busy(found, cost.decode)
         else:
             _busy(found, cost.encode)
             found.append(Flow(cost.inside, cost.network, kind))
@@ -127,9 +153,3 @@ class StageProgram:
 def _busy(found: list[Operation], seconds: float) -> None:
     if seconds:
         found.append(Busy(seconds))
-
-
-def _act(found: list[Operation], action: Action, share: float) -> None:
-    found.append(Busy(action.own * share))
-    if action.cost.network > 0:
-        found.append(Flow(0.0, action.cost.network * share, "tensor"))

@@ -7,13 +7,13 @@ from typing import Any
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
 from hpcbench.predict.basis import Figure
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.experts import expert_shape
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import Memory, memory
 from hpcbench.predict.served import step_time
 from hpcbench.predict.step import StepTime
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed
 from hpcbench.predict.verdict import BreakEven, break_even
 
 

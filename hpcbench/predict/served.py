@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hpcbench.predict.basis import Figure
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.step import Step, StepTime
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed
 
 _PASSES = ("forward", "backward", "recompute")
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hpcbench.predict.shared import Shared
+
 
 class Busy(NamedTuple):
     """The stage computes, or uses links of its own."""
@@ -46,6 +48,15 @@ class Wait(NamedTuple):
     kind: str
 
 
+class Takes(NamedTuple):
+    """What takes cores from stages that compute, in stages' cores."""
+
+    waiting: float
+    """A stage that waits: it wakes up again and again to look."""
+    networks: float
+    """All networks while they are busy: a kernel that limits links works for each packet."""
+
+
 Operation = Busy | Flow | Post | Wait
 
 
@@ -77,36 +88,6 @@ _Crossing = tuple[int, Post | None, float, float]
 """Stage, what it posted if it does not wait itself, seconds alone on the network, and seconds after it."""
 
 
-class _Resource:
-    """What several share evenly, each with no more than a whole: a node's network, or the cores of a machine.
-
-    Parameters
-    ----------
-    capacity
-        How many have a whole one.
-    """
-
-    def __init__(self, capacity: float = 1.0) -> None:
-        self.capacity = capacity
-        self.virtual = self.last = 0.0
-        self.flows: list[tuple[float, int, _Crossing]] = []
-        self.version = 0
-
-    def advance(self, now: float) -> None:
-        if self.flows:
-            self.virtual += (now - self.last) * self.share
-        self.last = now
-
-    @property
-    def share(self) -> float:
-        """The share of each."""
-        return min(1.0, self.capacity / len(self.flows))
-
-    def end(self) -> float:
-        """When the first of its flows is through, if none is added."""
-        return self.last + max(self.flows[0][0] - self.virtual, 0.0) / self.share
-
-
 class Simulation:
     """Stages at work.
 
@@ -118,16 +99,23 @@ class Simulation:
         Number of the network that each stage's node has.
     cores
         How many stages can compute at the same time at full speed; None where each has its own cores.
+    takes
+        What else needs these cores.
     """
 
     def __init__(
-        self, programs: Sequence[Sequence[Operation]], networks: Sequence[int], cores: float | None = None
+        self,
+        programs: Sequence[Sequence[Operation]],
+        networks: Sequence[int],
+        cores: float | None = None,
+        takes: Takes | None = None,
     ) -> None:
         self.stages = [Stage(program, network) for program, network in zip(programs, networks, strict=True)]
-        self._resources = {number: _Resource() for number in networks}
-        self._shares_cores = cores is not None
+        self._resources: dict[int, Shared[_Crossing]] = {number: Shared() for number in networks}
+        self._shares_cores, self._cores = cores is not None, cores or 0.0
+        self._takes = takes if takes and cores is not None and any(takes) else None
         if cores is not None:
-            self._resources[_CORES] = _Resource(cores)
+            self._resources[_CORES] = Shared(cores)
         self._events: list[tuple[float, int, str, Any]] = []
         self._count = 0
         self._there: dict[object, float] = {}
@@ -193,16 +181,32 @@ class Simulation:
                 came = self._there.get(operation.key)
                 if came is None:
                     self._waiting[operation.key] = number
-                    self._begun[number] = now, operation.kind
+                    self._begin_waiting(number, operation.kind, now)
                     return
                 stage.at += 1
             else:
                 assert type(operation) is Flow
                 stage.at += 1
-                self._begun[number] = now, operation.kind
+                self._begin_waiting(number, operation.kind, now)
                 self._push(now + operation.before, "enter", (number, None, operation.network, 0.0))
                 return
         stage.time = max(stage.time, now)
+
+    def _begin_waiting(self, number: int, kind: str, now: float) -> None:
+        self._begun[number] = now, kind
+        self._leave_cores(now)
+
+    def _leave_cores(self, now: float) -> None:
+        """Those that compute share what those that wait, and the networks, leave of the cores."""
+        if self._takes is None:
+            return
+        waiting = sum(1 for _, kind in self._begun.values() if kind)
+        networks = [bool(resource.flows) for number, resource in self._resources.items() if number != _CORES]
+        taken = waiting * self._takes.waiting + sum(networks) / len(networks) * self._takes.networks
+        resource = self._resources[_CORES]
+        resource.advance(now)
+        resource.capacity = max(self._cores - taken, 0.1 * self._cores)
+        self._again(_CORES)
 
     def _post(self, number: int, post: Post, now: float) -> None:
         if post.queue is not None:
@@ -225,6 +229,8 @@ class Simulation:
         self._count += 1
         heapq.heappush(resource.flows, (resource.virtual + subject[2], self._count, subject))
         self._again(number)
+        if number != _CORES and len(resource.flows) == 1:
+            self._leave_cores(now)
 
     def _again(self, number: int) -> None:
         """Look at a resource once more when the first of those who share it is through."""
@@ -241,6 +247,8 @@ class Simulation:
         resource.advance(now)
         _, _, (stage, post, _, after) = heapq.heappop(resource.flows)
         self._again(number)
+        if number != _CORES and not resource.flows:
+            self._leave_cores(now)
         self._through(stage, post, after, now)
 
     def _through(self, number: int, post: Post | None, after: float, now: float) -> None:
@@ -266,6 +274,7 @@ class Simulation:
         begun, kind = self._begun.pop(number)
         if kind:
             stage.waited[kind] = stage.waited.get(kind, 0.0) + now - begun
+            self._leave_cores(now)
         else:
             stage.busy += now - begun
             stage.shared += now - begun

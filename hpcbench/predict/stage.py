@@ -9,10 +9,11 @@ from hpcbench.predict import constants
 from hpcbench.predict.buckets import Bucket, Laid
 from hpcbench.predict.call import Repeated
 from hpcbench.predict.calls import Calls
+from hpcbench.predict.cost import Cost, total_cost
 from hpcbench.predict.fabric import PIECEWISE
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import Cost, Costing, total_cost
+from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import NOTHING, Costs, Work
 
 
@@ -118,7 +119,7 @@ class StageCosts:
             self.tail += gathers * -hidden
         held = sum(bucket.length * count for bucket, count in self.calls.buckets)
         owned = held / (subject.layout.replicas if subject.train.zero else 1)
-        self.optimizer = costs.optimizer_seconds(owned)
+        self.optimizer = costs.optimizer_seconds(owned, held)
         self.host = costs.host_seconds(owned, subject.micro_batches)
 
     def cost(self, repeated: Iterable[Repeated]) -> Cost:
@@ -184,7 +185,7 @@ class StageCosts:
         gradients, move while another product is made.
         """
         train, layout = self._subject.train, self._subject.layout
-        if layout.tensor == "1d" or not train.overlap:
+        if layout.tensor == "1d" or not train.overlap or self._machine.fabric.processor:
             return cost
         pieces = max(layout.grid.sizes.values())
         for one in calls:
@@ -210,7 +211,7 @@ class StageCosts:
         """
         cost, layout = self.cost(calls), self._subject.layout
         moving = cost.inside + cost.network
-        if not moving or not self._subject.train.overlap:
+        if not moving or not self._subject.train.overlap or self._machine.fabric.processor:
             return cost
         share = 0.5 if layout.context == "ulysses" else 1 - 1 / layout.cp
         hidden = min(1.0, share * attention / moving)
@@ -220,17 +221,12 @@ class StageCosts:
         """ZeRO-3: what is gathered ahead hides behind the work of the unit before."""
         if not gathers.seconds:
             return action
-        hidden = 0.0
-        if self._subject.train.overlap:
+        # where ranks share cores, the simulation lets the network move while they compute
+        if self._subject.train.overlap and not self._machine.fabric.processor:
             hidden = min(action.own, gathers.seconds) * (1 - 1 / max(part.layers, 1))
-        left = max(gathers.seconds - hidden, 0.0) / gathers.seconds
-        action.gathered = (gathers.inside + gathers.network) * left
-        action.cost += Cost(
-            gathers.encode * left,
-            gathers.decode * left,
-            gathers.inside * left,
-            gathers.network * left,
-        )
+            gathers *= 1 - hidden / gathers.seconds
+        action.gathered = gathers.inside + gathers.network
+        action.cost += gathers
         return action
 
 

@@ -7,12 +7,13 @@ from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis, Figure, total_error, worst
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.operations import StageProgram
-from hpcbench.predict.simulate import Simulation
+from hpcbench.predict.simulate import Simulation, Takes
 from hpcbench.predict.stage import StageCosts, kind_of
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed, Costing
+from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import Costs
 
 PARTS = (
@@ -109,7 +110,9 @@ class Step:
     def _outcome(self, networks: list[int], micro_batches: int, steps: int = 1) -> "_Outcome":
         layout, cores = self.subject.layout, self.machine.shared_cores
         programs = [program.operations(micro_batches, steps) for program in self._programs]
-        simulation = Simulation(programs, networks, cores / (layout.replicas * layout.tp) if cores else None)
+        alike, processor = layout.replicas * layout.tp, self.machine.fabric.processor
+        takes = Takes(processor.waiting, processor.networks / alike) if processor else None
+        simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
         seconds, stages = simulation.run(), simulation.stages
         return _Outcome(
             seconds,
@@ -191,7 +194,8 @@ class Step:
         }
         work = sum(seconds for name, seconds in parts.items() if of_part[name] is compute)
         others = [(seconds, of_part[name].error) for name, seconds in parts.items() if of_part[name] is not compute]
-        error = total_error([(work, compute.error), *others])
+        shared = constants.SHARED_CORES_ERROR if fabric.processor else 0.0
+        error = total_error([(work, compute.error), *others, (total, shared)])
         used = worst(of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting")
         return Figure.around(total, error, used)
 

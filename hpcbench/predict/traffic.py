@@ -6,8 +6,6 @@ is the library's.
 """
 
 import importlib.util
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +16,10 @@ from hpcbench.errors import UserError
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.call import Call
+from hpcbench.predict.cost import CodecSpeed, Cost
 from hpcbench.predict.fabric import PIECEWISE, Place
 from hpcbench.predict.machine import Machine
+from hpcbench.predict.processor import Processor
 from hpcbench.predict.subject import Subject
 
 if TYPE_CHECKING:
@@ -29,72 +29,6 @@ if TYPE_CHECKING:
 _DTYPES = {("fp32", 4): "float32", ("fp64", 8): "float64", ("bf16", 2): "bfloat16", ("fp16", 2): "float16"}
 _NOT_HIDDEN = 0.25
 """As in `comm.links`: of the shorter of wire and work."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Cost of one call, with nothing else on the links."""
-
-    encode: float = 0.0
-    decode: float = 0.0
-    inside: float = 0.0
-    """Latency, and the links within a node."""
-    network: float = 0.0
-    """The node's network is busy."""
-    wire_bytes: float = 0.0
-    """That the rank sends."""
-    network_bytes: float = 0.0
-    """Those of the bytes that leave the node."""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the whole call."""
-        return self.encode + self.decode + self.inside + self.network
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.encode + other.encode,
-            self.decode + other.decode,
-            self.inside + other.inside,
-            self.network + other.network,
-            self.wire_bytes + other.wire_bytes,
-            self.network_bytes + other.network_bytes,
-        )
-
-    def __mul__(self, times: float) -> "Cost":
-        return Cost(
-            self.encode * times,
-            self.decode * times,
-            self.inside * times,
-            self.network * times,
-            self.wire_bytes * times,
-            self.network_bytes * times,
-        )
-
-
-def total_cost(costs: Iterable[tuple[Cost, float]]) -> Cost:
-    """The sum of costs, each so many times."""
-    encode = decode = inside = network = wire = left = 0.0
-    for cost, times in costs:
-        encode += times * cost.encode
-        decode += times * cost.decode
-        inside += times * cost.inside
-        network += times * cost.network
-        wire += times * cost.wire_bytes
-        left += times * cost.network_bytes
-    return Cost(encode, decode, inside, network, wire, left)
-
-
-@dataclass(frozen=True)
-class CodecSpeed:
-    """A codec on one rank."""
-
-    encode_bytes_per_s: float
-    decode_bytes_per_s: float
-    call_s: float
-    ratio: float | None
-    """Measured; None takes the codec's own size."""
-    basis: Basis
 
 
 class Costing:
@@ -171,11 +105,18 @@ class Costing:
 
     def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
         fabric = self._machine.fabric
-        inside, network = (
-            part * fabric.library_factor(operation) for part in fabric.collective_parts(operation, nbytes, place)
-        )
+        factor = fabric.library_factor(operation, place.ranks)
+        inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
+        if fabric.processor:
+            inside = self._worked(fabric.processor, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
+
+    def _worked(self, processor: Processor, operation: str, nbytes: float, place: Place) -> float:
+        """Seconds of a core that a library's collective takes."""
+        pieces = place.ranks if operation in PIECEWISE else 1
+        once = processor.collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
+        return pieces * once
 
     def _exchange(self, call: Call, nbytes: float, place: Place) -> Cost:
         """An all-to-all: every rank encodes a part for each other rank, and decodes those that come.
@@ -187,7 +128,10 @@ class Costing:
         far = place.nodes > 1
         coded = rule.codec != "none" and part >= rule.min_bytes and (far or not rule.between_nodes)
         ratio = self.ratio(rule.codec, call.elements // place.ranks, call.width) if coded else 1.0
-        inside, network = self._machine.fabric.collective_parts("all-to-all", nbytes * ratio, place)
+        fabric = self._machine.fabric
+        inside, network = fabric.collective_parts("all-to-all", nbytes * ratio, place)
+        if fabric.processor:
+            inside = self._worked(fabric.processor, "all-to-all", nbytes * ratio, place)
         encode = decode = 0.0
         near, away = place.per_node - 1, place.ranks - place.per_node
         crossing = away * part * ratio
@@ -219,7 +163,10 @@ class Costing:
         wire = nbytes * ratio
         if subject.program.sends_once and crossing and not subject.train.sequence_parallel:
             alike = max(1, alike // subject.layout.tp)
-        inside, network = self._machine.fabric.message_parts(wire, crossing=crossing, alike=alike)
+        fabric = self._machine.fabric
+        inside, network = fabric.message_parts(wire, crossing=crossing, alike=alike)
+        if fabric.processor:
+            inside = fabric.processor.message(wire, crossing=crossing)
         encode = decode = 0.0
         if codec != "none":
             speed = self.speed(codec)
@@ -273,8 +220,14 @@ class Costing:
             parts = max(ways, key=lambda parts: sum(part.span.size for part in parts))
             far = sum(part.span.size for part in parts if not plan.topology.near(0, part.peer)) * width * shrink
             near = sum(part.span.size for part in parts) * width * shrink - far
-            inside += fabric.node_latency_s if far else fabric.within_latency_s
-            inside += near / (0.75 * fabric.within_bytes_per_s)
+            if fabric.processor:
+                near_or_far = [
+                    (part.span.size * width * shrink, not plan.topology.near(0, part.peer)) for part in parts
+                ]
+                inside += fabric.processor.step(near_or_far)
+            else:
+                inside += fabric.node_latency_s if far else fabric.within_latency_s
+                inside += near / (0.75 * fabric.within_bytes_per_s)
             network += far * place.per_node * place.alike / (fabric.node_bytes_per_s * fabric.share)
             sent, left = sent + near + far, left + far
             if step.coded and speed:
@@ -284,6 +237,8 @@ class Costing:
                 encode += len(spans) * speed.call_s
                 decode += came / speed.decode_bytes_per_s + len(step.receives) * speed.call_s
         own, slices = encode + decode + inside, len(plan.slices)
+        if fabric.processor:  # a core does one thing after another, and the simulation lets the network move meanwhile
+            return Cost(*(slices * part for part in (encode, decode, inside, network, sent, left)))
         total = own + network + (slices - 1) * (max(own, network) + _NOT_HIDDEN * min(own, network))
         busy = slices * network
         shown = max(total - busy, 0.0) / own if own else 0.0

@@ -14,6 +14,7 @@ from hpcbench.predict import constants
 from hpcbench.predict.attention import fused_seconds, unfused_product_seconds
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.experts import rows
+from hpcbench.predict.layers import factors
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.program import Program
 
@@ -90,6 +91,10 @@ class Costs:
         self._own = self._tokens * model.hidden // spread
         """Values of the residual stream that a rank holds between tensor-parallel regions."""
         self._floor = constants.KERNEL_S if machine.gpu else 0.0
+        # a layer of this width has as many weights as the rank's part of one
+        self._longer = factors(
+            machine.layers, positions=model.positions, hidden=model.hidden / layout.tp**0.5, tokens=self._tokens
+        )
         family = machine.device.family
         measured_here = machine.products.basis is Basis.HERE
         self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family]
@@ -203,7 +208,12 @@ class Costs:
             least = constants.HOST_KERNEL_S * 20
             forward, there = _at_least(forward, there, least)
             backward, back = _at_least(backward, back, 2 * least)
-        return Work(forward + there, backward + back, recomputed, sum(one[2] for one in linear))
+        return self._in_layers(Work(forward + there, backward + back, recomputed, sum(one[2] for one in linear)))
+
+    def _in_layers(self, work: Work) -> Work:
+        """Work with the measured factors of whole layers."""
+        there, back = self._longer
+        return Work(work.forward * there, work.backward * back, work.again * there, work.weight_gradients * back)
 
     @cached_property
     def experts(self) -> Work:
@@ -230,7 +240,7 @@ class Costs:
             products=back + router[1] + router[2], memory=self._memory(max(middle * 3 // 2, 0), *[moves] * 4)
         )
         again = forward if train.recompute not in ("none", "selective") else Seconds()
-        return Work(forward, backward, again)
+        return self._in_layers(Work(forward, backward, again))
 
     @cached_property
     def embedding(self) -> Work:
@@ -245,16 +255,28 @@ class Costs:
         forward, data, weight = self._layer("head", self._model.vocab, h)
         loss = constants.LOSS_BYTES * self._tokens * vocab / (self._device.copy_bytes_per_s)
         norm = self._own
-        return Work(
+        work = Work(
             Seconds(products=forward, memory=loss / 2 + self._memory(4 * norm)),
             Seconds(products=data + weight, memory=loss / 2 + self._memory(8 * norm)),
             Seconds(),
         )
+        return self._in_layers(work)
 
-    def optimizer_seconds(self, parameters: float) -> float:
-        """Seconds of an update of this number of parameters, from what it reads and writes."""
-        factor = self._machine.work_factor
-        return constants.OPTIMIZER_BYTES * parameters / self._device.copy_bytes_per_s * factor
+    def optimizer_seconds(self, owned: float, held: float) -> float:
+        """Seconds of an update.
+
+        Parameters
+        ----------
+        owned
+            Parameters that the rank updates. Where the update itself was measured, their gradients are read once more
+            for the norm and moved, and the new weights are written where the model has them.
+        held
+            Parameters that the rank has.
+        """
+        factor, rate = self._machine.work_factor, self._device.copy_bytes_per_s
+        if self._machine.update_s is None:
+            return constants.OPTIMIZER_BYTES * owned / rate * factor
+        return factor * (owned * (self._machine.update_s + 12 / rate) + held * 8 / rate)
 
     def host_seconds(self, owned: float, micro_batches: int) -> float:
         """With offload: reduced gradients down, the update of so many parameters by the host's cores, weights up."""

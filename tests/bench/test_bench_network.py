@@ -16,6 +16,7 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import load
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
+from hpcbench.predict import processor
 
 NAMES = ("none", "int8", "zfp:8")
 SIZES = [1024, 4096, 16384]
@@ -27,6 +28,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     ranks: int = request.param
     file = tmp_path_factory.mktemp("network") / "links.json"
     options = ("--max-mb", "0.02", "--repeats", "1", "--json", file)
+    options += ("--between-work",) if ranks == 4 else ()
     how: tuple[str, ...] = ("--ranks", "2") if ranks == 2 else ()
     done = bench("network", *NAMES, *options, *how, mpirun=None if how else ranks)
     assert done.returncode == 0, done.stderr
@@ -60,6 +62,21 @@ def test_the_file_says_where_it_comes_from(written: tuple[int, Path, str]) -> No
     assert document["mpi"] and document["date"] and document["hosts"] and document["machine"]["cpu"]
     assert document["wait"] in ("spin", "give way") and document["ranks_per_node"] == [ranks]
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tuple[int, Path, str]) -> None:
+    ranks, file, _ = written
+    document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if ranks == 2:
+        assert "between_work" not in document and processor.of_table(document, 1.0) is None
+        return
+    collectives = ("planned all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
+    wanted = {(operation, n) for operation in collectives for n in (2, 4)} | {("send", 2)}
+    assert {(row["operation"], row["ranks"]) for row in document["between_work"]} == wanted
+    assert {(row["bytes"], row["crossing"]) for row in document["between_work"]} == {(1024, False)}
+    assert 0 < document["waiting_share"] <= 1
+    found = processor.of_table(document, 2.0)
+    assert found is not None and found.collective("all-gather", 1024, ranks=4, crossing=False) > 0
 
 
 @pytest.mark.parametrize(("missing", "there"), [("within", "between"), ("between", "within")])

@@ -69,7 +69,8 @@ def test_the_tiny_form_measures_and_compares(
     tiny: Callable[..., Printed], need: Callable[[str | None], None], tmp_path: Path
 ) -> None:
     need(why_not())
-    lines = tiny("predict_measured.py", "--out", str(tmp_path / "found.json")).lines
+    kept = str(tmp_path / "kept")
+    lines = tiny("predict_measured.py", "--out", str(tmp_path / "found.json"), "--keep", kept).lines
     for word in ("by the tables alone", "with what the earlier run taught"):
         (line,) = [line for line in lines if line.startswith(f"step time {word}")]
         assert re.search(r"mean \d+\.\d %, median [+-]\d+\.\d %, worst \d+\.\d %", line)
@@ -78,3 +79,6 @@ def test_the_tiny_form_measures_and_compares(
     worst = re.search(r"worst (\d+\.\d) %", memory)
     assert worst and float(worst[1]) < 25, "allocations do not depend on the machine"
     assert (tmp_path / "found.json").stat().st_size > 100
+    again = tiny("predict_measured.py", "--again", kept).lines
+    said = [line for line in lines if not line.startswith(("#", "["))]
+    assert [line for line in again if not line.startswith("#")] == said, "what was kept is predicted alike"

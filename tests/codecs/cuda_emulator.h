@@ -6,17 +6,16 @@
 //
 // Include first, then the device code; emulate(launch, threads, kernel) runs it.
 #pragma once
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
-#include <thread>
 #include <type_traits>
-#include <vector>
 
 namespace emulator {
 constexpr unsigned MOST = 1024, STACK = 1 << 16;
@@ -42,7 +41,7 @@ inline thread_local fiber fibers[MOST];
 inline thread_local stack_memory stacks;
 inline thread_local jmp_buf scheduler;
 inline thread_local meeting warps[MOST / 32], block;
-inline thread_local unsigned current, steps;
+inline thread_local unsigned current, steps, asleep;
 inline unsigned threads, workers, next_block;
 inline unsigned long long waits;  // how often a thread found that it must wait for another block
 inline void (*call)(const void *);
@@ -116,13 +115,20 @@ static void emulate_blocks(const emulated_launch *launch) {
     for (bool any = true; any;) {
       any = false;
       const unsigned before = steps;
+      asleep = 0;
       for (unsigned k = 0; k < threads; k++) {
         const unsigned t = launch->backwards ? threads - 1 - k : k;
         if (fibers[t].running) resume(t), any = true;
       }
-      if (any && steps == before) fail("threads wait for others that never come");
+      if (!any || steps != before) continue;
+      if (!asleep) fail("threads wait for others that never come");
+      usleep(50);  // all wait for another block: whoever computes it may need this core
     }
   }
+}
+static void *emulate_on_thread(void *launch) {
+  emulate_blocks((const emulated_launch *)launch);
+  return nullptr;
 }
 template <class F> void emulate(const emulated_launch *launch, unsigned size, F kernel) {
   using namespace emulator;
@@ -134,9 +140,12 @@ template <class F> void emulate(const emulated_launch *launch, unsigned size, F 
   gridDim = {launch->grid, 1, 1};
   blockDim = {size, 1, 1};
   if (workers < 2) return emulate_blocks(launch);
-  std::vector<std::thread> pool;
-  for (unsigned w = 0; w < workers; w++) pool.emplace_back(emulate_blocks, launch);
-  for (auto &worker : pool) worker.join();
+  pthread_t pool[MOST];
+  const unsigned count = workers;
+  if (count > MOST) fail("more workers than there is room for");
+  for (unsigned w = 0; w < count; w++)
+    if (pthread_create(&pool[w], nullptr, emulate_on_thread, (void *)launch)) fail("no thread for a worker");
+  for (unsigned w = 0; w < count; w++) pthread_join(pool[w], nullptr);
 }
 
 // ------------------------------------------------------------------------------------------------ warps and blocks
@@ -197,8 +206,7 @@ static void __nanosleep(unsigned) {
   using namespace emulator;
   if (workers > 1) {  // another block may yet come
     __atomic_fetch_add(&waits, 1ull, __ATOMIC_RELAXED);
-    steps++;
-    sched_yield();
+    asleep++;
   }
   yield();
 }

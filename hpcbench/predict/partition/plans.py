@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpcbench.errors import UserError
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.partition.chain import Setting
 from hpcbench.predict.partition.profile import chain_of, setting_of
 from hpcbench.predict.partition.solve import Cut, best_cut, even_cut
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from hpcbench.predict.buckets import itemsize
 from hpcbench.predict.call import WIDTHS
+from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import CONTEXT_BYTES, activation_bytes
 from hpcbench.predict.partition.chain import PLAIN, Chain, Coding, Layer, Level, Setting
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.traffic import CodecSpeed, Costing
+from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import Costs, Work
 from hpcbench.predict.zero import MOMENTS
 

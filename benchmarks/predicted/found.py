@@ -1,0 +1,88 @@
+"""All that is measured before predictions are judged, and the directory that keeps it for a better model.
+
+A model that is changed can be judged once more by what was measured for the one before: predictions need no cluster.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provenance import provenance
+from throttled.start import Task, train
+
+from hpcbench.bench.progress import progress
+from hpcbench.errors import UserError
+from hpcbench.predict import measured
+from hpcbench.testing.hosts import Hosts
+from predicted import tables
+from predicted.studies import Shape, Study
+
+_RUNS, _TABLES = "runs.json", "measured"
+SCRIPT = Path(__file__).parents[1] / "predict_measured.py"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured."""
+
+    known: measured.Measured
+    """Tables of the machine."""
+    taught: dict[str, Any]
+    """The run that earlier runs stand for."""
+    turns: list[list[dict[str, Any]]]
+    """Every run, in each turn; in the order of the tasks."""
+    peaks: list[list[int]]
+    """Peak bytes of every rank of each study's baseline."""
+
+
+def measure(
+    directory: Path,
+    shape: Shape,
+    trial: Task,
+    tasks: Sequence[Task],
+    *,
+    studies: Sequence[Study],
+    repeats: int,
+    tiny: bool,
+) -> Found:
+    """Measure the machine, then all runs in rotated order, and write everything into a directory."""
+    each, found = shape.ranks_a_host, list[list[dict[str, Any]]]()
+    with Hosts(shape.hosts) as hosts, progress(unit="turns") as show:
+        turns = repeats + 2
+        show(0, turns, "tables")
+        known = tables.measure(hosts, shape, directory / _TABLES, tiny=tiny)
+        (taught,) = train(hosts, [trial], ranks_a_host=each)
+        for repeat in range(repeats):
+            show(1 + repeat, turns, f"repeat {repeat + 1}")
+            at = repeat * len(tasks) // repeats
+            turned = train(hosts, [*tasks[at:], *tasks[:at]], ranks_a_host=each)
+            found.append(turned[len(tasks) - at :] + turned[: len(tasks) - at])
+        show(turns - 1, turns, "memory")
+        baselines = [run for _, run in tasks[:: len(tasks) // len(studies)]]
+        peaks = tables.trace(hosts, shape, baselines)
+    made = {"provenance": provenance(SCRIPT), "taught": taught, "turns": found, "peaks": peaks}
+    (directory / _RUNS).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    return Found(known, taught, found, peaks)
+
+
+def read(directory: Path, tasks: Sequence[Task]) -> Found:
+    """What was measured before, of the same runs.
+
+    Raises
+    ------
+    UserError
+        There is no such file, or it is of other runs.
+    """
+    path = directory / _RUNS
+    try:
+        made = json.loads(path.read_text(encoding="utf-8"))
+        turns = [[run["scheme"] for run in turn] for turn in made["turns"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: {error}: measure with --keep {directory}") from None
+    if any(turn != [run["scheme"]["name"] for _, run in tasks] for turn in turns):
+        raise UserError(
+            f"{path}: is of other schemes or studies: give the --schemes and --studies that it was made with"
+        )
+    return Found(measured.read(directory / _TABLES, asked_for=True), made["taught"], made["turns"], made["peaks"])

@@ -1,0 +1,179 @@
+"""Layers of a transformer on this machine, as a step computes them: one after another, on weights that no cache holds.
+
+A layer takes longer than its matrix products: norms, activations, attention, memory for what is kept, and the operators
+that Python starts. `hpcbench predict` takes from here by how much.
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from hpcbench.contract.training import Model
+from hpcbench.errors import UserError
+from hpcbench.parallel.adamw import AdamW, AdamWState
+from hpcbench.train.model import Block
+
+_DEPTH = 6
+"""Layers in a row."""
+_LONGEST = 128
+"""Positions of a sample; more tokens are more samples."""
+_PARAMETERS = 1 << 23
+"""Of the optimizer's update that is measured: more than caches hold."""
+_POSITIONS: tuple[Literal["learned", "rotary"], ...] = ("learned", "rotary")
+_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
+_NEIGHBOUR = (
+    "import torch; torch.set_num_threads(1);from hpcbench.bench.layers import Shape, stack;"
+    "step = stack(Shape({hidden}, {tokens}, 'learned'), 'fp32', 'cpu');step.forward();step.backward();"
+    "print('ready', flush=True)\nwhile True: step.forward(); step.backward()"
+)
+
+
+class Shape(NamedTuple):
+    """A layer."""
+
+    hidden: int
+    tokens: int
+    positions: Literal["learned", "rotary"]
+
+    @property
+    def model(self) -> Model:
+        """A model of such layers."""
+        heads = max(1, self.hidden // (64 if self.hidden >= 512 else 32))
+        return Model(layers=_DEPTH, hidden=self.hidden, heads=heads, positions=self.positions)
+
+    @property
+    def seq_len(self) -> int:
+        """Positions of a sample."""
+        return min(self.tokens, _LONGEST)
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples."""
+        return max(1, self.tokens // self.seq_len)
+
+
+class Stack:
+    """Layers in a row, with the buffers into which a step moves their gradients."""
+
+    def __init__(self, layers: nn.Sequential, x: Tensor) -> None:
+        self._layers, self._x = layers, x
+        self._homes = [(one, torch.zeros_like(one)) for one in layers.parameters()]
+        self._y, self._upstream = x, torch.randn_like(x)
+
+    def forward(self) -> None:
+        """One forward pass."""
+        self._y = self._layers(self._x)
+
+    def backward(self) -> None:
+        """The backward pass of the last forward pass."""
+        self._y.backward(self._upstream)  # type: ignore[no-untyped-call]
+        for parameter, home in self._homes:
+            assert parameter.grad is not None
+            home.copy_(parameter.grad)
+            parameter.grad = None
+
+
+def stack(shape: Shape, precision: str, device: str) -> Stack:
+    """Layers of a shape with random values."""
+    model, dtype = shape.model, _DTYPES[precision]
+    blocks = nn.Sequential(*(Block(model, layer) for layer in range(_DEPTH))).to(device=device, dtype=dtype)
+    x = torch.randn(shape.micro_batch, shape.seq_len, shape.hidden, device=device, dtype=dtype)  # [b, s, h]
+    return Stack(blocks, x.requires_grad_())
+
+
+def measure_layers(
+    sizes: Sequence[int],
+    tokens: Sequence[int],
+    *,
+    precision: str,
+    device: str,
+    repeats: int,
+    progress: Callable[[int, int, str], object] = lambda done, total, name: None,
+) -> list[dict[str, Any]]:
+    """Seconds of one layer, forward and backward: the median of the turns.
+
+    Parameters
+    ----------
+    sizes, tokens
+        Widths, and positions of a micro-batch.
+    """
+    wanted = [Shape(h, t, positions) for h in sizes for t in tokens for positions in _POSITIONS]
+    wait, clock = _clock(device)
+    rows = []
+    for done, shape in enumerate(wanted):
+        progress(done, len(wanted), f"layer {shape.hidden}, {shape.tokens} positions")
+        layers = stack(shape, precision, device)
+        turns: list[tuple[float, float]] = []
+        for turn in range(repeats + 1):  # the first one pays for memory
+            begin = clock()
+            layers.forward()
+            wait()
+            middle = clock()
+            layers.backward()
+            wait()
+            if turn:
+                turns.append((middle - begin, clock() - middle))
+        for passage, seconds in zip(
+            ("forward", "backward"), map(statistics.median, zip(*turns, strict=True)), strict=True
+        ):
+            rows.append({**_about(shape), "precision": precision, "pass": passage, "seconds": seconds / _DEPTH})
+    progress(len(wanted), len(wanted), "")
+    return rows
+
+
+def _about(shape: Shape) -> dict[str, Any]:
+    model = shape.model
+    return {
+        "hidden": shape.hidden,
+        "heads": model.heads,
+        "seq_len": shape.seq_len,
+        "micro_batch": shape.micro_batch,
+        "positions": shape.positions,
+    }
+
+
+def measure_update(*, device: str, repeats: int) -> float:
+    """Seconds of AdamW's update, for each parameter, in fp32."""
+    wait, clock = _clock(device)
+    master, gradient = (torch.randn(_PARAMETERS, device=device) for _ in range(2))
+    state = AdamWState(AdamW(0.9, 0.95, 1e-8, 0.1), master, [slice(0, _PARAMETERS)])
+    state.step(master, gradient, lr=1e-4)
+    turns = []
+    for _ in range(repeats):
+        wait()
+        begin = clock()
+        state.step(master, gradient, lr=1e-4)
+        wait()
+        turns.append(clock() - begin)
+    return min(turns) / _PARAMETERS
+
+
+def _clock(device: str) -> tuple[Callable[[], object], Callable[[], float]]:
+    """How to wait for a device, and by which clock to time it: one thread that shares its core by its own time."""
+    if device == "cuda":
+        return torch.cuda.synchronize, time.perf_counter
+    return (lambda: None), (time.process_time if torch.get_num_threads() == 1 else time.perf_counter)
+
+
+@contextmanager
+def neighbours(count: int, *, hidden: int, tokens: int) -> Iterator[None]:
+    """So many other processes that compute layers meanwhile, on the same cores."""
+    script = _NEIGHBOUR.format(hidden=hidden, tokens=tokens)
+    others = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for other in others:
+            assert other.stdout is not None
+            if not other.stdout.readline():
+                raise UserError("a process that should compute meanwhile ended at once: try without --beside")
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()

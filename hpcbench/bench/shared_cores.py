@@ -1,0 +1,161 @@
+"""What messages cost where ranks share cores: measured between pieces of work, as training sends them.
+
+Calls in a tight loop show too little. A rank that computes is not there when its partner calls, and one that waits
+wakes up again and again on a core that another one needs. So each rank works for a while before each call; what a turn
+takes longer than its work is the cost of the call.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcbench.bench.exercise import OPERATIONS, Exercise
+from hpcbench.bench.schemes import Scheme
+from hpcbench.codecs.types import Array
+from hpcbench.comm.group import Group
+from hpcbench.comm.links import Links
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.topology import Topology
+from hpcbench.contract.traffic import Algorithm
+from hpcbench.predict.processor import PLANNED
+
+SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
+"""Bytes of the vectors."""
+WORK_S = 2e-3
+"""Seconds of a core before each call."""
+_SLEEP_S = 0.5
+_TURNS = {1 << 10: 12, 1 << 18: 8, 1 << 20: 5, 1 << 22: 3}
+
+
+class Call(NamedTuple):
+    """What a call adds to a turn of all ranks.
+
+    Attributes
+    ----------
+    operation
+        A collective of the library's, or ``send``: a message that each rank sends while it receives one.
+    ranks, crossing
+        Of its group, and whether the group lies on several nodes. All groups call at the same time.
+    """
+
+    operation: str
+    ranks: int
+    crossing: bool
+    bytes: int
+    seconds: float
+
+
+def measure(
+    comm: MPI.Comm,
+    progress: Progress,
+    links: Links,
+    values: Array,
+    *,
+    most: int,
+    repeats: int,
+    show: Callable[[int, int, str], object],
+) -> list[Call]:
+    """Calls of pairs within nodes, of pairs between nodes, and of all ranks.
+
+    Parameters
+    ----------
+    comm, progress, links
+        All ranks, their way of waiting, and the links by which plans are chosen.
+    values
+        What the vectors hold.
+    most
+        Bytes of the largest vector.
+    """
+    found: list[Call] = []
+    sizes = [nbytes for nbytes in SIZES if nbytes <= max(most, SIZES[0])]
+    todo = len(sizes) * sum(len(_operations(ranks)) for ranks, _, _ in _groupings(comm))
+    for ranks, crossing, color in _groupings(comm):
+        mine = comm.Split(color, comm.rank)
+        group = Group(mine, progress, links)
+        for operation in _operations(ranks):
+            for nbytes in sizes:
+                show(len(found), todo, f"{operation} of {ranks} ranks between work")
+                call = _call(mine, group, operation, np.resize(values, nbytes // 4), progress)
+                seconds = _added(comm, progress, call, _TURNS[nbytes] * repeats)
+                found.append(Call(operation, ranks, crossing, nbytes, seconds))
+        group.free()
+    show(todo, todo, "")
+    return found
+
+
+def waiting_share(comm: MPI.Comm, progress: Progress) -> float:
+    """Share of a core that a rank takes while it waits for one that sleeps: the mean of those that wait."""
+    progress.complete([comm.Ibarrier()])
+    begin, own = time.perf_counter(), time.process_time()
+    if comm.rank == 0:
+        time.sleep(_SLEEP_S)
+    progress.complete([comm.Ibarrier()])
+    share = (time.process_time() - own) / (time.perf_counter() - begin)
+    total: float = comm.allreduce(share if comm.rank else 0.0)
+    return total / (comm.size - 1)
+
+
+def _operations(ranks: int) -> list[str]:
+    """What is measured on groups of so many ranks."""
+    return ["send"] * (ranks == 2) + [PLANNED] + [name for name in OPERATIONS if name != "all-to-all"]
+
+
+def _groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
+    """Ranks of a group, whether it crosses nodes, and the color of this rank's group."""
+    topology, rank = Topology.of(comm), comm.rank
+    node = next(k for k, members in enumerate(topology.members) if rank in members)
+    place = topology.members[node].index(rank)
+    found = []
+    if all(len(members) % 2 == 0 for members in topology.members):
+        found.append((2, False, node * comm.size + place // 2))
+    even = topology.nodes % 2 == 0 and len({len(members) for members in topology.members}) == 1
+    if even:
+        found.append((2, True, node // 2 * comm.size + place))
+    if comm.size > 2:
+        found.append((comm.size, topology.nodes > 1, 0))
+    return found
+
+
+def _call(mine: MPI.Comm, group: Group, operation: str, values: Array, progress: Progress) -> Callable[[], None]:
+    if operation == "send":
+        peer, come = 1 - mine.rank, np.empty_like(values)
+        return lambda: progress.complete([mine.Irecv(come, peer), mine.Isend(values, peer)])
+    scheme = Scheme("none", Algorithm.TWO_SHOT if operation == PLANNED else Algorithm.NATIVE)
+    name = operation.removeprefix("planned ")
+    exercise, channel = Exercise(mine, group, name, values), scheme.channel()
+    return lambda: exercise.encoded(channel)
+
+
+def _added(comm: MPI.Comm, progress: Progress, call: Callable[[], None], turns: int) -> float:
+    """Seconds that a call adds to a turn, on the rank that sees the most."""
+
+    def seconds(call: Callable[[], None]) -> float:
+        progress.complete([comm.Ibarrier()])
+        begin = time.perf_counter()
+        for _ in range(turns):
+            _work()
+            call()
+        progress.complete([comm.Ibarrier()])
+        return (time.perf_counter() - begin) / turns
+
+    call()
+    longer = seconds(call) - seconds(lambda: None)
+    most: float = comm.allreduce(longer, MPI.MAX)
+    return max(most, 0.0)
+
+
+_FACTOR = np.full((128, 128), 1e-3, np.float32)
+
+
+def _work() -> None:
+    end = time.thread_time() + WORK_S
+    while time.thread_time() < end:
+        np.dot(_FACTOR, _FACTOR)
+
+
+def rows(calls: Sequence[Call]) -> list[dict[str, Any]]:
+    """The calls as a table holds them."""
+    return [one._asdict() for one in calls]

@@ -1,0 +1,143 @@
+"""What messages cost the cores where ranks share them: there a message is work before it is anything else.
+
+Ranks of one machine send through its memory and its kernel, which copy each message several times and wake whoever
+waits. `hpcbench bench network` measures on links without a limit what a call adds to a turn of all ranks that is
+otherwise work. While one rank waits another one works, so that no core rests: a rank's own part of the time that a call
+adds is the cores for each rank.
+"""
+
+import bisect
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+PLANNED = "planned all-reduce"
+"""The all-reduce of a codec's plan, without a codec: two steps, in each of which a rank sends to all others."""
+Curve = tuple[tuple[float, float], ...]
+"""Bytes, and seconds of a core on each rank; in order of bytes."""
+Grouping = tuple[int, bool]
+"""Ranks of a group, and whether it lies on several nodes."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """Seconds of a core that a call costs each of its ranks.
+
+    Attributes
+    ----------
+    calls
+        Curves by operation, a collective's name or ``send``, and by the groups on which they were measured: pairs, and
+        all ranks.
+    """
+
+    calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
+    part_s: float = 0.0
+    """Seconds for each message of a step of a plan beyond the first."""
+    waiting: float = 0.0
+    """Share of a core that a rank takes while it waits."""
+    networks: float = 0.0
+    """Cores that the kernel takes while all nodes send as much as their links allow."""
+    plan_factor: float = 1.0
+    """What a plan's steps take, over what their messages take alone: sums, copies and frames come on top."""
+
+    def message(self, nbytes: float, *, crossing: bool) -> float:
+        """Seconds for one message that a rank sends while it receives one."""
+        return self.collective("send", nbytes, ranks=2, crossing=crossing)
+
+    def collective(self, operation: str, nbytes: float, *, ranks: int, crossing: bool) -> float:
+        """Seconds for a library's collective of `nbytes`, the whole vector.
+
+        Between a pair and the measured number of ranks they grow with the logarithm of the ranks.
+        """
+        curves = dict(dict(self.calls).get(operation, ()))
+        if not curves:  # an all-to-all: a message to each other rank
+            return (ranks - 1) * self.message(nbytes / ranks, crossing=crossing)
+        most = max(size for size, _ in curves)
+        pair = curves.get((2, crossing), curves.get((2, not crossing)))
+        whole = next((curve for (size, _), curve in curves.items() if size == most), pair)
+        if pair is None or whole is None or most == 2:
+            return at(pair or whole or (), nbytes)
+        share = math.log2(ranks / 2) / math.log2(most / 2)
+        return max(at(pair, nbytes) + share * (at(whole, nbytes) - at(pair, nbytes)), 0.0)
+
+    def step(self, parts: Sequence[tuple[float, bool]]) -> float:
+        """Seconds for messages that are sent at the same time, and waited for once: bytes, and whether they cross."""
+        if not parts:
+            return 0.0
+        starts = [self.message(0.0, crossing=crossing) for _, crossing in parts]
+        moving = sum(
+            self.message(nbytes, crossing=crossing) - start
+            for (nbytes, crossing), start in zip(parts, starts, strict=True)
+        )
+        return self.plan_factor * (max(starts) + (len(parts) - 1) * self.part_s + moving)
+
+
+def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
+    """The work of messages by a table of links without a limit; None if its ranks had cores of their own.
+
+    Parameters
+    ----------
+    cores
+        That the ranks shared.
+    """
+    ranks, rows = sum(raw["ranks_per_node"]), raw.get("between_work", [])
+    if not rows or ranks <= cores:
+        return None
+    points: dict[str, dict[Grouping, list[tuple[float, float]]]] = {}
+    for row in rows:
+        curve = points.setdefault(row["operation"], {}).setdefault((row["ranks"], row["crossing"]), [])
+        curve.append((float(row["bytes"]), row["seconds"] * cores / ranks))
+    calls = {
+        operation: {grouping: _rising(curve) for grouping, curve in curves.items()}
+        for operation, curves in points.items()
+    }
+    made = tuple((operation, tuple(curves.items())) for operation, curves in calls.items())
+    planned = calls.get(PLANNED, {})
+    found = Processor(made, _part_s(planned), raw.get("waiting_share", 0.0))
+    return replace(found, plan_factor=_plan_factor(found, planned))
+
+
+def _plan_factor(found: Processor, planned: dict[Grouping, Curve]) -> float:
+    """Measured over reckoned seconds of a plan's all-reduces, but the smallest ones."""
+    ratios = [
+        seconds / (2 * found.step([(nbytes / ranks, crossing)] * (ranks - 1)))
+        for (ranks, crossing), curve in planned.items()
+        for nbytes, seconds in curve[1:]
+    ]
+    return math.exp(statistics.mean(map(math.log, ratios))) if ratios else 1.0
+
+
+def _part_s(planned: dict[Grouping, Curve]) -> float:
+    """Seconds for a further message of a step, by what a plan's smallest all-reduce takes of all ranks and of a pair.
+
+    It has two steps, in each of which a rank sends to all others.
+    """
+    starts = {grouping: curve[0][1] for grouping, curve in planned.items()}
+    most = max((ranks for ranks, _ in starts), default=2)
+    if most == 2:
+        return 0.0
+    pairs = [seconds for (ranks, _), seconds in starts.items() if ranks == 2]
+    whole = [seconds for (ranks, _), seconds in starts.items() if ranks == most]
+    return max(whole[0] - max(pairs), 0.0) / (2 * (most - 2)) if pairs else 0.0
+
+
+def _rising(points: Sequence[tuple[float, float]]) -> Curve:
+    """Points in order of bytes; what takes less than a smaller one does so by noise."""
+    found: list[tuple[float, float]] = []
+    for nbytes, seconds in sorted(points):
+        found.append((nbytes, max(seconds, found[-1][1] if found else 0.0)))
+    return tuple(found)
+
+
+def at(curve: Curve, nbytes: float) -> float:
+    """Seconds at a size: on straight lines between points, and beyond the last in proportion to the bytes."""
+    if not curve or nbytes <= curve[0][0]:
+        return curve[0][1] if curve else 0.0
+    most, longest = curve[-1]
+    if nbytes >= most:
+        return longest * nbytes / most
+    k = bisect.bisect_left(curve, (nbytes, 0.0))
+    (a, x), (b, y) = curve[k - 1], curve[k]
+    return x + (y - x) * (nbytes - a) / (b - a)

@@ -1,0 +1,199 @@
+"""What a layer and a message cost where ranks share cores: tables that are made up, and what must come of them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.training import Model
+from hpcbench.predict import processor
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.earlier import Lesson, slowdown
+from hpcbench.predict.layers import Layer, factors
+from hpcbench.predict.machine import Machine, of_cpu
+from hpcbench.predict.measured import improve, read
+from hpcbench.predict.program import ENGINE
+from hpcbench.predict.simulate import Busy, Post, Simulation, Takes, Wait
+from hpcbench.predict.step import Step
+from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.work import Costs
+
+RANKS, CORES = 8, 2.0
+SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
+
+
+def between_work() -> list[dict[str, Any]]:
+    """A call adds 1 ms and 1 ns a byte for a pair in a node, twice that between nodes, and thrice that for all."""
+    rows = []
+    for operation in ("send", "planned all-reduce", "all-reduce", "reduce-scatter", "all-gather"):
+        for ranks, crossing, factor in ((2, False, 1), (2, True, 2), (8, True, 3)):
+            if operation != "send" or ranks == 2:
+                start = {"operation": operation, "ranks": ranks, "crossing": crossing}
+                rows += [{**start, "bytes": n, "seconds": factor * (1e-3 + 1e-9 * n)} for n in SIZES]
+    return rows
+
+
+def cores(**more: Any) -> dict[str, Any]:
+    """A table of links without a limit."""
+    level = {"latency_s": 1e-3, "seconds": {"1048576": 2e-3}, "senders": 1}
+    links = {"latency_s": 1e-3, "bytes_per_s": 1e9}
+    return {
+        "schema": 1,
+        "within": links,
+        "between": links,
+        "messages": {"within": level, "between": level},
+        "codecs": {},
+        "native": [],
+        "ranks_per_node": [2] * 4,
+        "between_work": between_work(),
+        "waiting_share": 0.1,
+        **more,
+    }
+
+
+def work() -> processor.Processor:
+    found = processor.of_table(cores(), CORES)
+    assert found is not None
+    return found
+
+
+def test_a_rank_has_its_part_of_what_a_call_adds_to_all() -> None:
+    share = CORES / RANKS
+    found = work()
+    assert found.message(1 << 20, crossing=False) == pytest.approx(share * (1e-3 + 1e-9 * (1 << 20)))
+    assert found.message(1 << 19, crossing=True) == pytest.approx(share * 2 * (1e-3 + 1e-9 * (1 << 19)))
+    assert found.message(0, crossing=False) == found.message(1 << 10, crossing=False), "never less than the smallest"
+    largest = share * 3 * (1e-3 + 1e-9 * SIZES[-1])
+    assert found.collective("all-gather", 2 * SIZES[-1], ranks=8, crossing=True) == pytest.approx(2 * largest)
+
+
+def test_between_a_pair_and_all_the_cost_grows_with_the_rounds() -> None:
+    pair, four, eight = (work().collective("all-reduce", 1 << 20, ranks=n, crossing=True) for n in (2, 4, 8))
+    assert four - pair == pytest.approx(eight - four) and eight / pair == pytest.approx(3 / 2)
+    within = work().collective("all-reduce", 1 << 20, ranks=2, crossing=False)
+    assert pair / within == pytest.approx(2)
+    exchange = work().collective("all-to-all", 8 << 18, ranks=8, crossing=True)
+    assert exchange == pytest.approx(7 * work().message(1 << 18, crossing=True))
+
+
+def test_a_step_of_a_plan_pays_for_each_message_and_waits_once() -> None:
+    found = replace(work(), plan_factor=1.0)
+    start = found.message(0, crossing=True)
+    assert found.step([]) == 0 and found.step([(0, True)]) == start
+    assert found.step([(0, True)] * 7) == pytest.approx(start + 6 * found.part_s)
+    # all-reduces of all ranks and of a pair between nodes differ by twice six messages
+    smallest = CORES / RANKS * (1e-3 + 1e-9 * 1024)
+    assert found.part_s == pytest.approx((3 - 2) * smallest / 12)
+    assert replace(found, plan_factor=1.5).step([(0, True)]) == 1.5 * start
+
+
+def test_ranks_with_cores_of_their_own_pay_nothing() -> None:
+    assert processor.of_table(cores(), 8.0) is None
+    assert processor.of_table(cores(between_work=[]), CORES) is None
+
+
+def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
+    """One core; the first stage waits 4 s for its own message, the second one computes for 3 s."""
+    programs = [[Post("it", 0.0, 4.0), Wait("it", "data")], [Busy(3.0)]]
+
+    def ends(waiting: float, networks: float = 0.0) -> float:
+        simulation = Simulation(programs, [0, 1], 1.0, Takes(waiting, networks))
+        simulation.run()
+        return simulation.stages[1].time
+
+    assert ends(0.0) == pytest.approx(3.0)
+    assert ends(0.25) == pytest.approx(4.0)
+    assert ends(0.5) == pytest.approx(5.0), "2 s in the 4 s of waiting, and 1 s alone"
+    assert ends(0.0, 1.0) == pytest.approx(5.0), "one of two networks is busy for 4 s"
+
+
+def machine(directory: Path, tables: dict[str, Any]) -> Machine:
+    for name, table in tables.items():
+        (directory / name).write_text(json.dumps(table))
+    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    return improve(replace(bare, shared_cores=CORES), read(directory, asked_for=True), "fp32")[0]
+
+
+LAYERS = [
+    {"precision": "fp32", "positions": positions, "hidden": 256, "heads": 8, "micro_batch": 2, "seq_len": 128,
+     "pass": passage, "seconds": seconds}
+    for positions, there, back in (("rotary", 6e-3, 9e-3), ("learned", 5e-3, 8e-3))
+    for passage, seconds in (("forward", there), ("backward", back))
+]  # fmt: skip
+GEMM = {
+    "schema": 1,
+    "device": "made up",
+    "products": [
+        {"precision": "fp32", "m": 512, "n": 768, "k": 768, "seconds": 3e-3, "pass": one}
+        for one in ("fwd", "dgrad", "wgrad")
+    ],
+    "memory": [
+        {"operation": "copy", "bytes": 1 << 20, "seconds": 1e-5},
+        {"operation": "copy", "bytes": 1 << 27, "seconds": 1e-2},
+    ],
+    "layers": LAYERS,
+    "update_s": 2e-9,
+}
+
+
+@pytest.mark.parametrize(("positions", "there", "back"), [("rotary", 6e-3, 9e-3), ("learned", 5e-3, 8e-3)])
+def test_a_measured_layer_takes_what_was_measured(tmp_path: Path, positions: Any, there: float, back: float) -> None:
+    found = machine(tmp_path, {"gemm.json": GEMM})
+    model = Model(layers=3, hidden=256, heads=8, positions=positions)
+    train = train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
+    layer = Costs(found, model, train, Layout(), ENGINE).layer
+    assert layer.forward.total == pytest.approx(there) and layer.backward.total == pytest.approx(back)
+    assert found.device.copy_bytes_per_s == pytest.approx((1 << 27) / 1e-2), "what no cache holds"
+
+
+def test_factors_of_layers_lie_between_those_of_their_neighbours() -> None:
+    near, far = Layer("rotary", 128, 256, 2.0, 3.0), Layer("rotary", 512, 256, 1.0, 1.5)
+    there, back = factors([near, far], positions="rotary", hidden=256, tokens=256)
+    assert there == pytest.approx(2**0.5, rel=1e-3) and back == pytest.approx(4.5**0.5, rel=1e-3)
+    assert factors([near, far], positions="rotary", hidden=512, tokens=256)[0] == pytest.approx(1.0, abs=0.01)
+    assert factors([], positions="rotary", hidden=512, tokens=256) == (1.0, 1.0)
+
+
+def test_an_update_takes_its_measured_time_and_what_it_moves(tmp_path: Path) -> None:
+    costs = Costs(machine(tmp_path, {"gemm.json": GEMM}), Model(layers=1, hidden=256, heads=8),
+                  train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32"), Layout(), ENGINE)  # fmt: skip
+    rate = (1 << 27) / 1e-2
+    assert costs.optimizer_seconds(1e6, 8e6) == pytest.approx(1e6 * (2e-9 + 12 / rate) + 8e6 * 8 / rate)
+
+
+def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) -> None:
+    """Eight replicas with ZeRO-3 on links that cost no time: the step is all work over the cores."""
+    found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
+    found = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e15))
+    model = Model(layers=3, hidden=256, heads=8)
+    train = train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=3)
+    step = Step(Subject(model, train, Layout(dp=8), 2), found)
+    seconds = step.run()
+    costs = step._programs[0].costs
+    work = sum(part.own for pair in costs.chunks for part in pair)
+    calls = sum(cost.inside for buckets in costs.reductions for _, cost in buckets) + costs.tail.inside
+    whole = (work + calls + costs.optimizer) * RANKS / CORES
+    assert seconds.seconds.value - seconds.parts["waiting"] == pytest.approx(whole, rel=1e-3)
+    gathers = [one for part in costs.parts for one in range(part.layers)]
+    assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
+
+
+def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
+    """A run that took as long as on cores that do 1.3 times less; the lesson predicts it, and another run alike."""
+    found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
+    slow = replace(found, shared_cores=CORES / 1.3)
+    made = [
+        Subject(Model(layers=layers, hidden=256, heads=8),
+                train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=1), Layout(dp=8), 2)
+        for layers in (3, 6)
+    ]  # fmt: skip
+    measured = [Step(one, slow).run().seconds.value for one in made]
+    factor = slowdown(made[0], (found, {}), measured[0])
+    assert factor == pytest.approx(1.3, rel=2e-3)
+    taught, _ = Lesson(1, work=factor).applied((found, {}))
+    assert taught.work_factor == 1.0 and taught.work_basis is Basis.HERE
+    assert Step(made[1], taught).run().seconds.value == pytest.approx(measured[1], rel=2e-3)
+    assert slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
