@@ -65,6 +65,7 @@ def test_slow_programs(tiny: Tiny) -> None:
     printed = tiny("slow_programs.py")
     assert any(line.startswith("program-slow-links-ddp on local: python programs/gpt_ddp.py") for line in printed.lines)
     speed = printed.lines[printed.lines.index("Speed") :]
-    for scheme, gain in (("baseline", "-"), ("naive-int8", r"[\d.]+ \(1 pair\)")):
+    pair = r"[\d.]+ \(1 pair\)"
+    for scheme, gain in (("baseline", "-"), ("identity", pair), ("naive-int8", pair)):
         row = next(line for line in speed if line.startswith(scheme))
         assert re.match(rf"{scheme} +[\d.]+ \([\d.]+ to [\d.]+\) +[\d.]+ +{gain} ", row), row
