@@ -123,7 +123,8 @@ def test_many_that_a_study_waits_for_are_waited_for_by_relays(
     here.acts({f"r{k}-baseline": "hold" for k in (1, 2, 3)})
     here.write_study(repeats=3, pairing="none")
     here.submit()
-    here.began("r3-baseline")
+    for run in ("r1-baseline", "r2-baseline", "r3-baseline"):
+        here.began(run)
     here.acts({})
     here.write_study(study="second")
     second = here.submit(after="fake").root

@@ -12,7 +12,7 @@ from hpcbench.parallel import parallelize
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.experts import parcels, routing, spread, travel
 from hpcbench.parallel.experts.penalty import Penalty
-from hpcbench.parallel.experts.routing import Losses, Routing
+from hpcbench.parallel.experts.routing import Losses, Routing, Shares
 from hpcbench.parallel.experts.spread import WholeShares
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.mesh import Mesh
@@ -94,12 +94,10 @@ def losses_of_a_whole_micro_batch() -> Patch:
     """Shares of experts are those of a micro-batch, so that its size changes the loss that balances them."""
     plain = experts.losses
 
-    def faulty(logits: Tensor, expert: Tensor) -> Losses:
-        return (
-            plain(logits.flatten(0, 1)[None], expert.flatten(0, 1)[None])
-            if logits.shape[0] == 2
-            else plain(logits, expert)
-        )
+    def faulty(logits: Tensor, expert: Tensor, shares: Shares) -> Losses:
+        if logits.shape[0] != 2:
+            return plain(logits, expert, shares)
+        return plain(logits.flatten(0, 1)[None], expert.flatten(0, 1)[None], shares)
 
     return patch.object(experts, "losses", faulty)
 
