@@ -25,7 +25,7 @@ _DEPTH = 6
 _LONGEST = 128
 """Positions of a sample; more tokens are more samples."""
 _PARAMETERS = 1 << 23
-"""Of the optimizer's update that is measured: more than caches hold."""
+"""Parameters of the optimizer's update that is measured: more than caches hold."""
 _POSITIONS: tuple[Literal["learned", "rotary"], ...] = ("learned", "rotary")
 _DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 _NEIGHBOUR = (
@@ -36,7 +36,7 @@ _NEIGHBOUR = (
 
 
 class Shape(NamedTuple):
-    """A layer."""
+    """A layer: its width, the tokens that pass it, and how it knows their positions."""
 
     hidden: int
     tokens: int

@@ -38,7 +38,7 @@ class Call(NamedTuple):
     operation
         A collective of the library's, or ``send``: a message that each rank sends while it receives one.
     ranks, crossing
-        Of its group, and whether the group lies on several nodes. All groups call at the same time.
+        Ranks of the group, and whether it lies on several nodes. All groups call at the same time.
     """
 
     operation: str

@@ -25,7 +25,7 @@ def start_sum(
     piece
         The piece of the bucket that this rank owns.
     buffer
-        This rank's values, which must not change until the sum has arrived.
+        The rank's own values, which must not change until the sum has arrived.
     group, channel
         The replicas, and the channel of the message.
     scattered

@@ -135,7 +135,7 @@ def test_measured_rows_are_spread_evenly_and_each_is_there_once(density):
     index = evenly_spread(1000, density)
     assert len(index) == round(1000 * density) and index.dtype == np.int32
     gaps = np.diff(index)
-    assert gaps.min() >= max(1, int(1 / density) - 1) and gaps.max() <= 1 / density + 1 and index.max() < 1000
+    assert gaps.min() >= 1000 // len(index) and gaps.max() <= -(-1000 // len(index)) and index.max() < 1000
     assert evenly_spread(3, 1 / 64).tolist() == [0]
 
 
