@@ -33,6 +33,8 @@ class Processor:
     """
 
     calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
+    call_s: float = 0.0
+    """Seconds for a call that is carried out by a plan, beside its messages: what Python does to begin and end it."""
     part_s: float = 0.0
     """Seconds for each message of a step of a plan beyond the first."""
     waiting: float = 0.0
@@ -95,14 +97,25 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     }
     made = tuple((operation, tuple(curves.items())) for operation, curves in calls.items())
     planned = calls.get(PLANNED, {})
-    found = Processor(made, _part_s(planned), raw.get("waiting_share", 0.0))
+    found = Processor(made, part_s=_part_s(planned), waiting=raw.get("waiting_share", 0.0))
+    found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
+
+
+def _call_s(found: Processor, planned: dict[Grouping, Curve]) -> float:
+    """What the smallest all-reduce of a pair by a plan takes beyond its two messages: the mean over the groups."""
+    beyond = [
+        max(curve[0][1] - 2 * found.message(curve[0][0] / 2, crossing=crossing), 0.0)
+        for (ranks, crossing), curve in planned.items()
+        if ranks == 2
+    ]
+    return statistics.mean(beyond) if beyond else 0.0
 
 
 def _plan_factor(found: Processor, planned: dict[Grouping, Curve]) -> float:
     """Measured over reckoned seconds of a plan's all-reduces, but the smallest ones."""
     ratios = [
-        seconds / (2 * found.step([(nbytes / ranks, crossing)] * (ranks - 1)))
+        max(seconds - found.call_s, 0.1 * seconds) / (2 * found.step([(nbytes / ranks, crossing)] * (ranks - 1)))
         for (ranks, crossing), curve in planned.items()
         for nbytes, seconds in curve[1:]
     ]
