@@ -106,7 +106,8 @@ class StageProgram:
         network = action.cost.network * share
         if network > 0 and self._machine.fabric.processor:
             key = ("act", self.stage, len(found))
-            found += [Post(key, 0.0, network), Busy(action.own * share), Wait(key, "tensor")]
+            post = Post(key, 0.0, network, driven=self._subject.train.overlap)
+            found += [post, Busy(action.own * share), Wait(key, "tensor")]
             return
         found.append(Busy(action.own * share))
         if network > 0:
@@ -115,12 +116,25 @@ class StageProgram:
     def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
         if self._machine.fabric.processor:
             _busy(found, cost.inside)
-            found.append(Post(key, 0.0, cost.network))
+            self._send_in_turn(found, key, cost.network)
         elif self._subject.program.waits_for_messages:
             found.append(Flow(cost.inside, cost.network, "pipeline"))
             found.append(Post(key, 0.0, 0.0))
         else:
             found.append(Post(key, cost.inside, cost.network))
+
+    def _send_in_turn(self, found: list[Operation], key: object, network: float) -> None:
+        """Messages of a node's replicas, which wait for nothing of each other: one after another, not all at once.
+
+        The next stage has them after the mean of their turns. Tensor-parallel ranks go on together.
+        """
+        layout, subject = self._subject.layout, self._subject
+        replicas = min(subject.ranks_per_node // (layout.tp * layout.cp), layout.dp) if subject.stage_crosses else 1
+        first = (replicas + 1) / (2 * replicas) if replicas > 1 else 1.0
+        queue = f"pp {key[0] if isinstance(key, tuple) else key}"
+        found.append(Post(key, 0.0, first * network, 0.0, queue))
+        if first < 1:
+            found.append(Post((key, "others"), 0.0, (1 - first) * network, 0.0, queue))
 
     def _post(self, found: list[Operation], key: object, cost: Cost) -> None:
         """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""
@@ -128,7 +142,7 @@ class StageProgram:
             found.append(Post(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
         elif self._machine.fabric.processor:
             _busy(found, cost.encode)
-            found.append(Post(key, 0.0, cost.network, 0.0, "dp"))
+            found.append(Post(key, 0.0, cost.network, 0.0, "dp", driven=True))
             _busy(found, cost.inside)
         else:
             _busy(found, cost.encode)

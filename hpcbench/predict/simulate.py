@@ -39,6 +39,8 @@ class Post(NamedTuple):
     after: float = 0.0
     queue: str | None = None
     """One after another, for what a stage sends over one group."""
+    driven: bool = False
+    """A thread of the stage's ranks drives it while they compute, and wakes up again and again to look."""
 
 
 class Wait(NamedTuple):
@@ -52,7 +54,7 @@ class Takes(NamedTuple):
     """What takes cores from stages that compute, in stages' cores."""
 
     waiting: float
-    """A stage that waits: it wakes up again and again to look."""
+    """A stage that waits, or has something driven under way: it wakes up again and again to look."""
     networks: float
     """All networks while they are busy: a kernel that limits links works for each packet."""
 
@@ -122,6 +124,7 @@ class Simulation:
         self._waiting: dict[object, int] = {}
         self._queues: dict[tuple[int, str], list[tuple[Post, float]]] = {}
         self._begun: dict[int, tuple[float, str]] = {}
+        self._driven = [0] * len(self.stages)
 
     def run(self) -> float:
         """Carry out everything; gives the seconds from the begin to the end of the last stage.
@@ -200,7 +203,8 @@ class Simulation:
         """Those that compute share what those that wait, and the networks, leave of the cores."""
         if self._takes is None:
             return
-        waiting = sum(1 for _, kind in self._begun.values() if kind)
+        waits = {number for number, (_, kind) in self._begun.items() if kind}
+        waiting = len(waits.union(number for number, posts in enumerate(self._driven) if posts))
         networks = [bool(resource.flows) for number, resource in self._resources.items() if number != _CORES]
         taken = waiting * self._takes.waiting + sum(networks) / len(networks) * self._takes.networks
         resource = self._resources[_CORES]
@@ -209,6 +213,9 @@ class Simulation:
         self._again(_CORES)
 
     def _post(self, number: int, post: Post, now: float) -> None:
+        if post.driven:
+            self._driven[number] += 1
+            self._leave_cores(now)
         if post.queue is not None:
             queue = self._queues.setdefault((number, post.queue), [])
             queue.append((post, now))
@@ -256,6 +263,9 @@ class Simulation:
             self._resume(number, now)
             return
         self._push(now + after, "arrived", post.key)
+        if post.driven:
+            self._driven[number] -= 1
+            self._leave_cores(now)
         if post.queue is not None:
             queue = self._queues[number, post.queue]
             queue.pop(0)

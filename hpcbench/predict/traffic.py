@@ -105,7 +105,7 @@ class Costing:
 
     def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
         fabric = self._machine.fabric
-        factor = fabric.library_factor(operation, place.ranks)
+        factor = fabric.library_factor(operation, place)
         inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
         if fabric.processor:
             inside = self._worked(fabric.processor, operation, nbytes, place)
