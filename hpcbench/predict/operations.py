@@ -104,12 +104,13 @@ class StageProgram:
     def _act(self, found: list[Operation], action: Action, share: float) -> None:
         """Compute a share of an action. Where ranks share cores, others compute while one waits for the network."""
         network = action.cost.network * share
+        computing = Busy(action.own * share, (action.work + action.again) / action.own if action.own else 1.0)
         if network > 0 and self._machine.fabric.processor:
             key = ("act", self.stage, len(found))
             post = Post(key, 0.0, network, driven=self._subject.train.overlap)
-            found += [post, Busy(action.own * share), Wait(key, "tensor")]
+            found += [post, computing, Wait(key, "tensor")]
             return
-        found.append(Busy(action.own * share))
+        found.append(computing)
         if network > 0:
             found.append(Flow(0.0, network, "tensor"))
 
@@ -153,17 +154,17 @@ class StageProgram:
             found.append(Flow(cost.encode + cost.inside + cost.decode, cost.network, kind))
         elif self._machine.fabric.processor:
             key = ("call", self.stage, len(found))
-            _busy(found, cost.encode)
+            _busy(found, cost.encode, 0.0)
             found.append(Post(key, 0.0, cost.network))
-            _busy(found, cost.inside)
+            _busy(found, cost.inside, 0.0)
             found.append(Wait(key, kind))
-            _busy(found, cost.decode)
+            _busy(found, cost.decode, 0.0)
         else:
-            _busy(found, cost.encode)
+            _busy(found, cost.encode, 0.0)
             found.append(Flow(cost.inside, cost.network, kind))
-            _busy(found, cost.decode)
+            _busy(found, cost.decode, 0.0)
 
 
-def _busy(found: list[Operation], seconds: float) -> None:
+def _busy(found: list[Operation], seconds: float, computes: float = 1.0) -> None:
     if seconds:
-        found.append(Busy(seconds))
+        found.append(Busy(seconds, computes))

@@ -16,6 +16,8 @@ class Busy(NamedTuple):
     """The stage computes, or uses links of its own."""
 
     seconds: float
+    computes: float = 1.0
+    """Part of it that a run's log would call computing: the rest is of calls that are waited for."""
 
 
 class Flow(NamedTuple):
@@ -71,7 +73,9 @@ class Stage:
     at: int = 0
     time: float = 0.0
     busy: float = 0.0
-    """Seconds in which it computed."""
+    """Seconds in which it computed, or worked on calls."""
+    computed: float = 0.0
+    """Part of these seconds that a log would call computing."""
     shared: float = 0.0
     """Part of these seconds by which it took longer because other stages computed on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
@@ -125,6 +129,7 @@ class Simulation:
         self._queues: dict[tuple[int, str], list[tuple[Post, float]]] = {}
         self._begun: dict[int, tuple[float, str]] = {}
         self._driven = [0] * len(self.stages)
+        self._part = [1.0] * len(self.stages)
 
     def run(self) -> float:
         """Carry out everything; gives the seconds from the begin to the end of the last stage.
@@ -166,11 +171,13 @@ class Simulation:
                 stage.at += 1
                 if operation.seconds > 0:
                     stage.shared -= operation.seconds
+                    self._part[number] = operation.computes
                     self._begun[number] = now, ""
                     self._join(_CORES, (number, None, operation.seconds, 0.0), now)
                     return
             elif type(operation) is Busy:
                 stage.busy += operation.seconds
+                stage.computed += operation.seconds * operation.computes
                 now += operation.seconds
                 stage.at += 1
                 if stage.at < len(operations) and type(operations[stage.at]) is not Busy:
@@ -287,6 +294,7 @@ class Simulation:
             self._leave_cores(now)
         else:
             stage.busy += now - begun
+            stage.computed += (now - begun) * self._part[number]
             stage.shared += now - begun
         if stage.at < len(stage.operations):
             following = stage.operations[stage.at]
