@@ -156,8 +156,13 @@ def _machine(study: Study, run: Run, known: Measured) -> tuple[Machine, dict[str
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
     machine, speeds = improve(bare, known, "fp32")
     fabric = machine.fabric
-    rate = fabric.node_bytes_per_s * bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
-    return replace(machine, fabric=replace(fabric, node_bytes_per_s=rate)), speeds
+    times = bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
+    processor = fabric.processor
+    if processor and known.cores and times > 1:
+        # up to TRIAL a link's filter cuts what the kernel sends into packets, faster ones let it pass (hosts/rates.py)
+        processor = replace(processor, networks=known.cores.get("softirq_cores", 0.0))
+    fabric = replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * times, processor=processor)
+    return replace(machine, fabric=fabric), speeds
 
 
 def _per_node(run: Run) -> int:

@@ -133,9 +133,10 @@ class StageProgram:
         replicas = min(subject.ranks_per_node // (layout.tp * layout.cp), layout.dp) if subject.stage_crosses else 1
         first = (replicas + 1) / (2 * replicas) if replicas > 1 else 1.0
         queue = f"pp {key[0] if isinstance(key, tuple) else key}"
-        found.append(Post(key, 0.0, first * network, 0.0, queue))
+        driven = subject.train.overlap
+        found.append(Post(key, 0.0, first * network, 0.0, queue, driven=driven))
         if first < 1:
-            found.append(Post((key, "others"), 0.0, (1 - first) * network, 0.0, queue))
+            found.append(Post((key, "others"), 0.0, (1 - first) * network, 0.0, queue, driven=driven))
 
     def _post(self, found: list[Operation], key: object, cost: Cost) -> None:
         """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""
