@@ -175,9 +175,7 @@ def _with_network(
     return replace(machine, fabric=fabric), speeds
 
 
-def _library(
-    fabric: Fabric, native: Sequence[tuple[str, int, float]], place: Place
-) -> tuple[tuple[str, float], ...]:
+def _library(fabric: Fabric, native: Sequence[tuple[str, int, float]], place: Place) -> tuple[tuple[str, float], ...]:
     """Measured over reckoned seconds of the library's collectives, each at its largest size."""
     found = {}
     for operation, nbytes, seconds in sorted(native, key=lambda row: row[1]):
