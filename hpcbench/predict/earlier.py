@@ -147,12 +147,12 @@ def slowdown(subject: Subject, known: Knowledge, compute_s: float) -> float:
 
 
 def waits(subject: Subject, known: Knowledge, seconds: float, compute_s: float) -> float | None:
-    """How many times as long a baseline on shared cores waits for messages; None if the model hardly lets it wait."""
+    """How many times as long a baseline on shared cores waits for messages; None if links hardly let it wait."""
     made = step_time(subject, *known)
-    waited = made.seconds.value - made.computed
-    if subject.scheme.algorithm != "native" or waited < LEAST_SHARE * made.seconds.value or seconds <= compute_s:
+    by_links = made.network_seconds > LEAST_SHARE * made.seconds.value
+    if subject.scheme.algorithm != "native" or not by_links or seconds <= compute_s:
         return None
-    return (seconds - compute_s) / waited
+    return (seconds - compute_s) / (made.seconds.value - made.computed)
 
 
 _SLOWEST = 1 / 4, 4.0

@@ -7,8 +7,8 @@ from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.schedule import Action as PipelineAction
 from hpcbench.parallel.stream import Stream
 from hpcbench.predict.cost import Cost
+from hpcbench.predict.deeds import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.stage import Action, StageCosts
 from hpcbench.predict.subject import Subject
 from hpcbench.predict.traffic import Costing

@@ -253,12 +253,12 @@ class _Outcome:
         """One of the steps that `more` has over this, in the middle of a run, where no stage comes to its end."""
         seconds = (more.seconds - self.seconds) / steps
         pairs = ((self.busy, more.busy), (self.computed, more.computed), (self.shared, more.shared))
-        over = [[(there - here) / steps for here, there in zip(*pair, strict=True)] for pair in pairs]
+        busy, computed, shared = ([(there - here) / steps for here, there in zip(*pair, strict=True)] for pair in pairs)
         waited = [
             {kind: (there.get(kind, 0.0) - here.get(kind, 0.0)) / steps for kind in {**here, **there}}
             for here, there in zip(self.waited, more.waited, strict=True)
         ]
-        return _Outcome(seconds, [seconds] * len(self.end), *over, waited)
+        return _Outcome(seconds, [seconds] * len(self.end), busy, computed, shared, waited)
 
     def further(self, more: "_Outcome", times: float) -> "_Outcome":
         """So many times what `more` has over this, on top of this."""

@@ -13,13 +13,14 @@ from hpcbench.contract.training import Model
 from hpcbench.predict import processor
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.call import Call
+from hpcbench.predict.deeds import Busy, Post, Wait
 from hpcbench.predict.earlier import Lesson, slowdown, waits
 from hpcbench.predict.fabric import Place
 from hpcbench.predict.layers import Layer, factors
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import improve, read
 from hpcbench.predict.program import ENGINE
-from hpcbench.predict.simulate import Busy, Post, Simulation, Takes, Wait
+from hpcbench.predict.simulate import Simulation, Takes
 from hpcbench.predict.step import Step
 from hpcbench.predict.subject import Subject, train_of
 from hpcbench.predict.traffic import Costing
