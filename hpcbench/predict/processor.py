@@ -38,7 +38,7 @@ class Processor:
     part_s: float = 0.0
     """Seconds for each message of a step of a plan beyond the first."""
     waiting: float = 0.0
-    """Share of a core that a rank takes while it waits."""
+    """Share of a core that a rank takes from those who compute while it waits."""
     networks: float = 0.0
     """Cores that the kernel takes while all nodes send as much as their links allow."""
     plan_factor: float = 1.0
@@ -97,7 +97,10 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     }
     made = tuple((operation, tuple(curves.items())) for operation, curves in calls.items())
     planned = calls.get(PLANNED, {})
-    found = Processor(made, part_s=_part_s(planned), waiting=raw.get("waiting_share", 0.0))
+    # what those who compute lose is more than what a clock of those who wait counts; older tables have that alone
+    waiting = raw.get("waiting_takes")
+    waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
+    found = Processor(made, part_s=_part_s(planned), waiting=waiting)
     found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
 
@@ -110,6 +113,17 @@ def _call_s(found: Processor, planned: dict[Grouping, Curve]) -> float:
         if ranks == 2
     ]
     return statistics.mean(beyond) if beyond else 0.0
+
+
+def lost(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
+    """Cores that each rank which waits takes from those who compute on all cores.
+
+    Parameters
+    ----------
+    asleep, awake
+        Seconds of the same work while the others sleep, and while they wait.
+    """
+    return max(cores * (1 - asleep / awake), 0.0) / waiting
 
 
 def _plan_factor(found: Processor, planned: dict[Grouping, Curve]) -> float:

@@ -134,6 +134,14 @@ def test_ranks_with_cores_of_their_own_pay_nothing() -> None:
     assert processor.of_table(cores(between_work=[]), CORES) is None
 
 
+def test_what_those_who_compute_lose_goes_before_what_those_who_wait_count() -> None:
+    lost = processor.of_table(cores(waiting_takes=0.25), CORES)
+    older = processor.of_table(cores(waiting_takes=None), CORES)
+    assert processor.lost(3.0, 4.0, cores=2, waiting=5) == pytest.approx(2 * (1 / 4) / 5), "a quarter of two cores"
+    assert processor.lost(4.0, 3.9, cores=2, waiting=5) == 0.0, "noise"
+    assert lost and older and (lost.waiting, older.waiting) == (0.25, 0.1)
+
+
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
     """One core; the first stage waits 4 s for its own message, the second one computes for 3 s."""
     programs = [[Post("it", 0.0, 4.0), Wait("it", "data")], [Busy(3.0)]]
