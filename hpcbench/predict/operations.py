@@ -117,26 +117,14 @@ class StageProgram:
     def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
         if self._machine.fabric.processor:
             _busy(found, cost.inside)
-            self._send_in_turn(found, key, cost.network)
+            # messages to one rank come in the order in which they were sent, over one connection
+            way = key[0] if isinstance(key, tuple) else key
+            found.append(Post(key, 0.0, cost.network, 0.0, f"pp {way}", driven=self._subject.train.overlap))
         elif self._subject.program.waits_for_messages:
             found.append(Flow(cost.inside, cost.network, "pipeline"))
             found.append(Post(key, 0.0, 0.0))
         else:
             found.append(Post(key, cost.inside, cost.network))
-
-    def _send_in_turn(self, found: list[Operation], key: object, network: float) -> None:
-        """Messages of a node's replicas, which wait for nothing of each other: one after another, not all at once.
-
-        The next stage has them after the mean of their turns. Tensor-parallel ranks go on together.
-        """
-        layout, subject = self._subject.layout, self._subject
-        replicas = min(subject.ranks_per_node // (layout.tp * layout.cp), layout.dp) if subject.stage_crosses else 1
-        first = (replicas + 1) / (2 * replicas) if replicas > 1 else 1.0
-        queue = f"pp {key[0] if isinstance(key, tuple) else key}"
-        driven = subject.train.overlap
-        found.append(Post(key, 0.0, first * network, 0.0, queue, driven=driven))
-        if first < 1:
-            found.append(Post((key, "others"), 0.0, (1 - first) * network, 0.0, queue, driven=driven))
 
     def _post(self, found: list[Operation], key: object, cost: Cost) -> None:
         """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""

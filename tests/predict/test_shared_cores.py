@@ -228,19 +228,23 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
 
 
-def test_replicas_of_a_node_send_one_after_another(tmp_path: Path) -> None:
-    """The next stage waits for the mean of their turns; tensor-parallel ranks go on together."""
+def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
+    """The first of two messages under way has the link alone, and does not share it with the second."""
     found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
-    train = train_of(global_batch=8, micro_batch=2, seq_len=128, precision="fp32", zero=1)
-    for layout, first in ((Layout(dp=4, pp=2), 0.75), (Layout(dp=2, tp=2, pp=2), 1.0)):
-        step = Step(Subject(Model(layers=2, hidden=256, heads=8), train, layout, 2), found)
-        program = step._programs[0]
-        message = program.costs.calls.activations(0)
-        assert message is not None
-        whole = step.traffic.cost(message, size=2).network
-        posts = [one for one in program.operations(1) if isinstance(one, Post) and one.queue == "pp forward"]
-        assert posts[0].network == pytest.approx(first * whole)
-        assert sum(one.network for one in posts) == pytest.approx(whole), "the link has to carry all of them"
+    train = train_of(
+        global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=1, schedule="gpipe", overlap=True
+    )
+    step = Step(Subject(Model(layers=2, hidden=256, heads=8), train, Layout(dp=4, pp=2), 2), found)
+    posts = [[one for one in program.operations(2) if isinstance(one, Post)] for program in step._programs]
+    for sent, way in zip(posts, ("pp forward", "pp backward"), strict=True):
+        own = [one for one in sent if one.queue == way]
+        assert len(own) == 2 and own[0].network > 0 and all(one.driven for one in own)
+    keys = [one.key for one in posts[0] if one.queue == "pp forward"]
+    shared = Simulation([[Post(keys[0], 0.0, 1.0), Post(keys[1], 0.0, 1.0), Wait(keys[0], "pipeline")]], [0])
+    ordered = Simulation([[*(Post(key, 0.0, 1.0, 0.0, "pp forward") for key in keys), Wait(keys[0], "pipeline")]], [0])
+    shared.run()
+    ordered.run()
+    assert (shared.stages[0].time, ordered.stages[0].time) == (2.0, 1.0)
 
 
 def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
