@@ -43,7 +43,7 @@ from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.cost import CodecSpeed
-from hpcbench.predict.earlier import Lesson, slowdown
+from hpcbench.predict.earlier import Lesson, slowdown, waits
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import Measured, improve
 from hpcbench.predict.memory import memory
@@ -86,11 +86,14 @@ def compare(options: argparse.Namespace) -> None:
     tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
     measurement = _found(options, shape, (calibration.rate, trial[0]), tasks, studies)
     known, found, peaks = measurement.known, measurement.turns, measurement.peaks
-    factor = _factor(trial[0], calibration, known, measurement.taught)
+    lesson = _lesson(trial[0], calibration, known, measurement.taught)
     plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
-                      for one in (1.0, factor))  # fmt: skip
+                      for one in (Lesson(), lesson))  # fmt: skip
     baselines = [runs[study.name][0] for study in studies]
-    print(f"earlier run, {calibration.name}: it computed {factor:.2f} times as long as the tables say")
+    print(
+        f"earlier run, {calibration.name}: it computed {lesson.work:.2f} times as long as the tables say, and waited "
+        f"{lesson.waiting:.2f} times as long"
+    )
     names = [(study.name, run["scheme"]["name"]) for study in studies for run in runs[study.name]]
     times = [tuple(repeat[k]["seconds"] for repeat in found) for k in range(len(tasks))]
     by_tables, by_both = (
@@ -121,7 +124,8 @@ def compare(options: argparse.Namespace) -> None:
     if options.out:
         document = {
             "provenance": provenance(Path(__file__)),
-            "factor": factor,
+            "factor": lesson.work,
+            "waiting": lesson.waiting,
             "cells": [
                 {"study": cell.study, "scheme": cell.scheme, "predicted": cell.predicted, "measured": cell.measured}
                 for cell in by_both
@@ -152,8 +156,13 @@ def _machine(study: Study, run: Run, known: Measured) -> tuple[Machine, dict[str
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
     machine, speeds = improve(bare, known, "fp32")
     fabric = machine.fabric
-    rate = fabric.node_bytes_per_s * bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
-    return replace(machine, fabric=replace(fabric, node_bytes_per_s=rate)), speeds
+    times = bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
+    processor = fabric.processor
+    if processor and known.cores and times > 1:
+        # up to TRIAL a link's filter cuts what the kernel sends into packets, faster ones let it pass (hosts/rates.py)
+        processor = replace(processor, networks=known.cores.get("softirq_cores", 0.0))
+    fabric = replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * times, processor=processor)
+    return replace(machine, fabric=fabric), speeds
 
 
 def _per_node(run: Run) -> int:
@@ -165,19 +174,22 @@ def _subject(run: dict[str, Any]) -> Subject:
     return of_run(made, ranks_per_node=_per_node(made))
 
 
-def _predict(study: Study, run: dict[str, Any], known: Measured, factor: float) -> Figure:
+def _predict(study: Study, run: dict[str, Any], known: Measured, lesson: Lesson) -> Figure:
     """Seconds of a step."""
-    machine, speeds = Lesson(1, work=factor).applied(_machine(study, Run.model_validate(run), known))
+    machine, speeds = lesson.applied(_machine(study, Run.model_validate(run), known))
     return Step(_subject(run), machine, speeds).run().seconds
 
 
-def _factor(run: dict[str, Any], study: Study, known: Measured, taught: dict[str, Any]) -> float:
+def _lesson(run: dict[str, Any], study: Study, known: Measured, taught: dict[str, Any]) -> Lesson:
     """What the earlier run teaches, as `hpcbench predict --measured` learns it."""
-    place = _machine(study, Run.model_validate(run), known)
-    if place[0].fabric.processor:
-        return slowdown(_subject(run), place, taught["seconds"])
-    parts = Step(_subject(run), *place).run().parts
-    return float(taught["passes"] / (parts["forward"] + parts["backward"] + parts["recompute"]))
+    subject, place = _subject(run), _machine(study, Run.model_validate(run), known)
+    if not place[0].fabric.processor:
+        parts = Step(subject, *place).run().parts
+        return Lesson(1, work=float(taught["passes"] / (parts["forward"] + parts["backward"] + parts["recompute"])))
+    ranks = subject.layout.ranks
+    compute_s = taught["seconds"] - sum(one["exposed_s"] for one in taught["traffic"].values()) / ranks
+    lesson = Lesson(1, work=slowdown(subject, place, compute_s))
+    return replace(lesson, waiting=waits(subject, lesson.applied(place), taught["seconds"], compute_s) or 1.0)
 
 
 def _bytes(runs: list[Run], found: list[dict[str, Any]]) -> None:

@@ -91,7 +91,8 @@ def _network(
                 comm, progress, DEFAULT, x, most=max(sizes, default=0), repeats=repeats, show=show
             )
         share = shared_cores.waiting_share(comm, progress)
-        shared = {"between_work": shared_cores.rows(calls), "waiting_share": share}
+        takes = shared_cores.waiting_takes(comm, progress)
+        shared = {"between_work": shared_cores.rows(calls), "waiting_share": share, "waiting_takes": takes}
     if comm.rank:
         return 0
     title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"

@@ -5,6 +5,8 @@ wakes up again and again on a core that another one needs. So each rank works fo
 takes longer than its work is the cost of the call.
 """
 
+import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +22,7 @@ from hpcbench.comm.links import Links
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.predict.processor import PLANNED
+from hpcbench.predict.processor import PLANNED, lost
 
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the vectors."""
@@ -98,6 +100,45 @@ def waiting_share(comm: MPI.Comm, progress: Progress) -> float:
     return total / (comm.size - 1)
 
 
+def waiting_takes(comm: MPI.Comm, progress: Progress) -> float | None:
+    """Share of a core that a rank which waits takes from those who compute; None if each rank has a core of its own.
+
+    A rank that wakes up also pushes what another one computes on out of the core and its caches, which no clock of its
+    own counts. So as many ranks as there are cores compute, once while the others sleep, and once while they wait.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if comm.size <= cores:
+        return None
+    begin = time.thread_time()
+    _compute(1)
+    passes = max(1, int(_SLEEP_S / 3 / comm.allreduce((time.thread_time() - begin) / comm.size)))
+    turns = [_beside(comm, progress, cores, passes) for _ in range(_TIMES)]
+    asleep, awake = map(statistics.median, zip(*turns, strict=True))
+    return lost(asleep, awake, cores=cores, waiting=comm.size - cores)
+
+
+def _beside(comm: MPI.Comm, progress: Progress, cores: int, passes: int) -> tuple[float, float]:
+    """Seconds of the same work on as many ranks as cores: the others sleep, and then wait; the mean over the ranks."""
+    found = []
+    for sleep in (_SLEEP_S, 0.0):
+        progress.complete([comm.Ibarrier()])
+        begin = time.perf_counter()
+        if comm.rank < cores:
+            _compute(passes)
+        else:
+            time.sleep(sleep)
+        took = time.perf_counter() - begin if comm.rank < cores else 0.0
+        progress.complete([comm.Ibarrier()])
+        found.append(comm.allreduce(took) / cores)
+    return found[0], found[1]
+
+
+def _compute(passes: int) -> None:
+    for _ in range(passes):
+        for factor in _FACTORS:
+            np.dot(factor, factor)
+
+
 def _operations(ranks: int) -> list[str]:
     """What is measured on groups of so many ranks."""
     return ["send"] * (ranks == 2) + [PLANNED] + [name for name in OPERATIONS if name != "all-to-all"]
@@ -148,6 +189,9 @@ def _added(comm: MPI.Comm, progress: Progress, call: Callable[[], None], turns: 
 
 
 _FACTOR = np.full((128, 128), 1e-3, np.float32)
+_FACTORS = np.full((32, 128, 128), 1e-3, np.float32)
+"""As much as a small layer has of weights: 2 MiB."""
+_TIMES = 5
 
 
 def _work() -> None:

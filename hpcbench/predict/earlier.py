@@ -4,8 +4,8 @@ Each completed run of a results tree is predicted with the same tables as the ne
 factor for its computing (the ``hosts`` event of its log) and one for what its baseline waited on the network; codecs
 tell their speed themselves (the ``traffic`` event). The factors are geometric means over the runs.
 
-Where ranks share cores, computing and messages cannot be told apart by a rank's clock. There one factor is learned for
-all that the cores do: the one with which the model comes to the measured step.
+Where ranks share cores, messages make computing longer. There the first factor is for all that the cores do: the one
+with which the model comes to the part of a step in which ranks wait for no call. What they wait says nothing of it.
 """
 
 import math
@@ -131,20 +131,28 @@ def learn(runs: Sequence[Earlier], place: Place) -> Lesson:
     return replace(lesson, before=tuple(before), after=tuple(after))
 
 
-def slowdown(subject: Subject, known: Knowledge, seconds: float) -> float:
-    """How many times as long all takes that shared cores do, by the measured seconds of a step; 1/4 to 4.
+def slowdown(subject: Subject, known: Knowledge, compute_s: float) -> float:
+    """How many times as long all takes that shared cores do, by a log's seconds of computing in a step; 1/4 to 4.
 
-    It is found by halving, for the step grows with it.
+    It is found by halving, for the computing grows with it.
     """
     low, high = _SLOWEST
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
-        machine, speeds = Lesson(1, work=middle).applied(known)
-        if step_time(subject, machine, speeds).seconds.value < seconds:
+        if step_time(subject, *Lesson(1, work=middle).applied(known)).computed < compute_s:
             low = middle
         else:
             high = middle
     return math.sqrt(low * high)
+
+
+def waits(subject: Subject, known: Knowledge, seconds: float, compute_s: float) -> float | None:
+    """How many times as long a baseline on shared cores waits for messages; None if links hardly let it wait."""
+    made = step_time(subject, *known)
+    by_links = made.network_seconds > LEAST_SHARE * made.seconds.value
+    if subject.scheme.algorithm != "native" or not by_links or seconds <= compute_s:
+        return None
+    return (seconds - compute_s) / (made.seconds.value - made.computed)
 
 
 _SLOWEST = 1 / 4, 4.0
@@ -155,7 +163,10 @@ def _lesson(runs: Sequence[Earlier], plain: Sequence[StepTime], known: Sequence[
     work, waiting = [], []
     for run, made, place in zip(runs, plain, known, strict=True):
         if place[0].fabric.processor:
-            work.append(slowdown(run.subject, place, run.seconds))
+            if run.compute_s and made.computed:
+                work.append(slowdown(run.subject, place, run.compute_s))
+                factor = waits(run.subject, Lesson(1, work=work[-1]).applied(place), run.seconds, run.compute_s)
+                waiting += [factor] if factor else []
             continue
         parts = made.parts
         computed = sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))

@@ -19,6 +19,8 @@ ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1
 """A large broadcast is a scatter and an all-gather, a reduction to a root a reduce-scatter and a gather."""
 PIECEWISE = ("broadcast", "reduce")
 """One collective for each rank's piece, one after another."""
+_STRAIGHT = ("reduce-scatter", "all-gather")
+"""What a library may carry out by a message from each rank to each other one."""
 _LOOKED_UP = {
     "V100": ("one node", "V100"),
     "A100": ("one node", "A100"),
@@ -75,22 +77,29 @@ class Fabric:
     between_basis: Basis
     library: tuple[tuple[str, float], ...] = ()
     """Collective -> what the library's own takes, measured, over what is reckoned here for a large vector."""
-    library_ranks: int = 0
-    """On how many ranks that was measured."""
+    library_place: Place | None = None
+    """Where that was measured."""
     processor: Processor | None = None
     """What messages cost cores that ranks share; None where ranks have cores of their own."""
 
-    def library_factor(self, operation: str, ranks: int) -> float:
+    def library_factor(self, operation: str, place: Place) -> float:
         """Factor of a library's collective; that of an all-reduce if it was not measured.
 
-        Two ranks exchange in the same way whatever the algorithm. From there to the measured number of ranks the factor
-        grows with the rounds.
+        A library that sends each piece straight to its owner sends more between nodes than a ring does, if a node has
+        several ranks: as much of the factor as that explains goes with the place. Two ranks exchange in the same way
+        whatever the algorithm; from there to the measured number of ranks the rest grows with the rounds.
         """
-        known = dict(self.library)
+        known, measured = dict(self.library), self.library_place
         factor = known.get(operation, known.get("all-reduce", 1.0))
-        if self.library_ranks <= 2 or ranks >= self.library_ranks:
+        if measured is None or measured.ranks <= 2:
             return factor
-        return float(factor ** (math.log2(ranks / 2) / math.log2(self.library_ranks / 2)))
+        if operation in _STRAIGHT and measured.nodes > 1 and place.nodes > 1:
+            more = _straight(measured) - 1
+            share = min(max(factor - 1, 0.0) / more, 1.0) if more > 0 else 0.0
+            return factor * (1 + share * (_straight(place) - 1)) / (1 + share * more)
+        if place.ranks >= measured.ranks:
+            return factor
+        return float(factor ** (math.log2(place.ranks / 2) / math.log2(measured.ranks / 2)))
 
     def collective_seconds(self, operation: str, nbytes: float, place: Place) -> float:
         """Seconds of a library's collective of `nbytes` a rank (the whole vector), with nothing else on the links."""
@@ -144,6 +153,11 @@ class Fabric:
         if operation != "all-reduce" and self.family == "H100":
             rate = min(rate, 362e9)  # sums in the switch serve all-reduces only
         return constants.COLLECTIVE_S / 2 + moved / rate
+
+
+def _straight(place: Place) -> float:
+    """Bytes between nodes with a message from each rank to each other one, over those of a ring."""
+    return place.per_node * (place.ranks - place.per_node) / (place.ranks - 1)
 
 
 def _bus(curve: tuple[tuple[float, float], ...], nbytes: float) -> float:

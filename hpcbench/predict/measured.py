@@ -153,7 +153,9 @@ def _with_network(
             between_basis=Basis.HERE,
         )
     ranks_per_node = raw.get("ranks_per_node") or []
-    fabric = replace(fabric, library=_library(fabric, raw["native"], ranks_per_node), library_ranks=sum(ranks_per_node))
+    if len(set(ranks_per_node)) == 1:  # else, or if the table does not say on which nodes, nobody knows where
+        place = Place(len(ranks_per_node), ranks_per_node[0])
+        fabric = replace(fabric, library=_library(fabric, raw["native"], place), library_place=place)
     free = free or (raw if not between else None)
     if machine.shared_cores and free:
         work = processor.of_table(free, machine.shared_cores)
@@ -173,16 +175,9 @@ def _with_network(
     return replace(machine, fabric=fabric), speeds
 
 
-def _library(
-    fabric: Fabric, native: Sequence[tuple[str, int, float]], ranks_per_node: Sequence[int]
-) -> tuple[tuple[str, float], ...]:
-    """Measured over reckoned seconds of the library's collectives, each at its largest size.
-
-    Empty if the table does not say on which nodes, or these differ.
-    """
-    if len(set(ranks_per_node)) != 1:
-        return ()
-    place, found = Place(len(ranks_per_node), ranks_per_node[0]), {}
+def _library(fabric: Fabric, native: Sequence[tuple[str, int, float]], place: Place) -> tuple[tuple[str, float], ...]:
+    """Measured over reckoned seconds of the library's collectives, each at its largest size."""
+    found = {}
     for operation, nbytes, seconds in sorted(native, key=lambda row: row[1]):
         reckoned = fabric.collective_seconds(operation, nbytes, place) if operation in ROUNDS else 0.0
         if reckoned:

@@ -7,8 +7,8 @@ from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.schedule import Action as PipelineAction
 from hpcbench.parallel.stream import Stream
 from hpcbench.predict.cost import Cost
+from hpcbench.predict.deeds import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.simulate import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.stage import Action, StageCosts
 from hpcbench.predict.subject import Subject
 from hpcbench.predict.traffic import Costing
@@ -104,18 +104,22 @@ class StageProgram:
     def _act(self, found: list[Operation], action: Action, share: float) -> None:
         """Compute a share of an action. Where ranks share cores, others compute while one waits for the network."""
         network = action.cost.network * share
+        computing = Busy(action.own * share, (action.work + action.again) / action.own if action.own else 1.0)
         if network > 0 and self._machine.fabric.processor:
             key = ("act", self.stage, len(found))
-            found += [Post(key, 0.0, network), Busy(action.own * share), Wait(key, "tensor")]
+            post = Post(key, 0.0, network, driven=self._subject.train.overlap)
+            found += [post, computing, Wait(key, "tensor")]
             return
-        found.append(Busy(action.own * share))
+        found.append(computing)
         if network > 0:
             found.append(Flow(0.0, network, "tensor"))
 
     def _send(self, found: list[Operation], key: object, cost: Cost) -> None:
         if self._machine.fabric.processor:
             _busy(found, cost.inside)
-            found.append(Post(key, 0.0, cost.network))
+            # messages to one rank come in the order in which they were sent, over one connection
+            way = key[0] if isinstance(key, tuple) else key
+            found.append(Post(key, 0.0, cost.network, 0.0, f"pp {way}", driven=self._subject.train.overlap))
         elif self._subject.program.waits_for_messages:
             found.append(Flow(cost.inside, cost.network, "pipeline"))
             found.append(Post(key, 0.0, 0.0))
@@ -128,7 +132,7 @@ class StageProgram:
             found.append(Post(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
         elif self._machine.fabric.processor:
             _busy(found, cost.encode)
-            found.append(Post(key, 0.0, cost.network, 0.0, "dp"))
+            found.append(Post(key, 0.0, cost.network, 0.0, "dp", driven=True))
             _busy(found, cost.inside)
         else:
             _busy(found, cost.encode)
@@ -139,17 +143,17 @@ class StageProgram:
             found.append(Flow(cost.encode + cost.inside + cost.decode, cost.network, kind))
         elif self._machine.fabric.processor:
             key = ("call", self.stage, len(found))
-            _busy(found, cost.encode)
+            _busy(found, cost.encode, 0.0)
             found.append(Post(key, 0.0, cost.network))
-            _busy(found, cost.inside)
+            _busy(found, cost.inside, 0.0)
             found.append(Wait(key, kind))
-            _busy(found, cost.decode)
+            _busy(found, cost.decode, 0.0)
         else:
-            _busy(found, cost.encode)
+            _busy(found, cost.encode, 0.0)
             found.append(Flow(cost.inside, cost.network, kind))
-            _busy(found, cost.decode)
+            _busy(found, cost.decode, 0.0)
 
 
-def _busy(found: list[Operation], seconds: float) -> None:
+def _busy(found: list[Operation], seconds: float, computes: float = 1.0) -> None:
     if seconds:
-        found.append(Busy(seconds))
+        found.append(Busy(seconds, computes))

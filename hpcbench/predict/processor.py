@@ -33,10 +33,12 @@ class Processor:
     """
 
     calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
+    call_s: float = 0.0
+    """Seconds for a call that is carried out by a plan, beside its messages: what Python does to begin and end it."""
     part_s: float = 0.0
     """Seconds for each message of a step of a plan beyond the first."""
     waiting: float = 0.0
-    """Share of a core that a rank takes while it waits."""
+    """Share of a core that a rank takes from those who compute while it waits."""
     networks: float = 0.0
     """Cores that the kernel takes while all nodes send as much as their links allow."""
     plan_factor: float = 1.0
@@ -95,14 +97,39 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     }
     made = tuple((operation, tuple(curves.items())) for operation, curves in calls.items())
     planned = calls.get(PLANNED, {})
-    found = Processor(made, _part_s(planned), raw.get("waiting_share", 0.0))
+    # what those who compute lose is more than what a clock of those who wait counts; older tables have that alone
+    waiting = raw.get("waiting_takes")
+    waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
+    found = Processor(made, part_s=_part_s(planned), waiting=waiting)
+    found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
+
+
+def _call_s(found: Processor, planned: dict[Grouping, Curve]) -> float:
+    """What the smallest all-reduce of a pair by a plan takes beyond its two messages: the mean over the groups."""
+    beyond = [
+        max(curve[0][1] - 2 * found.message(curve[0][0] / 2, crossing=crossing), 0.0)
+        for (ranks, crossing), curve in planned.items()
+        if ranks == 2
+    ]
+    return statistics.mean(beyond) if beyond else 0.0
+
+
+def lost(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
+    """Cores that each rank which waits takes from those who compute on all cores.
+
+    Parameters
+    ----------
+    asleep, awake
+        Seconds of the same work while the others sleep, and while they wait.
+    """
+    return max(cores * (1 - asleep / awake), 0.0) / waiting
 
 
 def _plan_factor(found: Processor, planned: dict[Grouping, Curve]) -> float:
     """Measured over reckoned seconds of a plan's all-reduces, but the smallest ones."""
     ratios = [
-        seconds / (2 * found.step([(nbytes / ranks, crossing)] * (ranks - 1)))
+        max(seconds - found.call_s, 0.1 * seconds) / (2 * found.step([(nbytes / ranks, crossing)] * (ranks - 1)))
         for (ranks, crossing), curve in planned.items()
         for nbytes, seconds in curve[1:]
     ]

@@ -5,59 +5,22 @@ is on a node's network at the same time shares its bandwidth evenly.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hpcbench.predict.deeds import Busy, Flow, Operation, Post, Wait
 from hpcbench.predict.shared import Shared
-
-
-class Busy(NamedTuple):
-    """The stage computes, or uses links of its own."""
-
-    seconds: float
-
-
-class Flow(NamedTuple):
-    """The stage waits for something of its own to cross the network, alone so many seconds."""
-
-    before: float
-    network: float
-    kind: str
-
-
-class Post(NamedTuple):
-    """Something goes its way in the background.
-
-    After `before` seconds, and after the last one of its queue, it crosses the network. `Wait` waits for its key;
-    `after` more seconds pass before it is there.
-    """
-
-    key: object
-    before: float
-    network: float
-    after: float = 0.0
-    queue: str | None = None
-    """One after another, for what a stage sends over one group."""
-
-
-class Wait(NamedTuple):
-    """Until what has the key is there."""
-
-    key: object
-    kind: str
 
 
 class Takes(NamedTuple):
     """What takes cores from stages that compute, in stages' cores."""
 
     waiting: float
-    """A stage that waits: it wakes up again and again to look."""
+    """A stage that waits, or has something driven under way: it wakes up again and again to look."""
     networks: float
     """All networks while they are busy: a kernel that limits links works for each packet."""
-
-
-Operation = Busy | Flow | Post | Wait
 
 
 @dataclass
@@ -69,7 +32,11 @@ class Stage:
     at: int = 0
     time: float = 0.0
     busy: float = 0.0
-    """Seconds in which it computed."""
+    """Seconds in which it computed, or worked on calls."""
+    computed: float = 0.0
+    """Part of these seconds that a log would call computing."""
+    computes: float = 1.0
+    """That part of what it does now."""
     shared: float = 0.0
     """Part of these seconds by which it took longer because other stages computed on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
@@ -122,6 +89,7 @@ class Simulation:
         self._waiting: dict[object, int] = {}
         self._queues: dict[tuple[int, str], list[tuple[Post, float]]] = {}
         self._begun: dict[int, tuple[float, str]] = {}
+        self._driven: Counter[int] = Counter()
 
     def run(self) -> float:
         """Carry out everything; gives the seconds from the begin to the end of the last stage.
@@ -163,11 +131,13 @@ class Simulation:
                 stage.at += 1
                 if operation.seconds > 0:
                     stage.shared -= operation.seconds
+                    stage.computes = operation.computes
                     self._begun[number] = now, ""
                     self._join(_CORES, (number, None, operation.seconds, 0.0), now)
                     return
             elif type(operation) is Busy:
                 stage.busy += operation.seconds
+                stage.computed += operation.seconds * operation.computes
                 now += operation.seconds
                 stage.at += 1
                 if stage.at < len(operations) and type(operations[stage.at]) is not Busy:
@@ -200,21 +170,27 @@ class Simulation:
         """Those that compute share what those that wait, and the networks, leave of the cores."""
         if self._takes is None:
             return
-        waiting = sum(1 for _, kind in self._begun.values() if kind)
+        awake = {number for number, (_, kind) in self._begun.items() if kind} | set(+self._driven)
         networks = [bool(resource.flows) for number, resource in self._resources.items() if number != _CORES]
-        taken = waiting * self._takes.waiting + sum(networks) / len(networks) * self._takes.networks
+        taken = len(awake) * self._takes.waiting + sum(networks) / len(networks) * self._takes.networks
         resource = self._resources[_CORES]
         resource.advance(now)
         resource.capacity = max(self._cores - taken, 0.1 * self._cores)
         self._again(_CORES)
 
     def _post(self, number: int, post: Post, now: float) -> None:
+        self._drive(number, post, 1, now)
         if post.queue is not None:
             queue = self._queues.setdefault((number, post.queue), [])
             queue.append((post, now))
             if len(queue) > 1:
                 return
         self._push(now + post.before, "enter", (number, post, post.network, post.after))
+
+    def _drive(self, number: int, post: Post, more: int, now: float) -> None:
+        if post.driven:
+            self._driven[number] += more
+            self._leave_cores(now)
 
     def _enter(self, subject: _Crossing, now: float) -> None:
         number, post, work, after = subject
@@ -256,6 +232,7 @@ class Simulation:
             self._resume(number, now)
             return
         self._push(now + after, "arrived", post.key)
+        self._drive(number, post, -1, now)
         if post.queue is not None:
             queue = self._queues[number, post.queue]
             queue.pop(0)
@@ -277,6 +254,7 @@ class Simulation:
             self._leave_cores(now)
         else:
             stage.busy += now - begun
+            stage.computed += (now - begun) * stage.computes
             stage.shared += now - begun
         if stage.at < len(stage.operations):
             following = stage.operations[stage.at]

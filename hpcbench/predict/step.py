@@ -53,6 +53,8 @@ class StepTime:
     """Part of these seconds in which that stage waits for the node's network."""
     channels: dict[Traffic, Sent] = field(default_factory=dict)
     """Traffic by channel: the mean over all ranks of the stage's kind."""
+    computed: float = 0.0
+    """Part of these seconds in which that stage waits for no call, as a run's log counts them."""
 
 
 class Step:
@@ -118,6 +120,7 @@ class Step:
             seconds,
             [stage.time for stage in stages],
             [stage.busy for stage in stages],
+            [stage.computed for stage in stages],
             [stage.shared for stage in stages],
             [dict(stage.waited) for stage in stages],
         )
@@ -155,7 +158,13 @@ class Step:
         parts["pipeline"] += max(seconds - known, 0.0) if self.subject.layout.pp > 1 else 0.0
         parts["waiting"] = constants.WAIT_SHARE * seconds if self.subject.layout.ranks > 1 else 0.0
         total = seconds + parts["waiting"]
-        return StepTime(self._figure(total, parts), parts, _network_seconds(costs, waited), self._channels())
+        return StepTime(
+            self._figure(total, parts),
+            parts,
+            _network_seconds(costs, waited),
+            self._channels(),
+            outcome.computed[stage],
+        )
 
     def _add_reductions(self, parts: dict[str, float], outcome: "_Outcome", stage: int) -> None:
         """What reductions and the tail add: waiting, and what is encoded of it."""
@@ -236,19 +245,20 @@ class _Outcome:
     seconds: float
     end: list[float]
     busy: list[float]
+    computed: list[float]
     shared: list[float]
     waited: list[dict[str, float]]
 
     def each_further(self, more: "_Outcome", steps: int) -> "_Outcome":
         """One of the steps that `more` has over this, in the middle of a run, where no stage comes to its end."""
         seconds = (more.seconds - self.seconds) / steps
-        over = [(there - here) / steps for here, there in zip(self.busy, more.busy, strict=True)]
-        shared = [(there - here) / steps for here, there in zip(self.shared, more.shared, strict=True)]
+        pairs = ((self.busy, more.busy), (self.computed, more.computed), (self.shared, more.shared))
+        busy, computed, shared = ([(there - here) / steps for here, there in zip(*pair, strict=True)] for pair in pairs)
         waited = [
             {kind: (there.get(kind, 0.0) - here.get(kind, 0.0)) / steps for kind in {**here, **there}}
             for here, there in zip(self.waited, more.waited, strict=True)
         ]
-        return _Outcome(seconds, [seconds] * len(self.end), over, shared, waited)
+        return _Outcome(seconds, [seconds] * len(self.end), busy, computed, shared, waited)
 
     def further(self, more: "_Outcome", times: float) -> "_Outcome":
         """So many times what `more` has over this, on top of this."""
@@ -260,6 +270,7 @@ class _Outcome:
             on(self.seconds, more.seconds),
             [*map(on, self.end, more.end)],
             [*map(on, self.busy, more.busy)],
+            [*map(on, self.computed, more.computed)],
             [*map(on, self.shared, more.shared)],
             [
                 {kind: on(here.get(kind, 0.0), there.get(kind, 0.0)) for kind in {**here, **there}}

@@ -105,7 +105,7 @@ class Costing:
 
     def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
         fabric = self._machine.fabric
-        factor = fabric.library_factor(operation, place.ranks)
+        factor = fabric.library_factor(operation, place)
         inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
         if fabric.processor:
             inside = self._worked(fabric.processor, operation, nbytes, place)
@@ -237,7 +237,10 @@ class Costing:
                 encode += len(spans) * speed.call_s
                 decode += came / speed.decode_bytes_per_s + len(step.receives) * speed.call_s
         own, slices = encode + decode + inside, len(plan.slices)
-        if fabric.processor:  # a core does one thing after another, and the simulation lets the network move meanwhile
+        if fabric.processor:
+            inside += (
+                fabric.processor.call_s / slices
+            )  # a core does one thing after another, and the simulation lets the network move meanwhile
             return Cost(*(slices * part for part in (encode, decode, inside, network, sent, left)))
         total = own + network + (slices - 1) * (max(own, network) + _NOT_HIDDEN * min(own, network))
         busy = slices * network

@@ -269,14 +269,15 @@ class Costs:
         ----------
         owned
             Parameters that the rank updates. Where the update itself was measured, their gradients are read once more
-            for the norm and moved, and the new weights are written where the model has them.
+            for the norm and moved.
         held
-            Parameters that the rank has.
+            Parameters that the rank has. There, their gradients are divided by the replicas, and the new weights are
+            written where the model has them.
         """
         factor, rate = self._machine.work_factor, self._device.copy_bytes_per_s
         if self._machine.update_s is None:
             return constants.OPTIMIZER_BYTES * owned / rate * factor
-        return factor * (owned * (self._machine.update_s + 12 / rate) + held * 8 / rate)
+        return factor * (owned * (self._machine.update_s + 12 / rate) + held * 16 / rate)
 
     def host_seconds(self, owned: float, micro_batches: int) -> float:
         """With offload: reduced gradients down, the update of so many parameters by the host's cores, weights up."""

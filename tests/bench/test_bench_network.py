@@ -1,6 +1,7 @@
 """`hpcbench bench network` on real ranks: what it writes is what plans are chosen by."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,9 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
     assert {(row["operation"], row["ranks"]) for row in document["between_work"]} == wanted
     assert {(row["bytes"], row["crossing"]) for row in document["between_work"]} == {(1024, False)}
     assert 0 < document["waiting_share"] <= 1
+    shares = ranks > len(os.sched_getaffinity(0))
+    takes = document["waiting_takes"]
+    assert takes is None if not shares else 0 <= takes < 1
     found = processor.of_table(document, 2.0)
     assert found is not None and found.collective("all-gather", 1024, ranks=4, crossing=False) > 0
 

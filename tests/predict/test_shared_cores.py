@@ -8,17 +8,22 @@ from typing import Any
 import pytest
 
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.predict import processor
 from hpcbench.predict.basis import Basis
-from hpcbench.predict.earlier import Lesson, slowdown
+from hpcbench.predict.call import Call
+from hpcbench.predict.deeds import Busy, Post, Wait
+from hpcbench.predict.earlier import Lesson, slowdown, waits
+from hpcbench.predict.fabric import Place
 from hpcbench.predict.layers import Layer, factors
 from hpcbench.predict.machine import Machine, of_cpu
 from hpcbench.predict.measured import improve, read
 from hpcbench.predict.program import ENGINE
-from hpcbench.predict.simulate import Busy, Post, Simulation, Takes, Wait
+from hpcbench.predict.simulate import Simulation, Takes
 from hpcbench.predict.step import Step
 from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import Costs
 
 RANKS, CORES = 8, 2.0
@@ -90,9 +95,51 @@ def test_a_step_of_a_plan_pays_for_each_message_and_waits_once() -> None:
     assert replace(found, plan_factor=1.5).step([(0, True)]) == 1.5 * start
 
 
+def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
+    """Planned all-reduces take 3 ms more than what else is made up: all but two messages is the call's."""
+    longer = [
+        {**row, "seconds": row["seconds"] + 3e-3 * row["operation"].startswith("planned")} for row in between_work()
+    ]
+    found = processor.of_table(cores(between_work=longer), CORES)
+    assert found is not None
+    messages = CORES / RANKS * (1e-3 + 1e-9 * 1024)  # one within a node, and twice as much between nodes
+    assert found.call_s == pytest.approx(CORES / RANKS * 3e-3 - 1.5 * messages)
+    assert work().call_s == 0.0, "one call of a pair does not take longer than two messages"
+    coded = Subject(
+        Model(layers=2, hidden=256, heads=8),
+        train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32"),
+        *(Layout(tp=2), 2, NamedScheme(name="int8", algorithm="encoded", default="int8:256")),
+    )
+    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    call = Call(("TP", "FORWARD", "ACT"), "all-reduce", 1 << 16, 4, "tp")
+    cheap, dear = (
+        Costing(coded, replace(bare, fabric=replace(bare.fabric, processor=replace(found, call_s=s)))) for s in (0, 1)
+    )
+    assert dear.cost(call, size=2).inside - cheap.cost(call, size=2).inside == pytest.approx(1.0)
+
+
+def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes() -> None:
+    """One core and one stage: what it has under way wakes it up again and again for 2 s of its 3 s of work."""
+
+    def ends(*, driven: bool) -> float:
+        program = [Post("it", 0.0, 2.0, driven=driven), Busy(3.0), Wait("it", "data")]
+        return Simulation([program], [0], 1.0, Takes(0.25, 0.0)).run()
+
+    assert ends(driven=False) == pytest.approx(3.0)
+    assert ends(driven=True) == pytest.approx(3.5), "three quarters of 2 s, and 1.5 s alone"
+
+
 def test_ranks_with_cores_of_their_own_pay_nothing() -> None:
     assert processor.of_table(cores(), 8.0) is None
     assert processor.of_table(cores(between_work=[]), CORES) is None
+
+
+def test_what_those_who_compute_lose_goes_before_what_those_who_wait_count() -> None:
+    lost = processor.of_table(cores(waiting_takes=0.25), CORES)
+    older = processor.of_table(cores(waiting_takes=None), CORES)
+    assert processor.lost(3.0, 4.0, cores=2, waiting=5) == pytest.approx(2 * (1 / 4) / 5), "a quarter of two cores"
+    assert processor.lost(4.0, 3.9, cores=2, waiting=5) == 0.0, "noise"
+    assert lost and older and (lost.waiting, older.waiting) == (0.25, 0.1)
 
 
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
@@ -161,7 +208,7 @@ def test_an_update_takes_its_measured_time_and_what_it_moves(tmp_path: Path) -> 
     costs = Costs(machine(tmp_path, {"gemm.json": GEMM}), Model(layers=1, hidden=256, heads=8),
                   train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32"), Layout(), ENGINE)  # fmt: skip
     rate = (1 << 27) / 1e-2
-    assert costs.optimizer_seconds(1e6, 8e6) == pytest.approx(1e6 * (2e-9 + 12 / rate) + 8e6 * 8 / rate)
+    assert costs.optimizer_seconds(1e6, 8e6) == pytest.approx(1e6 * (2e-9 + 12 / rate) + 8e6 * 16 / rate)
 
 
 def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) -> None:
@@ -181,19 +228,60 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
 
 
-def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
-    """A run that took as long as on cores that do 1.3 times less; the lesson predicts it, and another run alike."""
+def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
+    """The first of two messages under way has the link alone, and does not share it with the second."""
     found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
-    slow = replace(found, shared_cores=CORES / 1.3)
+    train = train_of(
+        global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=1, schedule="gpipe", overlap=True
+    )
+    step = Step(Subject(Model(layers=2, hidden=256, heads=8), train, Layout(dp=4, pp=2), 2), found)
+    posts = [[one for one in program.operations(2) if isinstance(one, Post)] for program in step._programs]
+    for sent, way in zip(posts, ("pp forward", "pp backward"), strict=True):
+        own = [one for one in sent if one.queue == way]
+        assert len(own) == 2 and own[0].network > 0 and all(one.driven for one in own)
+    keys = [one.key for one in posts[0] if one.queue == "pp forward"]
+    shared = Simulation([[Post(keys[0], 0.0, 1.0), Post(keys[1], 0.0, 1.0), Wait(keys[0], "pipeline")]], [0])
+    ordered = Simulation([[*(Post(key, 0.0, 1.0, 0.0, "pp forward") for key in keys), Wait(keys[0], "pipeline")]], [0])
+    shared.run()
+    ordered.run()
+    assert (shared.stages[0].time, ordered.stages[0].time) == (2.0, 1.0)
+
+
+def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
+    """A run that computed as long as on cores that do 1.3 times less, on links that do half of what a table says."""
+    found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
+    found = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e8))
+    slow = replace(found, shared_cores=CORES / 1.3, fabric=replace(found.fabric, share=found.fabric.share / 2))
     made = [
         Subject(Model(layers=layers, hidden=256, heads=8),
-                train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=1), Layout(dp=8), 2)
+                train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=0, overlap=False),
+                Layout(dp=8), 2)
         for layers in (3, 6)
     ]  # fmt: skip
-    measured = [Step(one, slow).run().seconds.value for one in made]
-    factor = slowdown(made[0], (found, {}), measured[0])
+    measured = [Step(one, slow).run() for one in made]
+    seconds, computed = measured[0].seconds.value, measured[0].computed
+    assert computed < 0.5 * seconds, "most of the step is waiting, which says nothing of computing"
+    factor = slowdown(made[0], (found, {}), computed)
     assert factor == pytest.approx(1.3, rel=2e-3)
     taught, _ = Lesson(1, work=factor).applied((found, {}))
     assert taught.work_factor == 1.0 and taught.work_basis is Basis.HERE
-    assert Step(made[1], taught).run().seconds.value == pytest.approx(measured[1], rel=2e-3)
+    waiting = waits(made[0], (taught, {}), seconds, computed)
+    assert waiting == pytest.approx(2.0, rel=0.05)
+    taught, _ = Lesson(1, work=factor, waiting=waiting or 0.0).applied((found, {}))
+    assert Step(made[1], taught).run().seconds.value == pytest.approx(measured[1].seconds.value, rel=0.05)
     assert slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
+    fast = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e15))
+    assert waits(made[0], (fast, {}), seconds, computed) is None, "a run that hardly waits says nothing of links"
+
+
+def test_a_library_that_sends_straight_sends_more_where_nodes_have_several_ranks() -> None:
+    """Measured on four nodes of two ranks: 12/7 of a ring's bytes between nodes, if each rank sends to each other."""
+    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0).fabric
+    known = (("reduce-scatter", 12 / 7), ("all-gather", 1.0), ("all-reduce", 1.5))
+    fabric = replace(bare, library=known, library_place=Place(4, 2))
+    factors = [fabric.library_factor("reduce-scatter", place) for place in (Place(4, 2), Place(4, 1), Place(2, 2))]
+    assert factors == pytest.approx([12 / 7, 1.0, 4 / 3])
+    assert fabric.library_factor("all-gather", Place(2, 2)) == 1.0, "a ring is a ring everywhere"
+    slow = replace(fabric, library=(("reduce-scatter", 2 * 12 / 7),))
+    assert slow.library_factor("reduce-scatter", Place(4, 1)) == pytest.approx(2.0), "what that does not explain stays"
+    assert fabric.library_factor("all-reduce", Place(4, 1)) == pytest.approx(1.5**0.5)

@@ -3,8 +3,9 @@
 import pytest
 
 from hpcbench.parallel.schedule import SCHEDULES
+from hpcbench.predict.deeds import Busy, Flow, Post, Wait
 from hpcbench.predict.schedule import simulate
-from hpcbench.predict.simulate import Busy, DeadlockError, Flow, Post, Simulation, Wait
+from hpcbench.predict.simulate import DeadlockError, Simulation
 
 
 @pytest.mark.parametrize(

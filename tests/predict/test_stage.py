@@ -9,10 +9,11 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.predict import volume
 from hpcbench.predict.call import Call
+from hpcbench.predict.deeds import Busy, Post, Wait
 from hpcbench.predict.fabric import Place
 from hpcbench.predict.machine import Machine, of_gpu
 from hpcbench.predict.memory import memory
-from hpcbench.predict.simulate import Busy, Post, Simulation, Wait
+from hpcbench.predict.simulate import Simulation
 from hpcbench.predict.stage import sizes
 from hpcbench.predict.step import Step
 from hpcbench.predict.subject import Subject, train_of
