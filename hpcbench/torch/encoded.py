@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch._C._distributed_c10d import Work
 from hpcbench.codecs.types import Array
 from hpcbench.comm import steps
 from hpcbench.comm.channel import Channel
-from hpcbench.comm.choice import Choice
 from hpcbench.comm.execute import STAGES, Call, carry_out
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Tally
@@ -24,19 +22,18 @@ from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.contract.shards import Span, shards
-from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.account import Account, Row
 from hpcbench.torch.device_calls import DeviceCalls, Prepared
 from hpcbench.torch.gloo_carrier import drive
-from hpcbench.torch.link_speed import GUESS, measured, with_gloo
+from hpcbench.torch.group_plans import GroupPlans
 from hpcbench.torch.own_group import OwnGroup
 from hpcbench.torch.residuals import Residuals
 from hpcbench.torch.tensors import array
+from hpcbench.torch.trial import Vectors
 from hpcbench.torch.worker import Worker
 
 _TAGS = 64
 """Slices with tags of their own. More of them are never under way."""
-_SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
 class EncodedGroup:
@@ -54,9 +51,9 @@ class EncodedGroup:
         self._account = account
         self.rank, self.size = group.rank(), group.size()
         self._own = OwnGroup(group)
-        self.choice = Choice(self.rank, self._own.topology(), GUESS)
-        self._asked_links = False
         self.worker = Worker(f"hpcbench {group.group_desc}")
+        self._plans = GroupPlans(self.rank, self.size, self._own, self.worker)
+        self.choice = self._plans.choice
         self._scratch = Scratch()
         self._place = HostPlace(self._scratch)
         self._device = DeviceCalls(self.rank, self.size)
@@ -67,27 +64,20 @@ class EncodedGroup:
         """The program's optimizer has taken a step."""
         self._residuals.stepped()
 
-    def plan(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
+    def plan(
+        self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel, *, on_host: bool = True
+    ) -> Plan | None:
         """The plan of a call; None if the library's own collective is to carry it."""
-        if channel.algorithm is Algorithm.AUTO and not self._asked_links:
-            self._asked_links = True
-            self._measure_links()
-        kind = np.dtype(np.float32) if operation in _SUMS else dtype
-        like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # its size and type are all that counts
-        found = self.choice.plan(operation, like, channel, feedback=channel.feedback and operation in _SUMS)
-        return None if found is None or found.algorithm is Algorithm.NATIVE else found
+        return self._plans.plan(operation, n, dtype, channel, self._begin_trial if on_host else None)
 
-    def _measure_links(self) -> None:
-        """Measure the links between nodes. All ranks come here in the same call, the first one that is planned."""
-        found = [GUESS]
-
-        def job() -> None:
-            told = partial(self._own.told_by_all, "seconds")
-            found.append(measured(self._own.carrier(), self.choice.topology, told))
-
-        if self.choice.topology.nodes > 1:
-            self.worker.later(self._own.told(job), None).wait()
-        self.choice.links = with_gloo(found[-1], self.size)
+    def _begin_trial(self, vectors: Vectors, plan: Plan, channel: Channel) -> Work:
+        calls, outs, srcs = self._calls, [vectors.out], [vectors.src]
+        if plan.operation is Operation.ALL_GATHER:
+            work = self.all_gather(outs, srcs, [plan], channel, Row())
+        else:
+            work = self._reduce(outs, srcs, [plan], channel, Row(), average=False)
+        self._calls = calls  # the program's own calls have the seeds that they would have without
+        return work
 
     def all_reduce(
         self, tensors: Sequence[torch.Tensor], plans: Sequence[Plan], channel: Channel, row: Row, *, average: bool

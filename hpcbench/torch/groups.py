@@ -146,7 +146,10 @@ class GroupCalls:
         channel = self._channel(traffic, rule, dtype)
         plans: list[Plan] = []
         if call in _OPERATIONS:
-            laid = [self.encoded.plan(_OPERATIONS[call], t.numel(), DTYPES[dtype], channel) for t in tensors]
+            laid = [
+                self.encoded.plan(_OPERATIONS[call], t.numel(), DTYPES[dtype], channel, on_host=t.is_cpu)
+                for t in tensors
+            ]
             plans = [plan for plan in laid if plan is not None]
             if len(plans) < len(laid):
                 return Chosen(self._row(call.value, name, "", "plan"), None, ())

@@ -39,6 +39,7 @@ class OwnGroup:
         _made[group.group_name] += 1  # the keys of an earlier group lead to its closed connections
         self._store = c10d.PrefixStore(f"hpcbench {_made[group.group_name]}", store)
         self._timeout = _timeout(group)
+        self._gloo: dist.ProcessGroupGloo | None = None
         self._carrier: GlooCarrier | None = None
 
     def topology(self) -> Topology:
@@ -50,11 +51,16 @@ class OwnGroup:
         self._store.set(f"{what} {self._rank}", text)
         return [self._store.get(f"{what} {peer}").decode() for peer in range(self._size)]
 
+    def group(self) -> dist.ProcessGroupGloo:
+        """The second group itself. It is made by the thread that uses it first."""
+        if self._gloo is None:
+            self._gloo = dist.ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
+        return self._gloo
+
     def carrier(self) -> GlooCarrier:
-        """What carries the messages. It is made by the thread that uses it."""
+        """What carries the messages."""
         if self._carrier is None:
-            group = dist.ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
-            self._carrier = GlooCarrier(cast(PointToPoint, group), self._rank, self._size)
+            self._carrier = GlooCarrier(cast(PointToPoint, self.group()), self._rank, self._size)
         return self._carrier
 
     def told(self, job: Job) -> Job:

@@ -13,6 +13,8 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.bfloat16: BFLOAT16,
 }
 """Types of values that are encoded. Everything else travels exactly."""
+TORCH_TYPES = {dtype: kind for kind, dtype in DTYPES.items()}
+"""The same the other way round."""
 
 
 def array(tensor: torch.Tensor) -> Array:

@@ -9,9 +9,9 @@ import torch.distributed as dist
 from interposing import RANKS, SMALL, interposed, settings
 from torch.distributed.device_mesh import init_device_mesh
 
-from hpcbench.contract.interpose import Interposition
+from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.torch import encoded
+from hpcbench.torch import group_plans
 
 
 def late_mesh() -> list[list[str]]:
@@ -32,7 +32,7 @@ def late_mesh() -> list[list[str]]:
 def automatic() -> dict[str, Any]:
     """Sums with `auto` over ranks that say that they are on nodes of their own: links, decisions, digest of the sum."""
     found: list[float] = []
-    real = encoded.measured
+    real = group_plans.measured
 
     def kept(*args: Any) -> Any:
         links = real(*args)
@@ -41,7 +41,7 @@ def automatic() -> dict[str, Any]:
 
     group, values = dist.new_group(list(range(RANKS)), group_desc="mesh_dp"), torch.randn(1 << 16)
     scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
-    encoded.measured = kept
+    group_plans.measured = kept
     os.environ["GROUP_RANK"] = str(dist.get_rank())
 
     def work() -> str:
@@ -52,6 +52,41 @@ def automatic() -> dict[str, Any]:
     try:
         digest, rows = interposed(Interposition(scheme=scheme, groups=SMALL, out="nowhere"), work)
     finally:
-        encoded.measured = real
+        group_plans.measured = real
         del os.environ["GROUP_RANK"]
     return {"speeds": found, "digest": digest, "rows": [[row["codec"], row["why"], row["calls"]] for row in rows]}
+
+
+def tried() -> dict[str, Any]:
+    """Calls with `auto` within one machine: what was tried, the decisions, and a digest of what all ranks get alike."""
+    found: list[bool] = []
+    real = group_plans.pays
+
+    def kept(*args: Any) -> bool:
+        found.append(real(*args))
+        return found[-1]
+
+    group, ranks = dist.new_group(list(range(RANKS)), group_desc="mesh_dp"), dist.get_world_size()
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    whole, other = (torch.randn(n, generator=generator) for n in (1 << 16, (1 << 16) - 64))
+    part, joined = torch.empty((1 << 16) // ranks), torch.empty(1 << 16)
+    exact = whole.clone()
+    dist.all_reduce(exact, group=group)
+    scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
+    asked = Interposition(scheme=scheme, groups=Groups(min_bytes=1024, lossy=["parameters"]), out="nowhere")
+    group_plans.pays = kept
+
+    def work() -> str:
+        dist.reduce_scatter_tensor(part, whole, group=group)
+        dist.all_gather_into_tensor(joined, part, group=group)
+        for values in (whole, whole, other):
+            dist.all_reduce(values, group=group)
+        return hashlib.sha256(torch.cat([joined, whole, other]).numpy().tobytes()).hexdigest()
+
+    try:
+        digest, rows = interposed(asked, work)
+    finally:
+        group_plans.pays = real
+    error = float((joined - exact).abs().max())
+    said = sorted([row["call"], row["codec"], row["why"], row["calls"]] for row in rows)
+    return {"tried": found, "digest": digest, "rows": said, "error": error}

@@ -98,5 +98,5 @@ def test_on_a_slow_link_automatic_choice_encodes_what_the_guess_would_leave_to_g
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_small_calls_within_a_node_are_left_to_gloo(operation: Operation) -> None:
-    assert all(left_to_gloo(operation, nbytes, "aaaa", GUESS) for nbytes in (1 << 16, 1 << 18, 1 << 20))
+def test_small_calls_over_fast_links_are_left_to_gloo(operation: Operation) -> None:
+    assert all(left_to_gloo(operation, nbytes, "abcd", GUESS) for nbytes in (1 << 16, 1 << 18, 1 << 20))

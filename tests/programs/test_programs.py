@@ -135,3 +135,15 @@ def test_automatic_choice_measures_the_links_once_and_all_ranks_decide_alike(pla
     assert 1e5 < speed <= 1e9
     assert found[0]["rows"] in ([["int8:256", "", 3]], [["", "plan", 3]])
     assert all(one == found[0] for one in found)
+
+
+def test_within_a_machine_each_kind_of_call_is_tried_once_and_all_ranks_decide_alike(played: dict[str, Any]) -> None:
+    found = [rank["tried"] for rank in played["ranks"]]
+    one = found[0]
+    scattered, gathered, summed = one["tried"]
+    expected = {"reduce-scatter": (scattered, 1), "all-gather": (gathered, 1), "all-reduce": (summed, 3)}
+    assert one["rows"] == sorted(
+        [call, "int8:256" if coded else "", "" if coded else "plan", count] for call, (coded, count) in expected.items()
+    )
+    assert (0 < one["error"] < 0.3) if scattered or gathered else one["error"] < 1e-5
+    assert all({**other, "error": one["error"]} == one for other in found)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from decisions import automatic, late_mesh
+from decisions import automatic, late_mesh, tried
 from interposing import RANKS, SMALL, interposed, settings
 from program_faults import Played
 from pytorch_programs import PROGRAMS, model, train
@@ -268,6 +268,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "checkpoint": [checkpoint(lossy=False), checkpoint(lossy=True)],
             "late mesh": late_mesh(),
             "automatic": automatic(),
+            "tried": tried(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
