@@ -90,6 +90,7 @@ def compare(options: argparse.Namespace) -> None:
     plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
                       for one in (Lesson(), lesson))  # fmt: skip
     baselines = [runs[study.name][0] for study in studies]
+    print(f"measured on {measurement.machine}")
     print(
         f"earlier run, {calibration.name}: it computed {lesson.work:.2f} times as long as the tables say, and waited "
         f"{lesson.waiting:.2f} times as long"

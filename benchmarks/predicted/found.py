@@ -27,6 +27,8 @@ SCRIPT = Path(__file__).parents[1] / "predict_measured.py"
 class Found:
     """What was measured."""
 
+    machine: str
+    """Where: predictions may be made on another one."""
     known: measured.Measured
     """Tables of the machine."""
     taught: dict[str, Any]
@@ -62,9 +64,9 @@ def measure(
         show(turns - 1, turns, "memory")
         baselines = [run for _, run in tasks[:: len(tasks) // len(studies)]]
         peaks = tables.trace(hosts, shape, baselines)
-    made = {"provenance": provenance(SCRIPT), "taught": taught, "turns": found, "peaks": peaks}
+    made: dict[str, Any] = {"provenance": provenance(SCRIPT), "taught": taught, "turns": found, "peaks": peaks}
     (directory / _RUNS).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    return Found(known, taught, found, peaks)
+    return Found(made["provenance"]["machine"], known, taught, found, peaks)
 
 
 def read(directory: Path, tasks: Sequence[Task]) -> Found:
@@ -78,11 +80,12 @@ def read(directory: Path, tasks: Sequence[Task]) -> Found:
     path = directory / _RUNS
     try:
         made = json.loads(path.read_text(encoding="utf-8"))
-        turns = [[run["scheme"] for run in turn] for turn in made["turns"]]
+        turns, machine = [[run["scheme"] for run in turn] for turn in made["turns"]], made["provenance"]["machine"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: {error}: measure with --keep {directory}") from None
     if any(turn != [run["scheme"]["name"] for _, run in tasks] for turn in turns):
         raise UserError(
             f"{path}: is of other schemes or studies: give the --schemes and --studies that it was made with"
         )
-    return Found(measured.read(directory / _TABLES, asked_for=True), made["taught"], made["turns"], made["peaks"])
+    known = measured.read(directory / _TABLES, asked_for=True)
+    return Found(machine, known, made["taught"], made["turns"], made["peaks"])

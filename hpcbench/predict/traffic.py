@@ -238,9 +238,8 @@ class Costing:
                 decode += came / speed.decode_bytes_per_s + len(step.receives) * speed.call_s
         own, slices = encode + decode + inside, len(plan.slices)
         if fabric.processor:
-            inside += (
-                fabric.processor.call_s / slices
-            )  # a core does one thing after another, and the simulation lets the network move meanwhile
+            inside += fabric.processor.call_s / slices
+            # a core does one thing after another, and the simulation lets the network move meanwhile
             return Cost(*(slices * part for part in (encode, decode, inside, network, sent, left)))
         total = own + network + (slices - 1) * (max(own, network) + _NOT_HIDDEN * min(own, network))
         busy = slices * network

@@ -75,6 +75,7 @@ def test_the_tiny_form_measures_and_compares(
         (line,) = [line for line in lines if line.startswith(f"step time {word}")]
         assert re.search(r"mean \d+\.\d %, median [+-]\d+\.\d %, worst \d+\.\d %", line)
     assert "message bytes of the baseline: exact in 1 of 1 runs" in lines
+    assert any(re.match(r"measured on \d+ cores? of ", line) for line in lines)
     (memory,) = [line for line in lines if line.startswith("peak memory of a rank")]
     worst = re.search(r"worst (\d+\.\d) %", memory)
     assert worst and float(worst[1]) < 25, "allocations do not depend on the machine"
