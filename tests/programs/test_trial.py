@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import ReduceOp
 
 from hpcbench.comm.plan import Operation
 from hpcbench.torch.trial import MOST_BYTES, Vectors, pays, tried_size
@@ -19,7 +20,7 @@ class Done:
 
 
 class Sharing:
-    """Groups of threads in place of ranks: a sum is the largest value, which is all that is asked for."""
+    """Groups of threads in place of ranks."""
 
     def __init__(self, size: int) -> None:
         self._meet = threading.Barrier(size, timeout=PATIENCE_S)
@@ -29,10 +30,11 @@ class Sharing:
         told, meet = self._told, self._meet
 
         class End:
-            def allreduce(self, tensors: list[torch.Tensor], *_: Any) -> Done:
+            def allreduce(self, tensors: list[torch.Tensor], *options: Any) -> Done:
                 told[rank] = tensors[0].clone()
                 meet.wait()
-                tensors[0].copy_(torch.stack(told).amax(0))
+                largest = [one for one in options if one.reduceOp == ReduceOp.MAX]
+                tensors[0].copy_(torch.stack(told).amax(0) if largest else torch.stack(told).sum(0))
                 meet.wait()
                 return Done()
 
