@@ -2,11 +2,12 @@
 
     python benchmarks/predict_measured.py [--repeats N] [--out FILE.json] [--keep DIR | --again DIR] [--tiny]
 
-First the machine is measured (`hpcbench bench gemm` on a core, `bench network` on the hosts at one rate) and one run in
-a layout of its own, which is what earlier runs teach. Then every step time is predicted, twice: by the tables alone,
-and with what that run taught. Then all is measured: four schemes of each of the ten studies, on links of 50 Mbit/s to
-1 Gbit/s, in rotated order. Printed are the errors of the step time, how often the order of two schemes was right where
-the repeats tell them apart, whether message bytes are exact, and the peak memory of a rank by traced allocations.
+First the machine is measured (`hpcbench bench gemm` on a core, `bench network` on the hosts at each rate and without a
+limit) and one run in a layout of its own, which is what earlier runs teach. Then every step time is predicted, twice:
+by the tables alone, and with what that run taught. Then all is measured: four schemes of each of the ten studies, on
+links of 50 Mbit/s to 1 Gbit/s, in rotated order. Printed are the errors of the step time, how often the order of two
+schemes was right where the repeats tell them apart, whether message bytes are exact, and the peak memory of a rank by
+traced allocations.
 
 Ranks share the cores of this machine: what else runs here is measured, too. Needs Linux, root or user namespaces,
 iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
@@ -45,7 +46,7 @@ from hpcbench.predict.basis import Figure
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.earlier import Lesson, slowdown, waits
 from hpcbench.predict.machine import Machine, of_cpu
-from hpcbench.predict.measured import Measured, improve
+from hpcbench.predict.measured import improve
 from hpcbench.predict.memory import memory
 from hpcbench.predict.step import Step
 from hpcbench.predict.subject import Subject, of_run
@@ -85,9 +86,9 @@ def compare(options: argparse.Namespace) -> None:
     trial = run_files(BASE, [*common, *calibration.settings], ranks_a_host=each)
     tasks: list[Task] = [(study.rate, run) for study in studies for run in runs[study.name]]
     measurement = _found(options, shape, (calibration.rate, trial[0]), tasks, studies)
-    known, found, peaks = measurement.known, measurement.turns, measurement.peaks
-    lesson = _lesson(trial[0], calibration, known, measurement.taught)
-    plain, learned = ([_predict(study, run, known, one) for study in studies for run in runs[study.name]]
+    found, peaks = measurement.turns, measurement.peaks
+    lesson = _lesson(trial[0], calibration, measurement)
+    plain, learned = ([_predict(study, run, measurement, one) for study in studies for run in runs[study.name]]
                       for one in (Lesson(), lesson))  # fmt: skip
     baselines = [runs[study.name][0] for study in studies]
     print(f"measured on {measurement.machine}")
@@ -150,11 +151,14 @@ def _found(
         return measure(kept, shape, trial, tasks, studies=studies, repeats=options.repeats, tiny=options.tiny)
 
 
-def _machine(study: Study, run: Run, known: Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
+def _machine(study: Study, run: Run, found: Found) -> tuple[Machine, dict[str, CodecSpeed]]:
     """The machine with links of the study's rate."""
-    cores = len(os.sched_getaffinity(0))
+    cores, known = len(os.sched_getaffinity(0)), found.known
     bare = of_cpu("hosts", cores=1, ranks_per_node=_per_node(run), memory_bytes=None, node_gbit=1.0)
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
+    if known.network and study.rate in found.links:
+        codecs = {name: known.network[name] for name in ("codecs", "codecs_of_a_core") if name in known.network}
+        return improve(bare, replace(known, network=found.links[study.rate] | codecs), "fp32")
     machine, speeds = improve(bare, known, "fp32")
     fabric = machine.fabric
     times = bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
@@ -175,15 +179,16 @@ def _subject(run: dict[str, Any]) -> Subject:
     return of_run(made, ranks_per_node=_per_node(made))
 
 
-def _predict(study: Study, run: dict[str, Any], known: Measured, lesson: Lesson) -> Figure:
+def _predict(study: Study, run: dict[str, Any], found: Found, lesson: Lesson) -> Figure:
     """Seconds of a step."""
-    machine, speeds = lesson.applied(_machine(study, Run.model_validate(run), known))
+    machine, speeds = lesson.applied(_machine(study, Run.model_validate(run), found))
     return Step(_subject(run), machine, speeds).run().seconds
 
 
-def _lesson(run: dict[str, Any], study: Study, known: Measured, taught: dict[str, Any]) -> Lesson:
+def _lesson(run: dict[str, Any], study: Study, found: Found) -> Lesson:
     """What the earlier run teaches, as `hpcbench predict --measured` learns it."""
-    subject, place = _subject(run), _machine(study, Run.model_validate(run), known)
+    taught = found.taught
+    subject, place = _subject(run), _machine(study, Run.model_validate(run), found)
     if not place[0].fabric.processor:
         parts = Step(subject, *place).run().parts
         return Lesson(1, work=float(taught["passes"] / (parts["forward"] + parts["backward"] + parts["recompute"])))

@@ -31,6 +31,8 @@ class Found:
     """Where: predictions may be made on another one."""
     known: measured.Measured
     """Tables of the machine."""
+    links: dict[str, dict[str, Any]]
+    """Tables of its links, by their rate."""
     taught: dict[str, Any]
     """The run that earlier runs stand for."""
     turns: list[list[dict[str, Any]]]
@@ -51,10 +53,11 @@ def measure(
 ) -> Found:
     """Measure the machine, then all runs in rotated order, and write everything into a directory."""
     each, found = shape.ranks_a_host, list[list[dict[str, Any]]]()
+    rates = sorted({rate for rate, _ in (trial, *tasks)})
     with Hosts(shape.hosts) as hosts, progress(unit="turns") as show:
         turns = repeats + 2
         show(0, turns, "tables")
-        known = tables.measure(hosts, shape, directory / _TABLES, tiny=tiny)
+        known = tables.measure(hosts, shape, directory / _TABLES, rates, tiny=tiny)
         (taught,) = train(hosts, [trial], ranks_a_host=each)
         for repeat in range(repeats):
             show(1 + repeat, turns, f"repeat {repeat + 1}")
@@ -66,7 +69,8 @@ def measure(
         peaks = tables.trace(hosts, shape, baselines)
     made: dict[str, Any] = {"provenance": provenance(SCRIPT), "taught": taught, "turns": found, "peaks": peaks}
     (directory / _RUNS).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    return Found(made["provenance"]["machine"], known, taught, found, peaks)
+    links = tables.links(directory / _TABLES, rates)
+    return Found(made["provenance"]["machine"], known, links, taught, found, peaks)
 
 
 def read(directory: Path, tasks: Sequence[Task]) -> Found:
@@ -88,4 +92,5 @@ def read(directory: Path, tasks: Sequence[Task]) -> Found:
             f"{path}: is of other schemes or studies: give the --schemes and --studies that it was made with"
         )
     known = measured.read(directory / _TABLES, asked_for=True)
-    return Found(machine, known, made["taught"], made["turns"], made["peaks"])
+    links = tables.links(directory / _TABLES, sorted({tables.TRIAL, *(rate for rate, _ in tasks)}))
+    return Found(machine, known, links, made["taught"], made["turns"], made["peaks"])

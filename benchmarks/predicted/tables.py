@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from hpcbench.testing.hosts import Hosts
 from predicted.studies import Shape
 
 TRIAL = "200mbit"
-"""Rate at which links are measured; of other rates they are taken to reach the same share."""
+"""Rate of the table of links that older measurements have alone."""
 CODECS = ("bf16", "int8", "zfp:8", "zfp:16")
 
 
-def measure(hosts: Hosts, shape: Shape, directory: Path, *, tiny: bool) -> measured.Measured:
-    """Write the tables of `hpcbench bench` into a directory, and read them."""
+def measure(hosts: Hosts, shape: Shape, directory: Path, rates: Sequence[str], *, tiny: bool) -> measured.Measured:
+    """Write the tables of `hpcbench bench` into a directory, and read them.
+
+    Links of each rate are measured, as whoever has such a network would do it, and those without a limit.
+    """
     script = (
         "import sys, torch; torch.set_num_threads(1); from pathlib import Path;"
         "from hpcbench.bench.gemm_main import bench_gemm;"
@@ -36,12 +40,24 @@ def measure(hosts: Hosts, shape: Shape, directory: Path, *, tiny: bool) -> measu
     program += "sys.exit(bench_network(sys.argv[5:], max_mb=float(sys.argv[2]), repeats=int(sys.argv[3]),"
     program += "json=Path(sys.argv[1]), between_work=sys.argv[4] == 'None'))"
     sizes = ("0.0625", "1") if tiny else ("4", "3")
-    for name, rate, codecs in ((measured.NETWORK, TRIAL, CODECS), (measured.CORES, None, CODECS[:1])):
+    links = [(of_rate(rate), rate, CODECS[:1]) for rate in rates if rate != TRIAL]
+    for name, rate, codecs in ((measured.NETWORK, TRIAL, CODECS), *links, (measured.CORES, None, CODECS[:1])):
         hosts.set_rate(rate)
         command = [sys.executable, "-m", "mpi4py", "-c", program, str(directory / name), *sizes, str(rate), *codecs]
         done = hosts.run(command, ranks=shape.ranks, ranks_per_host=shape.ranks_a_host, timeout=900.0)
         _check(done, "bench network")
     return measured.read(directory, asked_for=True)
+
+
+def of_rate(rate: str) -> str:
+    """The name of the table of links of a rate."""
+    return f"network-{rate}.json"
+
+
+def links(directory: Path, rates: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The table of each rate that was measured; those of older measurements have none."""
+    files = {rate: directory / (measured.NETWORK if rate == TRIAL else of_rate(rate)) for rate in rates}
+    return {rate: json.loads(file.read_text(encoding="utf-8")) for rate, file in files.items() if file.is_file()}
 
 
 def trace(hosts: Hosts, shape: Shape, runs: list[dict[str, Any]]) -> list[list[int]]:

@@ -1,9 +1,10 @@
 """Measures links, codecs and the MPI library while all ranks work. Plans are chosen by the result."""
 
 import os
+import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,9 @@ class Network:
         The cases (operation, bytes) that were measured with the blocking call.
     softirq_cores
         Cores of this machine that its kernel took for packets while all nodes sent; 0 if there is one node.
+    of_a_core
+        Speed of each codec in seconds that it computes, the mean over the ranks. Where ranks share cores the clock also
+        counts what the others do.
     """
 
     within: Level | None
@@ -76,6 +80,7 @@ class Network:
     native: list[tuple[str, int, float]]
     blocking: list[tuple[str, int]]
     softirq_cores: float = 0.0
+    of_a_core: Mapping[str, Speed] = field(default_factory=dict)
 
     def as_links(self) -> dict[str, Any]:
         """The measurements in the form that hpcbench.comm.links.load reads."""
@@ -83,6 +88,7 @@ class Network:
         return {
             **{name: asdict(level.link) if level else None for name, level in levels.items()},
             "codecs": {name: asdict(speed) for name, speed in self.codecs.items()},
+            "codecs_of_a_core": {name: asdict(speed) for name, speed in self.of_a_core.items()},
             "native": [list(row) for row in self.native],
             "blocking": [list(row) for row in self.blocking],
             "measured": [],
@@ -132,10 +138,12 @@ def measure(
     show(1, todo, "between nodes")
     with _Softirq() as softirq:
         between = _level(comm, progress, _between(topology), topology.per_node, repeats)
-    codecs = {}
+    codecs: dict[str, Speed] = {}
+    of_a_core: dict[str, Speed] = {}
     for k, name in enumerate(names):
         show(2 + k, todo, name)
-        codecs.update(_codec(comm, name, x, repeats, lambda: progress.complete([comm.Ibarrier()])))
+        codec, *speeds = _codec(comm, name, x, repeats, lambda: progress.complete([comm.Ibarrier()]))
+        codecs[codec], of_a_core[codec] = speeds
     native, blocking = [], []
     cases = [(operation.value, nbytes) for operation in Operation for nbytes in sizes]
     for k, (operation, nbytes) in enumerate(cases):
@@ -145,7 +153,7 @@ def measure(
         if blocks:
             blocking.append((operation, nbytes))
     show(todo, todo, "")
-    return Network(within, between, codecs, native, blocking, softirq.cores if between else 0.0)
+    return Network(within, between, codecs, native, blocking, softirq.cores if between else 0.0, of_a_core)
 
 
 class _Softirq:
@@ -212,8 +220,11 @@ def _level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, r
     return Level(latency, {nbytes: seconds(nbytes, repeats) for nbytes in MESSAGES}, senders)
 
 
-def _codec(comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]) -> dict[str, Speed]:
-    """Speed of encoding, and of decoding with a sum, as the collectives do it: with the frame of a message."""
+def _codec(comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]) -> tuple[str, Speed, Speed]:
+    """Speed of encoding, and of decoding with a sum, as the collectives do it: with the frame of a message.
+
+    The first speed is that of the slowest rank by the clock, the second one by the seconds that a rank computes.
+    """
     try:
         codec = get_codec(name)
         wire = np.empty(codec.wire_bytes(x.size, x.dtype) + frame.BYTES, np.uint8)
@@ -231,19 +242,39 @@ def _codec(comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[]
         codec.decode(frame.opened(message, comm.rank), total[:n], accumulate=True)
 
     calls = {
-        "encode": lambda: encode(x.size),
-        "decode": lambda: decode(message, x.size),
-        "encode few": lambda: encode(_FEW),
-        "decode few": lambda: decode(few, _FEW),
+        "encode": _Computing(lambda: encode(x.size)),
+        "decode": _Computing(lambda: decode(message, x.size)),
+        "encode few": _Computing(lambda: encode(_FEW)),
+        "decode few": _Computing(lambda: decode(few, _FEW)),
     }
     (own,) = time_in_turns([Subject(codec.name, calls)], repeats, ready=ready)
-    taken = {what: slowest(comm, times).median for what, times in own.items()}
-    overhead = (taken["encode few"] + taken["decode few"]) / 2
-    return {
-        codec.name: Speed(
-            encode_bytes_per_s=x.nbytes / taken["encode"],
-            decode_bytes_per_s=x.nbytes / taken["decode"],
-            call_s=overhead,
-            ratio=(message.size - frame.BYTES) / x.nbytes,
-        )
-    }
+    ratio = (message.size - frame.BYTES) / x.nbytes
+    by_the_clock = {what: slowest(comm, times).median for what, times in own.items()}
+    computed = {what: comm.allreduce(call.median) / comm.size for what, call in calls.items()}
+    return codec.name, _speed(by_the_clock, x.nbytes, ratio), _speed(computed, x.nbytes, ratio)
+
+
+class _Computing:
+    """A call, and the seconds of all the process's threads that it computes; the first one is left out."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._seconds: list[float] = []
+
+    def __call__(self) -> None:
+        begin = time.process_time()
+        self._call()
+        self._seconds.append(time.process_time() - begin)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self._seconds[1:])
+
+
+def _speed(seconds: Mapping[str, float], nbytes: int, ratio: float) -> Speed:
+    return Speed(
+        encode_bytes_per_s=nbytes / seconds["encode"],
+        decode_bytes_per_s=nbytes / seconds["decode"],
+        call_s=(seconds["encode few"] + seconds["decode few"]) / 2,
+        ratio=ratio,
+    )

@@ -1,8 +1,8 @@
 """What messages cost where ranks share cores: measured between pieces of work, as training sends them.
 
 Calls in a tight loop show too little. A rank that computes is not there when its partner calls, and one that waits
-wakes up again and again on a core that another one needs. So each rank works for a while before each call; what a turn
-takes longer than its work is the cost of the call.
+wakes up again and again on a core that another one needs. So each rank works for a while before each call, and while a
+thread drives a call in the background; what a turn takes longer than its work is the cost of the call.
 """
 
 import os
@@ -22,7 +22,7 @@ from hpcbench.comm.links import Links
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.predict.processor import PLANNED, lost
+from hpcbench.predict.processor import BACKGROUND, PLANNED, lost
 
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the vectors."""
@@ -38,7 +38,8 @@ class Call(NamedTuple):
     Attributes
     ----------
     operation
-        A collective of the library's, or ``send``: a message that each rank sends while it receives one.
+        A collective of the library's, or ``send``: a message that each rank sends while it receives one. ``planned``
+        stands before one that a plan carries out, ``background`` before one that a thread drives while its rank works.
     ranks, crossing
         Ranks of the group, and whether it lies on several nodes. All groups call at the same time.
     """
@@ -76,12 +77,13 @@ def measure(
     todo = len(sizes) * sum(len(_operations(ranks)) for ranks, _, _ in _groupings(comm))
     for ranks, crossing, color in _groupings(comm):
         mine = comm.Split(color, comm.rank)
-        group = Group(mine, progress, links)
+        driven = Progress(progress.wait, background=BACKGROUND in _operations(ranks))
+        group = Group(mine, driven, links)
         for operation in _operations(ranks):
             for nbytes in sizes:
                 show(len(found), todo, f"{operation} of {ranks} ranks between work")
-                call = _call(mine, group, operation, np.resize(values, nbytes // 4), progress)
-                seconds = _added(comm, progress, call, _TURNS[nbytes] * repeats)
+                turn = _turn(mine, group, operation, np.resize(values, nbytes // 4), progress)
+                seconds = _added(comm, progress, turn, _TURNS[nbytes] * repeats)
                 found.append(Call(operation, ranks, crossing, nbytes, seconds))
         group.free()
     show(todo, todo, "")
@@ -141,7 +143,13 @@ def _compute(passes: int) -> None:
 
 def _operations(ranks: int) -> list[str]:
     """What is measured on groups of so many ranks."""
-    return ["send"] * (ranks == 2) + [PLANNED] + [name for name in OPERATIONS if name != "all-to-all"]
+    background = ranks == 2 and MPI.Query_thread() >= MPI.THREAD_SERIALIZED
+    return (
+        ["send"] * (ranks == 2)
+        + [PLANNED]
+        + [name for name in OPERATIONS if name != "all-to-all"]
+        + [BACKGROUND] * background
+    )
 
 
 def _groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
@@ -160,30 +168,46 @@ def _groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
     return found
 
 
-def _call(mine: MPI.Comm, group: Group, operation: str, values: Array, progress: Progress) -> Callable[[], None]:
+def _turn(mine: MPI.Comm, group: Group, operation: str, values: Array, progress: Progress) -> Callable[[], None]:
+    """Work and a call."""
     if operation == "send":
         peer, come = 1 - mine.rank, np.empty_like(values)
-        return lambda: progress.complete([mine.Irecv(come, peer), mine.Isend(values, peer)])
+        return _after_work(lambda: progress.complete([mine.Irecv(come, peer), mine.Isend(values, peer)]))
+    how, _, name = operation.rpartition(" ")
     scheme = Scheme("none", Algorithm.TWO_SHOT if operation == PLANNED else Algorithm.NATIVE)
-    name = operation.removeprefix("planned ")
     exercise, channel = Exercise(mine, group, name, values), scheme.channel()
-    return lambda: exercise.encoded(channel)
+    if how != "background":
+        return _after_work(lambda: exercise.encoded(channel))
+
+    def beside() -> None:
+        begun = OPERATIONS[name].encoded(exercise, channel).in_background()
+        _work()
+        begun.wait()
+
+    return beside
 
 
-def _added(comm: MPI.Comm, progress: Progress, call: Callable[[], None], turns: int) -> float:
-    """Seconds that a call adds to a turn, on the rank that sees the most."""
+def _after_work(call: Callable[[], None]) -> Callable[[], None]:
+    def turn() -> None:
+        _work()
+        call()
 
-    def seconds(call: Callable[[], None]) -> float:
+    return turn
+
+
+def _added(comm: MPI.Comm, progress: Progress, turn: Callable[[], None], turns: int) -> float:
+    """Seconds that a turn takes longer than its work, on the rank that sees the most."""
+
+    def seconds(turn: Callable[[], None]) -> float:
         progress.complete([comm.Ibarrier()])
         begin = time.perf_counter()
         for _ in range(turns):
-            _work()
-            call()
+            turn()
         progress.complete([comm.Ibarrier()])
         return (time.perf_counter() - begin) / turns
 
-    call()
-    longer = seconds(call) - seconds(lambda: None)
+    turn()
+    longer = seconds(turn) - seconds(_work)
     most: float = comm.allreduce(longer, MPI.MAX)
     return max(most, 0.0)
 

@@ -161,7 +161,8 @@ def _with_network(
         work = processor.of_table(free, machine.shared_cores)
         fabric = replace(fabric, processor=replace(work, networks=raw.get("softirq_cores", 0.0)) if work else None)
     # on cores that ranks share all of them encoded at the same time, and the simulation reckons with that by itself
-    alone = max(1.0, sum(ranks_per_node) / machine.shared_cores) if machine.shared_cores else 1.0
+    computed = raw.get("codecs_of_a_core") if machine.shared_cores else None
+    alone = max(1.0, sum(ranks_per_node) / machine.shared_cores) if machine.shared_cores and not computed else 1.0
     speeds = {
         name: CodecSpeed(
             speed["encode_bytes_per_s"] * alone,
@@ -170,7 +171,7 @@ def _with_network(
             speed["ratio"],
             Basis.HERE,
         )
-        for name, speed in raw["codecs"].items()
+        for name, speed in (computed or raw["codecs"]).items()
     }
     return replace(machine, fabric=fabric), speeds
 

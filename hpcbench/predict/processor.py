@@ -15,6 +15,8 @@ from typing import Any
 
 PLANNED = "planned all-reduce"
 """The all-reduce of a codec's plan, without a codec: two steps, in each of which a rank sends to all others."""
+BACKGROUND = "background all-reduce"
+"""The library's all-reduce while its rank works: a thread drives it."""
 Curve = tuple[tuple[float, float], ...]
 """Bytes, and seconds of a core on each rank; in order of bytes."""
 Grouping = tuple[int, bool]
@@ -37,6 +39,8 @@ class Processor:
     """Seconds for a call that is carried out by a plan, beside its messages: what Python does to begin and end it."""
     part_s: float = 0.0
     """Seconds for each message of a step of a plan beyond the first."""
+    background_s: float = 0.0
+    """Seconds for handing a call to the thread that drives it while its rank computes, and for taking it back."""
     waiting: float = 0.0
     """Share of a core that a rank takes from those who compute while it waits."""
     networks: float = 0.0
@@ -100,7 +104,7 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     # what those who compute lose is more than what a clock of those who wait counts; older tables have that alone
     waiting = raw.get("waiting_takes")
     waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
-    found = Processor(made, part_s=_part_s(planned), waiting=waiting)
+    found = Processor(made, part_s=_part_s(planned), background_s=_background_s(calls), waiting=waiting)
     found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
 
@@ -113,6 +117,13 @@ def _call_s(found: Processor, planned: dict[Grouping, Curve]) -> float:
         if ranks == 2
     ]
     return statistics.mean(beyond) if beyond else 0.0
+
+
+def _background_s(calls: dict[str, dict[Grouping, Curve]]) -> float:
+    """What the smallest all-reduce of a pair takes more in the background: the mean over the groups."""
+    alone = calls.get("all-reduce", {})
+    more = [max(curve[0][1] - alone[pair][0][1], 0.0) for pair, curve in calls.get(BACKGROUND, {}).items()]
+    return statistics.mean(more) if more else 0.0
 
 
 def lost(asleep: float, awake: float, *, cores: int, waiting: int) -> float:

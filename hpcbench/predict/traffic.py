@@ -19,6 +19,7 @@ from hpcbench.predict.call import Call
 from hpcbench.predict.cost import CodecSpeed, Cost
 from hpcbench.predict.fabric import PIECEWISE, Place
 from hpcbench.predict.machine import Machine
+from hpcbench.predict.planned import planned
 from hpcbench.predict.processor import Processor
 from hpcbench.predict.subject import Subject
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from hpcbench.comm.plan import Plan
 
 _DTYPES = {("fp32", 4): "float32", ("fp64", 8): "float64", ("bf16", 2): "bfloat16", ("fp16", 2): "float16"}
-_NOT_HIDDEN = 0.25
-"""As in `comm.links`: of the shorter of wire and work."""
 
 
 class Costing:
@@ -59,8 +58,17 @@ class Costing:
         if size == 1 or not call.elements:
             return Cost()
         if call not in self._costs:
-            self._costs[call] = self._cost(call)
+            self._costs[call] = self._cost(call) + self._handed(call)
         return self._costs[call]
+
+    def _handed(self, call: Call) -> Cost:
+        """What a thread takes that drives the call while the rank computes; each piece is a call of its own."""
+        processor, subject = self._machine.fabric.processor, self._subject
+        at_once = call.channel[0] in ("TP", "SP") and subject.layout.tensor == "1d"
+        if not processor or not subject.train.overlap or at_once or call.channel[0] == "EXACT":
+            return Cost()
+        pieces = subject.place(call.group).ranks if call.operation in PIECEWISE else 1
+        return Cost(inside=pieces * processor.background_s)
 
     def codec_of(self, key: Traffic) -> str:
         """The name of the channel's codec."""
@@ -100,7 +108,11 @@ class Costing:
         if plan is None or plan.algorithm.value in ("native", "homomorphic"):
             ratio = 1.0 if plan is None or plan.algorithm.value == "native" else 0.5
             return self._library(call.operation, nbytes * ratio, place)
-        cost = self._planned(plan, place, call)
+        codec = plan.codec.name
+        speed = self.speed(codec) if codec != "none" else None
+        self.bases |= {speed.basis} if speed else set()
+        ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), call.width)
+        cost = planned(plan, place, self._machine.fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
     def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
@@ -204,47 +216,6 @@ class Costing:
             self._policy = Policy(self._subject.scheme)
         found: Channel = self._policy.channel(Dimension(key[0]), Phase(key[1]), Kind(key[2]), *key[3:])
         return found
-
-    def _planned(self, plan: "Plan", place: Place, call: Call) -> Cost:
-        """The steps of rank 0 in the first slice; the other slices follow behind it."""
-        fabric, width, codec = self._machine.fabric, call.width, plan.codec.name
-        speed = self.speed(codec) if codec != "none" else None
-        if speed:
-            self.bases.add(speed.basis)
-        ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), width)
-        encode = decode = inside = network = sent = left = 0.0
-        for step in plan.steps(0, 0):
-            shrink = ratio if step.coded else 1.0
-            # at the root of a sum what comes is more than what goes
-            ways = (step.sends, step.receives) if call.operation == "reduce" else (step.sends,)
-            parts = max(ways, key=lambda parts: sum(part.span.size for part in parts))
-            far = sum(part.span.size for part in parts if not plan.topology.near(0, part.peer)) * width * shrink
-            near = sum(part.span.size for part in parts) * width * shrink - far
-            if fabric.processor:
-                near_or_far = [
-                    (part.span.size * width * shrink, not plan.topology.near(0, part.peer)) for part in parts
-                ]
-                inside += fabric.processor.step(near_or_far)
-            else:
-                inside += fabric.node_latency_s if far else fabric.within_latency_s
-                inside += near / (0.75 * fabric.within_bytes_per_s)
-            network += far * place.per_node * place.alike / (fabric.node_bytes_per_s * fabric.share)
-            sent, left = sent + near + far, left + far
-            if step.coded and speed:
-                spans = {part.span for part in step.sends}
-                came = sum(part.span.size for part in step.receives) * width
-                encode += sum(span.size for span in spans) * width / speed.encode_bytes_per_s
-                encode += len(spans) * speed.call_s
-                decode += came / speed.decode_bytes_per_s + len(step.receives) * speed.call_s
-        own, slices = encode + decode + inside, len(plan.slices)
-        if fabric.processor:
-            inside += fabric.processor.call_s / slices
-            # a core does one thing after another, and the simulation lets the network move meanwhile
-            return Cost(*(slices * part for part in (encode, decode, inside, network, sent, left)))
-        total = own + network + (slices - 1) * (max(own, network) + _NOT_HIDDEN * min(own, network))
-        busy = slices * network
-        shown = max(total - busy, 0.0) / own if own else 0.0
-        return Cost(encode * shown, decode * shown, inside * shown, busy, sent * slices, left * slices)
 
 
 def _vector(call: Call, place: Place) -> int:

@@ -65,6 +65,19 @@ def test_the_file_says_where_it_comes_from(written: tuple[int, Path, str]) -> No
     assert list(file.parent.iterdir()) == [file]
 
 
+def test_what_a_codec_computes_is_no_more_than_what_the_clock_of_the_slowest_rank_shows(
+    written: tuple[int, Path, str],
+) -> None:
+    """But for clocks that count in steps, and threads of one process that compute at the same time."""
+    _, file, _ = written
+    document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    computed, clock = document["codecs_of_a_core"], document["codecs"]
+    assert list(computed) == list(clock)
+    for name, speed in computed.items():
+        assert speed["ratio"] == clock[name]["ratio"] and speed["call_s"] > 0
+        assert speed["encode_bytes_per_s"] > 0.2 * clock[name]["encode_bytes_per_s"], name
+
+
 def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tuple[int, Path, str]) -> None:
     ranks, file, _ = written
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -72,7 +85,8 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
         assert "between_work" not in document and processor.of_table(document, 1.0) is None
         return
     collectives = ("planned all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
-    wanted = {(operation, n) for operation in collectives for n in (2, 4)} | {("send", 2)}
+    wanted = {(operation, n) for operation in collectives for n in (2, 4)}
+    wanted |= {("send", 2), (processor.BACKGROUND, 2)}
     assert {(row["operation"], row["ranks"]) for row in document["between_work"]} == wanted
     assert {(row["bytes"], row["crossing"]) for row in document["between_work"]} == {(1024, False)}
     assert 0 < document["waiting_share"] <= 1

@@ -1,0 +1,124 @@
+"""What plans, threads and codecs take where ranks share cores."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Model
+from hpcbench.predict import processor
+from hpcbench.predict.basis import Basis
+from hpcbench.predict.call import Call
+from hpcbench.predict.cost import CodecSpeed
+from hpcbench.predict.machine import of_cpu
+from hpcbench.predict.measured import improve, read
+from hpcbench.predict.processor import BACKGROUND, PLANNED
+from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.traffic import Costing
+
+RANKS, CORES, CALL_S, THREAD_S = 8, 2.0, 0.25, 0.5
+INT8 = NamedScheme(name="int8", algorithm="encoded", default="int8:256")
+SPEEDS = {"int8:256": CodecSpeed(1e9, 2e9, 1e-3, 0.25, Basis.HERE)}
+N = 1 << 13
+
+
+def of_pairs(**seconds: float) -> processor.Processor:
+    """Messages of 1 ms and 1 ns a byte, and planned calls that take `CALL_S` more."""
+    message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
+    calls = (("send", (((2, False), message), ((2, True), message))),)
+    return processor.Processor(calls, call_s=CALL_S, **seconds)
+
+
+def costing(layout: Layout, *, overlap: bool = True, background_s: float = 0.0, coded: bool = True) -> Costing:
+    train = train_of(global_batch=8, micro_batch=1, seq_len=128, precision="fp32", zero=1, overlap=overlap)
+    scheme = INT8 if coded else NamedScheme(name="baseline", algorithm="native")
+    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    shared = replace(bare, fabric=replace(bare.fabric, processor=of_pairs(background_s=background_s)))
+    return Costing(Subject(Model(layers=2, hidden=256, heads=8), train, layout, 2, scheme), shared, SPEEDS)
+
+
+GRID = Layout(dp=2, tp=4, tensor="2d")
+
+
+def of_grid(operation: str, axis: str) -> Call:
+    return Call(("TP", "FORWARD", "ACT", axis), operation, N, 4, axis)
+
+
+@pytest.mark.parametrize("operation", ["broadcast", "reduce"])
+def test_pieces_one_after_another_cost_the_cores_what_an_exchange_does(operation: str) -> None:
+    """Both ranks of a pair are once the root: each sends a piece and receives one, as in an all-gather."""
+    traffic, axis = costing(GRID), GRID.grid.axes[0]
+    pieces, exchange = (traffic.cost(of_grid(name, axis), size=2) for name in (operation, "all-gather"))
+    assert pieces.inside - exchange.inside == pytest.approx(CALL_S, rel=1e-4), "but there are two calls"
+    assert (pieces.encode, pieces.decode) == pytest.approx((exchange.encode, exchange.decode))
+    half = N // 2
+    assert pieces.encode == pytest.approx(half * 4 / 1e9 + 1e-3) and pieces.decode == pytest.approx(
+        half * 4 / 2e9 + 1e-3
+    )
+    assert pieces.wire_bytes == pytest.approx(exchange.wire_bytes)
+
+
+def test_a_call_beside_the_computation_costs_a_hand_over() -> None:
+    def more(layout: Layout, call: Call, *, coded: bool = True, overlap: bool = True) -> float:
+        with_thread, without = (
+            costing(layout, background_s=seconds, coded=coded, overlap=overlap).cost(call, size=2).inside
+            for seconds in (THREAD_S, 0.0)
+        )
+        return with_thread - without
+
+    reduction = Call(("DP", "BACKWARD", "GRAD"), "reduce-scatter", N, 4, "dp")
+    plain, axis = Layout(dp=2, tp=4), GRID.grid.axes[0]
+    assert more(GRID, reduction) == pytest.approx(THREAD_S)
+    assert more(GRID, of_grid("broadcast", axis)) == pytest.approx(2 * THREAD_S), "a call for each piece"
+    assert more(GRID, of_grid("broadcast", axis), coded=False) == pytest.approx(2 * THREAD_S)
+    assert more(GRID, reduction, overlap=False) == 0.0
+    tensor = Call(("TP", "FORWARD", "ACT"), "all-reduce", N, 4, "tp")
+    assert more(plain, tensor) == 0.0, "a layer waits for its sums at once"
+    assert more(plain, Call(("EXACT", "STEP", "OPTIM"), "all-gather", 8, 8, "world")) == 0.0
+
+
+def test_the_hand_over_is_what_the_smallest_call_takes_more_in_the_background() -> None:
+    def rows(operation: str, seconds: float) -> list[dict[str, Any]]:
+        return [
+            {"operation": operation, "ranks": 2, "crossing": crossing, "bytes": n, "seconds": seconds * n / 1024}
+            for crossing in (False, True)
+            for n in (1024, 4096)
+        ]
+
+    raw = {"ranks_per_node": [2] * 4, "between_work": rows("send", 1e-3) + rows(PLANNED, 3e-3)}
+    alone, beside = rows("all-reduce", 2e-3), rows(BACKGROUND, 5e-3)
+    found = [processor.of_table({**raw, "between_work": raw["between_work"] + more}, CORES)
+             for more in (alone + beside, alone, alone + rows(BACKGROUND, 1e-3))]  # fmt: skip
+    assert [one.background_s for one in found if one] == pytest.approx([CORES / RANKS * 3e-3, 0.0, 0.0])
+
+
+@pytest.fixture
+def speed(tmp_path: Path) -> Callable[..., CodecSpeed]:
+    def of(*, shared: bool, **more: Any) -> CodecSpeed:
+        link = {"latency_s": 1e-3, "bytes_per_s": 1e9}
+        clock = {"encode_bytes_per_s": 1e9, "decode_bytes_per_s": 2e9, "call_s": 1e-3, "ratio": 0.5}
+        table = {"schema": 1, "within": link, "between": link, "codecs": {"bf16": clock}, "native": [],
+                 "ranks_per_node": [2] * 4, **more}  # fmt: skip
+        (tmp_path / "network.json").write_text(json.dumps(table))
+        bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+        machine = replace(bare, shared_cores=CORES if shared else None)
+        return improve(machine, read(tmp_path, asked_for=True), "fp32")[1]["bf16"]
+
+    return of
+
+
+def test_where_ranks_share_cores_a_codec_takes_the_seconds_that_it_computes(
+    speed: Callable[..., CodecSpeed],
+) -> None:
+    computed = {"encode_bytes_per_s": 5e9, "decode_bytes_per_s": 6e9, "call_s": 1e-4, "ratio": 0.5}
+    found = speed(shared=True, codecs_of_a_core={"bf16": computed})
+    assert (found.encode_bytes_per_s, found.decode_bytes_per_s, found.call_s) == (5e9, 6e9, 1e-4)
+    alone = speed(shared=False, codecs_of_a_core={"bf16": computed})
+    assert (alone.encode_bytes_per_s, alone.call_s) == (1e9, 1e-3), "the clock holds where each rank has a core"
+    older = speed(shared=True)
+    assert (older.encode_bytes_per_s, older.call_s) == (4e9, 0.25e-3), "as if the ranks had taken turns"
