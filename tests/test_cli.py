@@ -11,6 +11,7 @@ import pytest
 
 import hpcbench
 from hpcbench import cli
+from hpcbench.report import tables
 from hpcbench.resources import data_dir
 
 DEMO = data_dir("studies") / "demo.yaml"
@@ -39,6 +40,7 @@ def spawn(*command: str, cwd: Path, **options: object) -> subprocess.CompletedPr
 IMPORTS = """
 import sys
 from hpcbench import cli
+from hpcbench.report import tables
 sys.argv = ["hpcbench", *sys.argv[1:]]
 try:
     cli.main()
@@ -53,6 +55,17 @@ def test_no_description_of_a_command_is_cut(
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = run(capsys, monkeypatch, "--help")
     assert code == 0 and "doctor" in out and "..." not in out.replace("COMMAND [ARGS]...", "")
+
+
+def test_the_help_of_report_names_every_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    code, out, _ = run(capsys, monkeypatch, "report", "--help")
+    (line,) = [line for line in out.splitlines() if "Further tables: " in line]
+    assert code == 0
+    named = line.partition("Further tables: ")[2].partition(".")[0].split(", ")
+    assert named == [*tables.OF_CELL, *tables.OF_SUBMISSION]
 
 
 def test_report_takes_the_newest_submission_as_other_commands_do(

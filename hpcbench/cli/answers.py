@@ -28,7 +28,8 @@ def report(
         str,
         typer.Option(
             metavar="NAME,...|all",
-            help="Further tables: speed, phases, loss, traffic, memory, energy, schemes, runs, published.",
+            help="Further tables: speed, phases, loss, traffic, axes, experts, sparse, sparsity, memory, energy, "
+            "schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error.",
         ),
     ] = "",
     plots: Annotated[
