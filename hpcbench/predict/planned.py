@@ -22,13 +22,13 @@ def planned(plan: "Plan", place: Place, fabric: Fabric, width: int, speed: Codec
     Parameters
     ----------
     plan
-        For the root 0, if it has one.
+        The plan for the root 0, if it has one.
     place, fabric
         Where the group's ranks are, and the links.
     width
         Bytes of an element.
     speed
-        Of the codec; None if nothing is encoded.
+        The codec's; None if nothing is encoded.
     ratio
         Bytes after the codec for each before it.
     """
