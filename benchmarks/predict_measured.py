@@ -1,6 +1,6 @@
 """How near `hpcbench predict` comes to what is measured here: ten studies of eight ranks on virtual hosts.
 
-    python benchmarks/predict_measured.py [--repeats N] [--out FILE.json] [--keep DIR | --again DIR] [--tiny]
+    python benchmarks/predict_measured.py [--repeats N] [--out FILE] [--keep DIR | --again DIR [--before DIR]] [--tiny]
 
 First the machine is measured (`hpcbench bench gemm` on a core, `bench network` on the hosts at each rate and without a
 limit) and one run in a layout of its own, which is what earlier runs teach. Then every step time is predicted, twice:
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from predicted import tables
-from predicted.compare import Cell, bytes_differ, order, summary
+from predicted.compare import Cell, bytes_differ, drift, order, summary
 from predicted.found import Found, measure, read
 from predicted.studies import (
     CALIBRATION,
@@ -66,6 +66,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write predicted and measured times")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep all that was measured, for --again")
     parser.add_argument("--again", type=Path, metavar="DIR", help="measure nothing: predict what was kept there")
+    parser.add_argument(
+        "--before", type=Path, metavar="DIR", help="kept here earlier: how alike runs are"
+    )
     options = parse(parser, repeats=1, studies=1, schemes="baseline,naive-int8")
     try:
         compare(options)
@@ -120,6 +123,9 @@ def compare(options: argparse.Namespace) -> None:
         f"order of schemes: {which.pairs} pairs, {which.told} told apart by the repeats, "
         f"{which.right} of them right: {share}; goal 90 %"
     )
+    if options.before:
+        earlier = read(options.before, tasks).turns
+        print(drift(times, [tuple(turn[k]["seconds"] for turn in earlier) for k in range(len(tasks))]))
     _bytes([Run.model_validate(run) for _, run in tasks], found[0])
     errors = _memory(baselines, [study.name for study in studies], peaks)
     print(f"peak memory of a rank: {summary(errors)}; goal 10 %")

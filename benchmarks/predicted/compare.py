@@ -72,6 +72,15 @@ def summary(errors: Iterable[float]) -> str:
     return f"mean {statistics.mean(sizes):.1f} %, median {middle:+.1f} %, worst {max(sizes):.1f} %"
 
 
+def drift(now: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> str:
+    """How many times as long the same runs took: no prediction is nearer than the machine is to itself."""
+    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(now, before, strict=True)]
+    return (
+        f"the same runs took {statistics.mean(ratios):.2f} times as long as before in the mean, "
+        f"{min(ratios):.2f} to {max(ratios):.2f} times"
+    )
+
+
 def bytes_differ(run: Run, traffic: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Dimensions of a run whose message bytes, of all ranks in a step, are not those of the volume model."""
     expected = Counter[str]()

@@ -38,6 +38,11 @@ def test_only_pairs_that_repeats_tell_apart_count_for_the_order(predicted: Calla
     assert compare.summary([0.1, -0.3]) == "mean 20.0 %, median -10.0 %, worst 30.0 %"
 
 
+def test_how_alike_a_machine_is_to_itself(predicted: Callable[[str], Any]) -> None:
+    said = predicted("compare").drift([(1.0, 2.0, 9.0), (4.0, 5.0)], [(2.0, 2.0), (3.0,)])
+    assert said == "the same runs took 1.25 times as long as before in the mean, 1.00 to 1.50 times"
+
+
 def test_a_byte_that_is_not_predicted_is_told(predicted: Callable[[str], Any]) -> None:
     class Run:
         train = train_of(global_batch=8, micro_batch=1, seq_len=32, zero=1)
@@ -80,6 +85,8 @@ def test_the_tiny_form_measures_and_compares(
     worst = re.search(r"worst (\d+\.\d) %", memory)
     assert worst and float(worst[1]) < 25, "allocations do not depend on the machine"
     assert (tmp_path / "found.json").stat().st_size > 100
-    again = tiny("predict_measured.py", "--again", kept).lines
+    again = tiny("predict_measured.py", "--again", kept, "--before", kept).lines
+    assert "the same runs took 1.00 times as long as before in the mean, 1.00 to 1.00 times" in again
+    again = [line for line in again if not line.startswith("the same runs")]
     said = [line for line in lines if not line.startswith(("#", "["))]
     assert [line for line in again if not line.startswith("#")] == said, "what was kept is predicted alike"
