@@ -66,9 +66,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write predicted and measured times")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep all that was measured, for --again")
     parser.add_argument("--again", type=Path, metavar="DIR", help="measure nothing: predict what was kept there")
-    parser.add_argument(
-        "--before", type=Path, metavar="DIR", help="kept here earlier: how alike runs are"
-    )
+    parser.add_argument("--before", type=Path, metavar="DIR", help="kept here earlier: how alike runs are")
     options = parse(parser, repeats=1, studies=1, schemes="baseline,naive-int8")
     try:
         compare(options)
