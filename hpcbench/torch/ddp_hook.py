@@ -14,7 +14,7 @@ from hpcbench.contract.decide import Call
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.torch.account import Account
-from hpcbench.torch.groups import AVERAGE, GroupCalls
+from hpcbench.torch.groups import GroupCalls
 
 Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
@@ -46,7 +46,7 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
         if calls is None or calls.id != group._id():
             calls = known[group.group_name] = GroupCalls(group, "mesh_dp", settings, Account())
         gradients = bucket.buffer()
-        row, channel, plans, _ = calls.choose(Call.ALL_REDUCE, [gradients], reduction=AVERAGE)
+        row, channel, plans, *_ = calls.choose(Call.ALL_REDUCE, [gradients])
         if channel is None:
             share = 1 / group.size()
             plain: torch.futures.Future[Any] = dist.all_reduce(gradients, group=group, async_op=True).get_future()

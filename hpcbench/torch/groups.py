@@ -1,7 +1,7 @@
 """What is known of one process group, and the decision on each kind of call that it makes."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -38,6 +38,8 @@ class Chosen(NamedTuple):
     plans: tuple[Plan, ...]
     min_bytes: int = 0
     """Bytes below which a part of an exchange is not encoded."""
+    of_sums: bool = False
+    """Whether it holds for sums and averages alone."""
 
 
 class GroupCalls:
@@ -86,17 +88,16 @@ class GroupCalls:
         row = self._row(name, dtype, "", "operation")
         self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
 
-    def choose(
-        self, call: Call, tensors: Sequence[torch.Tensor], *, reduction: int | None = None, ragged: bool = False
-    ) -> Chosen:
+    def choose(self, call: Call, tensors: Sequence[torch.Tensor], *, op: Any = None, ragged: bool = False) -> Chosen:
         """The decision on a call, which is counted.
 
         Parameters
         ----------
         tensors
             The whole vectors: the sources of reductions, the targets of gathers.
-        reduction
-            Number of the reduction, if the call reduces.
+        op
+            The reduction, if the call reduces. Asking it for its number takes longer than all else here, so that this
+            is only done where the number decides.
         ragged
             Whether sizes may differ between the ranks, so that they cannot decide.
         """
@@ -105,17 +106,19 @@ class GroupCalls:
             n = first.numel()
             # asking for the device's name takes longer than all else here
             device = "cpu" if first.is_cpu else first.device.type
-            key: tuple[object, ...] = (call, first.dtype, n, reduction, device)
+            key: tuple[object, ...] = (call, first.dtype, n, device)
             nbytes = n * first.element_size()
         else:
             n = sum(t.numel() for t in tensors)
-            key = (call, reduction, *((t.dtype, t.numel(), t.device.type) for t in tensors))
+            key = (call, *((t.dtype, t.numel(), t.device.type) for t in tensors))
             nbytes = sum(t.numel() * t.element_size() for t in tensors)
         if ragged:
             key = (call, first.dtype, first.device.type)
         chosen = self._chosen.get(key)
         if chosen is None:
-            chosen = self._chosen[key] = self._choose(call, tensors, nbytes, reduction, ragged)
+            chosen = self._chosen[key] = self._choose(call, tensors, nbytes, ragged)
+        if chosen.of_sums and op is not None and (reduction := op.op()) not in (SUM, AVERAGE):
+            chosen = self._reduced_otherwise(call, first, reduction)
         self._account.call(chosen.row, n, nbytes)
         return chosen
 
@@ -129,20 +132,24 @@ class GroupCalls:
         if self._encoded is not None:
             self._encoded.worker.stop(patience_s)
 
-    def _choose(
-        self, call: Call, tensors: Sequence[torch.Tensor], nbytes: int, reduction: int | None, ragged: bool
-    ) -> Chosen:
+    def _reduced_otherwise(self, call: Call, tensor: torch.Tensor, reduction: int) -> Chosen:
+        name = _REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction
+        return Chosen(
+            self._row(call.value, str(tensor.dtype).removeprefix("torch."), "", f"reduction {name}"), None, ()
+        )
+
+    def _choose(self, call: Call, tensors: Sequence[torch.Tensor], nbytes: int, ragged: bool) -> Chosen:
         dtype = tensors[0].dtype
         name = str(dtype).removeprefix("torch.")
         scheme, groups = self._settings.scheme, self._settings.groups
         traffic, rule, why = verdict(scheme, groups, self.dimension, call)
-        why = self._hindrance(tensors, nbytes, reduction, ragged, rule, call in _OPERATIONS) or why
+        why = self._hindrance(tensors, nbytes, ragged, rule, call in _OPERATIONS) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
             why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
         if why or traffic is None or rule is None:
             return Chosen(self._row(call.value, name, "", why), None, ())
         if self._settings.dry:
-            return Chosen(self._row(call.value, name, "", f"dry run: {rule.codec}"), None, ())
+            return Chosen(self._row(call.value, name, "", f"dry run: {rule.codec}"), None, (), of_sums=True)
         channel = self._channel(traffic, rule, dtype)
         plans: list[Plan] = []
         if call in _OPERATIONS:
@@ -153,13 +160,13 @@ class GroupCalls:
             plans = [plan for plan in laid if plan is not None]
             if len(plans) < len(laid):
                 return Chosen(self._row(call.value, name, "", "plan"), None, ())
-        return Chosen(self._row(call.value, name, rule.codec, ""), channel, tuple(plans), self._least(rule))
+        row = self._row(call.value, name, rule.codec, "")
+        return Chosen(row, channel, tuple(plans), self._least(rule), of_sums=True)
 
     def _hindrance(
         self,
         tensors: Sequence[torch.Tensor],
         nbytes: int,
-        reduction: int | None,
         ragged: bool,
         rule: Rule | None,
         on_device: bool,
@@ -171,8 +178,6 @@ class GroupCalls:
             return "layout"
         if any(t.dtype not in DTYPES for t in tensors) or len({t.dtype for t in tensors}) > 1:
             return "type"
-        if reduction not in (None, SUM, AVERAGE):
-            return f"reduction {_REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction}"
         device = tensors[0].device.type
         if device != "cpu" and not (device == "cuda" and self._settings.groups.cuda and on_device):
             return f"device {device}"

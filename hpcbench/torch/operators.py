@@ -57,20 +57,19 @@ class Operators:
         return plain(tensors, op, *rest) if work is None else work
 
     def _sum_in_place(self, calls: GroupCalls, tensors: Tensors, op: Any) -> Any:
-        reduction = op.op()
-        row, channel, plans, _ = calls.choose(Call.ALL_REDUCE, tensors, reduction=reduction)
+        row, channel, plans, *_ = calls.choose(Call.ALL_REDUCE, tensors, op=op)
         if channel is None:
             return None
-        return calls.encoded.all_reduce(tensors, plans, channel, row, average=reduction == AVERAGE).boxed()
+        return calls.encoded.all_reduce(tensors, plans, channel, row, average=op.op() == AVERAGE).boxed()
 
     def _allgather_base(self, calls: GroupCalls, plain: Plain, out: torch.Tensor, src: torch.Tensor, *rest: Any) -> Any:
-        row, channel, plans, _ = calls.choose(Call.ALL_GATHER, [out])
+        row, channel, plans, *_ = calls.choose(Call.ALL_GATHER, [out])
         if channel is None or not _fit([out], [src], calls.size):
             return plain(out, src, *rest)
         return out, calls.encoded.all_gather([out], [src], plans, channel, row).boxed()
 
     def _allgather_coalesced(self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, *rest: Any) -> Any:
-        row, channel, plans, _ = calls.choose(Call.FUNCTIONAL_GATHER, outs)
+        row, channel, plans, *_ = calls.choose(Call.FUNCTIONAL_GATHER, outs)
         if channel is None or not _fit(outs, srcs, calls.size):
             return plain(outs, srcs, *rest)
         return calls.encoded.all_gather(outs, srcs, plans, channel, row).boxed()
@@ -82,7 +81,7 @@ class Operators:
         if whole is None:
             calls.exact("all-gather of lists", srcs)
             return plain(outs, srcs, *rest)
-        row, channel, plans, _ = calls.choose(Call.ALL_GATHER, [whole])
+        row, channel, plans, *_ = calls.choose(Call.ALL_GATHER, [whole])
         if channel is None:
             return plain(outs, srcs, *rest)
         joined = whole.contiguous()  # memory of its own: the decision needed none
@@ -107,20 +106,18 @@ class Operators:
         if len(srcs) != 1 or not _alike(srcs[0]):
             calls.exact("reduce-scatter of lists", outs)
             return plain(outs, srcs, op, *rest)
-        reduction = op.op()
-        row, channel, plans, _ = calls.choose(Call.REDUCE_SCATTER, [_like_all(srcs[0])], reduction=reduction)
+        row, channel, plans, *_ = calls.choose(Call.REDUCE_SCATTER, [_like_all(srcs[0])], op=op)
         if channel is None:
             return plain(outs, srcs, op, *rest)
         joined = torch.cat([part.reshape(-1) for part in srcs[0]])
-        average = reduction == AVERAGE
+        average = op.op() == AVERAGE
         return outs, calls.encoded.reduce_scatter(outs, [joined], plans, channel, row, average=average).boxed()
 
     def _sum_apart(self, calls: GroupCalls, outs: Tensors, srcs: Tensors, op: Any) -> Any:
-        reduction = op.op()
-        row, channel, plans, _ = calls.choose(Call.REDUCE_SCATTER, srcs, reduction=reduction)
+        row, channel, plans, *_ = calls.choose(Call.REDUCE_SCATTER, srcs, op=op)
         if channel is None or not _fit(srcs, outs, calls.size):
             return None
-        return calls.encoded.reduce_scatter(outs, srcs, plans, channel, row, average=reduction == AVERAGE).boxed()
+        return calls.encoded.reduce_scatter(outs, srcs, plans, channel, row, average=op.op() == AVERAGE).boxed()
 
     def _alltoall_base(
         self,
@@ -132,14 +129,14 @@ class Operators:
         sent: Sequence[int],
         *rest: Any,
     ) -> Any:
-        row, channel, _, least = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
+        row, channel, _, least, _ = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
         if channel is None:
             return plain(out, src, got, sent, *rest)
         counts = _elements(src, sent, calls.encoded.size), _elements(out, got, calls.encoded.size)
         return calls.encoded.all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
     def _alltoall_list(self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, *rest: Any) -> Any:
-        row, channel, _, least = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
+        row, channel, _, least, _ = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
         if channel is None:
             return plain(outs, srcs, *rest)
         joined = torch.cat([part.reshape(-1) for part in srcs])
@@ -149,7 +146,7 @@ class Operators:
         return outs, _then(work, lambda: _split(there, outs), outs)
 
     def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, to: int, tag: int) -> Any:
-        row, channel, _, _ = calls.choose(Call.MESSAGE, tensors)
+        row, channel, *_ = calls.choose(Call.MESSAGE, tensors)
         if channel is None or len(tensors) != 1:
             return plain(tensors, to, tag)
         message = messages.encoded(tensors[0], channel.codec, calls.next_seed(), self._account, row)
@@ -162,7 +159,7 @@ class Operators:
         return self._received(calls, plain, tensors, tag)
 
     def _received(self, calls: GroupCalls, plain: Plain, tensors: Tensors, *where: int) -> Any:
-        row, channel, _, _ = calls.choose(Call.MESSAGE, tensors)
+        row, channel, *_ = calls.choose(Call.MESSAGE, tensors)
         if channel is None or len(tensors) != 1:
             return plain(tensors, *where)
 
