@@ -37,6 +37,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("engine")
 
 
+@pytest.mark.long
 def test_all_contenders_do_the_same_work_in_turns(engine: Any, tiny: Callable[..., Printed], tmp_path: Path) -> None:
     """The benchmark itself compares their losses, and ends where they differ."""
     file = tmp_path / "turns.json"

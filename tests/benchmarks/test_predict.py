@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import pytest
 from printed import Printed
 
 Tiny = Callable[..., Printed]
@@ -22,6 +23,7 @@ def test_published_runs(tiny: Tiny) -> None:
     assert any(line.startswith("model states of GPT-3 175B") and "2.79 TB" in line for line in lines)
 
 
+@pytest.mark.long
 def test_the_papers_runs(tiny: Tiny) -> None:
     """Every scheme has a range on each machine."""
     lines = tiny("predict_paper.py").lines

@@ -44,6 +44,7 @@ def test_checksum(tiny: Tiny) -> None:
     assert re.fullmatch(r"256 KiB: checksum \d+ GB/s, CRC-32 of zlib [\d.]+ GB/s", printed.lines[-1])
 
 
+@pytest.mark.long
 def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
     """Arms that wait beside arms that do not, each pair with its own reference."""
     file = tmp_path / "rows.json"
@@ -75,6 +76,7 @@ def test_half_sums(tiny: Tiny) -> None:
     assert re.fullmatch(r"fp16 messages of the baseline are summed by: .*(type|operation)", printed.lines[-1])
 
 
+@pytest.mark.long
 def test_attention(tiny: Tiny, tmp_path: Path) -> None:
     """A row each way beside that of one process, and the bytes of the closed forms."""
     file = tmp_path / "attention.json"
@@ -88,6 +90,7 @@ def test_attention(tiny: Tiny, tmp_path: Path) -> None:
     assert len(rows) == 7 and rows[0]["name"] == "one process" and rows[0]["bytes"] == 0
 
 
+@pytest.mark.long
 def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
     """What is asked when nothing is traced is next to nothing, whatever the machine."""
     file = tmp_path / "steps.json"
@@ -138,6 +141,7 @@ def test_training_needs_a_gpu(refused: Callable[..., str]) -> None:
     assert "PyTorch sees no GPU here" in refused("train_gpu.py")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "device",
     [
@@ -198,6 +202,7 @@ def test_tensor_projection(tiny: Tiny) -> None:
     assert all("published 2.32 x" in line and "published 1.57 x" in line for line in last)
 
 
+@pytest.mark.long
 def test_torch_collectives(tiny: Tiny) -> None:
     printed = tiny("torch_collectives.py")
     modes = ("plain gloo", "interposed", "no codec", "bf16", "int8", "zfp:8", "xpk", "auto int8")

@@ -13,6 +13,7 @@ from hpcbench.testing.hosts import why_not
 Tiny = Callable[..., Printed]
 
 
+@pytest.mark.long
 def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
     """Every way delivers what gloo does; only the codec errs, and sends less."""
     need(why_not())
@@ -30,6 +31,7 @@ def test_links(tiny: Tiny, need: Callable[[str | None], None]) -> None:
     assert positive(tiny("links.py").row("1gbit"), 4)
 
 
+@pytest.mark.long
 def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
     need(why_not())
     file = tmp_path / "rows.json"

@@ -36,6 +36,7 @@ def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ra
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
 
 
+@pytest.mark.long
 def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_host(results_of):
     *results, planted = results_of(4, "halves")
     assert not planted["same"], "what rounding takes away did not come to the residual"

@@ -57,6 +57,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[str |
     return tmp_path
 
 
+@pytest.mark.long
 def test_its_kind_is_found_and_it_trains(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_site(str(place / "site.yaml"))[0].launcher.kind == "openmpi"
     for name, value in AS_ROOT.items():  # what the user's shell sets reaches the launcher

@@ -7,7 +7,7 @@ import pytest
 WORKER = Path(__file__).with_name("order_worker.py")
 
 
-@pytest.mark.parametrize("ranks", [3, 5])
+@pytest.mark.parametrize("ranks", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_results_in_disorder_are_those_in_calm(mpi_results, ranks):
     results = mpi_results(ranks, WORKER, "order")
     assert len(results) == ranks * 4 * (33 + 65)

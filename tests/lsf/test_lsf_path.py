@@ -166,8 +166,14 @@ def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
     assert left.startswith("cancelled (job j0001-r1 was cancelled (Signal <KILL> requested by user))")
 
 
-@pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("array", [False, True])
+@pytest.mark.parametrize(
+    ("array", "held"),
+    [
+        (False, False),
+        (True, True),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((False, True), (True, False))),
+    ],
+)
 def test_what_was_cancelled_while_it_waited_is_cancelled_and_not_tried_again(
     place: Make, mpich: dict[str, object], held: bool, array: bool
 ) -> None:

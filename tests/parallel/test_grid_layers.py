@@ -9,7 +9,10 @@ LAYERS = {"embedding": 2, "attention": 4, "mlp": 4, "norm": 2, "block": 12, "hea
 """Parameters of each."""
 TOLERANCE = 1e-12
 """Relative to the norm of the whole layer's tensor; its gradient comes from upstream values of order one."""
-GRIDS = [("2d", 4), ("2.5d", 8), ("3d", 8), ("2d", 9), ("3d", 27)]
+GRIDS = [
+    *(("2d", 4), ("2.5d", 8), ("3d", 8)),
+    *(pytest.param(*grid, marks=pytest.mark.long) for grid in (("2d", 9), ("3d", 27))),
+]
 
 
 def results(mpi_results, mode, ranks):
