@@ -21,9 +21,8 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["lassen", *(pytest.param(name, marks=pytest.mark.long) for name in ("summit", "lsf-cluster"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["lassen", "summit", "lsf-cluster"])
 def test_a_study_trains(
     place: Callable[..., Place],
     capsys: pytest.CaptureFixture[str],

@@ -32,6 +32,7 @@ def test_message_bytes_of_each_rank_and_axis_equal_the_closed_forms(mpi_results,
     assert any(len(channel.split()) == 4 for rank in result["sent"] for channel in rank), "channels with an axis"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", names(lossless_grids))
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
     assert_bits(result_of(mpi_results, "lossless_grids", name))
@@ -44,6 +45,7 @@ def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, name
     assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAULTY)
 def test_planted_fault_is_seen(mpi_results, name):
     mode, seen_in = FAULTY[name]

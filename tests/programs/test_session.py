@@ -26,6 +26,7 @@ def losses(log: Path) -> list[float]:
     return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", log.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.long
 def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
     for rank in range(2):
         rows = json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
@@ -36,6 +37,7 @@ def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
         assert 0.25 < row["wire_bytes"] / row["message_bytes"] < 0.26
 
 
+@pytest.mark.long
 def test_the_log_of_a_run_has_the_sums_of_its_ranks(session: Path) -> None:
     lines = (session / "sent.jsonl").read_text(encoding="utf-8").splitlines()
     events = [parse(line, number) for number, line in enumerate(lines, 1)]
@@ -48,6 +50,7 @@ def test_the_log_of_a_run_has_the_sums_of_its_ranks(session: Path) -> None:
     assert "train.py" in json.loads(lines[1])["run"]["command"] and json.loads(lines[4])["state"] == "completed"
 
 
+@pytest.mark.long
 def test_the_study_has_a_log_of_each_run(session: Path) -> None:
     plain, coded = (losses(session / f"results/pays/001/runs/r1-{name}/log.txt") for name in ("baseline", "mine"))
     assert len(plain) == len(coded) == 12
