@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hpcbench.predict.cost import CodecSpeed, Cost, total_cost
-from hpcbench.predict.fabric import Fabric, Place
+from hpcbench.predict.fabric import PIECEWISE, Fabric, Place
 from hpcbench.predict.processor import Processor
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def planned(plan: "Plan", place: Place, fabric: Fabric, width: int, speed: Codec
         Bytes after the codec for each before it.
     """
     # with a root ranks do different things
-    ranks = range(place.ranks) if plan.operation.value in ("broadcast", "reduce") else range(1)
+    ranks = range(place.ranks) if plan.operation.value in PIECEWISE else range(1)
     steps = [_steps(plan, rank, place, fabric, width, speed, ratio) for rank in ranks]
     mean = total_cost((each, len(plan.slices) / len(ranks)) for each in steps)
     if not fabric.processor:
