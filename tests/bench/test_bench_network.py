@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from ranks_cli import bench
 
 from hpcbench.bench import memory, world
-from hpcbench.bench.network import MESSAGES, Level
+from hpcbench.bench.network import MESSAGES, Level, _Computing
 from hpcbench.bench.network import _between as peers_between
 from hpcbench.bench.network import _within as peers_within
 from hpcbench.codecs.registry import get_codec
@@ -201,3 +202,10 @@ def test_memory_is_what_the_strictest_limit_leaves(tmp_path: Path, monkeypatch: 
     (step.parent / "memory.max").write_text("5000\n")
     (step.parent / "memory.current").write_text("2000\n")
     assert memory.available() == 3000
+
+
+def test_a_codec_that_waits_does_not_compute() -> None:
+    asleep = _Computing(lambda: time.sleep(0.05))
+    for _ in range(3):
+        asleep()
+    assert asleep.median < 0.02, "a clock would show 50 ms"
