@@ -269,6 +269,8 @@ PLACES: list[Case] = [
     {"layout.dp": 2, "layout.tp": 2, "layout.pp": 2},
 ]
 WHOLE = PLACES[-1]
+TWO_LAYERS: Case = {"model.layers": 2}
+"""One a stage: what a setting changes of a layer, both have. Models of more layers are in the grid."""
 PADDED: Case = {"layout.dp": 2, "layout.tp": 4, "train.bucket_mb": UNFUSED}
 """A part of a parameter and padding lie in one codec's block."""
 
@@ -289,7 +291,7 @@ def bit_equal() -> Iterator[Comparison]:
     common = {"scheme": "identity", "train.clip": 0.0}
     for model in NAMED["model"]:
         for place in PLACES:
-            plain = {"model": model, **common, **place, "train.zero": 0, "train.overlap": False}
+            plain = {"model": model, **TWO_LAYERS, **common, **place, "train.zero": 0, "train.overlap": False}
             for name, value in (
                 ("train.zero", 1),
                 ("train.overlap", True),
@@ -308,7 +310,7 @@ def lossless() -> Iterator[Comparison]:
     """A lossless codec against the same algorithm without one."""
     for precision in ("fp32", "fp64"):
         for model in NAMED["model"]:
-            common = {"model": model, "train.precision": precision, **WHOLE}
+            common = {"model": model, **TWO_LAYERS, "train.precision": precision, **WHOLE}
             yield Comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
@@ -317,7 +319,7 @@ def lossy() -> Iterator[Comparison]:
     by_positions = {"layout.dp": 2, "layout.tp": 2, "train.sequence_parallel": True}
     for place in (WHOLE, PADDED, by_positions):
         for model in NAMED["model"]:
-            common = {"model": model, "train.precision": "fp32", **place}
+            common = {"model": model, **TWO_LAYERS, "train.precision": "fp32", **place}
             for scheme in LOSSY:
                 yield Comparison({**common, "scheme": scheme}, {**common, "scheme": "identity"})
 
@@ -325,7 +327,7 @@ def lossy() -> Iterator[Comparison]:
 def overlapped() -> Iterator[Comparison]:
     """Gradients reduced during the backward pass against after it."""
     for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
-        common = {"model": model, "scheme": scheme, "train.precision": "fp32", **WHOLE}
+        common = {"model": model, **TWO_LAYERS, "scheme": scheme, "train.precision": "fp32", **WHOLE}
         yield Comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
 
 
@@ -335,7 +337,7 @@ def faulty() -> Iterator[Comparison]:
     for name, fault in FAULTS.items():
         if fault.settings is None:
             continue
-        settings = {**WHOLE, **fault.settings}
+        settings = {**TWO_LAYERS, **WHOLE, **fault.settings}
         exact = settings.get("scheme", "baseline") == "baseline"
         against = one_process(settings) if exact else {**settings, "scheme": "identity"}
         for comparison in (Comparison(settings, against), Comparison(settings, against, name)):
