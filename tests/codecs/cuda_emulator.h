@@ -7,7 +7,6 @@
 // Include first, then the device code; emulate(launch, threads, kernel) runs it.
 #pragma once
 #include <pthread.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +19,14 @@
 namespace emulator {
 constexpr unsigned MOST = 1024, STACK = 1 << 16;
 
+// The compiler's own setjmp and longjmp keep three words: those of the C library take most of the time of a switch.
+typedef void *place[5];
+
 struct fiber {
   ucontext_t start;
-  jmp_buf at;
+  place at;
+  const unsigned *awaits;  // the number of a meeting that this fiber waits for, and what it is as long as it must wait
+  unsigned seen;
   bool begun, running;
 };
 // What threads of one warp, or of a block, bring to a meeting, and what all of them take home. Two meetings' values are
@@ -32,60 +36,69 @@ struct meeting {
   const void *place;
   unsigned long long values[2][32];
 };
-
-struct stack_memory {
-  char *at = (char *)mmap(nullptr, MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ~stack_memory() { munmap(at, MOST * STACK); }
+struct multiprocessor {  // what computes one block at a time
+  fiber fibers[MOST];
+  place scheduler;
+  meeting warps[MOST / 32], block;
+  unsigned current, steps, asleep;
+  char *stacks = (char *)mmap(nullptr, MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ~multiprocessor() { munmap(stacks, MOST * STACK); }
 };
-inline thread_local fiber fibers[MOST];
-inline thread_local stack_memory stacks;
-inline thread_local jmp_buf scheduler;
-inline thread_local meeting warps[MOST / 32], block;
-inline thread_local unsigned current, steps, asleep;
+inline thread_local multiprocessor *mine;  // a library's variable of each thread costs a call wherever it is read
 inline unsigned threads, workers, next_block;
 inline unsigned long long waits;  // how often a thread found that it must wait for another block
 inline void (*call)(const void *);
 inline const void *kernel;
 
 [[noreturn]] inline void fail(const char *what) {
-  fprintf(stderr, "emulator: thread %u: %s\n", current, what);
+  fprintf(stderr, "emulator: thread %u: %s\n", mine->current, what);
   abort();
 }
-inline void yield() {
-  if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
+// A function that jumps must not be the one that keeps its place.
+[[noreturn, gnu::noinline]] inline void jump(place &to) { __builtin_longjmp(to, 1); }
+[[gnu::noinline]] inline void yield(multiprocessor &m) {
+  if (!__builtin_setjmp(m.fibers[m.current].at)) jump(m.scheduler);
 }
 inline void live() {  // a fiber is used again by every block and launch
   for (;;) {
     call(kernel);
-    fibers[current].running = false;
-    steps++;
-    yield();
+    multiprocessor &m = *mine;
+    m.fibers[m.current].running = false;
+    m.steps++;
+    yield(m);
   }
 }
-inline void resume(unsigned t) {
-  current = t;
-  if (_setjmp(scheduler)) return;
-  if (fibers[t].begun) _longjmp(fibers[t].at, 1);
-  fibers[t].begun = true;
-  getcontext(&fibers[t].start);
-  fibers[t].start.uc_stack.ss_sp = stacks.at + t * STACK;
-  fibers[t].start.uc_stack.ss_size = STACK;
-  makecontext(&fibers[t].start, live, 0);
-  setcontext(&fibers[t].start);
+[[noreturn, gnu::noinline]] inline void enter(fiber &f, char *stack) {
+  if (f.begun) jump(f.at);
+  f.begun = true;
+  getcontext(&f.start);
+  f.start.uc_stack.ss_sp = stack;
+  f.start.uc_stack.ss_size = STACK;
+  makecontext(&f.start, live, 0);
+  setcontext(&f.start);
+  abort();
+}
+[[gnu::noinline]] inline void resume(multiprocessor &m, unsigned t) {
+  m.current = t;
+  if (!__builtin_setjmp(m.scheduler)) enter(m.fibers[t], m.stacks + t * STACK);
 }
 // Waits for `size` threads that meet at one place of the program; returns what they brought.
-inline const unsigned long long *meet(meeting &m, unsigned size, unsigned index, unsigned long long value,
+inline const unsigned long long *meet(multiprocessor &at, meeting &m, unsigned size, unsigned index, unsigned long long value,
                                       const void *place) {
   if (m.arrived == 0) m.place = place;
   if (m.place != place) fail("threads that must meet are at different places");
   const unsigned number = m.number;
   m.values[number & 1][index & 31] = value;
-  steps++;
+  at.steps++;
   if (++m.arrived == size) {
     m.arrived = 0;
     m.number++;
+  } else {
+    fiber &own = at.fibers[at.current];
+    own.awaits = &m.number;
+    own.seen = number;
+    yield(at);
   }
-  while (m.number == number) yield();
   return m.values[number & 1];
 }
 }  // namespace emulator
@@ -97,7 +110,7 @@ static thread_local dim3 blockIdx;
 static dim3 blockDim, gridDim;
 struct emulated_thread_index {
   struct component {
-    operator unsigned() const { return emulator::current; }
+    operator unsigned() const { return emulator::mine->current; }
   } x;
 };
 static emulated_thread_index threadIdx;
@@ -110,18 +123,25 @@ struct emulated_launch {
 };
 static void emulate_blocks(const emulated_launch *launch) {
   using namespace emulator;
+  static thread_local multiprocessor own;
+  mine = &own;
   while ((blockIdx.x = __atomic_fetch_add(&next_block, 1u, __ATOMIC_SEQ_CST)) < launch->grid) {
-    for (unsigned t = 0; t < threads; t++) fibers[t].running = true;
+    for (unsigned t = 0; t < threads; t++) own.fibers[t].running = true;
     for (bool any = true; any;) {
       any = false;
-      const unsigned before = steps;
-      asleep = 0;
+      const unsigned before = own.steps;
+      own.asleep = 0;
       for (unsigned k = 0; k < threads; k++) {
         const unsigned t = launch->backwards ? threads - 1 - k : k;
-        if (fibers[t].running) resume(t), any = true;
+        fiber &f = own.fibers[t];
+        if (!f.running) continue;
+        any = true;
+        if (f.awaits && *f.awaits == f.seen) continue;
+        f.awaits = nullptr;
+        resume(own, t);
       }
-      if (!any || steps != before) continue;
-      if (!asleep) fail("threads wait for others that never come");
+      if (!any || own.steps != before) continue;
+      if (!own.asleep) fail("threads wait for others that never come");
       usleep(50);  // all wait for another block: whoever computes it may need this core
     }
   }
@@ -155,7 +175,8 @@ template <class T> static const unsigned long long *emulated_warp(unsigned mask,
   static_assert(sizeof(T) <= 8, "");
   unsigned long long bits = 0;
   memcpy(&bits, &x, sizeof x);
-  return meet(warps[current / 32], 32, current % 32, bits, at);
+  multiprocessor &own = *mine;
+  return meet(own, own.warps[own.current / 32], 32, own.current % 32, bits, at);
 }
 template <class T> T emulated_shuffle(unsigned mask, T x, unsigned from) {
   const unsigned long long *all = emulated_warp(mask, x, (const void *)&emulated_shuffle<T>);
@@ -163,7 +184,7 @@ template <class T> T emulated_shuffle(unsigned mask, T x, unsigned from) {
   memcpy((void *)&r, &all[from], sizeof r);
   return r;
 }
-static unsigned emulated_lane() { return emulator::current % 32; }
+static unsigned emulated_lane() { return emulator::mine->current % 32; }
 template <class T> T __shfl_sync(unsigned mask, T x, int lane) { return emulated_shuffle(mask, x, (unsigned)lane & 31); }
 template <class T> T __shfl_xor_sync(unsigned mask, T x, int by) {
   return emulated_shuffle(mask, x, emulated_lane() ^ ((unsigned)by & 31));
@@ -198,7 +219,7 @@ static int __all_sync(unsigned mask, int yes) { return __ballot_sync(mask, yes) 
 static void __syncwarp(unsigned mask = 0xffffffffu) { emulated_warp(mask, 0, (const void *)&__syncwarp); }
 static void __syncthreads() {
   using namespace emulator;
-  meet(block, threads, 0, 0, (const void *)&__syncthreads);
+  meet(*mine, mine->block, threads, 0, 0, (const void *)&__syncthreads);
 }
 static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static void __threadfence_block() {}
@@ -206,9 +227,9 @@ static void __nanosleep(unsigned) {
   using namespace emulator;
   if (workers > 1) {  // another block may yet come
     __atomic_fetch_add(&waits, 1ull, __ATOMIC_RELAXED);
-    asleep++;
+    mine->asleep++;
   }
-  yield();
+  yield(*mine);
 }
 
 // arguments are converted to the type in memory

@@ -5,6 +5,7 @@
 
 import ctypes
 import functools
+import platform
 import re
 import shutil
 import subprocess
@@ -27,6 +28,8 @@ from hpcbench.resources import data_dir
 HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
+if platform.machine() == "x86_64":
+    OPTIONS.append("-mtls-dialect=gnu2")  # variables of each thread without a call: the default of other processors
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 EMULATOR = [HERE / name for name in ("emulator.cpp", "cuda_emulator.h")]
 
