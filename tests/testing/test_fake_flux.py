@@ -9,6 +9,8 @@ from hpcbench.testing.fakes import Fake, FakeFlux
 from hpcbench.testing.fakes.flux.ids import decimal, f58
 from hpcbench.testing.fakes.state import DONE, EXITED, RUNNING
 
+pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+
 ASK = ("flux", "jobs", "-ano", "{id.dec} {name} {status} {result} {returncode}")
 
 

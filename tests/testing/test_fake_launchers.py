@@ -14,6 +14,8 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.testing.fakes import Fake
 from hpcbench.testing.fakes.hosts import why_not
 
+pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+
 SAY = (
     'echo "$JSM_NAMESPACE_RANK $JSM_NAMESPACE_SIZE $JSM_NAMESPACE_LOCAL_RANK $CUDA_VISIBLE_DEVICES $HPCBENCH_FAKE_HOST"'
 )

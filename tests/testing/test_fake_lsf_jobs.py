@@ -13,6 +13,8 @@ from hpcbench.testing.fakes import Fake
 from hpcbench.testing.fakes.processes import processes
 from hpcbench.testing.fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WAITING, Job
 
+pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+
 TRAPPED = """trap 'echo usr2 >> signals' USR2
 trap 'echo int >> signals' INT
 trap 'echo term >> signals; exit 9' TERM

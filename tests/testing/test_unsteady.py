@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+
 TESTS = Path(__file__).parents[1]
 UNSTEADY = """
 import pathlib
