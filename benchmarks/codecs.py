@@ -13,7 +13,6 @@ what was freed, so that nobody pays for that: then what is left is the work of t
 """
 
 import argparse
-import ctypes
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from heap import keep_memory
 from peers import BLOCK, PACKAGES, ZFP_RATES, Coder, Entry, entries
 from provenance import head
 from rich.console import Console
@@ -193,14 +193,6 @@ def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iter
         console.print()
     for goal in GOALS:
         yield judge(goal, results)
-
-
-def keep_memory() -> None:
-    """Make glibc serve large requests from its heap, and give nothing back."""
-    trim_threshold, mmap_max = -1, -4
-    libc = ctypes.CDLL(None)
-    if not (libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, -1)):
-        raise ValueError("--keep-memory: this C library cannot")
 
 
 def main() -> None:
