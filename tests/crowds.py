@@ -2,7 +2,8 @@
 
 Tests of a crowd share what there is once: the cores, which ranks of MPI want for themselves; the machine's network;
 ports and daemons of schedulers. A crowd is one process's work, so tests that wait run beside tests that compute. Each
-other file is a crowd of its own. Crowds are markers, too: `make quick` leaves them out.
+other file is a crowd of its own. Crowds are markers, too: `make quick` leaves them out. Ranks are two crowds, since all
+of them one after another take longer than everything else.
 """
 
 from collections.abc import Iterable
@@ -35,6 +36,8 @@ NAMED = {
     ),
 }
 """Files and folders; the first crowd that names a test has it. Tests whose ranks are forked are among the ranks."""
+ENGINE = HERE / "parallel"
+"""The folder whose ranks are a crowd without those of the others."""
 BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "test_wheel.py")
 """They need a compiler."""
 LONG = ("batch/test_hostile.py", "report/page/*", "collect/test_damaged_logs.py")
@@ -68,8 +71,8 @@ def assign(items: list[pytest.Item]) -> None:
     turns = {}
     for item in items:
         found = of(item.path)
-        if "rank_server" in getattr(item, "fixturenames", ()):
-            found = Of("ranks", "ranks", TURNS.index("ranks"))
+        if "rank_server" in getattr(item, "fixturenames", ()) or found.kind == "ranks":
+            found = Of("ranks" if ENGINE in item.path.parents else "other-ranks", "ranks", TURNS.index("ranks"))
         item.add_marker(pytest.mark.xdist_group(found.crowd or item.path.relative_to(HERE).as_posix()))
         if found.kind:
             item.add_marker(found.kind)
