@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from heap import keep_memory
+from kept_memory import keep_memory
 from peers import BLOCK, PACKAGES, ZFP_RATES, Coder, Entry, entries
 from provenance import head
 from rich.console import Console

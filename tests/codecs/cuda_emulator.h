@@ -20,12 +20,12 @@ namespace emulator {
 constexpr unsigned MOST = 1024, STACK = 1 << 16;
 
 // The compiler's own setjmp and longjmp keep three words: those of the C library take most of the time of a switch.
-typedef void *place[5];
+typedef void *resume_point[5];
 
 struct fiber {
   ucontext_t start;
-  place at;
-  const unsigned *awaits;  // the number of a meeting that this fiber waits for, and what it is as long as it must wait
+  resume_point at;
+  const unsigned *awaits;  // number of the meeting that this fiber waits for; it waits while that is `seen`
   unsigned seen;
   bool begun, running;
 };
@@ -38,7 +38,7 @@ struct meeting {
 };
 struct multiprocessor {  // what computes one block at a time
   fiber fibers[MOST];
-  place scheduler;
+  resume_point scheduler;
   meeting warps[MOST / 32], block;
   unsigned current, steps, asleep;
   char *stacks = (char *)mmap(nullptr, MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -55,7 +55,7 @@ inline const void *kernel;
   abort();
 }
 // A function that jumps must not be the one that keeps its place.
-[[noreturn, gnu::noinline]] inline void jump(place &to) { __builtin_longjmp(to, 1); }
+[[noreturn, gnu::noinline]] inline void jump(resume_point &to) { __builtin_longjmp(to, 1); }
 [[gnu::noinline]] inline void yield(multiprocessor &m) {
   if (!__builtin_setjmp(m.fibers[m.current].at)) jump(m.scheduler);
 }
@@ -83,8 +83,8 @@ inline void live() {  // a fiber is used again by every block and launch
   if (!__builtin_setjmp(m.scheduler)) enter(m.fibers[t], m.stacks + t * STACK);
 }
 // Waits for `size` threads that meet at one place of the program; returns what they brought.
-inline const unsigned long long *meet(multiprocessor &at, meeting &m, unsigned size, unsigned index, unsigned long long value,
-                                      const void *place) {
+inline const unsigned long long *meet(multiprocessor &at, meeting &m, unsigned size, unsigned index,
+                                      unsigned long long value, const void *place) {
   if (m.arrived == 0) m.place = place;
   if (m.place != place) fail("threads that must meet are at different places");
   const unsigned number = m.number;

@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,8 +29,8 @@ from hpcbench.resources import data_dir
 HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
-if platform.machine() == "x86_64":
-    OPTIONS.append("-mtls-dialect=gnu2")  # variables of each thread without a call: the default of other processors
+if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+    OPTIONS.append("-mtls-dialect=gnu2")  # to read a variable of the thread, no call that saves all registers
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 EMULATOR = [HERE / name for name in ("emulator.cpp", "cuda_emulator.h")]
 

@@ -8,8 +8,6 @@ import pytest
 
 from hpcbench.testing.fakes import __main__ as command
 
-pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
-
 SITE = """\
 site: mine
 scheduler: {kind: lsf, account_option: -G, max_array: 3, max_submitted: 4}

@@ -9,7 +9,7 @@ from hpcbench.testing.fakes import Fake, FakeFlux
 from hpcbench.testing.fakes.flux.ids import decimal, f58
 from hpcbench.testing.fakes.state import DONE, EXITED, RUNNING
 
-pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+pytestmark = pytest.mark.long  # `make test` has what submits through it
 
 ASK = ("flux", "jobs", "-ano", "{id.dec} {name} {status} {result} {returncode}")
 

@@ -14,7 +14,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.testing.fakes import Fake
 from hpcbench.testing.fakes.hosts import why_not
 
-pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+pytestmark = pytest.mark.long  # `make test` has what submits through it
 
 SAY = (
     'echo "$JSM_NAMESPACE_RANK $JSM_NAMESPACE_SIZE $JSM_NAMESPACE_LOCAL_RANK $CUDA_VISIBLE_DEVICES $HPCBENCH_FAKE_HOST"'

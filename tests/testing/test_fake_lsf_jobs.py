@@ -13,7 +13,7 @@ from hpcbench.testing.fakes import Fake
 from hpcbench.testing.fakes.processes import processes
 from hpcbench.testing.fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WAITING, Job
 
-pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+pytestmark = pytest.mark.long  # `make test` has what submits through it
 
 TRAPPED = """trap 'echo usr2 >> signals' USR2
 trap 'echo int >> signals' INT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long  # a tool of the tests, which changes seldom
+pytestmark = pytest.mark.long  # each case is a run of pytest
 
 TESTS = Path(__file__).parents[1]
 UNSTEADY = """

@@ -1,4 +1,4 @@
-"""Memory that costs nobody time, for benchmarks that have to tell that cost from others."""
+"""What new memory costs, taken out of a benchmark: the option --keep-memory."""
 
 import ctypes
 

@@ -1,0 +1,36 @@
+"""benchmarks/kept_memory.py: large memory that was freed is used again, so that no page of it is taken anew."""
+
+import subprocess
+import sys
+
+import pytest
+from stored_results import ROOT
+
+PAGES = (64 << 20) // 4096
+"""Above the 32 MiB from which on glibc always asks the system, if it may."""
+COUNT = f"""
+import resource, sys
+if sys.argv[1] == "kept":
+    from kept_memory import keep_memory
+    keep_memory()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+bytearray(b"x") * {64 << 20}
+before = faults()
+bytearray(b"x") * {64 << 20}
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc has these settings")
+def test_no_page_is_taken_twice() -> None:
+    kept, given_back = (
+        int(
+            subprocess.run(
+                [sys.executable, "-c", COUNT, how], cwd=ROOT / "benchmarks", check=True, capture_output=True
+            ).stdout
+        )
+        for how in ("kept", "given back")
+    )
+    assert kept < PAGES // 100
+    assert given_back > PAGES // 2, "new memory cost nothing: nothing was shown"
