@@ -135,7 +135,7 @@ def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
     """
     if own_environment(row.runs[0].run):
         return True  # the MPI library compresses within its own algorithm: the baseline has that one
-    duels = [rivals.duel(row.scheme, scheme) for scheme in plain]
+    duels = [rivals.gain(row.scheme, control) for control in plain]
     return all(duel is not None and duel.faster for duel in duels)
 
 

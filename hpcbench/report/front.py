@@ -5,10 +5,10 @@ as fast. Only shown differences count. So the front holds schemes that nothing i
 shown to be the best.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from hpcbench.contract.training import CONTENTS
@@ -120,6 +120,15 @@ class Front:
     schemes: tuple[str, ...]
     duels: tuple[Duel, ...]
     """The duel of each two schemes. Those with the baseline are the findings of its verdicts."""
+    gains: tuple[Duel, ...] = ()
+    """The speed of each scheme with a codec beside each control without one, as a family of its own.
+
+    A codec pays only if it is shown to be faster than both the baseline and that control.
+    """
+
+    def gain(self, scheme: str, control: str) -> Duel | None:
+        """The duel of a scheme with a codec and a control without one; None if they have no pair."""
+        return next((duel for duel in self.gains if (duel.scheme, duel.other) == (scheme, control)), None)
 
     def duel(self, scheme: str, other: str) -> Duel | None:
         """The duel of two schemes, seen from the first; None if they have no pair."""
@@ -150,15 +159,19 @@ def front(cell: Cell) -> Front:
         return Front((), ())
     rows = [row for row in cell.rows if row.compared and not row.idle]
     found = [Duel(row.scheme, base.scheme, row.speed, row.loss) for row in rows]
-    return Front(tuple(row.scheme for row in (base, *rows)), (*found, *_duels(rows, cell)))
+    kinds = {row.scheme: kind(cell, row) for row in rows}
+    plain = [row for row in rows if kinds[row.scheme] is Kind.PLAIN]
+    coded = [row for row in rows if not kinds[row.scheme].is_control]
+    duels = _duels(combinations(rows, 2), cell)
+    gains = _duels(product(coded, plain), cell, with_losses=False)
+    return Front(tuple(row.scheme for row in (base, *rows)), (*found, *duels), tuple(gains))
 
 
-def _duels(rows: Sequence[Row], cell: Cell) -> list[Duel]:
-    """The duels of each two schemes, without the baseline."""
-    pairs = {(a.scheme, b.scheme): paired(a.runs, b.runs) for a, b in combinations(rows, 2)}
-    speeds, losses = both(
-        family(pairs, rates), family(pairs, valid_losses), cell.criteria.speed_margin, cell.criteria.loss_margin
-    )
+def _duels(rivals: Iterable[tuple[Row, Row]], cell: Cell, with_losses: bool = True) -> list[Duel]:
+    """The duels of pairs of schemes, whose speeds, and losses where they count, are one family."""
+    pairs = {(a.scheme, b.scheme): paired(a.runs, b.runs) for a, b in rivals}
+    values = family(pairs, valid_losses) if with_losses else {}
+    speeds, losses = both(family(pairs, rates), values, cell.criteria.speed_margin, cell.criteria.loss_margin)
     return [Duel(*key, speeds.get(key), losses.get(key)) for key in pairs if key in speeds or key in losses]
 
 

@@ -178,7 +178,13 @@ def _of_duels(front: Front) -> list[str]:
     if not tested:
         return []
     pairs = f"the {tested} pairs of schemes" if tested > 1 else "the two schemes"
-    return [f"Schemes against each other: speeds and losses of {pairs} are one family ({100 * LEVEL:.0f} %, Holm)."]
+    level = f"{100 * LEVEL:.0f} %, Holm"
+    said = [f"Schemes against each other: speeds and losses of {pairs} are one family ({level})."]
+    coded = len({duel.scheme for duel in front.gains if duel.speed and duel.speed.at_slower})
+    if coded and tested > 1:
+        schemes = "the scheme with a codec beside its control" if coded == 1 else f"{coded} schemes with a codec beside"
+        said.append(f"Whether a codec pays: speeds of {schemes} the control without one are another ({level}).")
+    return said
 
 
 def _odd(cell: Cell, base: Row) -> list[str]:

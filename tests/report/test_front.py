@@ -60,6 +60,20 @@ def test_what_is_slower_at_an_equal_loss_is_beaten_and_what_is_faster_at_a_worse
     assert found.unbeaten == ["naive-bf16", "naive-zfp8", "zhybrid-16-8"]
 
 
+def test_a_codec_beside_its_control_is_asked_of_fewer_than_all_pairs_of_schemes() -> None:
+    """With few repeats the family of all pairs hides a gain that the question whether a codec pays does not ask of."""
+    rows = {**FOUR, "identity": (1.01, 2.5)}
+    cell = planted(rows, pairs=3, scatter=0.06)
+    found = front(cell)
+    gain, duel = found.gain("naive-zfp8", "identity"), found.duel("naive-zfp8", "identity")
+    assert gain and duel and gain.faster and not duel.faster
+    assert gain.speed and duel.speed and (gain.speed.low, gain.speed.high) == (duel.speed.low, duel.speed.high)
+    assert {duel.scheme for duel in found.gains} == {"naive-zfp8", "mzhybrid", "zhybrid-16-8"}
+    said = " ".join(answer(cell, "local"))
+    assert "Whether a codec pays: speeds of 3 schemes with a codec beside the control without one are another" in said
+    assert front(planted(FOUR)).gains == () and "Whether a codec pays" not in " ".join(answer(planted(FOUR), "local"))
+
+
 def test_a_better_loss_at_an_equal_speed_beats_and_at_a_speed_that_is_not_shown_does_not() -> None:
     schemes = {"baseline": (1.0, 2.5), "naive-zfp8": (1.2, 2.7), "mzhybrid": (1.2, 2.6)}
     assert front(planted(schemes, scatter=0.003)).beaten_by("naive-zfp8") == ["mzhybrid"]
