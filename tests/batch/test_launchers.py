@@ -16,6 +16,7 @@ from launch_cases import SCHEDULER, counts, line, site
 from hpcbench.batch.scripts.launchers import export_words, launch_line, solve
 from hpcbench.batch.scripts.shape import shape
 from hpcbench.batch.sites.site import Site
+from hpcbench.testing.hosts import endless_input
 
 HALF = Fraction(1, 2)
 
@@ -286,8 +287,15 @@ def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
     # One write a rank: Hydra mixes the pieces of several.
     code = "import os; os.write(1, (' '.join(map(str, os.sched_getaffinity(0))) + os.linesep).encode())"
     probe = [sys.executable, "-c", code]
-    done = subprocess.run([*argv, *probe], capture_output=True, text=True, check=True, timeout=60)
-    return [set(map(int, line.split())) for line in done.stdout.splitlines()]
+    return [set(map(int, line.split())) for line in launched([*argv, *probe]).stdout.splitlines()]
+
+
+def launched(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """What Hydra printed, whose ranks may end before it would have told them of the end of its input."""
+    with endless_input() as waiting:
+        return subprocess.run(
+            argv, env=environment, capture_output=True, text=True, check=True, timeout=60, stdin=waiting
+        )
 
 
 def test_hydra_binds_ranks_to_cores_of_their_own() -> None:
@@ -304,15 +312,7 @@ def test_hydra_lays_no_rank_on_two_sockets(ranks: int, each: int) -> None:
     """On a made-up node of 2 x 7 cores: Hydra says what it would bind to."""
     _, argv = solve(here(14, 2), nodes=1, ranks_per_node=ranks, program=MPIEXEC)
     environment = {**os.environ, "HWLOC_SYNTHETIC": "package:2 core:7 pu:1", "HYDRA_TOPO_DEBUG": "1"}
-    done = subprocess.run(
-        [*argv, "true"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-    )
+    done = launched([*argv, "true"], environment)
     masks = [line.split()[-1] for line in (done.stdout + done.stderr).splitlines() if line.startswith("process ")]
     assert len(masks) == ranks and all(mask.count("1") == each for mask in masks)
     assert all(mask[:7].count("1") in (0, each) for mask in masks)

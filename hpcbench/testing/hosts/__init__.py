@@ -140,7 +140,7 @@ class Hosts:
             There are not enough hosts, or there is no ``mpiexec`` of MPICH.
         """
         argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
-        with _endless() as waiting, self._command(1, argv, variables, subprocess.PIPE, waiting) as process:
+        with endless_input() as waiting, self._command(1, argv, variables, subprocess.PIPE, waiting) as process:
             return self._outcome(process, argv, timeout)
 
     def launch(
@@ -159,7 +159,7 @@ class Hosts:
             Exit status of the program.
         """
         argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
-        with _endless() as waiting, self._command(1, argv, variables, None, waiting) as process:
+        with endless_input() as waiting, self._command(1, argv, variables, None, waiting) as process:
             return process.wait()
 
     def _start_ranks(
@@ -298,7 +298,7 @@ class Hosts:
 
 
 @contextmanager
-def _endless() -> Iterator[int]:
+def endless_input() -> Iterator[int]:
     """A standard input that neither gives data nor ends within the block.
 
     Hydra's mpiexec tells the first host when its input has ended. If the ranks end sooner, it writes to a closed
