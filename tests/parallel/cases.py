@@ -228,7 +228,7 @@ class Comparison:
 
 
 def once_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons in which some setting has a value for the first time: what `make test` has of a cover."""
+    """The comparisons in which some setting has a value for the first time: what `make test` has of a suite."""
     taken = once([comparison.settings for comparison in comparisons])
     return [comparison for comparison in comparisons if comparison.settings in taken]
 
@@ -251,16 +251,6 @@ def grid() -> list[Comparison]:
     fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
     pool = [{**case, **fill} for case in fixed for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)]
     return [Comparison(case, one_process(case)) for case in cover(pool, TOGETHER)]
-
-
-def values_of_grid() -> list[Comparison]:
-    """Those cases of the grid in which every value occurs."""
-    return once_of(grid())
-
-
-def pairs_of_grid() -> list[Comparison]:
-    """The others, with which all pairs occur."""
-    return rest_of(grid())
 
 
 PLACES: list[Case] = [
@@ -347,7 +337,7 @@ def faulty() -> Iterator[Comparison]:
 
 
 SUITES: dict[str, Callable[..., Iterable[Comparison]]] = {
-    suite.__name__: suite for suite in (values_of_grid, pairs_of_grid, bit_equal, lossless, lossy, overlapped, faulty)
+    suite.__name__: suite for suite in (grid, bit_equal, lossless, lossy, overlapped, faulty)
 }
-COVERS = ("values_of_grid", "pairs_of_grid")
+COVERS = ("grid",)
 """Suites of `STEPS`; the others have fewer."""

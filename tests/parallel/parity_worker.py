@@ -12,9 +12,23 @@ from unittest.mock import patch
 
 import shared_text
 import torch
-from cases import COVERS, FEWER_STEPS, MOST_RANKS, RUN_FOR_RESIDUALS, STEPS, SUITES, WHOLE, Comparison, run_of
+from cases import (
+    COVERS,
+    FEWER_STEPS,
+    MOST_RANKS,
+    RUN_FOR_RESIDUALS,
+    STEPS,
+    SUITES,
+    WHOLE,
+    Comparison,
+    faulty,
+    once_of,
+    rest_of,
+    run_of,
+)
 from faults import FAULTS, OVERFLOW, RESIDUALS, planted
 from mpi4py import MPI
+from tiers import REST
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -216,7 +230,15 @@ def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
             print(json.dumps({"fault": fault, **answer}), flush=True)
 
 
-def main(suite: str) -> None:
+def chosen_of(suite: str, part: str) -> list[Comparison]:
+    """The comparisons of a suite that belong to `make test`, or the rest of them; of the faults all."""
+    comparisons = list(SUITES[suite]())
+    if suite == faulty.__name__:
+        return comparisons
+    return rest_of(comparisons) if part == REST else once_of(comparisons)
+
+
+def main(suite: str, part: str = "") -> None:
     scale_of = LossScale.of
     with patch.object(LossScale, "of", lambda *given, **named: replace(scale_of(*given, **named), value=SCALE)):
         if suite == "residuals":
@@ -224,10 +246,10 @@ def main(suite: str) -> None:
         elif suite == "overflow":
             of_every_rank(overflow, OVERFLOW)
         else:
-            chosen = list(SUITES[suite]()) if WORLD.rank == 0 else None  # which takes a second
+            chosen = chosen_of(suite, part) if WORLD.rank == 0 else None  # which takes a second
             meet(WORLD)
             compare_all(WORLD.bcast(chosen), STEPS if suite in COVERS else FEWER_STEPS)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -15,21 +15,17 @@ from cases import (
     MOST_RANKS,
     SUITES,
     TOGETHER,
-    bit_equal,
     grid,
-    lossless,
-    lossy,
-    overlapped,
-    pairs_of_grid,
+    once_of,
+    rest_of,
     run_of,
     valid,
-    values_of_grid,
 )
 from covering import cover, every_case
 from tiers import Tiers
 
 WORKER = Path(__file__).with_name("parity_worker.py")
-GRID = Tiers(grid())
+TIERS = {suite: Tiers(list(SUITES[suite]())) for suite in ("grid", "bit_equal", "lossless", "lossy", "overlapped")}
 PAGE = Path(__file__).parents[2] / "docs/explanation/parity.md"
 
 TOLERANCE = 1e-12
@@ -84,7 +80,8 @@ def assert_bytes(result):
 
 
 def result_of(mpi_results, suite, name):
-    results = mpi_results(MOST_RANKS, WORKER, suite)
+    part = TIERS[suite].part(name) if suite in TIERS else ()
+    results = mpi_results(MOST_RANKS, WORKER, suite, *part)
     (found,) = (result for result in results if result["name"] == name)
     return found
 
@@ -96,27 +93,23 @@ def of_fault(mpi_results, scene, fault):
     return found
 
 
-def of_grid(mpi_results, name):
-    return result_of(mpi_results, "pairs_of_grid" if GRID.part(name) else "values_of_grid", name)
-
-
-@pytest.mark.parametrize("name", GRID.names)
+@pytest.mark.parametrize("name", TIERS["grid"].names)
 def test_trains_as_one_process(mpi_results, name):
-    assert_same(of_grid(mpi_results, name))
+    assert_same(result_of(mpi_results, "grid", name))
 
 
-@pytest.mark.parametrize("name", GRID.names)
+@pytest.mark.parametrize("name", TIERS["grid"].names)
 def test_message_bytes_equal_the_closed_forms(mpi_results, name):
-    assert_bytes(of_grid(mpi_results, name))
+    assert_bytes(result_of(mpi_results, "grid", name))
 
 
 def test_what_every_run_of_the_tests_has_of_the_grid_has_every_value():
-    few = values_of_grid()
+    few, others = once_of(grid()), rest_of(grid())
     assert len(few) < len(grid()) / 3
     for name in (*AXES, *FREE):
         assert values(few, [name]) == values(grid(), [name])
-    assert not {one.name for one in few} & {one.name for one in pairs_of_grid()}
-    assert len(few) + len(pairs_of_grid()) == len(grid())
+    assert not {one.name for one in few} & {one.name for one in others}
+    assert len(few) + len(others) == len(grid())
 
 
 def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
@@ -149,17 +142,17 @@ def test_a_cover_leaves_nothing_out_and_is_always_the_same():
     assert len(taken) <= 12  # nine are needed for the pairs of two axes of three values
 
 
-@pytest.mark.parametrize("name", [comparison.name for comparison in bit_equal()])
+@pytest.mark.parametrize("name", TIERS["bit_equal"].names)
 def test_changes_no_bit(mpi_results, name):
     assert_bits(result_of(mpi_results, "bit_equal", name))
 
 
-@pytest.mark.parametrize("name", [comparison.name for comparison in lossless()])
+@pytest.mark.parametrize("name", TIERS["lossless"].names)
 def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
     assert_bits(result_of(mpi_results, "lossless", name))
 
 
-@pytest.mark.parametrize("name", [comparison.name for comparison in overlapped()])
+@pytest.mark.parametrize("name", TIERS["overlapped"].names)
 def test_overlap_changes_no_bit(mpi_results, name):
     result = result_of(mpi_results, "overlapped", name)
     during, after = result["early"]
@@ -167,7 +160,7 @@ def test_overlap_changes_no_bit(mpi_results, name):
     assert_bits(result)
 
 
-@pytest.mark.parametrize("name", [comparison.name for comparison in lossy()])
+@pytest.mark.parametrize("name", TIERS["lossy"].names)
 def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
     assert_lossy(result_of(mpi_results, "lossy", name))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 from runs import run_of
+from tiers import REST
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -24,10 +25,10 @@ WEIGHT_TOLERANCE = 1e-9
 
 @pytest.fixture(scope="module")
 def results(mpi_results):
-    def of(test, **wanted):
+    def of(test, *part, **wanted):
         found = [
             result
-            for result in mpi_results(RANKS, WORKER)
+            for result in mpi_results(RANKS, WORKER, *part)
             if result["test"] == test and all(result[key] == value for key, value in wanted.items())
         ]
         assert found, f"no result of {test} for {wanted}"
@@ -43,10 +44,18 @@ def assert_same_bits(result):
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize(
-    "layout", ["dp2-tp1-pp1", "dp4-tp1-pp1", "dp8-tp1-pp1", "dp2-tp2-pp1", "dp2-tp1-pp2", "dp2-tp2-pp2"]
+    ("layout", "part"),
+    [
+        ("dp4-tp1-pp1", ()),
+        ("dp2-tp2-pp2", ()),
+        *(
+            pytest.param(layout, (REST,), marks=pytest.mark.long)
+            for layout in ("dp2-tp1-pp1", "dp8-tp1-pp1", "dp2-tp2-pp1", "dp2-tp1-pp2")
+        ),
+    ],
 )
-def test_every_stage_gives_the_bits_of_stage_0(results, layout, stage):
-    (result,) = results("stages", layout=layout, zero=stage)
+def test_every_stage_gives_the_bits_of_stage_0(results, layout, part, stage):
+    (result,) = results("stages", *part, layout=layout, zero=stage)
     assert_same_bits(result)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -46,6 +46,7 @@ def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", par
     precision = train.pop("precision", "fp64")
     run = run_of(model, layout, scheme=scheme, zero=zero, clip=0.0, precision=precision)
     return run.changed(
+        model=run.model.changed(layers=2),  # one a stage
         train=run.train.changed(global_batch=8, micro_batch=8 // layout.dp // parts, **{"bucket_mb": 0.1, **train}),
     )
 
@@ -86,16 +87,19 @@ def nodes() -> Iterator[None]:
         yield
 
 
-def stages() -> None:
+FEW_PLACES = (("neox", Layout(dp=4)), ("gpt2", WHOLE))
+MORE_PLACES = (
+    ("gpt2", Layout(dp=2)),
+    ("neox", Layout(dp=8)),
+    ("neox", Layout(dp=2, tp=2)),
+    ("gpt2", Layout(dp=2, pp=2)),
+)
+"""Those of `make test-long`."""
+
+
+def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
     """Every stage against stage 0, of one micro-batch: the sums have the same order, so the same bits."""
-    for model, layout in (
-        ("gpt2", Layout(dp=2)),
-        ("neox", Layout(dp=4)),
-        ("neox", Layout(dp=8)),
-        ("neox", Layout(dp=2, tp=2)),
-        ("gpt2", Layout(dp=2, pp=2)),
-        ("gpt2", WHOLE),
-    ):
+    for model, layout in places:
         reference = spread(case(model, layout, 0))
         for zero in (1, 2, 3):
             run = case(model, layout, zero)
@@ -350,6 +354,11 @@ def faults() -> None:
                 sound[str(run)] = spread(run)
             with fault():  # type: ignore[attr-defined]
                 say(run, spread(run), sound[str(run)], test="faults", fault=name)
+
+
+def rest() -> None:
+    """What `make test-long` adds."""
+    stages(MORE_PLACES)
 
 
 if __name__ == "__main__":
