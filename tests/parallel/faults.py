@@ -85,6 +85,11 @@ class Fault:
 
 FAULTS: dict[str, Fault] = {}
 
+REPLICAS = {"layout__tp": 1, "layout__pp": 1}
+TENSOR = {"layout__dp": 1, "layout__pp": 1}
+STAGES = {"layout__dp": 1, "layout__tp": 1}
+"""Two ranks along one axis, for faults that need no other. By default runs have two along each of the three."""
+
 
 def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
     """Enter a fault in the list; settings have two underscores for the dot."""
@@ -104,7 +109,7 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
-@seen(ONE_PROCESS, "gradients")
+@seen(ONE_PROCESS, "gradients", **REPLICAS)
 def divided_twice() -> Patch:
     """The gradient is divided by the number of replicas once too often."""
     begin = DataParallel.begin
@@ -115,7 +120,7 @@ def divided_twice() -> Patch:
     return patch.object(DataParallel, "begin", faulty)
 
 
-@seen(ONE_PROCESS, "gradients")
+@seen(ONE_PROCESS, "gradients", **REPLICAS)
 def loss_scale_left_in() -> Patch:
     """The loss is scaled, and the gradients are never divided by the scale."""
     begin = DataParallel.begin
@@ -126,7 +131,7 @@ def loss_scale_left_in() -> Patch:
     return patch.object(DataParallel, "begin", faulty)
 
 
-@seen(ONE_PROCESS, "gradients")
+@seen(ONE_PROCESS, "gradients", **REPLICAS)
 def one_replica_dropped() -> Patch:
     """The last replica's gradients are lost."""
     start = Gradients._start
@@ -139,13 +144,13 @@ def one_replica_dropped() -> Patch:
     return patch.object(Gradients, "_start", faulty)
 
 
-@seen(ONE_PROCESS, "norm")
+@seen(ONE_PROCESS, "norm", **TENSOR)
 def norm_counts_replicas() -> Patch:
     """The gradient's norm counts parameters that every rank of a tensor group holds once for each rank."""
     return patch.object(Shard, "counts_in_norm", True)
 
 
-@seen(ONE_PROCESS, "weights", train__zero=1)
+@seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def stale_weights_after_the_gather() -> Patch:
     """A rank goes on with the other ranks' pieces as they were before the step."""
     step = DataParallel.step
@@ -160,7 +165,7 @@ def stale_weights_after_the_gather() -> Patch:
     return patch.object(DataParallel, "step", faulty)
 
 
-@seen(ONE_PROCESS, "weights", train__zero=1)
+@seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def decay_of_everything() -> Patch:
     """Weights decay wherever they lie in a bucket: biases and norms, too."""
     made = data_parallel.make_piece
@@ -173,13 +178,13 @@ def decay_of_everything() -> Patch:
     return patch.object(data_parallel, "make_piece", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", model="gpt2")
+@seen(ONE_PROCESS, "gradients", model="gpt2", **STAGES)
 def tied_gradient_left_out() -> Patch:
     """The two copies of the embedding's weight are updated with their own gradients only."""
     return patch.object(Gradients, "_reduce_tied", lambda self: None)
 
 
-@seen(ONE_PROCESS, "loss")
+@seen(ONE_PROCESS, "loss", **TENSOR)
 def reduce_left_out() -> Patch:
     """A row layer keeps its partial sum."""
 
@@ -189,7 +194,7 @@ def reduce_left_out() -> Patch:
     return patch.object(linear, "leave", faulty)
 
 
-@seen(ONE_PROCESS, "gradients")
+@seen(ONE_PROCESS, "gradients", **TENSOR)
 def backward_reduce_left_out() -> Patch:
     """A column layer passes on the gradient of its own part only."""
 
@@ -199,7 +204,7 @@ def backward_reduce_left_out() -> Patch:
     return patch.object(linear, "enter", faulty)
 
 
-@seen(ONE_PROCESS, "loss")
+@seen(ONE_PROCESS, "loss", **TENSOR)
 def row_split_swapped() -> Patch:
     """A row layer holds the columns that belong to another rank's part of the column layer before it."""
     record = parallelize._record_shards
@@ -216,7 +221,7 @@ def row_split_swapped() -> Patch:
     return patch.object(parallelize, "_record_shards", faulty)
 
 
-@seen(ONE_PROCESS, "loss")
+@seen(ONE_PROCESS, "loss", **TENSOR)
 def initial_values_by_local_index() -> Patch:
     """Every rank draws the first values of a parameter, whichever part it holds."""
     values = initial.values
@@ -227,7 +232,7 @@ def initial_values_by_local_index() -> Patch:
     return patch.object(initial, "values", faulty)
 
 
-@seen(ONE_PROCESS, "loss")
+@seen(ONE_PROCESS, "loss", **REPLICAS)
 def samples_by_local_index() -> Patch:
     """Every replica reads the first samples of the batch, as many as it needs."""
     cut = Batches._cut
@@ -239,7 +244,7 @@ def samples_by_local_index() -> Patch:
     return patch.object(Batches, "_cut", faulty)
 
 
-@seen(ONE_PROCESS, "gradients")
+@seen(ONE_PROCESS, "gradients", **STAGES)
 def boundary_gradient_stale() -> Patch:
     """A stage sends the gradient of the first micro-batch again and again."""
     send = pipeline.Pipeline._send
@@ -253,7 +258,7 @@ def boundary_gradient_stale() -> Patch:
     return patch.object(pipeline.Pipeline, "_send", faulty)
 
 
-@seen(LOSSY, "replicas", scheme="zhybrid-16-8", train__precision="fp32")
+@seen(LOSSY, "replicas", scheme="zhybrid-16-8", train__precision="fp32", **REPLICAS)
 def own_piece_exact() -> Patch:
     """In an all-gather each rank keeps its own piece as it was before the codec: replicas decode different bytes."""
     all_gather = Group.all_gather
@@ -292,13 +297,13 @@ def padding_leaks() -> Patch:
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
-@seen(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32")
+@seen(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32", **REPLICAS)
 def codec_silently_off() -> Patch:
     """Every channel sends plain values, whatever the scheme says."""
     return patch.object(policy, "get_codec", lambda name: get_codec("none"))
 
 
-@seen(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32")
+@seen(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32", **REPLICAS)
 def lossless_codec_rounds() -> Patch:
     """A codec that is said to be lossless loses a bit."""
     return patch.object(policy, "get_codec", lambda name: get_codec("zfp:24" if name == "mpc" else name))
@@ -344,25 +349,25 @@ def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
     return patch.object(vocabulary, "all_reduce", faulty)
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2")
+@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def largest_logit_left_out() -> Patch:
     """Each rank takes the exponentials relative to the largest logit of its own."""
     return statistics(lambda own, whole, op: own if op is MPI.MAX else whole)
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2")
+@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def exponentials_left_out() -> Patch:
     """Each rank divides by the sum of its own exponentials."""
     return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((own[0], whole[1])))
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2")
+@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def target_counted_twice() -> Patch:
     """Two ranks give the logit of the target."""
     return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((whole[0], 2 * whole[1])))
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2")
+@seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def rows_off_by_one_rank() -> Patch:
     """A rank looks tokens up as if it held the rows of the next one."""
 
@@ -372,13 +377,13 @@ def rows_off_by_one_rank() -> Patch:
     return patch.object(vocabulary, "held_rows", faulty)
 
 
-@seen(ONE_PROCESS, "gradients", model="gpt2", train__sequence_parallel=True)
+@seen(ONE_PROCESS, "gradients", model="gpt2", train__sequence_parallel=True, **TENSOR)
 def summands_left_out() -> Patch:
     """Norms and biases are updated with the gradients of a rank's own positions."""
     return patch.object(Gradients, "_reduce_partial", lambda self: None)
 
 
-@seen(ONE_PROCESS, "loss", model="gpt2", train__sequence_parallel=True, train__micro_batch=2)
+@seen(ONE_PROCESS, "loss", model="gpt2", train__sequence_parallel=True, train__micro_batch=2, **TENSOR)
 def gathered_in_wrong_order() -> Patch:
     """The positions of the ranks are joined from the last rank to the first."""
 
@@ -388,7 +393,7 @@ def gathered_in_wrong_order() -> Patch:
     return patch.object(tensor, "SEQUENCE", regions.SEQUENCE._replace(expand=faulty))
 
 
-@seen(BYTES, "sent", train__zero=1)
+@seen(BYTES, "sent", train__zero=1, **REPLICAS)
 def gathered_twice() -> Patch:
     """Every rank gathers the weights once more than needed: all values are right."""
     give = GatheredAfterStep.give
@@ -400,7 +405,7 @@ def gathered_twice() -> Patch:
     return patch.object(GatheredAfterStep, "give", faulty)
 
 
-@seen(BYTES, "sent", train__recompute="full")
+@seen(BYTES, "sent", train__recompute="full", **TENSOR)
 def recomputed_for_nothing() -> Patch:
     """Activations are recomputed twice, with all their messages: all values are right."""
     again = recompute.again
