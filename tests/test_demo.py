@@ -15,7 +15,8 @@ DEMO = data_dir("studies") / "demo.sh"
 SHORT = ["train.steps=3", "train.warmup_steps=1", "matrix.scheme=[baseline, naive-int8]", "repeats=1"]
 
 
-@pytest.mark.parametrize("site", ["virtual-hosts", pytest.param("local", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("site", ["virtual-hosts", "local"])
 def test_the_demo_answers(site: str, tmp_path: Path, need: Callable[[str | None], None]) -> None:
     path = [str(Path(sys.executable).parent), os.environ["PATH"]]
     if site == "virtual-hosts":

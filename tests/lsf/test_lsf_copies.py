@@ -15,6 +15,8 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.testing.fakes.state import DONE, EXITED, RUNNING, WAITING
 
+pytestmark = pytest.mark.long  # `make test` has jobs that were handed in once
+
 Make = Callable[..., Place]
 JOB = "j0001-r1"
 LEFT = 73

@@ -39,6 +39,7 @@ def test_what_the_page_tells_to_change_are_fields_of_a_site(tmp_path: Path) -> N
     assert (site.device, site.oversubscribe, site.threads) == ("cpu", True, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("account", ["bank", None])
 def test_a_site_file_is_tried_as_documented(tmp_path: Path, account: str | None) -> None:
     stand_in = tmp_path / "stand-in"

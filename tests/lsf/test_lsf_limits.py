@@ -10,6 +10,8 @@ from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
 
+pytestmark = pytest.mark.long  # `make test` has the limits of Slurm and of this machine
+
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]
 JOB = "j0001-r1"

@@ -12,6 +12,8 @@ from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.testing.fakes.state import RUNNING
 
+pytestmark = pytest.mark.long  # `make test` has the path of jobs that LSF speaks of plainly
+
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]
 JOB, RUN = "j0001-r1", "r1-baseline"

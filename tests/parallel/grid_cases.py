@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cases import Case, Comparison, label
 
-COMMON: Case = {"train.eval_samples": 8, "train.global_batch": 16, "train.micro_batch": 4}
+COMMON: Case = {"train.eval_samples": 8, "train.micro_batch": 4}
 NEOX: Case = {"model": "neox", "model.layers": 2}
 GPT2: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
 
@@ -15,16 +15,21 @@ THREE: Case = {"layout.tp": 8, "layout.tensor": "3d"}
 PLACES: list[Case] = [
     {**NEOX, **TWO},
     {**GPT2, **TWO, "layout.dp": 2, "train.zero": 2, "train.recompute": "full"},
-    {**GPT2, **TWO, "layout.pp": 2, "train.overlap": False},
-    {**NEOX, **TWO, "layout.dp": 2, "train.zero": 3, "train.offload": True},
     {**NEOX, **TWO, "layout.pp": 2, "train.recompute": "selective", "train.bucket_mb": 1e-6},
-    {**NEOX, **TWO_AND_A_HALF, "train.zero": 0},
     {**GPT2, **TWO_AND_A_HALF, "train.overlap": False, "train.bucket_mb": 1e-6},
     {**NEOX, **THREE, "train.zero": 0},
+]
+MORE_PLACES: list[Case] = [
+    {**GPT2, **TWO, "layout.pp": 2, "train.overlap": False},
+    {**NEOX, **TWO, "layout.dp": 2, "train.zero": 3, "train.offload": True},
+    {**NEOX, **TWO_AND_A_HALF, "train.zero": 0},
     {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
     {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
 ]
-"""Every mode, with the settings that change where a parameter or a message lies."""
+"""Every mode, with the settings that change where a parameter or a message lies.
+
+`make test-long` has the second list.
+"""
 
 
 def one_process(settings: Case) -> Case:
@@ -43,6 +48,11 @@ def grids() -> Iterator[Comparison]:
     return map(compared, PLACES)
 
 
+def more_grids() -> Iterator[Comparison]:
+    """The places of the long tier."""
+    return map(compared, MORE_PLACES)
+
+
 def lossless_grids() -> Iterator[Comparison]:
     """A lossless codec against the same algorithm without one."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
@@ -52,9 +62,18 @@ def lossless_grids() -> Iterator[Comparison]:
 
 def lossy_grids() -> Iterator[Comparison]:
     """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
-    for mode in (TWO, TWO_AND_A_HALF, THREE):
-        common = {**GPT2, **mode, "train.precision": "fp32"}
-        yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
+    return map(lossy, (TWO,))
+
+
+def more_lossy_grids() -> Iterator[Comparison]:
+    """The modes of the long tier."""
+    return map(lossy, (TWO_AND_A_HALF, THREE))
+
+
+def lossy(mode: Case) -> Comparison:
+    """A lossy codec on a mode against the same algorithm without one."""
+    common = {**GPT2, **mode, "train.precision": "fp32"}
+    return compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def name_of(settings: Case) -> str:
@@ -92,4 +111,6 @@ def faulty_grids() -> Iterator[Comparison]:
         yield compared({**SOUND, **mode}, fault=name)
 
 
-SUITES = {suite.__name__: suite for suite in (grids, lossless_grids, lossy_grids, faulty_grids)}
+SUITES = {
+    suite.__name__: suite for suite in (grids, more_grids, lossless_grids, lossy_grids, more_lossy_grids, faulty_grids)
+}

@@ -13,7 +13,7 @@ from grid_faults import planted
 def main(suite: str) -> None:
     comparisons: list[Comparison] = list(grid_cases.SUITES[suite]())
     with patch.object(parity_worker, "planted", planted):
-        parity_worker.compare_all(comparisons, STEPS if suite == "grids" else FEWER_STEPS)
+        parity_worker.compare_all(comparisons, STEPS if suite in ("grids", "more_grids") else FEWER_STEPS)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,20 @@ from pathlib import Path
 import grid_faults
 import pytest
 from cases import MOST_RANKS
-from grid_cases import FAULTY, PLACES, SOUND, SUITES, compared, faulty_grids, grids, lossless_grids, lossy_grids
+from grid_cases import (
+    FAULTY,
+    MORE_PLACES,
+    PLACES,
+    SOUND,
+    SUITES,
+    compared,
+    faulty_grids,
+    grids,
+    lossless_grids,
+    lossy_grids,
+    more_grids,
+    more_lossy_grids,
+)
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
 
 WORKER = Path(__file__).with_name("grid_worker.py")
@@ -20,14 +33,22 @@ def names(suite):
     return [comparison.name for comparison in suite()]
 
 
-@pytest.mark.parametrize("name", names(grids))
-def test_trains_as_one_process(mpi_results, name):
-    assert_same(result_of(mpi_results, "grids", name))
+def both(few, more):
+    """Suite and name of each comparison; those of the second suite are of the long tier."""
+    return [
+        *((few.__name__, name) for name in names(few)),
+        *(pytest.param(more.__name__, name, marks=pytest.mark.long) for name in names(more)),
+    ]
 
 
-@pytest.mark.parametrize("name", names(grids))
-def test_message_bytes_of_each_rank_and_axis_equal_the_closed_forms(mpi_results, name):
-    result = result_of(mpi_results, "grids", name)
+@pytest.mark.parametrize(("suite", "name"), both(grids, more_grids))
+def test_trains_as_one_process(mpi_results, suite, name):
+    assert_same(result_of(mpi_results, suite, name))
+
+
+@pytest.mark.parametrize(("suite", "name"), both(grids, more_grids))
+def test_message_bytes_of_each_rank_and_axis_equal_the_closed_forms(mpi_results, suite, name):
+    result = result_of(mpi_results, suite, name)
     assert_bytes(result)
     assert any(len(channel.split()) == 4 for rank in result["sent"] for channel in rank), "channels with an axis"
 
@@ -38,9 +59,9 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
     assert_bits(result_of(mpi_results, "lossless_grids", name))
 
 
-@pytest.mark.parametrize("name", names(lossy_grids))
-def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, name):
-    result = result_of(mpi_results, "lossy_grids", name)
+@pytest.mark.parametrize(("suite", "name"), both(lossy_grids, more_lossy_grids))
+def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, suite, name):
+    result = result_of(mpi_results, suite, name)
     assert_lossy(result)
     assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
 
@@ -59,6 +80,7 @@ def test_planted_fault_is_seen(mpi_results, name):
 
 def test_every_fault_and_every_mode_is_in_a_suite():
     assert FAULTY.keys() == grid_faults.FAULTS.keys()
-    assert {place["layout.tensor"] for place in PLACES} == {"2d", "2.5d", "3d"}
+    for places in (PLACES, MORE_PLACES):
+        assert {place["layout.tensor"] for place in places} == {"2d", "2.5d", "3d"}
     assert sum(1 for _ in faulty_grids()) == 3 + len(FAULTY)
-    assert len(SUITES) == 4
+    assert len(SUITES) == 6

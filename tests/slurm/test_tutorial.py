@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from typed_pages import blocks, run_page
 
 from hpcbench.testing.slurm import Cluster
@@ -9,6 +10,7 @@ from hpcbench.testing.slurm import Cluster
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "slurm.md"
 
 
+@pytest.mark.long
 def test_every_line_of_the_tutorial(cluster: Cluster, tmp_path: Path) -> None:
     commands, files = run_page(PAGE, tmp_path)
     assert (commands >= 10, files) == (True, 1)

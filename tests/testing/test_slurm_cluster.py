@@ -17,6 +17,8 @@ from remains import marked
 from hpcbench.errors import UserError
 from hpcbench.testing.slurm import Cluster, why_not
 
+pytestmark = pytest.mark.long  # `make test` has what runs on the cluster
+
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 WHERE_AM_I = """
 import json, os, socket
