@@ -241,7 +241,9 @@ def test_the_documents_hold_every_field() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [*HOSTILE[::2], *(pytest.param(text, marks=pytest.mark.long) for text in HOSTILE[1::2])], ids=ascii
+    "text",
+    [pytest.param(text, marks=() if i % 4 == 0 else pytest.mark.long) for i, text in enumerate(HOSTILE)],
+    ids=ascii,
 )
 def test_hostile_text_is_refused_in_one_line_or_arrives_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str

@@ -79,7 +79,7 @@ class Run:
         return [contribution(values, rank) for rank in range(self.ranks)]
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(request.param, tmp_path_factory.mktemp("collectives"))
 

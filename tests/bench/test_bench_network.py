@@ -24,7 +24,7 @@ NAMES = ("none", "int8", "zfp:8")
 SIZES = [1024, 4096, 16384]
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.long), 4])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
     """Ranks, the file, and what was printed: two ranks as `--ranks` starts them, four by a launcher."""
     ranks: int = request.param

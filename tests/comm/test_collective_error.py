@@ -51,6 +51,17 @@ CASES = [
     for ranks, row in zip((16, 64), rows, strict=True)
     for how, bound in zip(HOW, row, strict=False)
 ]
+OFTEN = ("zfp:8", "int8:256", "bf16")
+"""Codecs that `make test` has; `make test-long` has the others."""
+
+
+def tiers(cases):
+    """Parameters of tests, whose first value is a codec or which are one."""
+    return [case if (case if isinstance(case, str) else case[0]) in OFTEN else long_case(case) for case in cases]
+
+
+def long_case(case):
+    return pytest.param(*([case] if isinstance(case, str) else case), marks=pytest.mark.long)
 
 
 @lru_cache(maxsize=1)
@@ -74,7 +85,7 @@ def error(codec, ranks, how):
     return relative(simulate(planned, values).values[0], exact)
 
 
-@pytest.mark.parametrize(("codec", "ranks", "how", "bound"), sorted(CASES, key=lambda case: case[1]))
+@pytest.mark.parametrize(("codec", "ranks", "how", "bound"), tiers(sorted(CASES, key=lambda case: case[1])))
 def test_the_error_of_a_sum_is_within_the_table(codec, ranks, how, bound):
     assert error(codec, ranks, how) <= ROOM * bound
 
@@ -85,7 +96,7 @@ def test_the_error_of_a_homomorphic_sum_is_within_the_table(ranks):
     assert relative(homomorphic_sum(values, 256), exact) <= ROOM * HOMOMORPHIC[ranks]
 
 
-@pytest.mark.parametrize("codec", TABLE)
+@pytest.mark.parametrize("codec", tiers(TABLE))
 def test_two_roundings_cost_at_most_twice_one_while_a_ring_rounds_once_a_rank(codec):
     """What makes two-shot the default: its error does not grow with the ranks."""
     shared = contributions(64)[0][0]

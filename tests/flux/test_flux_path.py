@@ -18,6 +18,7 @@ Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.mark.long
 def test_a_study_trains(place: Make, capsys: Capture, need: Callable[[str | None], None]) -> None:
     need(why_not())
     here = place(real=True)

@@ -25,20 +25,17 @@ POINTS = {
     "in_prune": 6,
 }
 """Where a rank dies while the checkpoint of step 6 is written, and the step that is then gone on from."""
+OFTEN = ("in_own_file", "in_complete", "in_prune")
+"""Those of `make test`: each is two ranks that import everything anew."""
 
 
-@pytest.fixture(scope="module")
-def killed(mpi_run, mpi_results, tmp_path_factory):
-    root = tmp_path_factory.mktemp("killed")
-    for point in POINTS:
-        done = mpi_run(2, WORKER, "kill", str(root / point), point, server=None)
-        assert done.returncode == 9, f"{point}: {done.stderr}"
-    return mpi_results(2, WORKER, "after", *(str(root / point) for point in POINTS))
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(killed, point):
-    results = [result for result in killed if result["point"] == point]
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=() if point in OFTEN else pytest.mark.long) for point in POINTS]
+)
+def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(mpi_run, mpi_results, tmp_path, point):
+    done = mpi_run(2, WORKER, "kill", str(tmp_path / point), point, server=None)
+    assert done.returncode == 9, done.stderr
+    results = mpi_results(2, WORKER, "after", str(tmp_path / point))
     assert len(results) == 2
     for result in results:
         assert result["step"] == POINTS[point]
