@@ -1,8 +1,8 @@
 # make demo   trains with and without compression on this machine and prints the answer
 # make test   lint, types and the tests
 # make quick  what needs neither compiler nor MPI nor cluster: at most three minutes
-# make test-long   the other tests: every pair of settings, more codecs and architectures, most benchmarks in their tiny form,
-#             faults of tensor grids, a tutorial of foreign programs, vectors of 2^32 elements, sanitizers
+# make test-long   the other tests: every pair of settings, more codecs, architectures and layouts, most benchmarks in their tiny
+#             form, tutorials and the demo, more of LSF and of Slurm, vectors of 2^32 elements, sanitizers
 # make docs   writes the reference pages, and builds the documentation as a site in build/site
 # make figures   copies figures and tables from results/reference into README.md and docs
 # All do all their set-up in .venv themselves; they need python3 (3.10 to 3.13) with venv, make and g++.
