@@ -102,10 +102,20 @@ def one_process(settings: Case) -> Case:
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
+def batched(settings: Case) -> Case:
+    """The settings with few samples a step: half of the usual ones where they fill the pipeline."""
+    run = cases.run_of({**settings, **COMMON})
+    half = run.train.global_batch // 2
+    enough = (run.layout.pp + 1) * run.layout.dp * run.train.micro_batch <= half
+    return {**settings, **COMMON, "train.global_batch": half} if enough else {**settings, **COMMON}
+
+
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
     """A run with experts; by default against one process."""
-    settings = {**settings, **COMMON}
-    return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
+    settings = batched(settings)
+    if against is None:
+        return Comparison(settings, one_process(settings), fault)
+    return Comparison(settings, {**against, **{name: settings[name] for name in COMMON}}, fault)
 
 
 @cache
@@ -150,7 +160,7 @@ def overlapped_experts() -> Iterator[Comparison]:
 
 def name_of(settings: Case) -> str:
     """The name by which a result is found."""
-    return label({**settings, **COMMON})
+    return label(batched(settings))
 
 
 DROPPING = ("tight", "probable", "switch")
