@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,14 @@ PROGRAMS = {
 }
 RESULT = re.compile(r"result (\{.*?\})")
 pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module", autouse=True)
+def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A place for the extension that DeepSpeed compiles: in a home, a killed compilation would stop all later ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
+        yield
 
 
 def play(words: list[str], options: list[str], directory: Path) -> list[dict[str, Any]]:
