@@ -182,8 +182,10 @@ def _of_duels(front: Front) -> list[str]:
     said = [f"Schemes against each other: speeds and losses of {pairs} are one family ({level})."]
     coded = len({duel.scheme for duel in front.gains if duel.speed and duel.speed.at_slower})
     if coded and tested > 1:
-        schemes = "the scheme with a codec beside its control" if coded == 1 else f"{coded} schemes with a codec beside"
-        said.append(f"Whether a codec pays: speeds of {schemes} the control without one are another ({level}).")
+        schemes = "1 scheme" if coded == 1 else f"{coded} schemes"
+        said.append(
+            f"Whether a codec pays: the speeds of {schemes} beside the control without a codec are another ({level})."
+        )
     return said
 
 

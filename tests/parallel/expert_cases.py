@@ -106,8 +106,8 @@ def batched(settings: Case) -> Case:
     """The settings with few samples a step: half of the usual ones where they fill the pipeline."""
     run = cases.run_of({**settings, **COMMON})
     half = run.train.global_batch // 2
-    enough = (run.layout.pp + 1) * run.layout.dp * run.train.micro_batch <= half
-    return {**settings, **COMMON, "train.global_batch": half} if enough else {**settings, **COMMON}
+    enough = cases.filling(run).global_batch <= half
+    return {**settings, **COMMON, **({"train.global_batch": half} if enough else {})}
 
 
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
