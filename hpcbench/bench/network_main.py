@@ -90,9 +90,12 @@ def _network(
             calls = shared_cores.measure(
                 comm, progress, DEFAULT, x, most=max(sizes, default=0), repeats=repeats, show=show
             )
-        share = shared_cores.waiting_share(comm, progress)
-        takes = shared_cores.waiting_takes(comm, progress)
-        shared = {"between_work": shared_cores.rows(calls), "waiting_share": share, "waiting_takes": takes}
+        shared = {
+            "between_work": shared_cores.rows(calls),
+            "waiting_share": shared_cores.waiting_share(comm, progress),
+            "waiting_takes": shared_cores.waiting_takes(comm, progress),
+            "driving_takes": shared_cores.driving_takes(comm, progress),
+        }
     if comm.rank:
         return 0
     title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"

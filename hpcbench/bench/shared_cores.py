@@ -19,7 +19,8 @@ from hpcbench.bench.schemes import Scheme
 from hpcbench.codecs.types import Array
 from hpcbench.comm.group import Group
 from hpcbench.comm.links import Links
-from hpcbench.comm.progress import Progress
+from hpcbench.comm.memory import Slice
+from hpcbench.comm.progress import Operation, Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.predict.processor import BACKGROUND, PLANNED, lost
@@ -111,28 +112,74 @@ def waiting_takes(comm: MPI.Comm, progress: Progress) -> float | None:
     cores = len(os.sched_getaffinity(0))
     if comm.size <= cores:
         return None
-    begin = time.thread_time()
-    _compute(1)
-    passes = max(1, int(_SLEEP_S / 3 / comm.allreduce((time.thread_time() - begin) / comm.size)))
-    turns = [_beside(comm, progress, cores, passes) for _ in range(_TIMES)]
-    asleep, awake = map(statistics.median, zip(*turns, strict=True))
+    asleep, awake = _medians(
+        comm,
+        lambda passes: _beside(comm, progress, cores, passes, sleep=_SLEEP_S),
+        lambda passes: _beside(comm, progress, cores, passes, sleep=0.0),
+    )
     return lost(asleep, awake, cores=cores, waiting=comm.size - cores)
 
 
-def _beside(comm: MPI.Comm, progress: Progress, cores: int, passes: int) -> tuple[float, float]:
-    """Seconds of the same work on as many ranks as cores: the others sleep, and then wait; the mean over the ranks."""
-    found = []
-    for sleep in (_SLEEP_S, 0.0):
-        progress.complete([comm.Ibarrier()])
-        begin = time.perf_counter()
-        if comm.rank < cores:
-            _compute(passes)
-        else:
-            time.sleep(sleep)
-        took = time.perf_counter() - begin if comm.rank < cores else 0.0
-        progress.complete([comm.Ibarrier()])
-        found.append(comm.allreduce(took) / cores)
-    return found[0], found[1]
+def driving_takes(comm: MPI.Comm, progress: Progress) -> float | None:
+    """Share of a core that a thread takes which drives a message that does not come, while all ranks compute.
+
+    None if each rank has a core of its own, or if the MPI library allows no such thread.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if comm.size <= cores or MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        return None
+    driver = Progress(progress.wait, background=True)
+    alone, beside = _medians(
+        comm,
+        lambda passes: _beside(comm, driver, comm.size, max(1, passes * cores // comm.size)),
+        lambda passes: _beside(comm, driver, comm.size, max(1, passes * cores // comm.size), driven=True),
+    )
+    return lost(alone, beside, cores=cores, waiting=comm.size)
+
+
+def _medians(comm: MPI.Comm, *ways: Callable[[int], float]) -> list[float]:
+    """Median seconds of the same work in each way. In each turn all ways follow one another."""
+    _compute(1)  # the first one makes ready what computes
+    begin = time.thread_time()
+    _compute(1)
+    passes = max(1, int(_SLEEP_S / 3 / comm.allreduce((time.thread_time() - begin) / comm.size)))
+    turns = [[way(passes) for way in ways] for _ in range(_TIMES)]
+    return list(map(statistics.median, zip(*turns, strict=True)))
+
+
+def _beside(
+    comm: MPI.Comm, progress: Progress, computing: int, passes: int, *, sleep: float = 0.0, driven: bool = False
+) -> float:
+    """Mean seconds of work on so many ranks. The others sleep for `sleep` seconds, and then wait.
+
+    Parameters
+    ----------
+    driven
+        Whether a thread of each rank drives a message meanwhile, which comes when all are done.
+    """
+    progress.complete([comm.Ibarrier()])
+    computes, message = comm.rank < computing, np.zeros(1)
+    under_way = None
+    if driven:
+        under_way = Operation([_awaited(comm.Irecv(message, (comm.rank + 1) % comm.size))], 1)
+        progress.start(under_way)
+        progress.keep_moving()
+    begin = time.perf_counter()
+    if computes:
+        _compute(passes)
+    else:
+        time.sleep(sleep)
+    took = time.perf_counter() - begin if computes else 0.0
+    progress.complete([comm.Ibarrier()])
+    if under_way is not None:
+        progress.complete([comm.Isend(np.zeros(1), (comm.rank - 1) % comm.size)])
+        progress.finish(under_way)
+    total: float = comm.allreduce(took)
+    return total / computing
+
+
+def _awaited(request: MPI.Request) -> Slice:
+    yield [request]
 
 
 def _compute(passes: int) -> None:

@@ -43,6 +43,8 @@ class Processor:
     """Seconds for handing a call to the thread that drives it while its rank computes, and for taking it back."""
     waiting: float = 0.0
     """Share of a core that a rank takes from those who compute while it waits."""
+    driving: float = 0.0
+    """Share of a core that a thread takes while it drives what is under way and its rank computes."""
     networks: float = 0.0
     """Cores that the kernel takes while all nodes send as much as their links allow."""
     plan_factor: float = 1.0
@@ -104,7 +106,11 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     # what those who compute lose is more than what a clock of those who wait counts; older tables have that alone
     waiting = raw.get("waiting_takes")
     waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
-    found = Processor(made, part_s=_part_s(planned), background_s=_background_s(calls), waiting=waiting)
+    driving = raw.get("driving_takes")
+    driving = waiting if driving is None else driving
+    found = Processor(
+        made, part_s=_part_s(planned), background_s=_background_s(calls), waiting=waiting, driving=driving
+    )
     found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
 
@@ -133,6 +139,8 @@ def lost(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
     ----------
     asleep, awake
         Seconds of the same work while the others sleep, and while they wait.
+    waiting
+        Number of those that wait.
     """
     return max(cores * (1 - asleep / awake), 0.0) / waiting
 

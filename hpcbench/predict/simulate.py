@@ -18,7 +18,9 @@ class Takes(NamedTuple):
     """What takes cores from stages that compute, in stages' cores."""
 
     waiting: float
-    """A stage that waits, or has something driven under way: it wakes up again and again to look."""
+    """A stage that waits: it wakes up again and again to look."""
+    driving: float
+    """A stage that computes while a thread of its ranks drives what is under way."""
     networks: float
     """All networks while they are busy: a kernel that limits links works for each packet."""
 
@@ -170,9 +172,11 @@ class Simulation:
         """Those that compute share what those that wait, and the networks, leave of the cores."""
         if self._takes is None:
             return
-        awake = {number for number, (_, kind) in self._begun.items() if kind} | set(+self._driven)
+        waiting = {number for number, (_, kind) in self._begun.items() if kind}
+        driving = set(+self._driven) - waiting  # who waits drives what is under way by itself
         networks = [bool(resource.flows) for number, resource in self._resources.items() if number != _CORES]
-        taken = len(awake) * self._takes.waiting + sum(networks) / len(networks) * self._takes.networks
+        taken = len(waiting) * self._takes.waiting + len(driving) * self._takes.driving
+        taken += sum(networks) / len(networks) * self._takes.networks
         resource = self._resources[_CORES]
         resource.advance(now)
         resource.capacity = max(self._cores - taken, 0.1 * self._cores)

@@ -113,7 +113,7 @@ class Step:
         layout, cores = self.subject.layout, self.machine.shared_cores
         programs = [program.operations(micro_batches, steps) for program in self._programs]
         alike, processor = layout.replicas * layout.tp, self.machine.fabric.processor
-        takes = Takes(processor.waiting, processor.networks / alike) if processor else None
+        takes = Takes(processor.waiting, processor.driving, processor.networks / alike) if processor else None
         simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
         seconds, stages = simulation.run(), simulation.stages
         return _Outcome(

@@ -92,10 +92,11 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
     assert {(row["bytes"], row["crossing"]) for row in document["between_work"]} == {(1024, False)}
     assert 0 < document["waiting_share"] <= 1
     shares = ranks > len(os.sched_getaffinity(0))
-    takes = document["waiting_takes"]
-    assert takes is None if not shares else 0 <= takes < 1
+    for takes in (document["waiting_takes"], document["driving_takes"]):
+        assert takes is None if not shares else 0 <= takes < 1
     found = processor.of_table(document, 2.0)
-    assert found is not None and found.collective("all-gather", 1024, ranks=4, crossing=False) > 0
+    costs = [found.collective(one, 1024, ranks=4, crossing=False) for one in collectives] if found else []
+    assert any(costs), "one of them may be lost in the noise, but not all"
 
 
 @pytest.mark.parametrize(("missing", "there"), [("within", "between"), ("between", "within")])

@@ -121,12 +121,21 @@ def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
 def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes() -> None:
     """One core and one stage: what it has under way wakes it up again and again for 2 s of its 3 s of work."""
 
-    def ends(*, driven: bool) -> float:
+    def ends(waiting: float, driving: float, *, driven: bool) -> float:
         program = [Post("it", 0.0, 2.0, driven=driven), Busy(3.0), Wait("it", "data")]
-        return Simulation([program], [0], 1.0, Takes(0.25, 0.0)).run()
+        return Simulation([program], [0], 1.0, Takes(waiting, driving, 0.0)).run()
 
-    assert ends(driven=False) == pytest.approx(3.0)
-    assert ends(driven=True) == pytest.approx(3.5), "three quarters of 2 s, and 1.5 s alone"
+    assert ends(0.0, 0.25, driven=False) == pytest.approx(3.0)
+    assert ends(0.0, 0.25, driven=True) == pytest.approx(3.5), "three quarters of 2 s, and 1.5 s alone"
+    assert ends(0.25, 0.0, driven=True) == pytest.approx(3.0), "nobody waits"
+
+
+def test_who_waits_drives_what_is_under_way_by_itself() -> None:
+    """One core; the first stage waits for what is driven: the second one loses what a stage that waits takes, no more."""
+    programs = [[Post("it", 0.0, 4.0, driven=True), Wait("it", "data")], [Busy(3.0)]]
+    simulation = Simulation(programs, [0, 1], 1.0, Takes(0.25, 0.5, 0.0))
+    simulation.run()
+    assert simulation.stages[1].time == pytest.approx(4.0)
 
 
 def test_ranks_with_cores_of_their_own_pay_nothing() -> None:
@@ -142,12 +151,18 @@ def test_what_those_who_compute_lose_goes_before_what_those_who_wait_count() -> 
     assert lost and older and (lost.waiting, older.waiting) == (0.25, 0.1)
 
 
+def test_what_a_thread_takes_that_drives_stands_in_the_table_and_in_older_ones_is_what_those_take_who_wait() -> None:
+    measured = processor.of_table(cores(waiting_takes=0.25, driving_takes=0.0), CORES)
+    older = processor.of_table(cores(waiting_takes=0.25), CORES)
+    assert measured and older and (measured.driving, older.driving) == (0.0, 0.25)
+
+
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
     """One core; the first stage waits 4 s for its own message, the second one computes for 3 s."""
     programs = [[Post("it", 0.0, 4.0), Wait("it", "data")], [Busy(3.0)]]
 
     def ends(waiting: float, networks: float = 0.0) -> float:
-        simulation = Simulation(programs, [0, 1], 1.0, Takes(waiting, networks))
+        simulation = Simulation(programs, [0, 1], 1.0, Takes(waiting, 0.0, networks))
         simulation.run()
         return simulation.stages[1].time
 
