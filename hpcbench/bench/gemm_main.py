@@ -114,7 +114,9 @@ def _show(
 
 def _show_layers(steps: list[dict[str, Any]], update: float) -> None:
     for row in steps:
-        tokens = row["micro_batch"] * row["seq_len"]
-        what = f"layer of width {row['hidden']}, {tokens} positions ({row['positions']}), {row['pass']}"
+        tokens, how = row["micro_batch"] * row["seq_len"], row["positions"]
+        if row["tp"] > 1:
+            how += f", split {row['tp']} ways" + (", by positions" if row["sequence_parallel"] else "")
+        what = f"layer of width {row['hidden']}, {tokens} positions ({how}), {row['pass']}"
         print(f"{what}: {row['seconds'] * 1e6:.0f} us")
     print(f"update of a parameter: {update * 1e9:.2f} ns")

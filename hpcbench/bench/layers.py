@@ -1,7 +1,8 @@
 """Layers of a transformer on this machine, as a step computes them: one after another, on weights that no cache holds.
 
 A layer takes longer than its matrix products: norms, activations, attention, memory for what is kept, and the operators
-that Python starts. `hpcbench predict` takes from here by how much.
+that Python starts. `hpcbench predict` takes from here by how much. A rank's part of a layer that tensor parallelism has
+split is measured, too: its products shrink by the number of ranks, and the rest does not.
 """
 
 import statistics
@@ -15,10 +16,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hpcbench.bench.alone import Alone
+from hpcbench.comm.policy import Policy
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW, AdamWState
-from hpcbench.train.model import Block
+from hpcbench.parallel.parallelize import split_layers
+from hpcbench.parallel.tensor import InOneDimension
+from hpcbench.train.model import GPT, Block
 
 _DEPTH = 6
 """Layers in a row."""
@@ -27,6 +33,8 @@ _LONGEST = 128
 _PARAMETERS = 1 << 23
 """Parameters of the optimizer's update that is measured: more than caches hold."""
 _POSITIONS: tuple[Literal["learned", "rotary"], ...] = ("learned", "rotary")
+_SPLIT = tuple((ways, spread) for ways in (2, 4) for spread in (False, True))
+"""Ranks among which layers are split, and whether they split the positions between layers, too."""
 _DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 _NEIGHBOUR = (
     "import torch; torch.set_num_threads(1);from hpcbench.bench.layers import Shape, stack;"
@@ -36,11 +44,15 @@ _NEIGHBOUR = (
 
 
 class Shape(NamedTuple):
-    """A layer: its width, the tokens that pass it, and how it knows their positions."""
+    """A layer: its width, the tokens that pass it, how it knows their positions, and how it is split."""
 
     hidden: int
     tokens: int
     positions: Literal["learned", "rotary"]
+    ways: int = 1
+    """Ranks of tensor parallelism."""
+    spread: bool = False
+    """Whether each of them holds a part of the positions between layers: sequence parallelism."""
 
     @property
     def model(self) -> Model:
@@ -57,6 +69,11 @@ class Shape(NamedTuple):
     def micro_batch(self) -> int:
         """Samples."""
         return max(1, self.tokens // self.seq_len)
+
+    @property
+    def can_be_split(self) -> bool:
+        """Whether each rank has as many heads, and as many positions, as any other one."""
+        return self.model.heads % self.ways == 0 and self.seq_len % self.ways == 0
 
 
 class Stack:
@@ -81,11 +98,25 @@ class Stack:
 
 
 def stack(shape: Shape, precision: str, device: str) -> Stack:
-    """Layers of a shape with random values."""
+    """Layers of a shape with random values, or one rank's part of them."""
     model, dtype = shape.model, _DTYPES[precision]
     blocks = nn.Sequential(*(Block(model, layer) for layer in range(_DEPTH))).to(device=device, dtype=dtype)
-    x = torch.randn(shape.micro_batch, shape.seq_len, shape.hidden, device=device, dtype=dtype)  # [b, s, h]
+    if shape.ways > 1:
+        _split(blocks, shape, dtype, device)
+    held = shape.seq_len // (shape.ways if shape.spread else 1)
+    x = torch.randn(shape.micro_batch, held, shape.hidden, device=device, dtype=dtype)  # [b, s, h], or [b, s/t, h]
     return Stack(blocks, x.requires_grad_())
+
+
+def _split(blocks: nn.Sequential, shape: Shape, dtype: torch.dtype, device: str) -> None:
+    """Leave one rank's part of the layers, with new random values."""
+    tensors = InOneDimension(Alone(shape.ways), Policy(Scheme()), by_positions=shape.spread)
+    split_layers(blocks, GPT.tensor_parallel, tensors)
+    for layer in blocks.modules():
+        for name, parameter in list(layer.named_parameters(recurse=False)):
+            if parameter.is_meta:
+                values = torch.randn(parameter.shape, dtype=dtype, device=device) / shape.hidden**0.5
+                setattr(layer, name, nn.Parameter(values))
 
 
 def measure_layers(
@@ -103,12 +134,19 @@ def measure_layers(
     ----------
     sizes, tokens
         Widths, and positions of a micro-batch.
+
+    Returns
+    -------
+    Two rows for each shape: the forward and the backward pass of whole layers, and of one rank's part of split ones.
     """
     wanted = [Shape(h, t, positions) for h in sizes for t in tokens for positions in _POSITIONS]
+    split = [Shape(h, t, "learned", *how) for h in sizes for t in tokens for how in _SPLIT]
+    wanted += [shape for shape in split if shape.can_be_split]
     wait, clock = _clock(device)
     rows = []
     for done, shape in enumerate(wanted):
-        progress(done, len(wanted), f"layer {shape.hidden}, {shape.tokens} positions")
+        part = f", split {shape.ways} ways" if shape.ways > 1 else ""
+        progress(done, len(wanted), f"layer {shape.hidden}, {shape.tokens} positions{part}")
         layers = stack(shape, precision, device)
         turns: list[tuple[float, float]] = []
         for turn in range(repeats + 1):  # the first one pays for memory
@@ -136,6 +174,8 @@ def _about(shape: Shape) -> dict[str, Any]:
         "seq_len": shape.seq_len,
         "micro_batch": shape.micro_batch,
         "positions": shape.positions,
+        "tp": shape.ways,
+        "sequence_parallel": shape.spread,
     }
 
 

@@ -63,7 +63,7 @@ def parallelize(
     whole = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     _keep_stage(model, mesh)
     _keep_experts(module, mesh)
-    _split_layers(module, model.tensor_parallel, tensors)
+    split_layers(module, model.tensor_parallel, tensors)
     for block in model.blocks.values():
         tensors.link([layer for name, layer in block.named_modules() if _word(name, model.tensor_parallel)])
     shards_by_name = _record_shards(module, whole, model.tensor_parallel, mesh, spread=tensors.spread)
@@ -114,7 +114,8 @@ def _word(name: str, table: dict[str, str]) -> str | None:
     return None
 
 
-def _split_layers(module: nn.Module, table: dict[str, str], tensors: Tensors) -> None:
+def split_layers(module: nn.Module, table: dict[str, str], tensors: Tensors) -> None:
+    """Replace the layers that the table names. The new ones have parameters without values."""
     for name, layer in list(module.named_modules()):
         word = _word(name, table)
         if word is not None:

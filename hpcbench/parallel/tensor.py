@@ -8,6 +8,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
 from hpcbench.parallel.grid.linear import GridLinear, in_turn
 from hpcbench.parallel.grid.lines import Lines
@@ -50,9 +51,9 @@ class Tensors(Protocol):
 class InOneDimension:
     """Tensor parallelism along one side of each weight (arXiv 1909.08053), with sequence parallelism or without."""
 
-    def __init__(self, mesh: Mesh, policy: Policy, *, by_positions: bool) -> None:
-        self._group, self._policy = mesh.tp, policy
-        self._border = Border.of(mesh.tp, SEQUENCE if by_positions else WHOLE, policy)
+    def __init__(self, group: Group, policy: Policy, *, by_positions: bool) -> None:
+        self._group, self._policy = group, policy
+        self._border = Border.of(group, SEQUENCE if by_positions else WHOLE, policy)
         self.spread = by_positions
         self._layers: dict[str, Callable[..., nn.Module]] = {
             "column": ColumnLinear,
@@ -118,5 +119,5 @@ class OnGrid:
 def tensors_of(mesh: Mesh, policy: Policy, *, by_positions: bool, overlap: bool) -> Tensors:
     """The way of tensor parallelism that the mesh's layout asks for. A grid of one rank needs none."""
     if mesh.grid.mode == "1d" or mesh.tp.size == 1:
-        return InOneDimension(mesh, policy, by_positions=by_positions)
+        return InOneDimension(mesh.tp, policy, by_positions=by_positions)
     return OnGrid(mesh, policy, overlap=overlap)

@@ -2,7 +2,8 @@
 
 Tables time a product alone, in a loop, on values that a cache may hold. In a step a layer's weights come from memory,
 what it keeps needs new memory, and Python starts each operator. The factor is measured by width and tokens, and
-interpolated on logarithms, as efficiencies of products are.
+interpolated on logarithms, as efficiencies of products are. Layers that tensor parallelism has split have factors of
+their own: on one rank less is multiplied, and as much is started.
 """
 
 import math
@@ -16,28 +17,46 @@ _NEAR = 1e-3
 
 @dataclass(frozen=True)
 class Layer:
-    """A measured layer: how much longer its passes took than the sum of its kernels."""
+    """A measured layer, or one rank's part of it: how much longer its passes took than the sum of its kernels."""
 
     positions: str
     hidden: int
     tokens: int
     forward: float
     backward: float
+    ways: int = 1
+    """Ranks of tensor parallelism."""
+    spread: bool = False
+    """Whether each of them holds a part of the positions between layers."""
 
 
-def factors(measured: Sequence[Layer], *, positions: str, hidden: float, tokens: float) -> tuple[float, float]:
+def factors(
+    measured: Sequence[Layer], *, positions: str, hidden: float, tokens: int, ways: int = 1, spread: bool = False
+) -> tuple[float, float]:
     """Factors of the forward and the backward pass of a layer; 1 where nothing was measured.
 
     Parameters
     ----------
-    hidden
-        Width whose layer has as many weights as the rank's part of one.
+    hidden, tokens
+        Width of the whole layer, and the tokens that pass it.
+    ways, spread
+        How it is split. Where no split layer was measured, a whole layer with as many weights as the rank's part tells.
     """
-    those = [one for one in measured if one.positions == positions] or measured
+    split = [one for one in measured if one.ways > 1 and one.spread == spread] if ways > 1 else []
+    those = split or [one for one in measured if one.ways == 1]
+    those = [one for one in those if one.positions == positions] or those
     if not those:
         return 1.0, 1.0
-    x, y = math.log(hidden), math.log(tokens)
-    near = sorted(((math.log(one.hidden) - x) ** 2 + (math.log(one.tokens) - y) ** 2, k) for k, one in enumerate(those))
+    x, y = math.log(hidden if split else hidden / ways**0.5), math.log(tokens)
+    near = sorted(
+        (
+            (math.log(one.hidden) - x) ** 2
+            + (math.log(one.tokens) - y) ** 2
+            + (math.log(one.ways / ways) ** 2 if split else 0.0),
+            k,
+        )
+        for k, one in enumerate(those)
+    )
     weights = [(1 / (distance + _NEAR), those[k]) for distance, k in near[:_NEIGHBOURS]]
     total = sum(weight for weight, _ in weights)
     forward = sum(weight * math.log(one.forward) for weight, one in weights) / total

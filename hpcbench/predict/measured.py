@@ -116,18 +116,25 @@ def _with_products(machine: Machine, raw: dict[str, Any], precision: str) -> Mac
 
 def _layers(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> tuple[Layer, ...]:
     """Measured layers beside the sums of their kernels."""
-    passes: dict[tuple[str, int, int, int, int], dict[str, float]] = {}
+    passes: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in raw:
         if row["precision"] == precision:
-            key = row["positions"], row["hidden"], row["heads"], row["micro_batch"], row["seq_len"]
+            how = row.get("tp", 1), row.get("sequence_parallel", False)
+            key = row["positions"], row["hidden"], row["heads"], row["micro_batch"], row["seq_len"], *how
             passes.setdefault(key, {})[row["pass"]] = row["seconds"]
     found = []
-    for (positions, hidden, heads, micro_batch, seq_len), seconds in passes.items():
+    for (positions, hidden, heads, micro_batch, seq_len, ways, spread), seconds in passes.items():
         model = Model(layers=1, hidden=hidden, heads=heads, positions="rotary" if positions == "rotary" else "learned")
-        train = train_of(global_batch=micro_batch, micro_batch=micro_batch, seq_len=seq_len, precision=precision)
-        reckoned = Costs(machine, model, train, Layout(), ENGINE).layer
+        train = train_of(
+            global_batch=micro_batch,
+            micro_batch=micro_batch,
+            seq_len=seq_len,
+            precision=precision,
+            sequence_parallel=spread,
+        )
+        reckoned = Costs(machine, model, train, Layout(tp=ways), ENGINE).layer
         factors = seconds["forward"] / reckoned.forward.total, seconds["backward"] / reckoned.backward.total
-        found.append(Layer(positions, hidden, micro_batch * seq_len, *factors))
+        found.append(Layer(positions, hidden, micro_batch * seq_len, *factors, ways, spread))
     return tuple(found)
 
 

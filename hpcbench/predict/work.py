@@ -91,9 +91,15 @@ class Costs:
         self._own = self._tokens * model.hidden // spread
         """Values of the residual stream that a rank holds between tensor-parallel regions."""
         self._floor = constants.KERNEL_S if machine.gpu else 0.0
-        # a layer of this width has as many weights as the rank's part of one
+        # no layer on a grid is measured: a whole one with as many weights as the rank's part tells
+        ways = layout.tp if self._grid is None else 1
         self._longer = factors(
-            machine.layers, positions=model.positions, hidden=model.hidden / layout.tp**0.5, tokens=self._tokens
+            machine.layers,
+            positions=model.positions,
+            hidden=model.hidden * (ways / layout.tp) ** 0.5,
+            tokens=self._tokens,
+            ways=ways,
+            spread=spread > 1,
         )
         family = machine.device.family
         measured_here = machine.products.basis is Basis.HERE

@@ -151,9 +151,10 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
     from hpcbench.bench.gemm_main import bench_gemm
 
     options = {"site": "x", "device": "cpu", "precision": "fp32", "repeats": 1, "out": tmp_path / "new"}
-    assert bench_gemm(hidden=[16], tokens=[32], **options) == 0  # type: ignore[arg-type]
+    assert bench_gemm(hidden=[64], tokens=[32], **options) == 0  # type: ignore[arg-type]
     printed = capsys.readouterr().out
     assert "leave-one-out error, wgrad: mean" in printed
+    assert "layer of width 64, 32 positions (learned, split 2 ways, by positions), backward: " in printed
     found, about, _ = predict_study(
         study(tmp_path, site="local", precision="fp32"), site=None, measured=tmp_path / "new", ranks=(), sets=()
     )

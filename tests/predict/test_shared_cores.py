@@ -131,7 +131,7 @@ def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes
 
 
 def test_who_waits_drives_what_is_under_way_by_itself() -> None:
-    """One core; the first stage waits for what is driven: the second one loses what a stage that waits takes, no more."""
+    """One core; the first stage waits for what is driven, and takes what a stage takes that waits."""
     programs = [[Post("it", 0.0, 4.0, driven=True), Wait("it", "data")], [Busy(3.0)]]
     simulation = Simulation(programs, [0, 1], 1.0, Takes(0.25, 0.5, 0.0))
     simulation.run()
@@ -217,6 +217,26 @@ def test_factors_of_layers_lie_between_those_of_their_neighbours() -> None:
     assert there == pytest.approx(2**0.5, rel=1e-3) and back == pytest.approx(4.5**0.5, rel=1e-3)
     assert factors([near, far], positions="rotary", hidden=512, tokens=256)[0] == pytest.approx(1.0, abs=0.01)
     assert factors([], positions="rotary", hidden=512, tokens=256) == (1.0, 1.0)
+
+
+def test_a_split_layer_has_the_factor_of_split_ones_and_of_a_smaller_whole_one_where_none_was_measured() -> None:
+    whole = [Layer("learned", 128, 256, 1.0, 1.0), Layer("learned", 256, 256, 2.0, 2.0)]
+    split = [Layer("learned", 256, 256, 3.0, 4.0, 4), Layer("learned", 256, 256, 5.0, 6.0, 4, spread=True)]
+    asked: dict[str, Any] = {"positions": "learned", "hidden": 256, "tokens": 256}
+    assert factors(whole + split, **asked, ways=4) == pytest.approx((3.0, 4.0))
+    assert factors(whole + split, **asked, ways=4, spread=True) == pytest.approx((5.0, 6.0))
+    assert factors(whole, **asked, ways=4)[0] == pytest.approx(1.0, abs=0.01), "a quarter of the weights"
+    assert factors(whole + split, **asked)[0] == pytest.approx(2.0, abs=0.01), "split ones say nothing of whole ones"
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_measured_part_of_a_split_layer_takes_what_was_measured(tmp_path: Path, spread: bool) -> None:
+    split = [{**row, "tp": 2, "sequence_parallel": spread, "seconds": 5 * row["seconds"]} for row in LAYERS[2:]]
+    found = machine(tmp_path, {"gemm.json": {**GEMM, "layers": LAYERS + split}})
+    train = train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32", sequence_parallel=spread)
+    model = Model(layers=3, hidden=256, heads=8, positions="learned")
+    layer = Costs(found, model, train, Layout(tp=2), ENGINE).layer
+    assert layer.forward.total == pytest.approx(25e-3) and layer.backward.total == pytest.approx(40e-3)
 
 
 def test_an_update_takes_its_measured_time_and_what_it_moves(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Layers as `hpcbench bench gemm` times them: whole, and one rank's part of those that tensor parallelism has split."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hpcbench.bench.alone import Alone
+from hpcbench.bench.layers import Shape, measure_layers, stack
+from hpcbench.comm.policy import Policy
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.traffic import Dimension, Kind, Phase
+
+CHANNEL = Policy(Scheme()).channel(Dimension.TP, Phase.FORWARD, Kind.ACT)
+
+
+def products(shape: Shape) -> int:
+    """Additions and multiplications of products and attention, forward and backward, by PyTorch's own counter."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    layers = stack(shape, "fp32", "cpu")
+    with FlopCounterMode(display=False) as counter:
+        layers.forward()
+        layers.backward()
+    return int(counter.get_total_flops())
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("ways", [2, 4])
+def test_one_rank_of_a_split_layer_multiplies_its_part(ways: int, spread: bool) -> None:
+    whole, part = Shape(128, 64, "learned"), Shape(128, 64, "learned", ways, spread)
+    assert products(whole) > 0 and products(part) * ways == products(whole)
+
+
+def test_what_only_some_ranks_could_hold_is_not_split() -> None:
+    assert Shape(128, 64, "learned", 4).can_be_split
+    assert not Shape(64, 64, "learned", 4).can_be_split, "two heads"
+    assert not Shape(128, 6, "learned", 4).can_be_split, "six positions"
+
+
+def test_rows_say_how_a_layer_is_split() -> None:
+    rows = measure_layers([64], [32], precision="fp32", device="cpu", repeats=1)
+    found = [(row["positions"], row["tp"], row["sequence_parallel"], row["pass"]) for row in rows]
+    whole = [(positions, 1, False) for positions in ("learned", "rotary")]
+    split = [("learned", 2, spread) for spread in (False, True)]
+    assert found == [(*how, passage) for how in whole + split for passage in ("forward", "backward")]
+    assert all(row["seconds"] > 0 for row in rows)
+
+
+def test_a_rank_that_is_alone_gives_each_operation_its_shape() -> None:
+    group = Alone(4)
+    assert (group.rank, group.size) == (0, 4)
+    values: Any = np.arange(8, dtype=np.float32)
+    group.all_reduce(values, channel=CHANNEL).wait()
+    assert values.tolist() == list(range(8))
+    piece = np.empty(2, np.float32)
+    group.reduce_scatter(values, piece, channel=CHANNEL).wait()
+    assert piece.tolist() == [0, 1]
+    joined = np.empty(8, np.float32)
+    group.all_gather(piece, joined, channel=CHANNEL).wait()
+    assert joined.tolist() == [0, 1] * 4
+    assert CHANNEL.counters.message_bytes == 0, "nothing is sent"
+
+
+def test_weights_of_split_layers_have_values() -> None:
+    layers = stack(Shape(64, 32, "learned", 2, spread=True), "fp32", "cpu")
+    layers.forward()
+    layers.backward()
+    assert all(torch.isfinite(home).all() and home.abs().sum() > 0 for _, home in layers._homes)
