@@ -17,8 +17,16 @@ GRADIENTS = 4 * (128 * 512 + 512 + 512 * 128 + 128)
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("session")
-    commands, files = run_page(PAGE, directory)
-    assert (commands, files) == (4, 3)
+    try:
+        typed = run_page(PAGE, directory)
+    except AssertionError as error:
+        # Rarely a rank of the baseline, in which nothing of ours runs, ends in PyTorch's own std::terminate: threads of
+        # gloo are left when the interpreter goes. Nothing else is tried once more.
+        if "was killed by signal" not in str(error):
+            raise
+        directory = tmp_path_factory.mktemp("again")
+        typed = run_page(PAGE, directory)
+    assert typed == (4, 3)
     return directory
 
 
