@@ -86,12 +86,15 @@ def _network(
         found = network.measure(comm, progress, bench, codecs or network.CODECS, x, sizes, repeats, show)
     shared: dict[str, Any] = {}
     if between_work:
-        with shown(comm.rank) as show:
-            calls = shared_cores.measure(
-                comm, progress, DEFAULT, x, most=max(sizes, default=0), repeats=repeats, show=show
-            )
+        most, rows = max(sizes, default=0), {}
+        for name, work_s in (("between_work", shared_cores.WORK_S), ("in_a_row", 0.0)):
+            with shown(comm.rank) as show:
+                calls = shared_cores.measure(
+                    comm, progress, DEFAULT, x, most=most, repeats=repeats, show=show, work_s=work_s
+                )
+            rows[name] = shared_cores.rows(calls)
         shared = {
-            "between_work": shared_cores.rows(calls),
+            **rows,
             "waiting_share": shared_cores.waiting_share(comm, progress),
             "waiting_takes": shared_cores.waiting_takes(comm, progress),
             "driving_takes": shared_cores.driving_takes(comm, progress),

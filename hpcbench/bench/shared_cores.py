@@ -61,6 +61,7 @@ def measure(
     most: int,
     repeats: int,
     show: Callable[[int, int, str], object],
+    work_s: float = WORK_S,
 ) -> list[Call]:
     """Calls of pairs within nodes, of pairs between nodes, and of all ranks.
 
@@ -72,6 +73,8 @@ def measure(
         What the vectors hold.
     most
         Bytes of the largest vector.
+    work_s
+        Seconds of a core before each call; 0 for calls in a row.
     """
     found: list[Call] = []
     sizes = [nbytes for nbytes in SIZES if nbytes <= max(most, SIZES[0])]
@@ -82,9 +85,9 @@ def measure(
         group = Group(mine, driven, links)
         for operation in _operations(ranks):
             for nbytes in sizes:
-                show(len(found), todo, f"{operation} of {ranks} ranks between work")
-                turn = _turn(mine, group, operation, np.resize(values, nbytes // 4), progress)
-                seconds = _added(comm, progress, turn, _TURNS[nbytes] * repeats)
+                show(len(found), todo, f"{operation} of {ranks} ranks {'between work' if work_s else 'in a row'}")
+                turn = _turn(mine, group, operation, np.resize(values, nbytes // 4), progress, work_s)
+                seconds = _added(comm, progress, turn, _TURNS[nbytes] * repeats, work_s)
                 found.append(Call(operation, ranks, crossing, nbytes, seconds))
         group.free()
     show(todo, todo, "")
@@ -215,34 +218,36 @@ def _groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
     return found
 
 
-def _turn(mine: MPI.Comm, group: Group, operation: str, values: Array, progress: Progress) -> Callable[[], None]:
+def _turn(
+    mine: MPI.Comm, group: Group, operation: str, values: Array, progress: Progress, work_s: float
+) -> Callable[[], None]:
     """Work and a call."""
     if operation == "send":
         peer, come = 1 - mine.rank, np.empty_like(values)
-        return _after_work(lambda: progress.complete([mine.Irecv(come, peer), mine.Isend(values, peer)]))
+        return _after_work(lambda: progress.complete([mine.Irecv(come, peer), mine.Isend(values, peer)]), work_s)
     how, _, name = operation.rpartition(" ")
     scheme = Scheme("none", Algorithm.TWO_SHOT if operation == PLANNED else Algorithm.NATIVE)
     exercise, channel = Exercise(mine, group, name, values), scheme.channel()
     if how != "background":
-        return _after_work(lambda: exercise.encoded(channel))
+        return _after_work(lambda: exercise.encoded(channel), work_s)
 
     def beside() -> None:
         begun = OPERATIONS[name].encoded(exercise, channel).in_background()
-        _work()
+        _work(work_s)
         begun.wait()
 
     return beside
 
 
-def _after_work(call: Callable[[], None]) -> Callable[[], None]:
+def _after_work(call: Callable[[], None], work_s: float) -> Callable[[], None]:
     def turn() -> None:
-        _work()
+        _work(work_s)
         call()
 
     return turn
 
 
-def _added(comm: MPI.Comm, progress: Progress, turn: Callable[[], None], turns: int) -> float:
+def _added(comm: MPI.Comm, progress: Progress, turn: Callable[[], None], turns: int, work_s: float) -> float:
     """Seconds that a turn takes longer than its work, on the rank that sees the most."""
 
     def seconds(turn: Callable[[], None]) -> float:
@@ -254,7 +259,7 @@ def _added(comm: MPI.Comm, progress: Progress, turn: Callable[[], None], turns: 
         return (time.perf_counter() - begin) / turns
 
     turn()
-    longer = seconds(turn) - seconds(_work)
+    longer = seconds(turn) - (seconds(lambda: _work(work_s)) if work_s else 0.0)
     most: float = comm.allreduce(longer, MPI.MAX)
     return max(most, 0.0)
 
@@ -265,8 +270,8 @@ _FACTORS = np.full((32, 128, 128), 1e-3, np.float32)
 _TIMES = 5
 
 
-def _work() -> None:
-    end = time.thread_time() + WORK_S
+def _work(work_s: float) -> None:
+    end = time.thread_time() + work_s
     while time.thread_time() < end:
         np.dot(_FACTOR, _FACTOR)
 

@@ -49,6 +49,8 @@ class Processor:
     """Cores that the kernel takes while all nodes send as much as their links allow."""
     plan_factor: float = 1.0
     """What a plan's steps take, over what their messages take alone: sums, copies and frames come on top."""
+    in_a_row: "Processor | None" = None
+    """The same for calls that follow each other without work between them; None if they were not measured."""
 
     def message(self, nbytes: float, *, crossing: bool) -> float:
         """Seconds for one message that a rank sends while it receives one."""
@@ -93,24 +95,29 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     ranks, rows = sum(raw["ranks_per_node"]), raw.get("between_work", [])
     if not rows or ranks <= cores:
         return None
+    # what those who compute lose is more than what a clock of those who wait counts; older tables have that alone
+    waiting = raw.get("waiting_takes")
+    waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
+    driving = raw.get("driving_takes")
+    driving = waiting if driving is None else driving
+    row = raw.get("in_a_row")
+    found = replace(_of_rows(rows, cores / ranks), waiting=waiting, driving=driving)
+    return replace(found, in_a_row=_of_rows(row, cores / ranks) if row else None)
+
+
+def _of_rows(rows: Sequence[dict[str, Any]], share: float) -> Processor:
+    """The work of messages by what calls added to a turn of all ranks, of which a rank has this share."""
     points: dict[str, dict[Grouping, list[tuple[float, float]]]] = {}
     for row in rows:
         curve = points.setdefault(row["operation"], {}).setdefault((row["ranks"], row["crossing"]), [])
-        curve.append((float(row["bytes"]), row["seconds"] * cores / ranks))
+        curve.append((float(row["bytes"]), row["seconds"] * share))
     calls = {
         operation: {grouping: _rising(curve) for grouping, curve in curves.items()}
         for operation, curves in points.items()
     }
     made = tuple((operation, tuple(curves.items())) for operation, curves in calls.items())
     planned = calls.get(PLANNED, {})
-    # what those who compute lose is more than what a clock of those who wait counts; older tables have that alone
-    waiting = raw.get("waiting_takes")
-    waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
-    driving = raw.get("driving_takes")
-    driving = waiting if driving is None else driving
-    found = Processor(
-        made, part_s=_part_s(planned), background_s=_background_s(calls), waiting=waiting, driving=driving
-    )
+    found = Processor(made, part_s=_part_s(planned), background_s=_background_s(calls))
     found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
 

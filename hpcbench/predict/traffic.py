@@ -6,6 +6,7 @@ is the library's.
 """
 
 import importlib.util
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,12 +64,17 @@ class Costing:
 
     def _handed(self, call: Call) -> Cost:
         """What a thread takes that drives the call while the rank computes; each piece is a call of its own."""
-        processor, subject = self._machine.fabric.processor, self._subject
+        processor, subject = self._processor(call.operation), self._subject
         at_once = call.channel[0] in ("TP", "SP") and subject.layout.tensor == "1d"
         if not processor or not subject.train.overlap or at_once or call.channel[0] == "EXACT":
             return Cost()
         pieces = subject.place(call.group).ranks if call.operation in PIECEWISE else 1
         return Cost(inside=pieces * processor.background_s)
+
+    def _processor(self, operation: str) -> Processor | None:
+        """What calls cost cores that ranks share. Pieces of a product on a tensor grid follow each other at once."""
+        processor = self._machine.fabric.processor
+        return processor.in_a_row or processor if processor and operation in PIECEWISE else processor
 
     def codec_of(self, key: Traffic) -> str:
         """The name of the channel's codec."""
@@ -112,15 +118,17 @@ class Costing:
         speed = self.speed(codec) if codec != "none" else None
         self.bases |= {speed.basis} if speed else set()
         ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), call.width)
-        cost = planned(plan, place, self._machine.fabric, call.width, speed, ratio)
+        fabric = replace(self._machine.fabric, processor=self._processor(call.operation))
+        cost = planned(plan, place, fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
     def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
         fabric = self._machine.fabric
         factor = fabric.library_factor(operation, place)
         inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
-        if fabric.processor:
-            inside = self._worked(fabric.processor, operation, nbytes, place)
+        processor = self._processor(operation)
+        if processor:
+            inside = self._worked(processor, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 

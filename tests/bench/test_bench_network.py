@@ -88,8 +88,9 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
     collectives = ("planned all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
     wanted = {(operation, n) for operation in collectives for n in (2, 4)}
     wanted |= {("send", 2), (processor.BACKGROUND, 2)}
-    assert {(row["operation"], row["ranks"]) for row in document["between_work"]} == wanted
-    assert {(row["bytes"], row["crossing"]) for row in document["between_work"]} == {(1024, False)}
+    for rows in (document["between_work"], document["in_a_row"]):
+        assert {(row["operation"], row["ranks"]) for row in rows} == wanted
+        assert {(row["bytes"], row["crossing"]) for row in rows} == {(1024, False)}
     assert 0 < document["waiting_share"] <= 1
     shares = ranks > len(os.sched_getaffinity(0))
     for takes in (document["waiting_takes"], document["driving_takes"]):
@@ -97,6 +98,8 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
     found = processor.of_table(document, 2.0)
     costs = [found.collective(one, 1024, ranks=4, crossing=False) for one in collectives] if found else []
     assert any(costs), "one of them may be lost in the noise, but not all"
+    assert found is not None and found.in_a_row is not None
+    assert found.in_a_row.message(1024, crossing=False) > 0, "nothing is taken off, so that nothing is lost in noise"
 
 
 @pytest.mark.parametrize(("missing", "there"), [("within", "between"), ("between", "within")])

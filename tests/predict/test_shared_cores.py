@@ -157,6 +157,27 @@ def test_what_a_thread_takes_that_drives_stands_in_the_table_and_in_older_ones_i
     assert measured and older and (measured.driving, older.driving) == (0.0, 0.25)
 
 
+@pytest.mark.parametrize("default", ["none", "int8:256"])
+@pytest.mark.parametrize(("operation", "less"), [("broadcast", 0.5), ("reduce", 0.5), ("all-reduce", 1.0)])
+def test_pieces_of_a_product_cost_what_calls_in_a_row_cost(operation: str, less: float, default: str) -> None:
+    """In a row all calls take half as long here; a collective that stands between two layers is no such call."""
+    rows = [*between_work(), *({**row, "operation": name} for row in between_work() for name in ("broadcast", "reduce")
+                               if row["operation"] == "all-reduce")]  # fmt: skip
+    half = [{**row, "seconds": row["seconds"] / 2} for row in rows]
+    scheme = NamedScheme(name="x", algorithm="native" if default == "none" else "encoded", default=default)
+    train = train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
+    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    call = Call(("TP", "FORWARD", "ACT"), operation, 1 << 18, 4, "tp")
+
+    def inside(**more: Any) -> float:
+        found = processor.of_table(cores(between_work=rows, **more), CORES)
+        there = replace(bare, fabric=replace(bare.fabric, processor=found))
+        subject = Subject(Model(layers=2, hidden=256, heads=8), train, Layout(tp=2), 2, scheme)
+        return Costing(subject, there).cost(call, size=2).inside
+
+    assert inside() > 0 and inside(in_a_row=half) / inside() == pytest.approx(less)
+
+
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
     """One core; the first stage waits 4 s for its own message, the second one computes for 3 s."""
     programs = [[Post("it", 0.0, 4.0), Wait("it", "data")], [Busy(3.0)]]
