@@ -86,15 +86,17 @@ def _network(
         found = network.measure(comm, progress, bench, codecs or network.CODECS, x, sizes, repeats, show)
     shared: dict[str, Any] = {}
     if between_work:
-        most, rows = max(sizes, default=0), {}
-        for name, work_s in (("between_work", shared_cores.WORK_S), ("in_a_row", 0.0)):
+        most, found_by_work = max(sizes, default=0), []
+        for work_s in (*shared_cores.LESS_WORK_S, shared_cores.WORK_S):
             with shown(comm.rank) as show:
                 calls = shared_cores.measure(
                     comm, progress, DEFAULT, x, most=most, repeats=repeats, show=show, work_s=work_s
                 )
-            rows[name] = shared_cores.rows(calls)
+            found_by_work.append({"work_s": work_s, "rows": shared_cores.rows(calls)})
+        *less, whole = found_by_work
         shared = {
-            **rows,
+            "between_work": whole["rows"],
+            "less_work": less,
             "waiting_share": shared_cores.waiting_share(comm, progress),
             "waiting_takes": shared_cores.waiting_takes(comm, progress),
             "driving_takes": shared_cores.driving_takes(comm, progress),

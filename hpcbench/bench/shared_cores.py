@@ -29,6 +29,8 @@ SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the vectors."""
 WORK_S = 2e-3
 """Seconds of a core before each call."""
+LESS_WORK_S = (0.0, 2.5e-4)
+"""The same for ranks that call more often: in a row, and as the pieces of small products."""
 _SLEEP_S = 0.5
 _TURNS = {1 << 10: 12, 1 << 18: 8, 1 << 20: 5, 1 << 22: 3}
 
@@ -85,7 +87,7 @@ def measure(
         group = Group(mine, driven, links)
         for operation in _operations(ranks):
             for nbytes in sizes:
-                show(len(found), todo, f"{operation} of {ranks} ranks {'between work' if work_s else 'in a row'}")
+                show(len(found), todo, f"{operation} of {ranks} ranks after {1e3 * work_s:g} ms of work")
                 turn = _turn(mine, group, operation, np.resize(values, nbytes // 4), progress, work_s)
                 seconds = _added(comm, progress, turn, _TURNS[nbytes] * repeats, work_s)
                 found.append(Call(operation, ranks, crossing, nbytes, seconds))

@@ -49,8 +49,19 @@ class Processor:
     """Cores that the kernel takes while all nodes send as much as their links allow."""
     plan_factor: float = 1.0
     """What a plan's steps take, over what their messages take alone: sums, copies and frames come on top."""
-    in_a_row: "Processor | None" = None
-    """The same for calls that follow each other without work between them; None if they were not measured."""
+    work_s: float = 2e-3
+    """Seconds of a core before each call, when this was measured."""
+    less_work: tuple["Processor", ...] = ()
+    """The same with less work before each call, the least first: ranks that call often do not miss each other long."""
+
+    def after(self, work_s: float) -> "Processor":
+        """What calls cost with so much work of a core before each, on straight lines between what was measured."""
+        known = [*self.less_work, self]
+        k = bisect.bisect_left([one.work_s for one in known], work_s)
+        if k in (0, len(known)):
+            return known[min(k, len(known) - 1)]
+        below, above = known[k - 1], known[k]
+        return _between(below, above, (work_s - below.work_s) / (above.work_s - below.work_s))
 
     def message(self, nbytes: float, *, crossing: bool) -> float:
         """Seconds for one message that a rank sends while it receives one."""
@@ -100,9 +111,9 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
     driving = raw.get("driving_takes")
     driving = waiting if driving is None else driving
-    row = raw.get("in_a_row")
     found = replace(_of_rows(rows, cores / ranks), waiting=waiting, driving=driving)
-    return replace(found, in_a_row=_of_rows(row, cores / ranks) if row else None)
+    less = [replace(_of_rows(one["rows"], cores / ranks), work_s=one["work_s"]) for one in raw.get("less_work", [])]
+    return replace(found, less_work=tuple(sorted(less, key=lambda one: one.work_s)))
 
 
 def _of_rows(rows: Sequence[dict[str, Any]], share: float) -> Processor:
@@ -120,6 +131,29 @@ def _of_rows(rows: Sequence[dict[str, Any]], share: float) -> Processor:
     found = Processor(made, part_s=_part_s(planned), background_s=_background_s(calls))
     found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
+
+
+def _between(below: Processor, above: Processor, share: float) -> Processor:
+    """Costs that are so far on the way from one to the other. Both were measured with the same calls."""
+
+    def mean(low: float, high: float) -> float:
+        return low + share * (high - low)
+
+    calls = {
+        operation: tuple(
+            (grouping, tuple((nbytes, mean(low, high)) for (nbytes, low), (_, high) in zip(curve, other, strict=True)))
+            for (grouping, curve), (_, other) in zip(curves, dict(above.calls)[operation], strict=True)
+        )
+        for operation, curves in below.calls
+    }
+    return replace(
+        above,
+        calls=tuple(calls.items()),
+        call_s=mean(below.call_s, above.call_s),
+        part_s=mean(below.part_s, above.part_s),
+        background_s=mean(below.background_s, above.background_s),
+        plan_factor=mean(below.plan_factor, above.plan_factor),
+    )
 
 
 def _call_s(found: Processor, planned: dict[Grouping, Curve]) -> float:

@@ -122,10 +122,16 @@ class StageCosts:
         self.optimizer = costs.optimizer_seconds(owned, held)
         self.host = costs.host_seconds(owned, subject.micro_batches)
 
-    def cost(self, repeated: Iterable[Repeated]) -> Cost:
-        """Cost of calls, one after another."""
+    def cost(self, repeated: Iterable[Repeated], after_s: float | None = None) -> Cost:
+        """Cost of calls, one after another, with so much work before each."""
         cost, place = self._traffic.cost, self.calls.place
-        return total_cost((cost(call, size=place(call)[0]), times) for call, times in repeated)
+        return total_cost((cost(call, size=place(call)[0], after_s=after_s), times) for call, times in repeated)
+
+    def _between(self, work: float, repeated: Sequence[Repeated]) -> float | None:
+        """Work of a rank before each of these calls, of which a product's pieces are several."""
+        place = self.calls.place
+        calls = sum(times * (place(call)[0] if call.operation in PIECEWISE else 1) for call, times in repeated)
+        return work / calls if calls and self._machine.fabric.processor else None
 
     def _reductions(self, laid: Laid) -> list[tuple[int, Cost]]:
         costs = [self.cost([(self.calls.reduction(bucket), 1)]) for bucket, _ in laid.kinds]
@@ -154,7 +160,7 @@ class StageCosts:
     def _forward(self, number: int, part: Part) -> Action:
         work, calls = self._work(part), self.calls.forward(number)
         gathered = self._gathered(number, self.calls.gathered_forward)
-        cost = self.cost(calls)
+        cost = self.cost(calls, self._between(work.forward.total, calls))
         if self._subject.program.overlaps_tensor == "all":
             cost = _hidden(cost, cost, work.forward.products)
         cost = self._beside_products(cost, calls, work.forward.products)
@@ -163,7 +169,8 @@ class StageCosts:
 
     def _backward(self, number: int, part: Part) -> Action:
         work, program, calls = self._work(part), self._subject.program, self.calls.backward(number)
-        cost = self._beside_products(self.cost(calls), calls, work.backward.products)
+        cost = self.cost(calls, self._between(work.backward.total + work.again.total, calls))
+        cost = self._beside_products(cost, calls, work.backward.products)
         if program.overlaps_tensor != "none":
             # sums stand beside the product of weights' gradients; gatherings come before both products
             beside = [

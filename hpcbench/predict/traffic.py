@@ -18,7 +18,7 @@ from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.call import Call
 from hpcbench.predict.cost import CodecSpeed, Cost
-from hpcbench.predict.fabric import PIECEWISE, Place
+from hpcbench.predict.fabric import PIECEWISE, Fabric, Place
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.planned import planned
 from hpcbench.predict.processor import Processor
@@ -47,34 +47,38 @@ class Costing:
     def __init__(self, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
         self._subject, self._machine = subject, machine
         self._speeds = speeds or {}
-        self._costs: dict[Call, Cost] = {}
+        self._costs: dict[tuple[Call, float | None], Cost] = {}
         self._rules = subject.scheme.all_rules
         self.native = subject.scheme.algorithm == "native"
         self._policy: Any = None
         self._choices: dict[str, Any] = {}
         self.bases: set[Basis] = set()
 
-    def cost(self, call: Call, *, size: int) -> Cost:
-        """Cost of one call over a group of `size`."""
+    def cost(self, call: Call, *, size: int, after_s: float | None = None) -> Cost:
+        """Cost of one call over a group of `size`.
+
+        Parameters
+        ----------
+        after_s
+            Seconds that the rank works before the call, which cores that ranks share are told by; None for long.
+        """
         if size == 1 or not call.elements:
             return Cost()
-        if call not in self._costs:
-            self._costs[call] = self._cost(call) + self._handed(call)
-        return self._costs[call]
+        if (call, after_s) not in self._costs:
+            fabric = self._machine.fabric
+            if fabric.processor and after_s is not None:
+                fabric = replace(fabric, processor=fabric.processor.after(after_s))
+            self._costs[call, after_s] = self._cost(call, fabric) + self._handed(call, fabric.processor)
+        return self._costs[call, after_s]
 
-    def _handed(self, call: Call) -> Cost:
+    def _handed(self, call: Call, processor: Processor | None) -> Cost:
         """What a thread takes that drives the call while the rank computes; each piece is a call of its own."""
-        processor, subject = self._processor(call.operation), self._subject
+        subject = self._subject
         at_once = call.channel[0] in ("TP", "SP") and subject.layout.tensor == "1d"
         if not processor or not subject.train.overlap or at_once or call.channel[0] == "EXACT":
             return Cost()
         pieces = subject.place(call.group).ranks if call.operation in PIECEWISE else 1
         return Cost(inside=pieces * processor.background_s)
-
-    def _processor(self, operation: str) -> Processor | None:
-        """What calls cost cores that ranks share. Pieces of a product on a tensor grid follow each other at once."""
-        processor = self._machine.fabric.processor
-        return processor.in_a_row or processor if processor and operation in PIECEWISE else processor
 
     def codec_of(self, key: Traffic) -> str:
         """The name of the channel's codec."""
@@ -101,34 +105,31 @@ class Costing:
         measured = self.speed(codec).ratio
         return measured if measured is not None else _exact_ratio(codec, min(elements, 1 << 20), width)
 
-    def _cost(self, call: Call) -> Cost:
+    def _cost(self, call: Call, fabric: Fabric) -> Cost:
         place = self._subject.place(call.group)
         nbytes = call.elements * call.width
         if call.operation == "send":
-            return self._message(call, nbytes)
+            return self._message(call, nbytes, fabric)
         if self.native or call.channel[0] == "EXACT":
-            return self._library(call.operation, nbytes, place)
+            return self._library(call.operation, nbytes, place, fabric)
         if call.operation == "all-to-all":
-            return self._exchange(call, nbytes, place)
+            return self._exchange(call, nbytes, place, fabric)
         plan = self._plan(call, place)
         if plan is None or plan.algorithm.value in ("native", "homomorphic"):
             ratio = 1.0 if plan is None or plan.algorithm.value == "native" else 0.5
-            return self._library(call.operation, nbytes * ratio, place)
+            return self._library(call.operation, nbytes * ratio, place, fabric)
         codec = plan.codec.name
         speed = self.speed(codec) if codec != "none" else None
         self.bases |= {speed.basis} if speed else set()
         ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), call.width)
-        fabric = replace(self._machine.fabric, processor=self._processor(call.operation))
         cost = planned(plan, place, fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
-    def _library(self, operation: str, nbytes: float, place: Place) -> Cost:
-        fabric = self._machine.fabric
+    def _library(self, operation: str, nbytes: float, place: Place, fabric: Fabric) -> Cost:
         factor = fabric.library_factor(operation, place)
         inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
-        processor = self._processor(operation)
-        if processor:
-            inside = self._worked(processor, operation, nbytes, place)
+        if fabric.processor:
+            inside = self._worked(fabric.processor, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
@@ -138,7 +139,7 @@ class Costing:
         once = processor.collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
         return pieces * once
 
-    def _exchange(self, call: Call, nbytes: float, place: Place) -> Cost:
+    def _exchange(self, call: Call, nbytes: float, place: Place, fabric: Fabric) -> Cost:
         """An all-to-all: every rank encodes a part for each other rank, and decodes those that come.
 
         A rule for traffic between nodes leaves parts for ranks of the same node as they are.
@@ -148,7 +149,6 @@ class Costing:
         far = place.nodes > 1
         coded = rule.codec != "none" and part >= rule.min_bytes and (far or not rule.between_nodes)
         ratio = self.ratio(rule.codec, call.elements // place.ranks, call.width) if coded else 1.0
-        fabric = self._machine.fabric
         inside, network = fabric.collective_parts("all-to-all", nbytes * ratio, place)
         if fabric.processor:
             inside = self._worked(fabric.processor, "all-to-all", nbytes * ratio, place)
@@ -163,11 +163,11 @@ class Costing:
             encode = parts * (part / speed.encode_bytes_per_s + speed.call_s)
             decode = parts * (part / speed.decode_bytes_per_s + speed.call_s)
             if rule.between_nodes:
-                inside += near * part * (1 - ratio) / (0.75 * self._machine.fabric.within_bytes_per_s)
+                inside += near * part * (1 - ratio) / (0.75 * fabric.within_bytes_per_s)
                 staying = near * part
         return Cost(encode, decode, inside, network, staying + crossing, crossing)
 
-    def _message(self, call: Call, nbytes: float) -> Cost:
+    def _message(self, call: Call, nbytes: float, fabric: Fabric) -> Cost:
         subject = self._subject
         plain = self.native or call.channel[0] == "EXACT"
         rule = None if plain else self._rules[applying(self._rules, call.channel)]
@@ -183,7 +183,6 @@ class Costing:
         wire = nbytes * ratio
         if subject.program.sends_once and crossing and not subject.train.sequence_parallel:
             alike = max(1, alike // subject.layout.tp)
-        fabric = self._machine.fabric
         inside, network = fabric.message_parts(wire, crossing=crossing, alike=alike)
         if fabric.processor:
             inside = fabric.processor.message(wire, crossing=crossing)

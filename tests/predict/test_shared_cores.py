@@ -157,25 +157,45 @@ def test_what_a_thread_takes_that_drives_stands_in_the_table_and_in_older_ones_i
     assert measured and older and (measured.driving, older.driving) == (0.0, 0.25)
 
 
+def less_work() -> list[dict[str, Any]]:
+    """In a row calls take half as long as after 2 ms of work, and after 1 ms three quarters."""
+    return [
+        {"work_s": work_s, "rows": [{**row, "seconds": row["seconds"] * part} for row in between_work()]}
+        for work_s, part in ((1e-3, 0.75), (0.0, 0.5))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("work_s", "part"), [(0.0, 0.5), (0.5e-3, 0.625), (1e-3, 0.75), (1.5e-3, 0.875), (2e-3, 1.0), (9.0, 1.0)]
+)
+def test_calls_after_less_work_cost_less(work_s: float, part: float) -> None:
+    found, whole = processor.of_table(cores(less_work=less_work()), CORES), work()
+    assert found is not None
+    after = found.after(work_s)
+    for nbytes in (1 << 10, 1 << 19):
+        assert after.message(nbytes, crossing=True) == pytest.approx(part * whole.message(nbytes, crossing=True))
+        sums = [one.collective("all-reduce", nbytes, ranks=8, crossing=True) for one in (after, whole)]
+        assert sums[0] == pytest.approx(part * sums[1])
+    assert after.call_s == pytest.approx(part * whole.call_s) and after.part_s == pytest.approx(part * whole.part_s)
+    assert whole.after(work_s) is whole, "older tables know no other cost"
+
+
 @pytest.mark.parametrize("default", ["none", "int8:256"])
-@pytest.mark.parametrize(("operation", "less"), [("broadcast", 0.5), ("reduce", 0.5), ("all-reduce", 1.0)])
-def test_pieces_of_a_product_cost_what_calls_in_a_row_cost(operation: str, less: float, default: str) -> None:
-    """In a row all calls take half as long here; a collective that stands between two layers is no such call."""
-    rows = [*between_work(), *({**row, "operation": name} for row in between_work() for name in ("broadcast", "reduce")
-                               if row["operation"] == "all-reduce")]  # fmt: skip
-    half = [{**row, "seconds": row["seconds"] / 2} for row in rows]
+def test_a_layer_that_takes_less_time_calls_more_often(tmp_path: Path, default: str) -> None:
+    """What its calls cost follows from the work between them: half, if there is next to none."""
     scheme = NamedScheme(name="x", algorithm="native" if default == "none" else "encoded", default=default)
     train = train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
-    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
-    call = Call(("TP", "FORWARD", "ACT"), operation, 1 << 18, 4, "tp")
 
-    def inside(**more: Any) -> float:
-        found = processor.of_table(cores(between_work=rows, **more), CORES)
-        there = replace(bare, fabric=replace(bare.fabric, processor=found))
+    def inside(faster: float, **more: Any) -> float:
+        layers = [{**row, "seconds": row["seconds"] / faster} for row in LAYERS]
+        tables = {"gemm.json": {**GEMM, "layers": layers}, "network.json": cores(), "cores.json": cores(**more)}
         subject = Subject(Model(layers=2, hidden=256, heads=8), train, Layout(tp=2), 2, scheme)
-        return Costing(subject, there).cost(call, size=2).inside
+        forward, _ = Step(subject, machine(tmp_path, tables))._programs[0].costs.chunks[0]
+        return forward.cost.inside
 
-    assert inside() > 0 and inside(in_a_row=half) / inside() == pytest.approx(less)
+    assert inside(0.1, less_work=less_work()) == pytest.approx(inside(0.1)), "more than 2 ms before each call"
+    assert inside(1, less_work=less_work()) < 0.95 * inside(1)
+    assert inside(1e4, less_work=less_work()) == pytest.approx(inside(1e4) / 2, rel=0.01)
 
 
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
