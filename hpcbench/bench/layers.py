@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hpcbench.bench.alone import Alone
+from hpcbench.bench.lone_rank import LoneRank
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.training import Model
@@ -110,7 +110,7 @@ def stack(shape: Shape, precision: str, device: str) -> Stack:
 
 def _split(blocks: nn.Sequential, shape: Shape, dtype: torch.dtype, device: str) -> None:
     """Leave one rank's part of the layers, with new random values."""
-    tensors = InOneDimension(Alone(shape.ways), Policy(Scheme()), by_positions=shape.spread)
+    tensors = InOneDimension(LoneRank(shape.ways), Policy(Scheme()), by_positions=shape.spread)
     split_layers(blocks, GPT.tensor_parallel, tensors)
     for layer in blocks.modules():
         for name, parameter in list(layer.named_parameters(recurse=False)):

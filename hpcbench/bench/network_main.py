@@ -73,6 +73,7 @@ def _network(
     from hpcbench.bench.data import make
     from hpcbench.comm.links import DEFAULT, SCHEMA
     from hpcbench.comm.progress import Progress
+    from hpcbench.predict.processor import WORK_S
 
     wait = world.waiting(comm)
     about = {"date": now(), **world.description(comm, wait)}
@@ -87,7 +88,7 @@ def _network(
     shared: dict[str, Any] = {}
     if between_work:
         most, found_by_work = max(sizes, default=0), []
-        for work_s in (*shared_cores.LESS_WORK_S, shared_cores.WORK_S):
+        for work_s in (*shared_cores.LESS_WORK_S, WORK_S):
             with shown(comm.rank) as show:
                 calls = shared_cores.measure(
                     comm, progress, DEFAULT, x, most=most, repeats=repeats, show=show, work_s=work_s

@@ -9,6 +9,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +24,12 @@ from hpcbench.comm.memory import Slice
 from hpcbench.comm.progress import Operation, Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.predict.processor import BACKGROUND, PLANNED, lost
+from hpcbench.predict.processor import BACKGROUND, PLANNED, WORK_S, lost
 
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the vectors."""
-WORK_S = 2e-3
-"""Seconds of a core before each call."""
 LESS_WORK_S = (0.0, 2.5e-4)
-"""The same for ranks that call more often: in a row, and as the pieces of small products."""
+"""Seconds of a core before each call for ranks that call often: in a row, and between the pieces of small products."""
 _SLEEP_S = 0.5
 _TURNS = {1 << 10: 12, 1 << 18: 8, 1 << 20: 5, 1 << 22: 3}
 
@@ -134,11 +133,11 @@ def driving_takes(comm: MPI.Comm, progress: Progress) -> float | None:
     if comm.size <= cores or MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         return None
     driver = Progress(progress.wait, background=True)
-    alone, beside = _medians(
-        comm,
-        lambda passes: _beside(comm, driver, comm.size, max(1, passes * cores // comm.size)),
-        lambda passes: _beside(comm, driver, comm.size, max(1, passes * cores // comm.size), driven=True),
-    )
+
+    def on_all_ranks(passes: int, *, driven: bool) -> float:
+        return _beside(comm, driver, comm.size, max(1, passes * cores // comm.size), driven=driven)
+
+    alone, beside = _medians(comm, partial(on_all_ranks, driven=False), partial(on_all_ranks, driven=True))
     return lost(alone, beside, cores=cores, waiting=comm.size)
 
 

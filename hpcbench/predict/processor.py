@@ -17,6 +17,8 @@ PLANNED = "planned all-reduce"
 """The all-reduce of a codec's plan, without a codec: two steps, in each of which a rank sends to all others."""
 BACKGROUND = "background all-reduce"
 """The library's all-reduce while its rank works: a thread drives it."""
+WORK_S = 2e-3
+"""Seconds of a core that a rank works before each call, where nothing else is said."""
 Curve = tuple[tuple[float, float], ...]
 """Bytes, and seconds of a core on each rank; in order of bytes."""
 Grouping = tuple[int, bool]
@@ -49,7 +51,7 @@ class Processor:
     """Cores that the kernel takes while all nodes send as much as their links allow."""
     plan_factor: float = 1.0
     """What a plan's steps take, over what their messages take alone: sums, copies and frames come on top."""
-    work_s: float = 2e-3
+    work_s: float = WORK_S
     """Seconds of a core before each call, when this was measured."""
     less_work: tuple["Processor", ...] = ()
     """The same with less work before each call, the least first: ranks that call often do not miss each other long."""

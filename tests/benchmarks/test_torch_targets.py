@@ -11,14 +11,23 @@ MIB = 16 << 20
 PLAIN = "plain gloo"
 
 
-@pytest.fixture(scope="module")
-def targets() -> Any:
+def benchmark(name: str) -> Any:
     directory = str(Path(__file__).resolve().parents[2] / "benchmarks")
     sys.path.insert(0, directory)
     try:
-        return import_module("torch_targets").targets
+        return import_module(name)
     finally:
         sys.path.remove(directory)
+
+
+@pytest.fixture(scope="module")
+def targets() -> Any:
+    return benchmark("torch_targets").targets
+
+
+@pytest.fixture(scope="module")
+def torch_collectives() -> Any:
+    return benchmark("torch_collectives")
 
 
 def rows(rate: str, call: str, nbytes: int, **seconds: list[float]) -> list[dict[str, Any]]:
@@ -63,3 +72,15 @@ def test_the_slowest_is_judged_by_all_rows_and_not_by_one(targets: Any) -> None:
     assert targets(good + wide)[-1].endswith("all-reduce of 4096 B at none (each at least 0.97): not decided")
     assert "the slowest of 3 with auto: 0.91 x" in targets(good + wide + bad)[-1]
     assert targets(good + wide + bad)[-1].endswith("all-gather of 4096 B at 1gbit (each at least 0.97): not met")
+
+
+@pytest.mark.parametrize(("count", "taken"), [(2, 2.0), (0, 0.0)])
+def test_a_rank_that_only_waits_has_no_time_of_a_call(
+    torch_collectives: Any, monkeypatch: pytest.MonkeyPatch, count: int, taken: float
+) -> None:
+    """The slowest rank counts. One without calls that lost its core for 4 s would be it."""
+    clock = iter([1.0, 5.0])
+    monkeypatch.setattr(torch_collectives.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(torch_collectives.dist, "barrier", lambda: None)
+    monkeypatch.setattr(torch_collectives.dist, "all_reduce", lambda *_: None)
+    assert torch_collectives.seconds(lambda: None, count) == taken

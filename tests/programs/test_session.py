@@ -20,9 +20,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         typed = run_page(PAGE, directory)
     except AssertionError as error:
-        # Rarely a rank of the baseline, in which nothing of ours runs, ends in PyTorch's own std::terminate: threads of
-        # gloo are left when the interpreter goes. Nothing else is tried once more.
-        if "was killed by signal" not in str(error):
+        # A rank of the baseline, in which nothing of ours runs, has ended in PyTorch's own std::terminate after its
+        # last step: once in some hundreds of runs. What has our kernels in it is not tried once more.
+        if not re.search(r"r1-baseline: failed: .*was killed by signal", str(error)) or "r1-mine: failed" in str(error):
             raise
         directory = tmp_path_factory.mktemp("again")
         typed = run_page(PAGE, directory)

@@ -15,7 +15,7 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import shards
 
 
-class Alone(Group):
+class LoneRank(Group):
     """The first rank of a group, alone.
 
     Parameters

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hpcbench.bench.alone import Alone
 from hpcbench.bench.layers import Shape, measure_layers, stack
+from hpcbench.bench.lone_rank import LoneRank
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Dimension, Kind, Phase
@@ -49,7 +49,7 @@ def test_rows_say_how_a_layer_is_split() -> None:
 
 
 def test_a_rank_that_is_alone_gives_each_operation_its_shape() -> None:
-    group = Alone(4)
+    group = LoneRank(4)
     assert (group.rank, group.size) == (0, 4)
     values: Any = np.arange(8, dtype=np.float32)
     group.all_reduce(values, channel=CHANNEL).wait()
