@@ -301,7 +301,7 @@ def main() -> int:
     except UserError as error:
         print(f"torch_collectives: {error}", file=sys.stderr)
         return 2
-    console = Console(width=max(columns(), 160), highlight=False)
+    console = Console(width=max(columns(), 200), highlight=False)
     for rate in options.rates:
         for call in options.operations:
             console.print(table(rows, rate, call), "")
