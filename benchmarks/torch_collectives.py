@@ -22,13 +22,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -38,7 +38,7 @@ from provenance import head, provenance
 from rich.console import Console
 from tiny import parse
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-from torch_targets import ONE_RANK, PLAIN, table, targets
+from torch_targets import HANDED_ON, INTERPOSED, ONE_RANK, PLAIN, table, targets
 
 from hpcbench.bench.machine import machine
 from hpcbench.console import columns
@@ -60,7 +60,7 @@ def asked(codec: str | None, algorithm: str = "encoded") -> Interposition:
 
 
 KERNELS: dict[str, Interposition] = {
-    "interposed": asked(None),
+    INTERPOSED: asked(None),
     "no codec": asked("none"),
     "bf16": asked("bf16"),
     "int8": asked("int8:256"),
@@ -159,9 +159,19 @@ def seconds(call: Callable[[], None], count: int) -> float:
     return float(taken)
 
 
+class Kernels(Protocol):
+    """What can take the place of PyTorch's calls."""
+
+    def install(self) -> None:
+        """Register the kernels."""
+
+    def remove(self) -> None:
+        """Take them back."""
+
+
 def in_mode(
     mode: str,
-    installed: dict[str, Interception],
+    installed: Mapping[str, Kernels],
     call: Callable[[], None],
     count: int,
     renew: Callable[[], None] = lambda: None,
@@ -199,16 +209,36 @@ def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict
     return found
 
 
+class HandedOn:
+    """A kernel that only hands an all-reduce on: no kernel in Python costs less."""
+
+    def install(self) -> None:
+        """Register it."""
+        operator = torch.ops.c10d.allreduce_.default
+        below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+        self._library = torch.library.Library("c10d", "IMPL")
+        self._library.impl(
+            "allreduce_",
+            lambda keys, *args: operator.redispatch(keys & below, *args),
+            "BackendSelect",
+            with_keyset=True,
+        )
+
+    def remove(self) -> None:
+        """Take it back."""
+        self._library._destroy()
+
+
 def one_rank(repeats: int) -> dict[str, list[float]]:
-    """Seconds of a call that sends nothing, plain and interposed, of rank 0 while the others wait.
+    """Seconds of a call that sends nothing, plain, handed on and interposed, of rank 0 while the others wait.
 
     PyTorch's fake backend is done at once: what is left is the cost of a call.
     """
     alone = dist.new_group([0], backend="fake")
     calls = 2000 if dist.get_rank() == 0 else 0
     value = torch.ones(1)
-    found: dict[str, list[float]] = {PLAIN: [], "interposed": []}
-    installed = {"interposed": Interception(KERNELS["interposed"])}
+    installed = {HANDED_ON: HandedOn(), INTERPOSED: Interception(KERNELS[INTERPOSED])}
+    found: dict[str, list[float]] = {PLAIN: [], **{mode: [] for mode in installed}}
     for repeat in range(repeats + 1):
         for mode in list(found)[:: 1 if repeat % 2 else -1]:
             taken = in_mode(mode, installed, lambda: dist.all_reduce(value, group=alone), calls)

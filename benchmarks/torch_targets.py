@@ -6,7 +6,7 @@ from rich.table import Table
 
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 
-PLAIN, ONE_RANK = "plain gloo", "call of one rank"
+PLAIN, INTERPOSED, HANDED_ON, ONE_RANK = "plain gloo", "interposed", "handed on", "call of one rank"
 MET, NOT_MET, UNDECIDED, UNKNOWN = "met", "not met", "not decided", "not decided by one repeat"
 
 
@@ -22,9 +22,11 @@ def targets(rows: list[dict[str, Any]]) -> list[str]:
     """A line for each target: met only if the whole interval lies on its side."""
     found = []
     alone = {row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"]) == ("none", ONE_RANK)}
-    if len(alone) == 2:
-        more = paired_difference([1e6 * s for s in alone["interposed"]], [1e6 * s for s in alone[PLAIN]])
+    if {PLAIN, INTERPOSED} <= set(alone):
+        more = _more(alone, INTERPOSED)
         found.append(f"a plain call costs {_words(more, 'us', 1)} more (at most 20): {_met(more, 20, at_most=True)}")
+    if {PLAIN, HANDED_ON} <= set(alone):
+        found.append(f"a kernel in Python that only hands it on costs {_words(_more(alone, HANDED_ON), 'us', 1)} more")
     wanted = [("none", 1.4), ("200mbit", 3.0)]
     for rate, least in wanted:
         gain = ratio(rows, rate, "all-reduce", 16 << 20, "int8")
@@ -43,6 +45,11 @@ def targets(rows: list[dict[str, Any]]) -> list[str]:
         at = f"{row['call']} of {row['bytes']} B at {row['rate']}"
         found.append(f"the slowest of {len(autos)} with auto: {_words(worst)}, {at} (each at least 0.97): {met}")
     return found
+
+
+def _more(alone: dict[str, list[float]], mode: str) -> Interval:
+    """Microseconds that a call takes longer than a plain one."""
+    return paired_difference([1e6 * s for s in alone[mode]], [1e6 * s for s in alone[PLAIN]])
 
 
 def _words(found: Interval, unit: str = "x", digits: int = 2) -> str:

@@ -23,6 +23,7 @@ class Call(str, Enum):
     FUNCTIONAL_GATHER = "functional gather"
     ALL_TO_ALL = "all-to-all"
     MESSAGE = "point to point"
+    __hash__ = str.__hash__  # Enum's own is Python, which each call of a program would pay
 
 
 _ACTIVATIONS = ("FORWARD", "ACT"), ("BACKWARD", "GRAD")

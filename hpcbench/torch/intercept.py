@@ -106,14 +106,13 @@ class Interception:
         where, known = ARGUMENTS[name].index("process_group"), self._known
 
         def kernel(keys: Any, *args: Any) -> Any:
-            def plain(*changed: Any) -> Any:
-                return operator.redispatch(keys & _BELOW, *changed[:where], args[where], *changed[where:])
+            def plain(first: Any) -> Any:
+                return operator.redispatch(keys & _BELOW, first, *args[1:])
 
             group = ProcessGroup.unbox(args[where])
             calls = known.get(group) or self._calls(group)
-            if calls is None:
-                return operator.redispatch(keys & _BELOW, *args)
-            return handler(calls, plain, *args[:where], *args[where + 1 :])
+            done = None if calls is None else handler(calls, plain, *args)
+            return operator.redispatch(keys & _BELOW, *args) if done is None else done
 
         library.impl(name, kernel, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
 
@@ -144,9 +143,8 @@ class Interception:
 def _count(name: str) -> Callable[..., Any]:
     """A handler that counts the calls of an operator."""
 
-    def handler(calls: GroupCalls, plain: Callable[..., Any], first: Any, *rest: Any) -> Any:
+    def handler(calls: GroupCalls, _: Callable[..., Any], first: Any, *_rest: Any) -> None:
         calls.exact(name.strip("_"), list(_tensors(first)))
-        return plain(first, *rest)
 
     return handler
 

@@ -1,7 +1,8 @@
 """What is done in place of each of c10d's operators.
 
-A handler gets the group's calls, the plain operator below, and the operator's arguments. It gives back what the
-operator would: a handle of the work, with the tensors where the schema says so.
+A handler gets the group's calls, the plain operator with another first argument, and the operator's arguments. It gives
+back what the operator would: a handle of the work, with the tensors where the schema says so; None leaves the call to
+PyTorch, as it is. That is the way of most calls, so that little is done on it.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,78 +44,79 @@ class Operators:
             "alltoall_base_": self._alltoall_base,
             "alltoall_": self._alltoall_list,
             "send": self._send,
-            "recv_": self._recv,
-            "recv_any_source_": self._recv_any,
+            "recv_": self._received,
+            "recv_any_source_": self._received,
         }
 
-    def _allreduce(self, calls: GroupCalls, plain: Plain, tensors: Tensors, op: Any, sparse: Any, *rest: Any) -> Any:
+    def _allreduce(
+        self, calls: GroupCalls, _: Plain, tensors: Tensors, _group: Any, op: Any, sparse: Any, *_rest: Any
+    ) -> Any:
         # several tensors are several devices of a rank, whose values gloo adds up, too
         work = None if sparse is not None or len(tensors) != 1 else self._sum_in_place(calls, tensors, op)
-        return plain(tensors, op, sparse, *rest) if work is None else (tensors, work)
+        return None if work is None else (tensors, work)
 
-    def _allreduce_coalesced(self, calls: GroupCalls, plain: Plain, tensors: Tensors, op: Any, *rest: Any) -> Any:
-        work = self._sum_in_place(calls, tensors, op)
-        return plain(tensors, op, *rest) if work is None else work
+    def _allreduce_coalesced(
+        self, calls: GroupCalls, _: Plain, tensors: Tensors, _group: Any, op: Any, *_rest: Any
+    ) -> Any:
+        return self._sum_in_place(calls, tensors, op)
 
     def _sum_in_place(self, calls: GroupCalls, tensors: Tensors, op: Any) -> Any:
-        row, channel, plans, *_ = calls.choose(Call.ALL_REDUCE, tensors, op=op)
-        if channel is None:
+        chosen = calls.choose(Call.ALL_REDUCE, tensors, op=op)
+        if chosen.channel is None:
             return None
-        return calls.encoded.all_reduce(tensors, plans, channel, row, average=op.op() == AVERAGE).boxed()
+        average = op.op() == AVERAGE
+        return calls.encoded.all_reduce(tensors, chosen.plans, chosen.channel, chosen.row, average=average).boxed()
 
-    def _allgather_base(self, calls: GroupCalls, plain: Plain, out: torch.Tensor, src: torch.Tensor, *rest: Any) -> Any:
-        row, channel, plans, *_ = calls.choose(Call.ALL_GATHER, [out])
+    def _allgather_base(self, calls: GroupCalls, _: Plain, out: torch.Tensor, src: torch.Tensor, *_rest: Any) -> Any:
+        row, channel, plans, *_more = calls.choose(Call.ALL_GATHER, [out])
         if channel is None or not _fit([out], [src], calls.size):
-            return plain(out, src, *rest)
+            return None
         return out, calls.encoded.all_gather([out], [src], plans, channel, row).boxed()
 
-    def _allgather_coalesced(self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, *rest: Any) -> Any:
-        row, channel, plans, *_ = calls.choose(Call.FUNCTIONAL_GATHER, outs)
+    def _allgather_coalesced(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
+        row, channel, plans, *_more = calls.choose(Call.FUNCTIONAL_GATHER, outs)
         if channel is None or not _fit(outs, srcs, calls.size):
-            return plain(outs, srcs, *rest)
+            return None
         return calls.encoded.all_gather(outs, srcs, plans, channel, row).boxed()
 
-    def _allgather_list(
-        self, calls: GroupCalls, plain: Plain, outs: Sequence[Tensors], srcs: Tensors, *rest: Any
-    ) -> Any:
+    def _allgather_list(self, calls: GroupCalls, _: Plain, outs: Sequence[Tensors], srcs: Tensors, *_rest: Any) -> Any:
         whole = _like_all(outs[0]) if len(outs) == 1 and _alike(outs[0]) else None
         if whole is None:
             calls.exact("all-gather of lists", srcs)
-            return plain(outs, srcs, *rest)
-        row, channel, plans, *_ = calls.choose(Call.ALL_GATHER, [whole])
+            return None
+        row, channel, plans, *_more = calls.choose(Call.ALL_GATHER, [whole])
         if channel is None:
-            return plain(outs, srcs, *rest)
+            return None
         joined = whole.contiguous()  # memory of its own: the decision needed none
         work = calls.encoded.all_gather([joined], srcs, plans, channel, row)
         return outs, _then(work, lambda: _split(joined, outs[0]), outs)
 
     def _reduce_scatter_base(
-        self, calls: GroupCalls, plain: Plain, out: torch.Tensor, src: torch.Tensor, op: Any, *rest: Any
+        self, calls: GroupCalls, _: Plain, out: torch.Tensor, src: torch.Tensor, _group: Any, op: Any, *_rest: Any
     ) -> Any:
         work = self._sum_apart(calls, [out], [src], op)
-        return plain(out, src, op, *rest) if work is None else (out, work)
+        return None if work is None else (out, work)
 
     def _reduce_scatter_coalesced(
-        self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, op: Any, *rest: Any
+        self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, _group: Any, op: Any, *_rest: Any
     ) -> Any:
-        work = self._sum_apart(calls, outs, srcs, op)
-        return plain(outs, srcs, op, *rest) if work is None else work
+        return self._sum_apart(calls, outs, srcs, op)
 
     def _reduce_scatter_list(
-        self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Sequence[Tensors], op: Any, *rest: Any
+        self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Sequence[Tensors], _group: Any, op: Any, *_rest: Any
     ) -> Any:
         if len(srcs) != 1 or not _alike(srcs[0]):
             calls.exact("reduce-scatter of lists", outs)
-            return plain(outs, srcs, op, *rest)
-        row, channel, plans, *_ = calls.choose(Call.REDUCE_SCATTER, [_like_all(srcs[0])], op=op)
+            return None
+        row, channel, plans, *_more = calls.choose(Call.REDUCE_SCATTER, [_like_all(srcs[0])], op=op)
         if channel is None:
-            return plain(outs, srcs, op, *rest)
+            return None
         joined = torch.cat([part.reshape(-1) for part in srcs[0]])
         average = op.op() == AVERAGE
         return outs, calls.encoded.reduce_scatter(outs, [joined], plans, channel, row, average=average).boxed()
 
     def _sum_apart(self, calls: GroupCalls, outs: Tensors, srcs: Tensors, op: Any) -> Any:
-        row, channel, plans, *_ = calls.choose(Call.REDUCE_SCATTER, srcs, op=op)
+        row, channel, plans, *_more = calls.choose(Call.REDUCE_SCATTER, srcs, op=op)
         if channel is None or not _fit(srcs, outs, calls.size):
             return None
         return calls.encoded.reduce_scatter(outs, srcs, plans, channel, row, average=op.op() == AVERAGE).boxed()
@@ -122,49 +124,43 @@ class Operators:
     def _alltoall_base(
         self,
         calls: GroupCalls,
-        plain: Plain,
+        _: Plain,
         out: torch.Tensor,
         src: torch.Tensor,
+        _group: Any,
         got: Sequence[int],
         sent: Sequence[int],
-        *rest: Any,
+        *_rest: Any,
     ) -> Any:
-        row, channel, _, least, _ = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
+        row, channel, _plans, least, _sums = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
         if channel is None:
-            return plain(out, src, got, sent, *rest)
+            return None
         counts = _elements(src, sent, calls.encoded.size), _elements(out, got, calls.encoded.size)
         return calls.encoded.all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
-    def _alltoall_list(self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, *rest: Any) -> Any:
-        row, channel, _, least, _ = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
+    def _alltoall_list(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
+        row, channel, _plans, least, _sums = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
         if channel is None:
-            return plain(outs, srcs, *rest)
+            return None
         joined = torch.cat([part.reshape(-1) for part in srcs])
         there = joined.new_empty(sum(part.numel() for part in outs))
         counts = [part.numel() for part in srcs], [part.numel() for part in outs]
         work = calls.encoded.all_to_all(there, joined, counts, channel, row, min_bytes=least)
         return outs, _then(work, lambda: _split(there, outs), outs)
 
-    def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, to: int, tag: int) -> Any:
+    def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, *_rest: Any) -> Any:
         row, channel, *_ = calls.choose(Call.MESSAGE, tensors)
         if channel is None or len(tensors) != 1:
-            return plain(tensors, to, tag)
-        message = messages.encoded(tensors[0], channel.codec, calls.next_seed(), self._account, row)
-        return plain([message], to, tag)
+            return None
+        return plain([messages.encoded(tensors[0], channel.codec, calls.next_seed(), self._account, row)])
 
-    def _recv(self, calls: GroupCalls, plain: Plain, tensors: Tensors, of: int, tag: int) -> Any:
-        return self._received(calls, plain, tensors, of, tag)
-
-    def _recv_any(self, calls: GroupCalls, plain: Plain, tensors: Tensors, tag: int) -> Any:
-        return self._received(calls, plain, tensors, tag)
-
-    def _received(self, calls: GroupCalls, plain: Plain, tensors: Tensors, *where: int) -> Any:
+    def _received(self, calls: GroupCalls, plain: Plain, tensors: Tensors, *_rest: Any) -> Any:
         row, channel, *_ = calls.choose(Call.MESSAGE, tensors)
         if channel is None or len(tensors) != 1:
-            return plain(tensors, *where)
+            return None
 
         def receive(inbox: torch.Tensor) -> Work:
-            return Work.unbox(plain([inbox], *where))
+            return Work.unbox(plain([inbox]))
 
         return messages.received(tensors[0], channel.codec, receive, self._account, row).boxed()
 

@@ -64,6 +64,16 @@ def test_the_cost_of_a_call_is_paired_and_has_an_interval(targets: Any, more: li
     assert "[" in line and line.endswith(f"more (at most 20): {words}"), line
 
 
+def test_what_any_kernel_in_python_costs_stands_beside_it(targets: Any) -> None:
+    alone = {PLAIN: [1e-6, 2e-6], "interposed": [21e-6, 22e-6], "handed on": [13e-6, 14e-6]}
+    found = [
+        {"rate": "none", "call": "call of one rank", "bytes": 4, "mode": m, "seconds": s} for m, s in alone.items()
+    ]
+    lines = targets(found)
+    assert lines[0].startswith("a plain call costs 20.0 us") and lines[1].startswith("a kernel in Python that")
+    assert "costs 12.0 us" in lines[1]
+
+
 def test_the_slowest_is_judged_by_all_rows_and_not_by_one(targets: Any) -> None:
     good = rows("none", "all-reduce", 4096, plain=[1.0, 1.0, 1.0], auto=[1.01, 1.02, 1.01])
     wide = rows("none", "all-gather", 4096, plain=[1.0, 1.0, 1.0], auto=[0.8, 1.0, 1.2])
