@@ -38,6 +38,9 @@ COLLECTIVE_S = 10e-6
 """What a collective costs whatever it moves: NCCL's base constants are 7 to 14 us."""
 OVERLAP_COST = 0.19
 """Part of the time with communication hidden behind products that the products lose: mean of arXiv 2507.03114."""
+PIECES_AT_ONCE = 3
+"""Pieces of a product that a GPU makes at the same time while others come or go: Transformer Engine has three streams
+for them (NVTE_COMM_OVERLAP_MAX_STREAMS)."""
 WAIT_SHARE = 0.02
 """Part of a step that ranks wait for the slowest: 2 to 6 % in published logs. Guessed."""
 CODEC_BYTES_PER_S = {"V100": 60e9, "A100": 120e9, "H100": 200e9, "cpu": 1.5e9}

@@ -162,7 +162,9 @@ class StageCosts:
         gathered = self._gathered(number, self.calls.gathered_forward)
         cost = self.cost(calls, self._between(work.forward.total, calls))
         if self._subject.program.overlaps_tensor == "all":
-            cost = _hidden(cost, cost, work.forward.products)
+            sums = self.cost([(call, times) for call, times in calls if call.operation == "reduce-scatter"])
+            # the last piece of a sum has no product beside it; a gathering begins with the rank's own piece
+            cost = _hidden(cost, cost + sums * (-1 / self._subject.layout.tp), work.forward.products)
         cost = self._beside_products(cost, calls, work.forward.products)
         cost += self._beside_attention(self.calls.attention_forward(number), work.forward.attention)
         return self._with_gathers(Action(work.forward.total, 0.0, cost), self.cost(gathered), part)

@@ -113,7 +113,9 @@ class Step:
         layout, cores = self.subject.layout, self.machine.shared_cores
         programs = [program.operations(micro_batches, steps) for program in self._programs]
         alike, processor = layout.replicas * layout.tp, self.machine.fabric.processor
-        takes = Takes(processor.waiting, processor.driving, processor.networks / alike) if processor else None
+        takes: Takes | None = None
+        if processor:
+            takes = Takes(waiting=processor.waiting, driving=processor.driving, networks=processor.networks / alike)
         simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
         seconds, stages = simulation.run(), simulation.stages
         return _Outcome(

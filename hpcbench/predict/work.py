@@ -115,7 +115,7 @@ class Costs:
         """Forward, gradient of the input, gradient of the weight of a layer, whose sizes are the whole model's."""
         if self._grid is None:
             cut_out, cut_into = (1, self._tp) if word == "row" else (self._tp, 1)
-            return self._linear(self._tokens, out // cut_out, into // cut_into)
+            return self._beside_messages(word, self._tokens, out // cut_out, into // cut_into)
         at, streamed = self._grid.products[word].at, self._grid.products[word].streamed
         pieces = self._grid.products[word].forward.pieces
         sizes = {"M": self._tokens, "K": into, "N": out}
@@ -124,6 +124,22 @@ class Costs:
         )
         there, back, weight = self._linear(m, n, k)
         return there * pieces, back * pieces, weight * pieces
+
+    def _beside_messages(self, word: str, tokens: int, out: int, into: int) -> tuple[float, float, float]:
+        """Forward, gradient of the input, gradient of the weight, where messages move beside products.
+
+        A product whose rows come from other ranks, or go to them, is then made in pieces: the forward pass of both
+        kinds of layers, and the gradient of a row-parallel layer's input. The other products stay whole.
+        """
+        there, back, weight = self._linear(tokens, out, into)
+        if self._tp == 1 or self._program.overlaps_tensor != "all" or not self._train.sequence_parallel:
+            return there, back, weight
+        pieces = self._tp / min(constants.PIECES_AT_ONCE, self._tp)
+        rows = max(1, round(tokens / pieces))
+        there = max(there, pieces * self._product(rows, out, into, "fwd"))
+        if word == "row":
+            back = max(back, pieces * self._product(rows, into, out, "dgrad"))
+        return there, back, weight
 
     def _linear(self, tokens: int, out: int, into: int) -> tuple[float, float, float]:
         return (

@@ -304,6 +304,23 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
 
 
+def test_replicas_lose_what_driving_takes_and_nothing_to_who_waits(
+    tmp_path: Path,
+) -> None:
+    """Eight replicas are alike: while one waits, none computes."""
+    train = train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", overlap=True, bucket_mb=1.0)
+    subject = Subject(Model(layers=3, hidden=256, heads=8), train, Layout(dp=8), 2)
+
+    def seconds(waiting: float, driving: float) -> float:
+        table = cores(waiting_takes=waiting, driving_takes=driving)
+        found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": table})
+        return Step(subject, replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e8))).run().seconds.value
+
+    alone = seconds(0.0, 0.0)
+    assert seconds(0.1, 0.0) == pytest.approx(alone)
+    assert seconds(0.0, 0.1) > 1.01 * alone
+
+
 def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
     """The first of two messages under way has the link alone, and does not share it with the second."""
     found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})

@@ -7,16 +7,19 @@ import pytest
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
-from hpcbench.predict import volume
+from hpcbench.predict import constants, volume
 from hpcbench.predict.call import Call
 from hpcbench.predict.deeds import Busy, Post, Wait
 from hpcbench.predict.fabric import Place
 from hpcbench.predict.machine import Machine, of_gpu
 from hpcbench.predict.memory import memory
+from hpcbench.predict.program import MEGATRON_CORE, Program
 from hpcbench.predict.simulate import Simulation
-from hpcbench.predict.stage import sizes
+from hpcbench.predict.stage import StageCosts, sizes
 from hpcbench.predict.step import Step
 from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.traffic import Costing
+from hpcbench.predict.work import Costs
 
 GRIDS = [
     Layout(tp=4, tensor="2d", dp=2),
@@ -25,8 +28,8 @@ GRIDS = [
 ]
 
 
-def machine(gbit: float = 400) -> Machine:
-    found = of_gpu("A100", gpus_per_node=4, node_gbit=gbit)
+def machine(gbit: float = 400, gpu: str = "A100", per_node: int = 4) -> Machine:
+    found = of_gpu(gpu, gpus_per_node=per_node, node_gbit=gbit)
     assert found
     return found
 
@@ -101,3 +104,40 @@ def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
         parts = Step(subject(layout), machine()).run().parts
         for name in ("forward", "backward"):
             assert whole[name] / layout.tp < parts[name] < 3 * whole[name] / layout.tp
+
+
+H100 = machine(gpu="H100", per_node=8)
+
+
+def costs(one: Subject) -> Costs:
+    return Costs(H100, one.model, one.train, one.layout, one.program)
+
+
+def of_program(program: Program, **changes: object) -> Subject:
+    model = Model(layers=8, hidden=10240, heads=80, vocab=131072)
+    settings = {"global_batch": 8, "micro_batch": 1, "seq_len": 4096, "sequence_parallel": True, "precision": "bf16"}
+    return Subject(model, train_of(**{**settings, **changes}), Layout(tp=8), 8, program=program)
+
+
+@pytest.mark.parametrize(("word", "out", "into"), [("column", 40960, 10240), ("row", 10240, 40960)])
+def test_products_are_made_in_pieces_where_messages_move_beside_them(word: str, out: int, into: int) -> None:
+    """Those whose rows come from other ranks or go to them: of a column-parallel layer, only the forward pass."""
+    together = replace(MEGATRON_CORE, overlaps_tensor="backward")
+    whole, pieces, alone = (
+        costs(one)._layer(word, out, into)
+        for one in (of_program(together), of_program(MEGATRON_CORE), of_program(MEGATRON_CORE, sequence_parallel=False))
+    )
+    assert pieces[0] > 1.01 * whole[0] and pieces[2] == whole[2]
+    assert pieces[1] > 1.01 * whole[1] if word == "row" else pieces[1] == whole[1]
+    assert alone == whole, "without sequence parallelism nothing is gathered"
+
+
+def test_the_last_piece_of_a_sum_has_no_product_beside_it() -> None:
+    one = of_program(MEGATRON_CORE)
+    stage = StageCosts(one, H100, Costing(one, H100, None), costs(one), 0)
+    forward, _ = stage.chunks[0]
+    sums = stage.cost([one for one in stage.calls.forward(0) if one[0].operation == "reduce-scatter"])
+    every = stage.cost(stage.calls.forward(0))
+    hidden = every.inside - sums.inside / 8
+    assert sums.inside > 0
+    assert forward.cost.inside == pytest.approx(every.inside - (1 - constants.OVERLAP_COST) * hidden)
