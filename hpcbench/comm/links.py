@@ -69,10 +69,12 @@ class Links:
 
     Empty: they hold for any topology.
     """
+    typical: Speed = Speed(4e9, 4e9, 10e-6, 0.5)
+    """Speed of a codec that was not measured."""
 
     def speed(self, codec: str) -> Speed:
-        """Speed of the codec, or of a typical one if it was not measured."""
-        return dict(self.codecs).get(codec, _TYPICAL)
+        """Speed of the codec, or of the typical one if it was not measured."""
+        return dict(self.codecs).get(codec, self.typical)
 
     def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
         """Whether the library's blocking call was faster at the nearest measured size."""
@@ -90,7 +92,6 @@ class Links:
         return f"measured with {there} ranks on {len(self.ranks_per_node)} nodes, not over {topology}"
 
 
-_TYPICAL = Speed(4e9, 4e9, 10e-6, 0.5)
 DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
 
 

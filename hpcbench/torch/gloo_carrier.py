@@ -1,24 +1,28 @@
 """Messages of plans, carried by a gloo group of PyTorch, and the loop that drives slices over it.
 
-gloo moves messages in threads of its own, and tells the end of a message only to those who wait for it. So slices are
-driven in their order: while the oldest waits, the messages of the next ones are on their way.
+gloo moves messages in threads of its own, and tells the end of a message only to those who wait for it. So the order in
+which messages are waited for is laid down beforehand: before a stage of one slice, stages of the next ones have begun.
 """
 
+import math
 import time
-from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from hpcbench.codecs.types import Array
+from hpcbench.comm.execute import STAGES
 from hpcbench.comm.memory import Slice
 
 _LENGTH = np.dtype("<u8")
 _LOOK_S = 5e-5
-DEPTH = 4
-"""Number of slices under way."""
+LAG = 2
+"""Number of slices that begin between two stages of one: their messages are on the way while it is decoded."""
 
 
 class Waited(Protocol):
@@ -67,8 +71,9 @@ def behind_length(message: Array) -> Array:
 
 
 class _Sent:
-    def __init__(self, work: Waited, content: Array) -> None:
+    def __init__(self, work: Waited, content: Array, tag: int) -> None:
         self._work, self._content = work, content  # the memory stays until it has left
+        self.stage = tag % STAGES
 
     def wait(self) -> int:
         self._work.wait()
@@ -76,8 +81,9 @@ class _Sent:
 
 
 class _Received:
-    def __init__(self, work: Waited, inbox: Array, message: Array | None) -> None:
+    def __init__(self, work: Waited, inbox: Array, message: Array | None, tag: int) -> None:
         self._work, self._inbox, self._message = work, inbox, message
+        self.stage = tag % STAGES
 
     def wait(self) -> int:
         self._work.wait()
@@ -106,45 +112,62 @@ class GlooCarrier:
     def send(self, content: Array, peer: int, tag: int, *, varies: bool) -> _Sent:
         """Begin to send bytes, behind their number if that varies."""
         message = with_length(content) if varies else content
-        return _Sent(self._group.send([torch.from_numpy(message)], peer, tag), message)
+        return _Sent(self._group.send([torch.from_numpy(message)], peer, tag), message, tag)
 
     def receive(self, inbox: Array, peer: int, tag: int, *, varies: bool) -> _Received:
         """Begin to receive bytes."""
         message = room_for(inbox.size) if varies else None
         into = inbox if message is None else message
-        return _Received(self._group.recv([torch.from_numpy(into)], peer, tag), inbox, message)
+        return _Received(self._group.recv([torch.from_numpy(into)], peer, tag), inbox, message, tag)
 
     def count(self, status: int) -> int:
         """Bytes of a received message."""
         return status
 
 
-def _waited_for(awaited: Any) -> list[Any]:
-    """The statuses of requests, once they are done; none of a device's work."""
-    if isinstance(awaited, list):
-        return [request.wait() for request in awaited]
-    while not awaited.done():
-        time.sleep(_LOOK_S)
-    return []
+@dataclass(order=True)
+class _UnderWay:
+    """A slice that waits."""
+
+    turn: int
+    number: int
+    slice: Slice = field(compare=False)
+    awaited: Any = field(compare=False)
+    stage: int = field(compare=False, default=0)
+
+    def wait(self) -> list[Any]:
+        """The statuses of requests, once they are done; none of a device's work."""
+        if isinstance(self.awaited, list):
+            return [request.wait() for request in self.awaited]
+        while not self.awaited.done():
+            time.sleep(_LOOK_S)
+        return []
+
+    def awaits(self, awaited: Any) -> "_UnderWay":
+        """The same slice, which waits for something else. Its stages never go back, though their tags do."""
+        stages = [request.stage for request in awaited] if isinstance(awaited, list) else []
+        stage = max(stages, default=self.stage % STAGES) + self.stage // STAGES * STAGES
+        stage += STAGES if stage < self.stage else 0
+        return _UnderWay(self.number + (stage + 1) * LAG, self.number, self.slice, awaited, stage)
 
 
 def drive(slices: Iterable[Slice]) -> None:
     """Carry out slices to their end.
 
-    The oldest slice always goes first. So the message that a rank waits for belongs to a slice that its sender has
-    begun or will begin before it waits for a later one, and nobody waits for ever.
+    All ranks wait in one order: slice k begins in turn k, and what its stage s brings is waited for in turn
+    k + (s + 1) LAG, the older slice first. A message of stage s leaves once stage s - 1 is over. So what the rank waits
+    for that is furthest behind has been sent, or will be without its help, and nobody waits for ever.
     """
-    to_come = iter(slices)
-    under_way: deque[tuple[Slice, Any]] = deque()
-    while True:
-        while len(under_way) < DEPTH and (coming := next(to_come, None)) is not None:
-            awaited = next(coming, None)
-            if awaited is not None:
-                under_way.append((coming, awaited))
-        if not under_way:
-            return
-        oldest, awaited = under_way.popleft()
-        try:
-            under_way.appendleft((oldest, oldest.send(_waited_for(awaited))))
-        except StopIteration:
-            continue
+    under_way: list[_UnderWay] = []
+
+    def go_on(until: float) -> None:
+        while under_way and under_way[0].turn <= until:
+            oldest = heappop(under_way)
+            with suppress(StopIteration):
+                heappush(under_way, oldest.awaits(oldest.slice.send(oldest.wait())))
+
+    for number, coming in enumerate(slices):
+        go_on(number)
+        with suppress(StopIteration):
+            heappush(under_way, _UnderWay(number, number, coming, None).awaits(next(coming)))
+    go_on(math.inf)
