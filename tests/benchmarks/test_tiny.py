@@ -209,6 +209,7 @@ def test_torch_collectives(tiny: Tiny) -> None:
     for mode in (*modes, "fp16 hook", "PowerSGD hook"):
         assert positive(printed.row(mode), 2)
     assert printed.row("plain gloo")[1] == "1.00"
-    cost, auto = printed.lines[-2:]
+    cost, bare, auto = printed.lines[-3:]
     assert re.fullmatch(r"a plain call costs -?[\d.]+ us more \(at most 20\): not decided by one repeat", cost)
+    assert re.fullmatch(r"a kernel in Python that only hands it on costs -?[\d.]+ us more", bare)
     assert re.fullmatch(r"the slowest of 1 with auto: [\d.]+ x, all-reduce of 65536 B .*: not decided by one .*", auto)
