@@ -19,7 +19,7 @@ class Program:
         Bias, activation, dropout and residual are one kernel.
     overlaps_tensor
         ``backward``: tensor-parallel sums of the backward pass move while weights' gradients are computed; ``all``: the
-        other ones and gatherings move beside the products that they belong to, which are made in pieces, too.
+        other ones and gatherings move beside the products that they belong to, which are then made in pieces.
     gathers_ahead
         Updated weights of ZeRO-1 are gathered while the next forward pass has begun.
     sends_once

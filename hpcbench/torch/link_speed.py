@@ -15,9 +15,9 @@ from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
 from hpcbench.torch.gloo_carrier import GlooCarrier
 
-GUESS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9), typical=Speed(4e9, 4e9, 100e-6, 0.5))
-"""Speeds where nothing is measured. A message costs a tenth of a millisecond of a core, in Python and in gloo's
-threads, and twice that where ranks share cores: many small slices cost more than what they hide."""
+GUESS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9), typical=Speed(4e9, 4e9, 50e-6, 0.5))
+"""Speeds where nothing is measured. A message costs tens of microseconds, in Python and in gloo's threads, and more
+where ranks share cores: many small slices cost more than what they hide."""
 GLOO_MESSAGE_S = 100e-6
 """Latency of a message within gloo's own calls, which no Python delays; a guess, too."""
 _SHARES = {Operation.ALL_REDUCE: 2, Operation.REDUCE_SCATTER: 1, Operation.ALL_GATHER: 1}

@@ -100,3 +100,13 @@ def test_on_a_slow_link_automatic_choice_encodes_what_the_guess_would_leave_to_g
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_small_calls_over_fast_links_are_left_to_gloo(operation: Operation) -> None:
     assert all(left_to_gloo(operation, nbytes, "abcd", GUESS) for nbytes in (1 << 16, 1 << 18, 1 << 20))
+
+
+@pytest.mark.parametrize(("nbytes", "most"), [(1 << 20, 1), (16 << 20, 4)])
+def test_without_a_measurement_large_vectors_are_summed_at_their_owners_in_few_slices(nbytes: int, most: int) -> None:
+    """Each slice costs messages in Python, and whole vectors that all ranks pass on cost a slow link twice as much."""
+    asked = Request(
+        *(Operation.ALL_REDUCE, nbytes // 4, np.dtype(np.float32), Topology.regular(4, 1), get_codec("int8:256"))
+    )
+    laid = plan(asked, GUESS)
+    assert laid.algorithm is Algorithm.TWO_SHOT and len(laid.slices) <= most
