@@ -1,4 +1,4 @@
-"""What new memory costs, taken out of a benchmark: the option --keep-memory."""
+"""Setting of the C library that takes the cost of newly allocated memory out of a benchmark."""
 
 import ctypes
 
@@ -16,4 +16,4 @@ def keep_memory() -> None:
     trim_threshold, mmap_max = -1, -4
     libc = ctypes.CDLL(None)
     if not (libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, -1)):
-        raise UserError("--keep-memory: this C library cannot")
+        raise UserError("this C library cannot keep freed memory: run on a system with glibc")

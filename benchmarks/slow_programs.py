@@ -1,11 +1,11 @@
 """Unchanged DDP and FSDP2 scripts over slow links: plain, our algorithm alone, bf16, int8, and int8 where it pays.
 
-    python benchmarks/slow_programs.py [ddp] [fsdp] [--repeats N] [--out DIR] [--tiny]
+    python benchmarks/slow_programs.py [ddp] [fsdp] [--repeats N] [--out DIR] [--json DIR] [--tiny]
 
 Four ranks, each on a virtual host behind a link of 100 Mbit/s, train a small GPT (studies/program-slow-links-*.yaml;
 they say how long that takes). The schemes of a repeat run one after another with the same seed, in rotated order, and
-are compared in pairs. What is printed is the report: `> results/reference/slow-programs.txt` makes a result of it.
---out keeps the submissions.
+are compared in pairs. The report is printed. --out keeps the submissions, and --json the values of each run, as
+DIR/slow-programs-ddp.json and DIR/slow-programs-fsdp.json.
 
 Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. Exit status 2 if something is missing.
 """
@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--site", default="virtual-hosts", help="another site with slow links")
     parser.add_argument("--out", type=Path, metavar="DIR")
+    parser.add_argument("--json", type=Path, metavar="DIR")
     options = parse(parser, programs=["ddp"], repeats=1, site="local")
     sets = [f"repeats={options.repeats}", *(TINY if options.tiny else ())]
     try:
@@ -60,9 +61,12 @@ def main() -> int:
             for name in options.programs or ("ddp", "fsdp"):
                 study = ROOT / "studies" / f"program-slow-links-{name}.yaml"
                 where = (options.out or Path(temporary)) / name
-                changes = [word for one in sets for word in ("--set", one)]
+                changes = [word for setting in sets for word in ("--set", setting)]
                 hpcbench("submit", str(study), "--site", options.site, "--out", str(where), "--wait", *changes)
                 print("", hpcbench("report", str(where), "--tables", "speed,loss,traffic"), sep="\n", flush=True)
+                if options.json:
+                    options.json.mkdir(parents=True, exist_ok=True)
+                    hpcbench("report", str(where), "--output", str(options.json / f"slow-programs-{name}.json"))
     except UserError as error:
         print(f"slow_programs: {error}", file=sys.stderr)
         return 2

@@ -62,9 +62,11 @@ def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path
 
 
 @pytest.mark.long
-def test_slow_programs(tiny: Tiny) -> None:
-    """The unchanged script of the study, plain and with a codec, and the report that is kept as a result."""
-    printed = tiny("slow_programs.py")
+def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
+    """The unchanged script of the study, plain and with a codec, its report and the stored values of each run."""
+    printed = tiny("slow_programs.py", "--json", str(tmp_path))
+    (cell,) = json.loads((tmp_path / "slow-programs-ddp.json").read_text())["submissions"][0]["cells"]
+    assert sorted(run["scheme"] for run in cell["runs"]) == ["baseline", "identity", "naive-int8"]
     assert any(line.startswith("program-slow-links-ddp on local: python programs/gpt_ddp.py") for line in printed.lines)
     speed = printed.lines[printed.lines.index("Speed") :]
     pair = r"[\d.]+ \(1 pair\)"
