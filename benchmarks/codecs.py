@@ -5,7 +5,7 @@
 
 GB/s count uncompressed bytes; the best of K turns is shown, as other programs on the machine can only slow a turn down.
 With two cores the values are halved between two threads, for compressors that have no threads of their own. What is not
-installed is not measured, and says so: pip install 'hpcbench[bench,train]'.
+installed is not measured, and says so: pip install '.[bench,train]'.
 
 All are called as their users call them. Ours, and a few others, write to memory that they are given; many return new
 memory, which above 32 MiB the C library takes from the system for each call, page by page. Here it keeps what was

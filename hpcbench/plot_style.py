@@ -83,7 +83,7 @@ def need_matplotlib(option: str) -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise UserError(f"{option}: needs matplotlib: pip install 'hpcbench[report]'") from None
+        raise UserError(f"{option}: needs matplotlib: pip install matplotlib") from None
 
 
 @contextmanager

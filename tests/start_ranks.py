@@ -82,7 +82,7 @@ def run_ranks(
         A rank that raises ends all of them, which would wait for it forever.
     """
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
-    assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install 'hpcbench[local]'"
+    assert mpiexec, "no mpiexec beside the interpreter nor on PATH: pip install mpich"
     if server is None or any(name.startswith("MPI4PY_RC_") for name in os.environ):
         python = [sys.executable]
     else:

@@ -148,7 +148,7 @@ def _torch(path: Path, key: str, _: np.dtype[Any]) -> Array:
     try:
         import torch
     except ImportError:
-        raise UserError(f"--data {path}: needs PyTorch to be read: pip install 'hpcbench[train]'") from None
+        raise UserError(f"--data {path}: needs PyTorch to be read: pip install torch") from None
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load names no errors of its own: KeyError, UnpicklingError, RuntimeError, ...

@@ -41,7 +41,7 @@ def bench_gemm(
     try:
         import torch
     except ImportError:
-        raise UserError("bench gemm needs PyTorch: `pip install hpcbench[train]`") from None
+        raise UserError("bench gemm: needs torch: pip install torch") from None
     if device == "gpu" and not torch.cuda.is_available():
         raise UserError(
             "--device gpu: PyTorch sees no GPU here: leave it out, or run it in a job on a node that has one"

@@ -73,7 +73,7 @@ def bench_codecs(
         from hpcbench.bench.machine import machine
         from hpcbench.bench.progress import progress
     except ModuleNotFoundError as error:
-        raise UserError(f"bench codecs: needs {error.name}: pip install 'hpcbench[bench]'") from None
+        raise UserError(f"bench codecs: needs {error.name}: pip install {error.name}") from None
     options.choice("--type", type, tuple(data_sets.TYPES))
     if plot is not None:
         need_matplotlib("--plot")

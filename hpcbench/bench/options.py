@@ -33,7 +33,7 @@ def codecs(names: Sequence[str]) -> None:
     try:
         from hpcbench.codecs.registry import get_codec
     except ModuleNotFoundError as error:
-        raise UserError(f"bench: needs {error.name}: pip install 'hpcbench[train]'") from None
+        raise UserError(f"bench: needs {error.name}: pip install {error.name}") from None
     for name in names:
         try:
             get_codec(name)

@@ -76,7 +76,7 @@ def start(ranks: int | None, command: str) -> int | None:
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     if mpiexec is None:
-        raise UserError("--ranks: no mpiexec beside the interpreter nor on PATH: pip install 'hpcbench[local]'")
+        raise UserError("--ranks: no mpiexec beside the interpreter nor on PATH: pip install mpich")
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     if sys.stdout.isatty() and sys.stderr.isatty():  # the ranks write into pipes to a launcher that writes here
         environment |= {"FORCE_COLOR": "1", "COLUMNS": str(shutil.get_terminal_size().columns)}
@@ -115,7 +115,7 @@ def connect(ranks: int | None) -> "MPI.Comm":
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise UserError(f"no MPI ({error}): pip install 'hpcbench[train,local]', or load the site's modules") from None
+        raise UserError(f"no MPI ({error}): load the site's modules, or pip install mpi4py mpich") from None
     comm = MPI.COMM_WORLD
     wanted = ranks or max(map(_number, (*_SIZES, _STEP)))
     if comm.size < wanted or (ranks and comm.size != ranks):

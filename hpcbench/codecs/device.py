@@ -266,7 +266,7 @@ def cuda() -> Device:
         import cupy
     except ImportError as error:
         raise ImportError(
-            f"codecs on a GPU need CuPy ({error}): pip install 'hpcbench[cuda13]', on a V100 'hpcbench[cuda12]'"
+            f"codecs on a GPU need CuPy ({error}): pip install cupy-cuda13x, or cupy-cuda12x on a V100"
         ) from error
     try:
         number = int(cupy.cuda.runtime.getDevice())
@@ -283,6 +283,6 @@ def _device(number: int) -> Device:
     if int(capability) < 75 and cupy.cuda.nvrtc.getVersion()[0] >= 13:
         raise RuntimeError(
             f"CUDA 13 makes no code for this GPU (sm_{capability}): install CuPy for CUDA 12 instead, "
-            "pip install 'hpcbench[cuda12]'"
+            "pip install cupy-cuda12x"
         )
     return CupyDevice(cupy)

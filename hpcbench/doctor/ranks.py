@@ -34,11 +34,11 @@ say(f"aware={found.answer.value} {' '.join(found.why.split())}")
 """The first of each world speaks, in one write: lines of several get mixed on their way."""
 _NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch")
 _REMEDIES = {
-    "hpcbench": "pip install 'hpcbench[train]' for this interpreter",
-    "numpy": "pip install 'hpcbench[train]' for this interpreter",
+    "hpcbench": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",
+    "numpy": "pip install numpy for this interpreter",
     "mpi4py": "pip install mpi4py for this interpreter, with the modules of the MPI library loaded",
     "torch": "pip install torch for this interpreter",
-    "CuPy": "pip install 'hpcbench[cuda12]' for this interpreter: GPUs' kernels need it",
+    "CuPy": "pip install cupy-cuda12x (CUDA 12) or cupy-cuda13x (CUDA 13) for this interpreter: GPU kernels need it",
     "kernels": "install hpcbench with g++ and make there: pip install .",
 }
 
@@ -82,11 +82,7 @@ def check_launchers(site: Site) -> list[Check]:
     name = f"launcher {wanted.rpartition('/')[2]}"
     checks = []
     if not path:
-        remedy = (
-            "pip install 'hpcbench[local]' brings one"
-            if here
-            else "correct launcher in the site file, or add its module"
-        )
+        remedy = "pip install mpich brings one" if here else "correct launcher in the site file, or add its module"
         fact = f"{wanted} is not there"
         checks.append(
             missing(name, fact, remedy, needed=True) if here else unknown(name, f"{fact}; jobs may have it", remedy)

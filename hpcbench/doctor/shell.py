@@ -22,7 +22,7 @@ def check_submitit() -> list[Check]:
     try:
         checks = [found("submitit", version("submitit"), needed=True)]
     except PackageNotFoundError:
-        return [missing("submitit", "is not installed", "pip install hpcbench brings it", needed=True)]
+        return [missing("submitit", "is not installed", "pip install 'submitit>=1.5,<1.6'", needed=True)]
     try:
         owner = import_module("hpcbench.batch.schedulers.submitit_lsf").owner()
     except (ImportError, AttributeError) as error:

@@ -141,7 +141,7 @@ def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], T
         from tokenizers import Tokenizer
     except ImportError:
         raise UserError(
-            "data.tokenizer: the library tokenizers is not installed: pip install 'hpcbench[data]', or leave it out "
+            "data.tokenizer: the library tokenizers is not installed: pip install tokenizers, or leave it out "
             "and train on bytes"
         ) from None
     try:

@@ -56,7 +56,7 @@ class Compiler:
     def __init__(self, major: int) -> None:
         path = library_path(major)
         if path is None:
-            raise ImportError(f"no NVRTC of CUDA {major}: `pip install 'hpcbench[test]'` on Linux, x86_64 or aarch64")
+            raise ImportError(f"no NVRTC of CUDA {major}: `pip install '.[test]'` on Linux, x86_64 or aarch64")
         # it opens these by their bare name, which the loader knows once they are loaded
         for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
             ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)

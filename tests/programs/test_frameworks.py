@@ -51,7 +51,7 @@ def play(words: list[str], options: list[str], directory: Path) -> list[dict[str
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str | None], None]) -> None:
     package = name.split(",")[0]
-    need(f"{package} is missing: pip install 'hpcbench[frameworks]'" if find_spec(package) is None else None)
+    need(f"{package} is missing: pip install '.[frameworks]'" if find_spec(package) is None else None)
     groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed describes no group
     (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
     words = PROGRAMS[name]

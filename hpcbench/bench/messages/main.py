@@ -45,7 +45,7 @@ def bench_messages(path: Path, codecs: list[str], *, json: Path | None = None, p
         from hpcbench.bench.progress import progress
         from hpcbench.codecs.registry import get_codec
     except ModuleNotFoundError as error:
-        raise UserError(f"bench messages: needs {error.name}: pip install 'hpcbench[bench]'") from None
+        raise UserError(f"bench messages: needs {error.name}: pip install {error.name}") from None
     if plot is not None:
         need_matplotlib("--plot")
     found = find.sources(path)

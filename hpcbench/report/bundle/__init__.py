@@ -217,5 +217,5 @@ def _zstandard(what: str, remedy: str) -> Any:
     try:
         import zstandard
     except ImportError:
-        raise UserError(f"{what}: needs zstandard: pip install 'hpcbench[bundle]', {remedy}") from None
+        raise UserError(f"{what}: needs zstandard: pip install zstandard, {remedy}") from None
     return zstandard

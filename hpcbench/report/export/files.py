@@ -175,7 +175,7 @@ class Target:
         if suffix not in _ONE and suffix not in _ALL:
             raise UserError(f"{name}: the suffix says the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
         if suffix == ".parquet" and find_spec("pyarrow") is None:
-            raise UserError(f"{name}: Parquet needs pyarrow: pip install 'hpcbench[parquet]', or use .sqlite or .csv")
+            raise UserError(f"{name}: Parquet needs pyarrow: pip install pyarrow, or use .sqlite or .csv")
         try:
             if not path.parent.is_dir():
                 raise UserError(f"{name}: there is no directory {printable(str(path.parent))}: make it first")

@@ -29,8 +29,8 @@ def _mpiexec() -> str:
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if not found:
-        raise UserError(f"no mpiexec beside {sys.executable} nor on PATH: pip install 'hpcbench[local]'")
+        raise UserError(f"no mpiexec beside {sys.executable} nor on PATH: pip install mpich")
     version = subprocess.run([found, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     if "HYDRA" not in version:
-        raise UserError(f"{found} is not MPICH's, which the virtual hosts need: pip install 'hpcbench[local]'")
+        raise UserError(f"{found} is not MPICH's, which the virtual hosts need: pip install mpich")
     return found

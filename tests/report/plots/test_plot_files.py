@@ -136,7 +136,7 @@ def test_a_directory_that_cannot_be_written_is_one_line(root: Path, tmp_path: Pa
 def test_without_matplotlib_one_line_says_what_to_install(root: Path, tmp_path: Path) -> None:
     done = run("report", str(root), "--plots", str(tmp_path / "plots"), before="sys.modules['matplotlib'] = None")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "hpcbench: --plots: needs matplotlib: pip install 'hpcbench[report]'\n"
+    assert done.stderr == "hpcbench: --plots: needs matplotlib: pip install matplotlib\n"
 
 
 def test_a_report_without_plots_imports_no_matplotlib(root: Path) -> None:
