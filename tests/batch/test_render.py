@@ -444,6 +444,50 @@ def test_what_is_wrong_with_a_template_of_ones_own_is_said_with_its_line(tmp_pat
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
+EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "slurm.sh.j2",
+            EXTENDS + "{% block enviroment %}\nexport X=1\n{% endblock %}\n",
+            "slurm.sh.j2:2: the extended template has no block 'enviroment': did you mean 'environment'?",
+        ),
+        ("slurm.sh.j2", EXTENDS + "\n\nexport X=1\n", "slurm.sh.j2:4: 'export X=1' is outside of all blocks"),
+        ("slurm.sh.j2", EXTENDS + "{{ job.id }}\n", "slurm.sh.j2:2: '{{ ... }}' is outside of all blocks"),
+        (
+            "slurm.sh.j2",
+            EXTENDS + "{% if site %}\n{% block setups %}{% endblock %}\n{% endif %}\n",
+            "slurm.sh.j2:3: the extended template has no block 'setups'",
+        ),
+        ("slrum.sh.j2", EXTENDS, "slrum.sh.j2: no script uses this template: did you mean 'slurm.sh.j2'?"),
+        ("_common.j2", '{% extends "hpcbench/_common.j2" %}\n{% block x %}{% endblock %}\n', "_common.j2:2: the ext"),
+    ],
+)
+def test_lines_that_jinja_would_drop_are_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        own(tmp_path, name, text)
+    assert str(caught.value).startswith(f"{tmp_path}/{says}") and "\n" not in str(caught.value)
+
+
+def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -> None:
+    """Also a byte order mark, which editors write."""
+    (tmp_path / "lines.j2").write_text("# {{ site.site }}\n{% block inner %}{% endblock %}", encoding="utf-8")
+    (tmp_path / "README").write_text("{% block nothing %}{% endblock %}", encoding="utf-8")
+    text = (
+        "\ufeff"
+        + EXTENDS
+        + "{# a comment #}\n{% set shown = 'mine' %}\n{% macro line() %}# {{ shown }}{% endmacro %}\n"
+        + "{% block environment %}\n{{ super() }}{% block own %}{{ line() }}\n{% endblock %}"
+        + "{% include 'lines.j2' %}\n{% endblock %}\n"
+    )
+    theirs = own(tmp_path, "slurm.sh.j2", text)
+    ours = render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r")
+    assert theirs.replace(f"# mine\n# {FULL['site']}\n", "") == ours != theirs
+
+
 def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote

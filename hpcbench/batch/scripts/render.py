@@ -14,6 +14,7 @@ from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.heads import head, smuggles
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import export_words
+from hpcbench.batch.scripts.overrides import check_overrides
 from hpcbench.batch.scripts.quoting import words
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.problems import shown
@@ -171,10 +172,9 @@ def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[st
 
 def _script(template: str, templates: Path | None, directives: list[str], **values: Any) -> str:
     try:
-        text = (
-            _environment(templates).get_template(template).render(version=__version__, directives=directives, **values)
-        )
-    except ValueError:
+        environment = template_environment(templates)
+        text = environment.get_template(template).render(version=__version__, directives=directives, **values)
+    except (ValueError, UserError):
         raise
     except Exception as error:
         if templates is None:
@@ -200,13 +200,20 @@ def _where(error: Exception, templates: Path) -> str:
 
 
 @cache
-def _environment(templates: Path | None = None) -> "Environment":
+def template_environment(templates: Path | None = None) -> "Environment":
+    """Return the environment that loads a site's own templates before those of hpcbench.
+
+    Raises
+    ------
+    UserError
+        A template in `templates` has lines that no script would contain.
+    """
     import jinja2
 
     ours = jinja2.FileSystemLoader(data_dir("templates"))
     loaders: list[jinja2.BaseLoader] = [ours, jinja2.PrefixLoader({"hpcbench": ours})]
     if templates is not None:
-        loaders.insert(0, jinja2.FileSystemLoader(templates))
+        loaders.insert(0, jinja2.FileSystemLoader(templates, encoding="utf-8-sig"))  # editors may write a BOM
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
@@ -217,4 +224,6 @@ def _environment(templates: Path | None = None) -> "Environment":
         keep_trailing_newline=True,
     )
     environment.filters["q"] = words
+    if templates is not None:
+        check_overrides(templates, environment)
     return environment

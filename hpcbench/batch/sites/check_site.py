@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hpcbench.batch.scripts.render import template_environment
 from hpcbench.batch.sites.load_site import template_directory
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import Fault, faults
@@ -52,8 +53,8 @@ def check_file(path: Path) -> list[str]:
     told = [Fault(*fault) for fault in said.items()]
     if site is not None and site.templates is not None:
         try:
-            template_directory(site.templates, path)
-        except ValueError as error:
+            template_environment(template_directory(site.templates, path))
+        except (ValueError, UserError) as error:
             told.append(Fault(("templates",), str(error)))
     if site is not None:
         told += [*faults(site, broken=list(said)), *_left_out(site, document.data)]
