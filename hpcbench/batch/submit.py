@@ -16,14 +16,13 @@ from hpcbench.batch.schedulers.scheduler import scheduler_class
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
+from hpcbench.batch.study_files import check_files
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.write_submission import numbered, write
-from hpcbench.contract.problems import FieldPath
 from hpcbench.errors import UserError
-from hpcbench.files import exists, shown_path
+from hpcbench.files import shown_path
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
-from hpcbench.study.schema import ProgramStudy
 
 if TYPE_CHECKING:
     from hpcbench.batch.after import After
@@ -49,6 +48,8 @@ class Options:
     """Name or file; the study's own by default."""
     dry_run: bool = False
     """Write the scripts, start nothing."""
+    check: bool = False
+    """In a dry run, refuse what `submit` would refuse: missing files and images, and what the scheduler reports."""
     out: Path | None = None
     """Directory in which the numbered directory is made; ``results/<study>`` by default."""
     sets: list[str] | None = None
@@ -92,13 +93,18 @@ def submit(
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
     site, site_document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
     runs = expand(loaded, site.capacity, offer(site))
-    if not options.dry_run:
-        _check_files(runs, study.parent)
+    asks = options.check or not options.dry_run
+    refusal = _refusal(runs, study.parent)
+    if asks and refusal:
+        raise refusal
+    if asks:
         scheduler_class(site.scheduler.kind).check(site)
     if options.only is not None:
         runs = choose(runs, options.only)
     check(runs, site, study.parent)
-    jobs, notes = plan(runs, loaded, site, dry_run=options.dry_run)
+    jobs, notes = plan(runs, loaded, site, dry_run=not asks)
+    if refusal:  # the files may be on the site's machine alone
+        notes.append(f"submit would refuse this here: {refusal}")
     base = options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
     if after is not None:
@@ -120,6 +126,9 @@ def submit(
             queue_name = write(
                 root, runs, jobs, handed, loaded, site, base=study.parent, more=more, waits=after is not None
             )
+            scheduler = scheduler_class(site.scheduler.kind)(root, site)
+            if options.dry_run and options.check:
+                notes += scheduler.preflight(handed, loaded.study.account)
             if not options.dry_run:
                 from hpcbench.batch.record_provenance import keep
                 from hpcbench.batch.room import check_room
@@ -127,13 +136,22 @@ def submit(
                 from hpcbench.batch.tracking.ledger import Ledger
 
                 keep(root, study)
-                scheduler, ledger = scheduler_class(site.scheduler.kind)(root, site), Ledger(root)
+                ledger = Ledger(root)
                 notes += scheduler.preflight(handed, loaded.study.account)
                 notes.append(check_room(root, runs=len(runs), steps=loaded.study.steps))
                 notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
     if not options.dry_run:
         remember(base)
     return Submission(root, jobs, site, [note for note in notes if note])
+
+
+def _refusal(runs: list[Run], base: Path) -> UserError | None:
+    """Return what is wrong with the files that the ranks will read."""
+    try:
+        check_files(runs, base)
+    except UserError as error:
+        return error
+    return None
 
 
 def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "After | None":
@@ -151,26 +169,6 @@ def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
     """Digest of all that the jobs depend on."""
     parts: list[Any] = [__version__, loaded.document.text.hex(), loaded.sets, site.hex(), only]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _check_files(runs: list[Run], base: Path) -> None:
-    """Whether what the ranks will read is there."""
-    for run in runs:
-        if isinstance(run.study, ProgramStudy):
-            directory = base / (run.study.program.directory or ".")
-            if not directory.is_dir():
-                where = run.where(("program", "directory"))
-                raise UserError(f"{where}: program.directory: {shown_path(directory)} is no directory: check the path")
-            continue
-        data = run.study.data
-        pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")
-        named: list[tuple[FieldPath, str | None]] = [(("data", "path"), data.path)]
-        if data.source == "megatron":
-            named = [(("data", "path"), pair + suffix) for suffix in (".bin", ".idx")]
-        for place, name in (*named, (("data", "tokenizer"), data.tokenizer), (("links",), run.study.links)):
-            if name is not None and not (exists(base / name) and (base / name).is_file()):
-                field = ".".join(map(str, place))
-                raise UserError(f"{run.where(place)}: {field}: {shown_path(base / name)} is no file: check the path")
 
 
 @contextlib.contextmanager

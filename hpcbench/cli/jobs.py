@@ -17,6 +17,10 @@ def submit(
     study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
     site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and show what would run.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="With --dry-run: also check files, images, account and queues on this machine."),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the numbered submissions; by default results/STUDY.")
     ] = None,
@@ -47,7 +51,9 @@ def submit(
     from hpcbench.batch.submit import submit as submit_study
     from hpcbench.predict.fits import check_memory
 
-    options = Options(site, dry_run, out, sets, only, after, after_any, again)
+    if check and not dry_run:
+        raise UserError("--check: belongs to --dry-run: without it, submit checks all of this anyway")
+    options = Options(site, dry_run, check, out, sets, only, after, after_any, again)
     with handing_in() as progress:
         submission = submit_study(study, options, progress, check_memory)
     show_submission(submission, dry_run=dry_run)

@@ -1,6 +1,5 @@
 """The text of a run: bytes or tokens, or files of tokens. No part of it is in both halves."""
 
-import hashlib
 import os
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
@@ -10,10 +9,10 @@ import numpy as np
 from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
+from hpcbench.contract.text_split import is_valid, split_pieces
 from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
 from hpcbench.train.corpus import Corpus, Tokens
-from hpcbench.train.initial import key_of
 from hpcbench.train.token_files import TokenFile, examine
 
 _MAPPED = ("megatron", "numpy")
@@ -86,17 +85,12 @@ def _find(data: Data, vocab: int) -> Corpus | TokenFile:
     documents = _stdlib() if data.source == "stdlib" else _file(data.path or "", characters=data.tokenizer is not None)
     halves: dict[bool, list[bytes]] = {False: [], True: []}
     for content in documents:
-        halves[_is_valid(content, data.valid_fraction)].append(content)
+        halves[is_valid(content, data.valid_fraction)].append(content)
     where = data.path or data.source
     if data.tokenizer is None:
         return Corpus(_join(halves[False]), _join(halves[True]), where=where)
     encode = _encoder(data.tokenizer, vocab, where)
     return Corpus(encode(halves[False]), encode(halves[True]), vocab, where)
-
-
-def _is_valid(content: bytes, fraction: float) -> bool:
-    """Whether a piece is in the validation half. Its content decides, so that two copies fall into the same half."""
-    return key_of("split", hashlib.sha256(content).hexdigest()) < fraction * 2**64
 
 
 def _join(contents: list[bytes]) -> Tokens:
@@ -115,18 +109,12 @@ def _stdlib() -> Iterator[bytes]:
 
 
 def _file(path: str, *, characters: bool = False) -> Iterator[bytes]:
-    """The pieces of a text file, of 64 KiB and up to the end of a character. They are treated like files."""
+    """Yield the pieces of a text file. They are treated like files."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}: data.path must name a readable text file") from None
-    start = 0
-    while start < len(content):
-        stop = min(start + 2**16, len(content))
-        while characters and stop < len(content) and content[stop] & 0xC0 == 0x80:  # within a character of UTF-8
-            stop += 1
-        yield content[start:stop]
-        start = stop
+    yield from split_pieces(content, characters=characters)
 
 
 def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], Tokens]:

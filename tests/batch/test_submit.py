@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import tempfile
 from pathlib import Path
@@ -183,6 +184,32 @@ SITE = {"max_nodes": 2, "max_walltime": "1h"}
 
 
 @pytest.mark.parametrize(
+    ("data", "size", "says"),
+    [
+        ({"path": "gone.txt"}, None, r"study.yaml:\d+: data.path: .*gone.txt is not a file"),
+        ({"path": "~/gone.txt"}, None, r"study.yaml:\d+: data.path: .*~/gone.txt is not a file"),
+        ({"path": "t.txt"}, 300, r"study.yaml:\d+: data.path: the \w+ half of .*t.txt has \d+ bytes, too few"),
+        ({"path": "t.txt", "valid_fraction": 0.5}, 20 << 16, None),
+    ],
+)
+def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any], size: int | None, says: str) -> None:
+    """As a note, because the files may be on another machine; with `check` as an error."""
+    fake.write_study(data={"source": "file", **data}, layout={}, train={"steps": 20, "global_batch": 64})
+    if size is not None:
+        (fake.directory / "t.txt").write_bytes(random.Random(1).randbytes(size))
+    site = str(fake.site)
+    notes = "\n".join(submit(fake.study, Options(site=site, dry_run=True)).notes)
+    assert ("submit would refuse this here" in notes) is (says is not None)
+    if says is None:
+        submit(fake.study, Options(site=site, dry_run=True, check=True))
+        return
+    assert re.search(says, notes)
+    for options in (Options(site=site, dry_run=True, check=True), Options(site=site)):
+        with pytest.raises(UserError, match=says):
+            submit(fake.study, options)
+
+
+@pytest.mark.parametrize(
     ("study", "says"),
     [
         ({"nodes": 4, "walltime": "30m"}, "nodes: 4: queue q of fake takes at most 2: use at most 2"),
@@ -192,8 +219,8 @@ SITE = {"max_nodes": 2, "max_walltime": "1h"}
         ({"nodes": 2, "walltime": "90"}, "90 has no unit"),
         ({"nodes": 2, "walltime": "1h", "queue": "p"}, "queue: fake has no 'p'"),
         ({"nodes": 1, "walltime": "1h", "ranks_per_node": 16}, "16 ranks: a node of fake has 4 usable cores"),
-        ({"nodes": 2, "walltime": "1h", "data": {"source": "file", "path": "gone.txt"}}, "is no file: check the path"),
-        ({"nodes": 2, "walltime": "1h", "data": {"source": "megatron", "path": "pair.bin"}}, "pair.bin is no file"),
+        ({"nodes": 2, "walltime": "1h", "data": {"source": "file", "path": "gone.txt"}}, "gone.txt is not a file"),
+        ({"nodes": 2, "walltime": "1h", "data": {"source": "megatron", "path": "pair.bin"}}, "pair.bin is not a file"),
         ({"nodes": 2, "walltime": "1h", "data": {"tokenizer": "gone.json"}}, "data.tokenizer: "),
         ({"nodes": 2, "walltime": "1h", "links": "gone.json"}, "links: "),
     ],
@@ -214,7 +241,7 @@ def test_queues_and_nodes_are_asked_before_the_scheduler_is(fake: Fake, study: d
 
 
 def test_a_data_file_is_found_from_the_study(fake: Fake) -> None:
-    (fake.directory / "text $(x).txt").write_text("words", encoding="utf-8")
+    (fake.directory / "text $(x).txt").write_bytes(random.Random(1).randbytes(40 << 16))
     fake.write_study(data={"source": "file", "path": "text $(x).txt"})
     root = submit(fake.study, Options(site=str(fake.site), only="scheme=baseline")).root
     run = json.loads((root / "runs" / "r1-baseline" / "run.json").read_text())

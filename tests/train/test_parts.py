@@ -10,7 +10,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from hpcbench.contract import step_line
+from hpcbench.contract import step_line, text_split
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run, Shape, load
 from hpcbench.contract.scheme import NamedScheme, Rule
@@ -321,7 +321,7 @@ def corpus():
 
 def test_no_document_is_in_both_halves(corpus):
     documents = list(text._stdlib())
-    halves = {half: [d for d in documents if text._is_valid(d, 0.1) is half] for half in (False, True)}
+    halves = {half: [d for d in documents if text_split.is_valid(d, 0.1) is half] for half in (False, True)}
     assert not set(halves[False]) & set(halves[True])
     assert 0.04 < len(halves[True]) / len(documents) < 0.2
     assert len(corpus.valid) > 100_000

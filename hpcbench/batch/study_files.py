@@ -1,0 +1,86 @@
+"""Check that the files which the ranks will read exist and are long enough."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.text_split import half_bytes, split_pieces
+from hpcbench.errors import UserError
+from hpcbench.files import exists, shown_path
+from hpcbench.study.expand import Run
+from hpcbench.study.schema import ProgramStudy, Study
+
+_SHORT_TEXT = 1 << 24
+"""Bytes up to which the halves of a text are counted: with larger ones neither half is too short."""
+
+
+def check_files(runs: list[Run], base: Path) -> None:
+    """Check the files of all runs.
+
+    Parameters
+    ----------
+    runs
+        Runs of the study.
+    base
+        Directory that relative paths start from: that of the study file.
+
+    Raises
+    ------
+    UserError
+        A file is missing or too short; the message names the study's line and field.
+    """
+    checked: set[tuple[object, ...]] = set()
+    for run in runs:
+        if isinstance(run.study, ProgramStudy):
+            directory = base / (run.study.program.directory or ".")
+            if not directory.is_dir():
+                raise UserError(
+                    f"{run.where(('program', 'directory'))}: program.directory: {shown_path(directory)} is not a "
+                    "directory (relative paths start at the study file): check the path"
+                )
+            continue
+        key = (run.study.data, run.study.links, run.study.train.seq_len)
+        if key in checked:
+            continue
+        checked.add(key)
+        for place, name in _named_files(run.study):
+            if not (exists(base / name) and (base / name).is_file()):
+                raise UserError(
+                    f"{run.where(place)}: {'.'.join(map(str, place))}: {shown_path(base / name)} is not a file "
+                    "(relative paths start at the study file): check the path"
+                )
+        _check_length(run, run.study, base)
+
+
+def _named_files(study: Study) -> Iterator[tuple[FieldPath, str]]:
+    """Yield field and name of each file that a run reads."""
+    data = study.data
+    pair = (data.path or "").removesuffix(".bin").removesuffix(".idx")
+    paths = [pair + suffix for suffix in (".bin", ".idx")] if data.source == "megatron" else [data.path]
+    for name in paths:
+        if name is not None:
+            yield ("data", "path"), name
+    if data.tokenizer is not None:
+        yield ("data", "tokenizer"), data.tokenizer
+    if study.links is not None:
+        yield ("links",), study.links
+
+
+def _check_length(run: Run, study: Study, base: Path) -> None:
+    """Refuse a text of which a half is shorter than one sample. With a tokenizer only the run can tell."""
+    data, seq_len = study.data, study.train.seq_len
+    if data.source != "file" or data.tokenizer is not None or data.path is None:
+        return
+    path = base / data.path
+    try:
+        if path.stat().st_size > max(_SHORT_TEXT, 100 * seq_len):
+            return
+        halves = half_bytes(split_pieces(path.read_bytes()), data.valid_fraction)
+    except OSError as error:
+        raise UserError(f"{run.where(('data', 'path'))}: data.path: {shown_path(path)}: {error.strerror}") from None
+    for name, count in halves.items():
+        if count <= seq_len + 1:
+            raise UserError(
+                f"{run.where(('data', 'path'))}: data.path: the {name} half of {shown_path(path)} has {count} bytes, "
+                f"too few for seq_len {seq_len}: give a longer text or change data.valid_fraction"
+            )
