@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from hpcbench.contract.section import NAME
+from hpcbench.contract.section import DIRECTORY, LABEL, LINE, NAME, OPTION, PATH, VARIABLE
 from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -43,6 +43,17 @@ _MEANT = {
     "partitions": "queues",
 }
 """Words of schedulers for what a file of ours calls otherwise."""
+PATTERN_REMEDIES = {
+    NAME: "is not a name: use at most 64 letters, digits and . _ -, the first a letter or digit",
+    LABEL: "is not a name: use at most 128 letters, digits and . _ : / @ + -, the first a letter or digit",
+    LINE: "has a control character: write plain text on one line",
+    PATH: "has a NUL character: write a path",
+    VARIABLE: "is not a name of a variable: use letters, digits and _, the first not a digit",
+    OPTION: "is not an option: write it like -x or --some-name",
+    DIRECTORY: "is not a directory to bind: write an absolute path without : and ,",
+}
+"""Phrase for a text that does not match a pattern of the schema: what is wrong, and what to write."""
+_ONE_LINE = (LINE, DIRECTORY)
 _SPANS = ("walltime", "max_walltime", "run_limit", "stop_ahead")
 """Fields that are durations, which have a unit."""
 
@@ -113,6 +124,8 @@ def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
         meant = _MEANT.get(str(path[-1]))
         if meant in known:
             return f"unknown key, did you mean {meant!r}?"
+        if str(path[-1]).isdigit():
+            return "unknown key: write a number without commas, such as 4000 for 4,000"
         near = suggestion(str(path[-1]), known) or f": known are {', '.join(known)}"
         return f"unknown key{near}"
     if kind == "missing":
@@ -125,9 +138,9 @@ def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
         near = suggestion(value, _choices(context)) if isinstance(value, str) else ""
         return f"must be {context['expected']}, not {shown(value)}{near}"
     if kind == "string_pattern_mismatch":
-        if context.get("pattern") == NAME:
-            return f"{shown(value)} is no name: use at most 64 letters, digits and . _ -, the first a letter or digit"
-        return f"{shown(value)} does not fit: it must match {context.get('pattern')}"
+        if isinstance(value, str) and ("\n" in value or "\r" in value) and context.get("pattern") in _ONE_LINE:
+            return f"{shown(value)} has several lines: write one line per entry"
+        return f"{shown(value)} {PATTERN_REMEDIES[context.get('pattern')]}"
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         sign = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below"}.get(kind, "at most")
         return f"must be {sign} {next(iter(context.values()))}, not {shown(value)}"

@@ -1,20 +1,30 @@
 """The base of all parts of a study, a site and a run: strict checking, and the kinds of strings that they hold."""
 
+import os.path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
+"""Names from outside: accounts and queues."""
+LINE = r"^[^\x00-\x1f\x7f]*$"
+PATH = r"^[^\x00]*$"
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+OPTION = r"^--?[A-Za-z][A-Za-z0-9_-]*$"
+DIRECTORY = r"^/[^:,\x00-\x1f\x7f]*$"
+# hpcbench.contract.problems has a phrase for each of these patterns.
 
 Name = Annotated[str, Field(pattern=NAME)]
-Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
-"""Names from outside: accounts and queues."""
-Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
+Label = Annotated[str, Field(pattern=LABEL)]
+Line = Annotated[str, Field(pattern=LINE, max_length=4096)]
 """Text that fits on one line of a job script."""
-File = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
-"""Path of a file or directory."""
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+File = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH), AfterValidator(os.path.expanduser)]
+"""Path of a file or directory; `~` is expanded, as a shell does."""
+PathLine = Annotated[Line, AfterValidator(os.path.expanduser)]
+"""Path that fits on one line of a job script; `~` is expanded, as a shell does."""
+Variable = Annotated[str, Field(pattern=VARIABLE, max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Precision = Literal["fp64", "fp32", "bf16", "fp16"]
 """Number format of weights and activations."""

@@ -5,18 +5,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from hpcbench.contract.section import Line, Section
+from hpcbench.contract.section import DIRECTORY, Line, PathLine, Section
 
 Kind = Literal["apptainer", "singularity", "pyxis", "podman-hpc", "shifter", "charliecloud"]
 _BIND = re.compile(r"(/[^:,\x00-\x1f]*)(?::(/[^:,\x00-\x1f]*))?(:ro)?")
-Directory = Annotated[str, Field(pattern=r"^/[^:,\x00-\x1f\x7f]*$", max_length=4096)]
+Directory = Annotated[str, Field(pattern=DIRECTORY, max_length=4096)]
 
 
 class Container(Section):
     """The container of the ranks. A site says how it runs them, a study which image, and each may say all of it."""
 
     kind: Kind | None = Field(None, description="What runs it; pyxis is Slurm's plugin for enroot.")
-    image: Line | None = Field(
+    image: PathLine | None = Field(
         None, description="A file, a directory (Charliecloud), or a name such as docker:org/x:1."
     )
     binds: list[Line] = Field(

@@ -102,22 +102,49 @@ def _parse(text: str, name: str, origins: dict[FieldPath, str], *, lines: bool =
         line = text.count("\n", 0, error.position if isinstance(error.position, int) else 0) + 1
         place, problem = f":{line}" if lines else "", "not a text file: a control character is in it"
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        starts_earlier = any(words in str(error.context) for words in ("simple key", "quoted scalar", "flow "))
+        mark = (error.context_mark if starts_earlier else error.problem_mark) or error.problem_mark
         place = f":{mark.line + 1}" if mark is not None and lines else ""
-        problem = " ".join(str(error.problem or error.context or "").split())
-        if "another document" in problem:
-            problem = "a second document: keep one, without a `---` after it"
-        elif "undefined alias" in problem:
-            problem = f"*{shown(problem.split()[-1])[2:-2]} is used before its & ends"
-        elif "\\t" in problem or "\t" in [*text.splitlines(), ""][mark.line if mark is not None else -1]:
-            problem = "not YAML: a tab: indent with blanks"
-        else:
-            problem = f"not YAML: {problem}"
+        problem = _explain(error, text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else "")
     except RecursionError:
         place, problem = "", f"nested deeper than {MAX_DEPTH} levels"
     except (YAMLError, ValueError) as error:
         place, problem = "", f"not YAML: {' '.join(str(error).split())}"
     raise UserError(f"{name}{place}: {shown_path(problem)}")
+
+
+_REMEDIES = (
+    (
+        "mapping values are not allowed",
+        "{line} is indented deeper than its section, or has a second `: `: align or quote it",
+    ),
+    ("could not find expected ':'", "{line} is not `key: value`: write a colon and a blank after the key"),
+    ("cannot start any token", "a value must not begin with {problem}: put it in quotes"),
+    ("expected <block end>", "the indentation of {line} fits no section above: align it with the keys of its section"),
+    ("unexpected end of stream", "the quote in {line} is not closed: add the second quote"),
+    ("expected ',' or ", "the bracket in {line} is not closed: add ] or }}"),
+    ("found undefined escape", "{line} has a \\ that YAML does not know: use single quotes"),
+    ("duplicate anchor", "the anchor in {line} exists twice: rename one"),
+)
+"""Words of ruamel's messages, and what we say in their place."""
+
+
+def _explain(error: Any, line: str) -> str:
+    """Return cause and remedy of what ruamel reports about a line."""
+    problem = " ".join(str(error.problem or error.context or "").split())
+    if "undefined alias" in problem:
+        alias = shown(problem.split()[-1])[2:-2]
+        return f"*{alias} is an alias without an anchor &{alias} above it: put a value that begins with * in quotes"
+    if "another document" in problem:
+        return "a second document: keep one, without a `---` after it"
+    if "\t" in line or "\\t" in problem:
+        return "not YAML: a tab: use blanks to indent, and between key and value"
+    for words, remedy in _REMEDIES:
+        if words in problem:
+            return (
+                f"not YAML: {remedy.format(line=shown(line.strip()), problem=problem.partition(' character ')[2][:3])}"
+            )
+    return f"not YAML: {problem}"
 
 
 _TAG = "tag:yaml.org,2002:"
@@ -198,7 +225,11 @@ class _Builder:
         items: dict[str, Any] = {}
         for key, item in node.value:
             if key.id != "scalar":
-                raise self._error(key, "a key must be a word")
+                template = key.id == "mapping" and key.flow_style
+                cause = "{{ ... }} is not filled in here: write the value itself" if template else "write a word"
+                raise self._error(
+                    key, f"a key is a {'mapping' if key.id == 'mapping' else 'list'}, not a word: {cause}"
+                )
             self._check_whole(key)
             here = (*path, key.value)
             if key.value in items:

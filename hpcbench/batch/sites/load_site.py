@@ -1,5 +1,6 @@
 """Site files: those that come with hpcbench, and how one is found, read and checked."""
 
+import os.path
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -46,7 +47,9 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         There is no such site, or its file is wrong.
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
-        path = Path(name)
+        path = Path(os.path.expanduser(name))  # noqa: PTH111 (Path.expanduser raises where there is no such user)
+        if not exists(path):
+            raise UserError(f"{where}: {shown_path(path)}: no such file (relative paths start where hpcbench is run)")
     elif name in site_names():
         path = data_dir("sites") / f"{name}.yaml"
     else:

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from hpcbench.batch.scripts.duration import Duration
-from hpcbench.contract.section import Count, Line, Name, Precision, Section, Variable
+from hpcbench.contract.section import OPTION, Count, Line, Name, PathLine, Precision, Section, Variable
 from hpcbench.study.container import Container
 from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.size import Capacity
 
-Option = Annotated[str, Field(pattern=r"^--?[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
+Option = Annotated[str, Field(pattern=OPTION, max_length=100)]
 
 
 SHOWS_ALL = ("mpich", "openmpi", "mvapich", "ibrun")
@@ -162,14 +162,14 @@ class Site(Section):
     )
     setup: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run before the ranks.")
     teardown: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run after them.")
-    templates: Line | None = Field(
+    templates: PathLine | None = Field(
         None, description="Directory of job templates of one's own, used before those that come with hpcbench."
     )
     container: Container | None = Field(
         None, description="How containers are run here, or also in which image; a study may say the rest."
     )
     python: Line = Field("python3", description="The interpreter; auto takes the one that runs hpcbench.")
-    work: Line | None = Field(None, description="Directory that holds results/; by default where hpcbench is run.")
+    work: PathLine | None = Field(None, description="Directory that holds results/; by default where hpcbench is run.")
     retired: Line | None = Field(None, description="When the machine was switched off, and what follows from that.")
     sources: list[Line] = Field(default_factory=list, description="Where the facts come from.")
     checked: Line = Field(description="How and when this file was last proved on the machine, or never.")
