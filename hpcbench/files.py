@@ -24,6 +24,22 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
+_MAGIC_NUMBERS = {
+    b"\x1f\x8b": "gunzip",
+    b"BZh": "bunzip2",
+    b"\xfd7zXZ\x00": "unxz",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"PK\x03\x04": "unzip",
+}
+
+
+def decompression(path: Path) -> str | None:
+    """Return the command that decompresses a file; None if it is not compressed."""
+    with path.open("rb") as stream:
+        head = stream.read(8)
+    return next((command for magic, command in _MAGIC_NUMBERS.items() if head.startswith(magic)), None)
+
+
 def exists(path: Path) -> bool:
     """Whether a file or directory exists. A name that no file system takes does not exist."""
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,7 +180,11 @@ def _existing(base: Path) -> Iterator[Path]:
     try:
         base.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{shown_path(base)}: is no directory: give another --out") from None
+        raise UserError(f"{shown_path(base)}: is not a directory: give another --out") from None
+    except OSError as error:
+        raise UserError(f"{shown_path(base)}: {error.strerror}: give a directory of yours by --out") from None
+    if not os.access(base, os.W_OK | os.X_OK):
+        raise UserError(f"{shown_path(base)}: is not writable: give a directory of yours by --out")
     try:
         yield base
     except BaseException:

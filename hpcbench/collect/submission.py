@@ -19,7 +19,7 @@ from hpcbench.contract.submission import Plan, PlannedRun, read_submission
 from hpcbench.contract.text import printable
 from hpcbench.contract.times import elapsed
 from hpcbench.errors import UserError
-from hpcbench.files import read_json
+from hpcbench.files import decompression, read_json
 
 UNKNOWN_SITE = "unknown site"
 """Name of the site of a log that does not name one."""
@@ -151,6 +151,8 @@ def from_log(path: Path) -> RunResult:
     if not log.lines:
         raise NoRunError(f"{printable(str(path))}: is empty: has the run begun, and does it print here?")
     if not log.steps and log.event(Start) is None:
+        if command := decompression(path):
+            raise NoRunError(f"{printable(str(path))}: is compressed: run {command} on it, and give the result")
         known = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
             f"{printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from hpcbench.contract.section import DIRECTORY, LABEL, LINE, NAME, OPTION, PATH, VARIABLE
+from hpcbench.contract.section import DIRECTORY, LABEL, LINE, NAME, OPTION, PATH, SHARE, VARIABLE
 from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -50,6 +50,7 @@ PATTERN_REMEDIES = {
     PATH: "has a NUL character: write a path",
     VARIABLE: "is not a name of a variable: use letters, digits and _, the first not a digit",
     OPTION: "is not an option: write it like -x or --some-name",
+    SHARE: "is not a number of GPUs: write 1, or 1/4 for a quarter",
     DIRECTORY: "is not a directory to bind: write an absolute path without : and ,",
 }
 """Phrase for a text that does not match a pattern of the schema: what is wrong, and what to write."""

@@ -13,7 +13,7 @@ from hpcbench.contract import rules
 from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
 from hpcbench.contract.problems import user_error
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.section import Count, File, Line, Misfit, Name, Precision, Scalar, Section
+from hpcbench.contract.section import SHARE, Count, File, Line, Misfit, Name, Precision, Scalar, Section
 from hpcbench.contract.synchrony import server_misfit, stream_misfit
 from hpcbench.contract.traffic import Setting
 from hpcbench.contract.training import Data, Model, Train, optimizer_misfit
@@ -28,7 +28,7 @@ class Shape(Section):
     nodes: Count
     ranks_per_node: Count
     cores_per_rank: Count
-    gpus_per_rank: Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")]
+    gpus_per_rank: Annotated[str, Field(pattern=SHARE)]
     """GPUs of a rank as a fraction: ``0``, ``1``, or ``1/2`` where two ranks share a GPU."""
     visibility: Literal["one", "socket", "all"]
     """Which GPUs a rank was to see. ``one`` means only its own."""

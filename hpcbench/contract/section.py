@@ -13,6 +13,7 @@ LINE = r"^[^\x00-\x1f\x7f]*$"
 PATH = r"^[^\x00]*$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OPTION = r"^--?[A-Za-z][A-Za-z0-9_-]*$"
+SHARE = r"^[0-9]+(/[1-9][0-9]*)?$"
 DIRECTORY = r"^/[^:,\x00-\x1f\x7f]*$"
 # hpcbench.contract.problems has a phrase for each of these patterns.
 

@@ -172,6 +172,19 @@ def test_a_value_that_cannot_stand_in_a_script_leaves_nothing(fake: Fake) -> Non
     assert everything(fake.directory) == before
 
 
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_directory_that_takes_no_files_names_out(fake: Fake, monkeypatch: pytest.MonkeyPatch, existing: bool) -> None:
+    """Root may write everywhere but to a read-only file system, so that the system's answers are planted."""
+    out = fake.directory / "results"
+    if existing:
+        out.mkdir()
+        monkeypatch.setattr("os.access", lambda path, mode: path != out)
+    else:
+        monkeypatch.setattr(Path, "mkdir", lambda *_, **__: exec("raise OSError(30, 'Read-only file system')"))
+    with pytest.raises(UserError, match=r"results: (is not writable|Read-only file system): give a directory .* --out"):
+        submit(fake.study, Options(site=str(fake.site), dry_run=True, out=out))
+
+
 def test_a_scheduler_that_cannot_start_is_asked_before_anything_is_written(fake: Fake) -> None:
     lock = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     lock.symlink_to(fake.directory)

@@ -1,5 +1,9 @@
 """Logs as they are found: whole, cut, damaged, mixed with the lines of others."""
 
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,7 @@ from hypothesis import strategies as st
 
 from hpcbench.collect import run_log
 from hpcbench.collect.run_log import Reader, RunLog
+from hpcbench.collect.submission import from_log
 from hpcbench.contract.judge import judge_log
 from hpcbench.errors import UserError
 from hpcbench.testing.results import Planted, log_lines
@@ -156,3 +161,13 @@ def test_unreadable_paths(tmp_path: Path) -> None:
         run_log.read(tmp_path)
     with pytest.raises(UserError, match="no regular file"):
         run_log.read(Path("/dev/null"))
+
+
+@pytest.mark.parametrize(
+    ("compress", "command"), [(gzip.compress, "gunzip"), (bz2.compress, "bunzip2"), (lzma.compress, "unxz")]
+)
+def test_a_compressed_log_is_named(tmp_path: Path, compress: Callable[[bytes], bytes], command: str) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(compress(b"step 1 | loss 2.0\n" * 100))
+    with pytest.raises(UserError, match=f"log.txt: is compressed: run {command} on it"):
+        from_log(path)

@@ -1,15 +1,19 @@
 """Studies: what is wrong is said with file, line, field and remedy; `--set` goes through the same schema."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from hpcbench.batch.sites.load_site import load_site
+from hpcbench.batch.sites.site import Site
+from hpcbench.contract.problems import PATTERN_REMEDIES
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
-from hpcbench.study.schema import json_schema
+from hpcbench.study.schema import ProgramStudy, Study, json_schema
 from hpcbench.study.size import Capacity
 
 GOOD = """\
@@ -59,14 +63,14 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
         ("  steps: 20\n", "", "FILE:3: train.steps:", "is missing"),
         ("  global_batch: 8", "  global_batch: 8\n  micro_batsh: 2", "FILE:6: train.micro_batsh:", "'micro_batch'"),
         ("study: good", "stduy: good\nstudy: good", "FILE:1: stduy:", "did you mean 'study'?"),
-        ("study: good", "study: 'a b'", "FILE:1: study:", "is no name"),
-        ("study: good", "study: 'a\"b'", "FILE:1: study:", "is no name"),
-        ("study: good", "study: $(touch pwned)", "FILE:1: study:", "is no name"),
-        ("study: good", 'study: "a\\nb"', "FILE:1: study:", "is no name"),
-        ("study: good", 'study: "a\\n"', "FILE:1: study:", "is no name"),
-        ("study: good", "study: ../x", "FILE:1: study:", "is no name"),
-        ("study: good", "study: -x", "FILE:1: study:", "is no name"),
-        ("study: good", f"study: {'x' * 65}", "FILE:1: study:", "is no name"),
+        ("study: good", "study: 'a b'", "FILE:1: study:", "is not a name"),
+        ("study: good", "study: 'a\"b'", "FILE:1: study:", "is not a name"),
+        ("study: good", "study: $(touch pwned)", "FILE:1: study:", "is not a name"),
+        ("study: good", 'study: "a\\nb"', "FILE:1: study:", "is not a name"),
+        ("study: good", 'study: "a\\n"', "FILE:1: study:", "is not a name"),
+        ("study: good", "study: ../x", "FILE:1: study:", "is not a name"),
+        ("study: good", "study: -x", "FILE:1: study:", "is not a name"),
+        ("study: good", f"study: {'x' * 65}", "FILE:1: study:", "is not a name"),
         ("study: good", "study: 12", "FILE:1: study:", "must be text, not 12"),
         ("study: good", "study:", "FILE:1: study:", "must be text, not nothing"),
         ("  steps: 20", "  steps: '20'", "FILE:4: train.steps:", "remove the quotes"),
@@ -139,15 +143,15 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
                 ("PYTHONPATH: /x", "FILE:7: schemes.a.environment:", "PYTHONPATH changes which programs"),
                 ("HPCBENCH_ISA: avx2", "FILE:7: schemes.a.environment:", "HPCBENCH_ISA is hpcbench's own"),
                 ("OMP_NUM_THREADS: '2'", "FILE:7: schemes.a.environment:", "follows from the site and the layout"),
-                ("A-B: x", "FILE:7: schemes.a.environment.A-B:", "does not fit"),
-                ("'A=1 B': x", "FILE:7: schemes.a.environment.A=1 B:", "does not fit"),
-                ("'': x", "FILE:7: schemes.a.environment.:", "does not fit"),
+                ("A-B: x", "FILE:7: schemes.a.environment.A-B:", "is not a name of a variable"),
+                ("'A=1 B': x", "FILE:7: schemes.a.environment.A=1 B:", "is not a name of a variable"),
+                ("'': x", "FILE:7: schemes.a.environment.:", "is not a name of a variable"),
                 ("A: 16", "FILE:7: schemes.a.environment.A:", "put it in quotes"),
-                ('A: "x\\ny"', "FILE:7: schemes.a.environment.A:", "does not fit"),
+                ('A: "x\\ny"', "FILE:7: schemes.a.environment.A:", "has several lines"),
             ]
         ),
-        ("matrix:", "account: -x\nmatrix:", "FILE:7: account:", "does not fit"),
-        ("matrix:", "queue: 'a b'\nmatrix:", "FILE:7: queue:", "does not fit"),
+        ("matrix:", "account: -x\nmatrix:", "FILE:7: account:", "is not a name: use at most 128"),
+        ("matrix:", "queue: 'a b'\nmatrix:", "FILE:7: queue:", "is not a name: use at most 128"),
         ("matrix:", "repeats: 0\nmatrix:", "FILE:7: repeats:", "at least 1"),
     ],
 )
@@ -168,7 +172,7 @@ def test_faults_name_line_field_and_remedy(tmp_path: Path, old: str, new: str, b
         ("train.steps=[1", "not YAML"),
         ("study.name=x", "study is 'good', not a mapping"),
         ("layout.tp=3", "use one of 1, 2, 4"),
-        ("study=$(id)", "is no name"),
+        ("study=$(id)", "is not a name"),
         ("matrix.scheme=[baseline, nope]", "unknown scheme 'nope'"),
     ],
 )
@@ -216,3 +220,26 @@ def test_the_json_schema_knows_every_field_and_says_what_it_is() -> None:
     ]
     assert lacking == []
     assert {"study", "model", "train", "matrix", "criteria"} <= schema["properties"].keys()
+
+
+def test_each_pattern_of_the_schemas_has_a_phrase() -> None:
+    """No message shows a regular expression."""
+    patterns = set()
+    for schema in (Study, ProgramStudy, Site):
+        patterns |= set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema.model_json_schema())))
+    assert {json.loads(pattern) for pattern in patterns} <= PATTERN_REMEDIES.keys()
+    assert len(patterns) >= 6
+
+
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "s.yaml").write_text(
+        "study: s\nsite: ~/site.yaml\nprogram: {command: a, directory: ~/x, log: nanogpt, steps: 1}\nscheme: baseline\n"
+    )
+    study = load_study(tmp_path / "s.yaml").study
+    assert isinstance(study, ProgramStudy)
+    assert (study.site, study.program.directory) == (f"{tmp_path}/site.yaml", f"{tmp_path}/x")
+    with pytest.raises(UserError, match=rf"study.yaml:2: {tmp_path}/site.yaml: no such file \(relative paths start"):
+        load_site("~/site.yaml", "study.yaml:2")
+    with pytest.raises(UserError, match=r"--site: ~nobody-here/site\.yaml: no such file"):
+        load_site("~nobody-here/site.yaml")

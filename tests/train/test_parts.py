@@ -148,7 +148,7 @@ def test_the_shape_that_was_asked_for_is_part_of_the_run_file(tmp_path):
     path.write_text(json.dumps(raw))
     assert load(path)[0].shape == Shape(**asked)
     for change, message in (
-        ({"gpus_per_rank": "half"}, "shape.gpus_per_rank: 'half' does not fit"),
+        ({"gpus_per_rank": "half"}, "shape.gpus_per_rank: 'half' is not a number of GPUs"),
         ({"gpus_per_rank": 1}, "shape.gpus_per_rank: must be text, not 1"),
         ({"nodez": 1}, "shape.nodez: unknown key, did you mean 'nodes'"),
     ):
