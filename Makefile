@@ -3,9 +3,11 @@
 # make quick  what needs neither compiler nor MPI nor cluster: at most three minutes
 # make test-long   the other tests: every pair of settings, more codecs, architectures and layouts, most benchmarks in their tiny
 #             form, tutorials and the demo, more of LSF and of Slurm, vectors of 2^32 elements, sanitizers
+# make tools  installs with apt-get what is missing of the programs in tests/tools.py, as root on Debian or Ubuntu
 # make docs   writes the reference pages, and builds the documentation as a site in build/site
 # make figures   copies figures and tables from results/reference into README.md and docs
-# All do all their set-up in .venv themselves; they need python3 (3.10 to 3.13) with venv, make and g++.
+# All need python3 (3.10 to 3.13) and make, and install the rest in .venv. They install g++ and venv as `make tools` does, which
+# `make test` and `make test-long` call, too.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -15,18 +17,21 @@ MODULES = $(VENV)/.modules-$(shell find hpcbench -name '*.py' | LC_ALL=C sort | 
 PYTEST  = $(RUN)/python -m pytest --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --once-more 3 -n
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick test-long lint types docs figures clean
+# Debian keeps some of these programs where only root's PATH leads.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+.PHONY: demo test quick test-long lint types docs figures clean tools
 
 demo: $(VENV)/.demo
 	@PATH="$(abspath $(RUN)):$$PATH" bash studies/demo.sh
 
-test: lint types
+test: tools lint types
 	@$(PYTEST) 4
 
 quick: lint
 	@$(PYTEST) 2 -m 'not (long or gpu or ranks or networks or daemons or jobs or compiler)'
 
-test-long: $(VENV)/.test
+test-long: tools $(VENV)/.test
 	@$(INSTALL) --editable '.[frameworks]'
 	@$(PYTEST) 4 -m long
 
@@ -42,14 +47,17 @@ docs: $(VENV)/.docs
 figures: $(VENV)/.demo
 	@$(RUN)/python benchmarks/figures.py
 
+tools:
+	@$(PYTHON) tests/tools.py test
+
 clean:
 	rm -rf $(VENV) build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
 	 { echo "hpcbench needs Python 3.10 to 3.13: make PYTHON=python3.12 ..." >&2; exit 2; }
-	@command -v g++ >/dev/null || { echo "hpcbench needs g++ to build its kernels: install it first" >&2; exit 2; }
-	@$(PYTHON) -m venv $(VENV) || { echo "python3 lacks venv: on Debian, install python3-venv" >&2; exit 2; }
+	@$(PYTHON) tests/tools.py build
+	@$(PYTHON) -m venv $(VENV)
 
 # An editable install knows the modules that it was made with.
 $(MODULES): | $(VENV)/bin/python

@@ -1,4 +1,4 @@
-"""What all tests share: crowds, ranks of MPI programs, and what a test that cannot run here means."""
+"""Crowds of tests, and ranks of MPI programs, for all tests."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import crowds
 import pytest
 from start_ranks import RankServer, run_ranks
 
-pytest_plugins = ["unsteady"]
+pytest_plugins = ["needs", "unsteady"]
 
 # Or this process, and programs that tests start, would compile all modules each time.
 sys.dont_write_bytecode = False
@@ -81,26 +81,3 @@ def mpi_results(rank_server: RankServer) -> Callable[..., list[dict[str, Any]]]:
         return cache[key]
 
     return results
-
-
-@pytest.fixture(scope="session")
-def need() -> Callable[[str | None], None]:
-    """Skips the test if it is given a reason why it cannot run here; in CI everything can be had, so there it fails."""
-
-    def check(reason: str | None) -> None:
-        if reason and os.environ.get("CI"):
-            pytest.fail(reason)
-        if reason:
-            pytest.skip(reason)
-
-    return check
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In CI everything can be had but a GPU: a test that was skipped for another reason has shown nothing."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None:  # a worker, whose tests another process counts
-        return
-    skipped = [report for report in reporter.stats.get("skipped", []) if "gpu" not in report.keywords]
-    if os.environ.get("CI") and skipped:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED

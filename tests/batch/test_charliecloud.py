@@ -6,15 +6,14 @@ The image has nothing of its own but a path to the interpreter that is nowhere e
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tools import explain_missing
 
-CH_RUN = shutil.which("ch-run")
 STUDY = """\
 study: contained
 model: {name: mini, layers: 1, hidden: 16, heads: 2, vocab: 256}
@@ -37,8 +36,11 @@ checked: never
 
 
 def why_not() -> str | None:
-    if CH_RUN is None:
-        return "needs Charliecloud: on Debian, apt install charliecloud"
+    """Return why ch-run cannot work here; None if it can."""
+    if reason := explain_missing("ch-run", "unshare"):
+        return reason
+    if subprocess.run(["unshare", "--user", "true"], stderr=subprocess.DEVNULL).returncode:
+        return "training in a container: user namespaces are denied here: allow them (sysctl user.max_user_namespaces)"
     return None
 
 

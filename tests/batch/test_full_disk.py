@@ -4,12 +4,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from batch_fakes import Fake, wait_for, wait_until_over
 from test_scripts import Bench
+from tools import explain_missing
 
 from hpcbench.batch.reserve import FILE, set_aside, written
 from hpcbench.batch.submit import Options, submit
@@ -27,11 +28,12 @@ def mounted(path: Path, size: str) -> bool:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
+def small(tmp_path: Path, need: Callable[[str | None], None]) -> Iterator[Path]:
     """A file system of four megabytes."""
     path = tmp_path / "small"
-    if not mounted(path, "4m"):
-        pytest.skip("a small file system needs root, and leave to mount")
+    need(explain_missing("mount"))
+    denied = "a full disk needs root and the right to mount: run as root, or in a container with --privileged"
+    need(None if mounted(path, "4m") else denied)
     yield path
     subprocess.run(["umount", "-l", str(path)], check=False)
 

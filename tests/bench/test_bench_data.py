@@ -153,7 +153,8 @@ def test_torch_files_need_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_torch_files(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensor = torch.from_numpy(X.copy())
     torch.save(tensor, tmp_path / "one.pt")
     torch.save({"model": {"w": tensor, "b": tensor.bfloat16().T, "n": 3}, "step": 1}, tmp_path / "many.pt")

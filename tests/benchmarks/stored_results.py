@@ -96,6 +96,7 @@ def git_knows() -> Known:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    if git("rev-parse", "--is-shallow-repository") != "false":
+    top = git("rev-parse", "--show-toplevel")  # a copy may lie in a checkout of something else
+    if top is None or not ROOT.samefile(top) or git("rev-parse", "--is-shallow-repository") != "false":
         return lambda revision: True
     return lambda revision: git("cat-file", "-e", f"{revision}^{{commit}}") is not None

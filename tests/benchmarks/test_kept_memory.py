@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import pytest
 from stored_results import ROOT
 
 PAGES = (64 << 20) // 4096
@@ -22,7 +21,6 @@ print(faults() - before)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc has these settings")
 def test_no_page_is_taken_twice() -> None:
     kept, given_back = (
         int(

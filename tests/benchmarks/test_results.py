@@ -1,15 +1,22 @@
 """Every stored result says which command made it, at which revision, on which machine."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stored_results import BESIDE, ROOT, faults, git_knows
+from stored_results import BESIDE, ROOT, Known, faults, git_knows
+from tools import explain_missing
 
 REFERENCE = ROOT / "results" / "reference"
 GOOD = {"command": "python benchmarks/links.py", "revision": "0123456789ab of 2026-11-22", "machine": "2 cores"}
 
-knows = git_knows()
+
+@pytest.fixture(scope="module")
+def knows(need: Callable[[str | None], None]) -> Known:
+    if (ROOT / ".git").exists():
+        need(explain_missing("git"))
+    return git_knows()
 
 
 def stored() -> list[str]:
@@ -19,7 +26,7 @@ def stored() -> list[str]:
 
 
 @pytest.mark.parametrize("name", stored())
-def test_a_stored_result_says_where_it_comes_from(name: str) -> None:
+def test_a_stored_result_says_where_it_comes_from(name: str, knows: Known) -> None:
     assert not list(faults(REFERENCE / name, knows)), name
 
 

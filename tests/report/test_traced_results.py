@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import explain_missing
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import load
@@ -25,8 +27,9 @@ repeats: 1
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | None], None]) -> Path:
     """A submission that really ran, of a study that lies in a git checkout with a change."""
+    need(explain_missing("git"))
     folder = tmp_path_factory.mktemp("traced")
     study = folder / "study.yaml"
     study.write_text("# of before\n")

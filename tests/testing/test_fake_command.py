@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hpcbench.testing.fakes import __main__ as command
+from hpcbench.testing.fakes.hosts import why_not
 
 SITE = """\
 site: mine
@@ -45,10 +47,9 @@ def test_a_site_is_tried_and_its_jobs_are_waited_for(tmp_path: Path) -> None:
     assert sorted(out.read_text(encoding="utf-8").split()) == ["0", "1"]
 
 
-def test_ranks_of_two_nodes_have_two_names(tmp_path: Path) -> None:
+def test_ranks_of_two_nodes_have_two_names(tmp_path: Path, need: Callable[[str | None], None]) -> None:
     """A worker refuses ranks that are not on as many nodes as were asked for."""
-    own = subprocess.run(["unshare", "--user", "--map-root-user", "--uts", "hostname", "-s"], capture_output=True)
-    assert own.returncode == 0, "no namespaces here"
+    need(why_not())
     script, out = tmp_path / "job.sh", tmp_path / "out"
     script.write_text("#BSUB -W 5\n#BSUB -nnodes 2\njsrun -n 4 -r 2 -a 1 -c 4 uname -n\n", encoding="utf-8")
     done = run("lsf", "--", "sh", "-c", f"bsub -N -o {out} < {script}")

@@ -1,13 +1,14 @@
 """A page with everything on it, and a browser to open it in."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from tools import explain_missing
 
 from hpcbench.collect.submission import Submission, load
 from hpcbench.contract.state import Job, State
@@ -69,18 +70,16 @@ class Browser:
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | None], None]) -> Iterator[Browser]:
     """One browser for all tests; it asks nothing of a network."""
-    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    if None in programs.values():
-        pytest.fail("the page is tested in a browser: apt-get install chromium chromium-driver")
+    need(explain_missing("chromium", "chromedriver"))
     options = webdriver.ChromeOptions()
-    options.binary_location = str(programs["chromium"])
+    options.binary_location = str(shutil.which("chromium"))
     profile = tmp_path_factory.mktemp("profile")
     for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", f"user-data-dir={profile}"):
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(executable_path=str(programs["chromedriver"])))
+    driver = webdriver.Chrome(options=options, service=Service(executable_path=shutil.which("chromedriver")))
     try:
         yield Browser(driver)
     finally:

@@ -1,0 +1,114 @@
+"""Fixture ``need`` for tests that need more than `make test` can install everywhere: they are skipped, and fail in CI.
+
+A test without the fixture does not see the programs of tools.py, although they are installed: a test that forgets the
+fixture fails on every machine. For this, directories of PATH are links, each to a directory or to a copy without them.
+The last line of a run says what was not tested, and what to do about it.
+"""
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+
+import pytest
+from tools import TEST
+
+
+class Search:
+    """The directories of PATH, with the programs of tools.py or without them."""
+
+    def __init__(self) -> None:
+        self._before = os.environ["PATH"]
+        self._place = Path(tempfile.mkdtemp(prefix="hpcbench-path-"))
+        self._links: dict[Path, dict[bool, Path]] = {}
+        self._complete = True
+        path = []
+        for number, directory in enumerate(map(Path, self._before.split(os.pathsep))):
+            if any((directory / name).exists() for name in TEST):
+                link = self._place / str(number)
+                link.symlink_to(directory)
+                self._links[link] = {True: directory, False: link_all_but(TEST, directory, self._place / f"{number}-")}
+                directory = link
+            path.append(str(directory))
+        os.environ["PATH"] = os.pathsep.join(path)
+
+    def show(self, complete: bool) -> None:
+        """Show all programs, or hide those of tools.py."""
+        if complete != self._complete:
+            for link, targets in self._links.items():
+                link.unlink()
+                link.symlink_to(targets[complete])
+            self._complete = complete
+
+    def close(self) -> None:
+        """Restore PATH."""
+        os.environ["PATH"] = self._before
+        shutil.rmtree(self._place)
+
+
+def link_all_but(names: Iterable[str], directory: Path, copy: Path) -> Path:
+    """Make a copy of a directory of programs, as links, without some of them."""
+    copy.mkdir()
+    for name in {path.name for path in directory.iterdir()} - set(names):
+        (copy / name).symlink_to(directory / name)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[str | None], None]:
+    """Skip the test if it is given a reason why it cannot run here; in CI everything can be installed, and it fails."""
+
+    def check(reason: str | None) -> None:
+        if reason and os.environ.get("CI"):
+            pytest.fail(reason)
+        if reason:
+            pytest.skip(reason)
+
+    return check
+
+
+SEARCH = pytest.StashKey[Search]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # this process runs tests
+        config.stash[SEARCH] = Search()
+        config.stash[SEARCH].show(False)  # modules are imported before tests can ask
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[SEARCH].show("need" in getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    item.config.stash[SEARCH].show(True)  # fixtures of several tests may end here
+
+
+def _find_skipped(config: pytest.Config) -> list[pytest.TestReport]:
+    """Return the reports of skipped tests, without those that need a GPU."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # a worker, whose tests another process counts
+        return []
+    return [report for report in reporter.stats.get("skipped", []) if "gpu" not in report.keywords]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail in CI if tests were skipped: everything can be had there but a GPU."""
+    if os.environ.get("CI") and _find_skipped(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> Generator[None, None, None]:
+    """Print what was not tested, and the remedy, as the last line."""
+    yield
+    if SEARCH in config.stash:
+        config.stash[SEARCH].close()
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in _find_skipped(config))
+    if reasons:
+        listed = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
+        print(f"not tested here: {listed}")

@@ -1,0 +1,132 @@
+"""Programs that the distribution has and PyPI does not: what needs each of them, and its package in Debian and Ubuntu.
+
+``python3 tests/tools.py build|test`` installs the missing programs where it may, as `make` does. It runs before there
+is a virtual environment. Elsewhere the tests that need a missing program are skipped: see needs.py.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Tool(NamedTuple):
+    """What needs a program, and the package that has it."""
+
+    user: str
+    package: str
+
+
+BUILD = {"g++": Tool("the kernels", "g++")}
+"""Without these nothing can be installed; `ensurepip`, a module of Python, belongs to them."""
+_HOSTS, _SLURM = "virtual hosts", "a Slurm cluster of one machine"
+TEST = {
+    "chromedriver": Tool("the report's page in a browser", "chromium-driver"),
+    "chromium": Tool("the report's page in a browser", "chromium"),
+    "ch-run": Tool("training in a container", "charliecloud"),
+    "git": Tool("provenance in a git checkout", "git"),
+    "hostname": Tool(_HOSTS, "hostname"),
+    "ip": Tool(_HOSTS, "iproute2"),
+    "mariadb": Tool(_SLURM, "mariadb-server"),
+    "mariadb-install-db": Tool(_SLURM, "mariadb-server"),
+    "mariadbd": Tool(_SLURM, "mariadb-server"),
+    "mount": Tool("virtual hosts and full disks", "mount"),
+    "munge": Tool(_SLURM, "munge"),
+    "munged": Tool(_SLURM, "munge"),
+    "nsenter": Tool(_HOSTS, "util-linux"),
+    "sbatch": Tool(_SLURM, "slurm-wlm"),
+    "slurmctld": Tool(_SLURM, "slurm-wlm"),
+    "slurmd": Tool(_SLURM, "slurm-wlm"),
+    "slurmdbd": Tool(_SLURM, "slurmdbd"),
+    "tc": Tool(_HOSTS, "iproute2"),
+    "unshare": Tool(_HOSTS, "util-linux"),
+}
+"""A test sees these only if it uses the fixture ``need``."""
+_APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600")
+_INSTALL = ("install", "-y", "--no-install-recommends")
+_POLICY = Path("/usr/sbin/policy-rc.d")
+"""Debian's scripts start a package's daemon only if this program allows it."""
+
+
+def explain_missing(*programs: str) -> str | None:
+    """Return what cannot be tested without these programs, and the remedy, in one line; None if all are installed."""
+    missing = [name for name in programs if not shutil.which(name)]
+    if not missing:
+        return None
+    packages = dict.fromkeys(TEST[name].package for name in missing)
+    return f"{TEST[missing[0]].user}: {', '.join(missing)} missing here: {show_command(packages)}"
+
+
+def show_command(packages: dict[str, None]) -> str:
+    """Return the line that a user would type."""
+    return f"apt-get install --no-install-recommends {' '.join(packages)}"
+
+
+def list_packages(kind: str) -> dict[str, None]:
+    """Return the packages of the missing programs of a kind, ``build`` or ``test``."""
+    tools = {"build": BUILD, "test": TEST}[kind]
+    packages = dict.fromkeys(tool.package for name, tool in tools.items() if not shutil.which(name))
+    if kind == "build" and importlib.util.find_spec("ensurepip") is None:
+        packages[f"python{sys.version_info.major}.{sys.version_info.minor}-venv"] = None
+    return packages
+
+
+def install(packages: dict[str, None], policy: Path = _POLICY) -> None:
+    """Install packages with apt-get if this is root on Debian or Ubuntu, after one line that says so.
+
+    Packages that the distribution does not have are left out. No package starts a daemon: tests start their own.
+    """
+    if not packages or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    print(f"installing Debian packages that are missing here: {show_command(packages)}", flush=True)
+    _run_apt("update")
+    with _without_daemons(policy):
+        error = _run_apt(*_INSTALL, *packages)
+        if error:
+            print(f"apt-get: {error}", file=sys.stderr)
+            available = [name for name in packages if not _run_apt(*_INSTALL, "--simulate", name)]
+            if available:
+                _run_apt(*_INSTALL, *available)
+
+
+def _run_apt(*arguments: str) -> str:
+    """Run apt-get and return the last line of its errors; nothing if it succeeded."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(
+        [*_APT, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
+    lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+    return lines[-1] if done.returncode else ""
+
+
+@contextmanager
+def _without_daemons(policy: Path) -> Iterator[None]:
+    if policy.exists():  # the owner's own policy stays in force
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink()
+
+
+def main(kind: str) -> int:
+    """Install the programs of a kind; return 2 if something is still missing without which nothing can be built."""
+    install(list_packages(kind))
+    importlib.invalidate_caches()
+    missing = list_packages(kind)
+    if kind == "build" and missing:
+        print(f"hpcbench cannot be built here without {', '.join(missing)}: {show_command(missing)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
