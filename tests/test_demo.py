@@ -42,6 +42,7 @@ def test_the_demo_answers(site: str, tmp_path: Path, need: Callable[[str | None]
     said = done.stdout.partition(f"demo on {site}: gpt-tiny")[2]
     assert "naive-int8" in said
     assert said.index("What to type next") > said.index("results/demo/report.html")
+    assert {path.name for path in tmp_path.iterdir()} - {"bin"} == {"results"}, "git ignores only this"
     assert "naive-int8" in (tmp_path / "results" / "demo" / "report.html").read_text(encoding="utf-8")
 
 

@@ -62,7 +62,7 @@ def test_root_gets_what_the_distribution_has_after_one_line(
 ) -> None:
     tools.install(dict.fromkeys(("munge", "absent")), tmp_path / "policy")
     install = "install -y --no-install-recommends"
-    assert [line.removeprefix("-qq -o DPkg::Lock::Timeout=600 ") for line in apt()] == [
+    assert [line.removeprefix(" ".join((*tools._APT[1:], ""))) for line in apt()] == [
         "update ",
         f"{install} munge absent without daemons",
         f"{install} --simulate munge without daemons",

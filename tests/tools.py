@@ -47,7 +47,7 @@ TEST = {
     "unshare": Tool(_HOSTS, "util-linux"),
 }
 """A test sees these only if it uses the fixture ``need``."""
-_APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600")
+_APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600", "-o", "Acquire::http::Timeout=30")
 _INSTALL = ("install", "-y", "--no-install-recommends")
 _POLICY = Path("/usr/sbin/policy-rc.d")
 """Debian's scripts start a package's daemon only if this program allows it."""

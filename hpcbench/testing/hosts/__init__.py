@@ -43,7 +43,8 @@ def why_not() -> str | None:
     """Why hosts cannot be made here, and the remedy, in one line; None if they can."""
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing:
-        return f"virtual hosts need {', '.join(missing)}: install iproute2, util-linux, mount and hostname"
+        packages = "iproute2 util-linux mount hostname"
+        return f"virtual hosts need {', '.join(missing)}: apt-get install {packages}, or the like"
     if not _works("true"):
         remedy = "run a container with --privileged" if os.geteuid() == 0 else "be root, or allow user namespaces"
         return f"virtual hosts need namespaces of their own, which are denied here: {remedy}"
