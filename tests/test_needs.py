@@ -17,7 +17,7 @@ from hpcbench.testing import hosts, slurm
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 Capture = pytest.CaptureFixture[str]
-PACKAGES = sorted({tool.package for tool in tools.TEST.values()})
+PACKAGES = sorted({tool.package for name, tool in tools.TEST.items() if name != "Python.h"})  # PATH cannot hide it
 APT = """\
 #!/bin/sh
 echo "$@ $(test -x POLICY && echo without daemons)" >> CALLS
@@ -151,7 +151,7 @@ def test_asks_again(need):
 REASON = "training in a container: ch-run missing here: apt-get install --no-install-recommends charliecloud"
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n2")], ids=["one process", "two processes"])
+@pytest.mark.parametrize("options", [(), ("-p", "xdist.plugin", "-n2")], ids=["one process", "two processes"])
 def test_a_test_that_forgets_to_ask_fails_where_the_program_is_installed(tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "test_planted.py").write_text(PLANTED)
     program = tmp_path / "bin" / "ch-run"
@@ -165,7 +165,7 @@ def test_a_test_that_forgets_to_ask_fails_where_the_program_is_installed(tmp_pat
     assert not list(tmp_path.glob("hpcbench-path-*")) and "not tested here" not in done.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n2")], ids=["one process", "two processes"])
+@pytest.mark.parametrize("options", [(), ("-p", "xdist.plugin", "-n2")], ids=["one process", "two processes"])
 def test_the_last_line_says_what_was_not_tested(tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "test_planted.py").write_text(PLANTED.replace("def test_forgets", "def forgets"))
     path = lack(["ch-run"], tmp_path)
@@ -207,13 +207,25 @@ def pytest_runtest_logreport(report):
 """A plugin that chooses the tests with the fixture `need`, and ends each where it asks for the first time."""
 
 
+def find_users() -> list[Path]:
+    """Return the files whose tests may use `need`, by themselves or by a fixture of their folders."""
+    conftests = {path.parent for path in TESTS.rglob("conftest.py") if "need(" in path.read_text(encoding="utf-8")}
+    return [
+        path
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if path != Path(__file__)
+        and (conftests.intersection(path.parents) or "need(" in path.read_text(encoding="utf-8"))
+    ]
+
+
 def run_without(names: list[str], place: Path, chosen: list[str]) -> dict[str, str]:
     """Run the tests that use `need` where some programs are missing; return for each why it was skipped."""
     (place / "only_needs.py").write_text(ONLY_NEEDS)
     ends = place / "ends"
-    files = sorted({name.partition("::")[0] for name in chosen}) or ["tests"]
+    files = sorted({name.partition("::")[0] for name in chosen}) or [str(path) for path in find_users()]
     options = ["-q", "-p", "only_needs", "-m", "", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
     environment = {"CHOSEN": json.dumps(chosen), "ENDS": str(ends), "PATH": lack(names, place)}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = ""
     done = run_pytest(place, *options, *(str(ROOT / file) for file in files), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = [json.loads(line) for line in ends.read_text().splitlines()]

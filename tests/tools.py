@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +23,12 @@ class Tool(NamedTuple):
     package: str
 
 
-BUILD = {"g++": Tool("the kernels", "g++")}
-"""Without these nothing can be installed; `ensurepip`, a module of Python, belongs to them."""
+_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+BUILD = {"g++": Tool("the kernels", "g++"), "ensurepip": Tool("the virtual environment", f"{_PYTHON}-venv")}
+"""Without these nothing can be installed."""
 _HOSTS, _SLURM = "virtual hosts", "a Slurm cluster of one machine"
 TEST = {
+    "Python.h": Tool("scripts of DeepSpeed, which compiles", f"{_PYTHON}-dev"),
     "chromedriver": Tool("the report's page in a browser", "chromium-driver"),
     "chromium": Tool("the report's page in a browser", "chromium"),
     "ch-run": Tool("training in a container", "charliecloud"),
@@ -55,11 +58,20 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 def explain_missing(*programs: str) -> str | None:
     """Return what cannot be tested without these programs, and the remedy, in one line; None if all are installed."""
-    missing = [name for name in programs if not shutil.which(name)]
+    missing = [name for name in programs if not is_installed(name)]
     if not missing:
         return None
     packages = dict.fromkeys(TEST[name].package for name in missing)
     return f"{TEST[missing[0]].user}: {', '.join(missing)} missing here: {show_command(packages)}"
+
+
+def is_installed(name: str) -> bool:
+    """Return whether there is a program, or a part of this Python that Debian packages apart from it."""
+    if name == "Python.h":
+        return (Path(sysconfig.get_path("include")) / name).exists()
+    if name == "ensurepip":
+        return importlib.util.find_spec(name) is not None
+    return shutil.which(name) is not None
 
 
 def show_command(packages: dict[str, None]) -> str:
@@ -70,10 +82,7 @@ def show_command(packages: dict[str, None]) -> str:
 def list_packages(kind: str) -> dict[str, None]:
     """Return the packages of the missing programs of a kind, ``build`` or ``test``."""
     tools = {"build": BUILD, "test": TEST}[kind]
-    packages = dict.fromkeys(tool.package for name, tool in tools.items() if not shutil.which(name))
-    if kind == "build" and importlib.util.find_spec("ensurepip") is None:
-        packages[f"python{sys.version_info.major}.{sys.version_info.minor}-venv"] = None
-    return packages
+    return dict.fromkeys(tool.package for name, tool in tools.items() if not is_installed(name))
 
 
 def install(packages: dict[str, None], policy: Path = _POLICY) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import explain_missing
 
 HERE = Path(__file__).parent / "frameworks"
 SCHEMES = {
@@ -52,6 +53,7 @@ def play(words: list[str], options: list[str], directory: Path) -> list[dict[str
 def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str | None], None]) -> None:
     package = name.split(",")[0]
     need(f"{package} is missing: pip install '.[frameworks]'" if find_spec(package) is None else None)
+    need(explain_missing("Python.h") if package == "deepspeed" else None)
     groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed describes no group
     (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
     words = PROGRAMS[name]
