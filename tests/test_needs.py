@@ -228,9 +228,9 @@ def run_without(names: list[str], place: Path, chosen: list[str]) -> dict[str, s
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = ""
     done = run_pytest(place, *options, *(str(ROOT / file) for file in files), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = [json.loads(line) for line in ends.read_text().splitlines()]
-    assert {outcome for _, outcome, _ in found} == {"skipped"}, found
-    return {name: reason.removeprefix("Skipped: ") for name, _, reason in found}
+    reports = [json.loads(line) for line in ends.read_text().splitlines()]
+    assert {outcome for _, outcome, _ in reports} == {"skipped"}, reports
+    return {name: reason.removeprefix("Skipped: ") for name, _, reason in reports}
 
 
 @pytest.fixture(scope="module")
@@ -249,4 +249,4 @@ def test_without_a_package_its_tests_are_skipped_with_the_remedy(
     chosen = [name for name, reason in bare.items() if any(re.search(rf"\b{word}\b", reason) for word in programs)]
     assert chosen
     for reason in run_without(programs, tmp_path, chosen).values():
-        assert all(program in reason for program in programs) and "apt-get install" in reason and package in reason
+        assert any(program in reason for program in programs) and "apt-get install" in reason and package in reason

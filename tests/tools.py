@@ -47,7 +47,7 @@ TEST = {
     "slurmd": Tool(_SLURM, "slurm-wlm"),
     "slurmdbd": Tool(_SLURM, "slurmdbd"),
     "tc": Tool(_HOSTS, "iproute2"),
-    "unshare": Tool(_HOSTS, "util-linux"),
+    "unshare": Tool("virtual hosts and containers", "util-linux"),
 }
 """A test sees these only if it uses the fixture ``need``."""
 _APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600", "-o", "Acquire::http::Timeout=30")

@@ -494,6 +494,7 @@ def test_what_is_recorded_holds_no_secrets(tmp_path: Path) -> None:
     setup = ['module() { echo "Currently Loaded: $*"; }', "export MY_API_KEY=s3cret my_token=s3cret"]
     bench = Bench(tmp_path, "slurm", site={"setup": setup, "environment": {"NCCL_NET": "a b"}})
     bench.program("nvidia-smi", "echo a GPU; exit 3")
+    bench.program("python", "echo Python 3")  # Debian has only python3
     bench.program("scontrol", 'echo "JobId=$3"')
     hidden = {"DB_PASSWORD": "s3cret", "AWS_SECRET_ACCESS": "s3cret", "http_proxy": "http://me:s3cret@proxy:1"}
     done = bench.go(SLURM_JOB_ID="9", PLAIN="it's\nme", **hidden)
