@@ -454,8 +454,8 @@ EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
     [
         (
             "slurm.sh.j2",
-            EXTENDS + "{% block enviroment %}\nexport X=1\n{% endblock %}\n",
-            "slurm.sh.j2:2: the extended template has no block 'enviroment': did you mean 'environment'?",
+            EXTENDS + "{% block environ %}\nexport X=1\n{% endblock %}\n",
+            "slurm.sh.j2:2: the extended template has no block 'environ': did you mean 'environment'?",
         ),
         ("slurm.sh.j2", EXTENDS + "\n\nexport X=1\n", "slurm.sh.j2:4: 'export X=1' is outside of all blocks"),
         ("slurm.sh.j2", EXTENDS + "{{ job.id }}\n", "slurm.sh.j2:2: '{{ ... }}' is outside of all blocks"),
