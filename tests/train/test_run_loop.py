@@ -209,13 +209,21 @@ def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypat
 
 
 def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
-    trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0)
+    trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=0.0)
     _, records = logged(trainer)
     (found,) = [record.raw for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
     variances = (piece.adam.second[: piece.bucket.padding.start] for piece in trainer.data_parallel.pieces)
     zeros = sum(int((variance == 0).sum()) for variance in variances)
     assert found["step"] == 2 and found["elements"] == facts(RUN, corpus)["parameters"]
     assert found["without_gradient"] == zeros > 0
+    norms = [record.gradient_norm for record in records if isinstance(record, Step)]
+    assert min(norms[:2]) > 0 and set(norms[2:]) == {None}, "after the freeze no rank has the mean gradient"
+
+
+def test_one_bit_adam_clips_nothing_by_a_norm_that_it_lacks(corpus):
+    trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=1.0)
+    with pytest.raises(ValueError, match="1-bit Adam does not know the norm of the mean gradient"):
+        trainer.step(0)
 
 
 def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
