@@ -147,3 +147,10 @@ def test_experts_that_drop_nothing_need_all_choices(tmp_path: Path) -> None:
 def test_a_stated_work_that_leaves_out_empty_places_is_named(tmp_path: Path) -> None:
     run = with_experts(tmp_path / "log.txt", LAYERS, ep=4, min_capacity=128)
     assert any("hardware_flops_per_sample is" in note for note in run.notes)
+
+
+def test_the_table_of_speeds_says_which_rows_are_counted(tmp_path: Path) -> None:
+    with_experts(tmp_path / "log.txt", LAYERS, ep=4)
+    blocks = [b for c in build(read([tmp_path / "log.txt"]).sections, ["speed"]).chapters for b in c.blocks]
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "speed")
+    assert "FLOP/s of the model leave out tokens that experts dropped" in table.notes[-1]
