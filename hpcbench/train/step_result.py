@@ -10,7 +10,8 @@ class StepResult:
     loss: float
     seconds: float
     lr: float
-    gradient_norm: float
+    gradient_norm: float | None
+    """Global norm before clipping; None after 1-bit Adam's freeze."""
     message_bytes: int
     wire_bytes: int
     skipped: bool
@@ -20,6 +21,8 @@ class StepResult:
     """Whether some rank was told to stop."""
     diverged: bool
     """Whether the run ends here because its loss is not finite."""
+    kept_choices: int = 0
+    """Choices that experts kept, in all layers."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,6 @@ class Timed:
     loss: float
     seconds: float
     lr: float
-    norm: float
+    norm: float | None
     message_bytes: int
     wire_bytes: int

@@ -56,6 +56,7 @@ class StreamTrainer(Trainer):
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). See the class for what the result says on ranks other than the first."""
         own = self._timed(step)
+        assert own.norm is not None  # `update` always returns the summand
         own_lost = float(self.policy.lost_overflows - self._lost)
         summands = [own.loss, own.norm, own.message_bytes, own.wire_bytes, float(told_to_stop()), own_lost]
         loss, square, message, wire, stop, lost = self._reports.sums(summands)

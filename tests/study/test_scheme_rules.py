@@ -93,7 +93,7 @@ def test_rules_for_momenta_want_one_bit_adam(tmp_path: Path, fields: Any) -> Non
     line, said = refusal(tmp_path, rule(**fields))
     assert line == "{" and "schemes.mine.rules.0: rule 1 (" in said
     assert "is for traffic of 1-bit Adam only, and the optimizer is adamw: set optimizer: onebit-adam" in said
-    assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0)
+    assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0, clip=0)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2])
@@ -182,7 +182,7 @@ LAYOUTS = [{"dp": dp, "tp": tp, "pp": pp} for dp in (1, 2) for tp in (1, 2) for 
 def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> None:
     names = [pattern.format(rate=8, dp=8, mp=16, share=0.01) for pattern in presets.schemes() if pattern != "baseline"]
     for name in names:
-        stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0}}.get(name, {})
+        stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0, "clip": 0}}.get(name, {})
         zip_ = {f"layout.{key}": [layout[key] for layout in LAYOUTS] for key in ("dp", "tp", "pp")}
         runs = runs_of(tmp_path, name, matrix={"zip": zip_}, **stage)
         assert len(runs) == 3 * 2 * len(LAYOUTS)
