@@ -168,7 +168,7 @@ class Trainer:
             skipped=not math.isfinite(own.norm),
             loss_scale=scale,
             stop=sums[3] > 0,
-            diverged=not math.isfinite(sums[0]),
+            diverged=None if math.isfinite(sums[0]) else step + 1,
         )
 
     def _timed(self, step: int) -> Timed:
