@@ -65,7 +65,7 @@ def test_each_pair_of_codec_and_format_is_refused_or_works(tmp_path: Path, preci
         settings = {"precision": precision, "comm_precision": {"gradients": gradients}}
         fp64 = precision == "fp64" and (gradients == "auto" or optimizer == "onebit-adam")
         if fp64 and codec not in LOSSLESS:
-            with pytest.raises(UserError, match="train.precision: fp64, which rule 1 .* lossless codec"):
+            with pytest.raises(UserError, match=r"train\.precision: fp64, which rule 1 .* lossless codec"):
                 run_of(tmp_path, scheme, **settings)
             continue
         wide = np.dtype(np.float64 if precision == "fp64" else np.float32)
@@ -84,7 +84,9 @@ def test_algorithms_without_a_place_for_errors_refuse_feedback_or_leave_the_sum_
     for algorithm in ALGORITHMS:
         rules = [{"dimension": "DP", "codec": "none", "feedback": True}]
         if algorithm == "native":
-            with pytest.raises(UserError, match="schemes.mine: algorithm native keeps no errors for feedback: use enc"):
+            with pytest.raises(
+                UserError, match=r"schemes\.mine: algorithm native keeps no errors for feedback: use enc"
+            ):
                 run_of(tmp_path, {"algorithm": algorithm, "rules": rules})
         else:
             run = run_of(tmp_path, {"algorithm": algorithm, "rules": rules}, precision="bf16")
@@ -109,7 +111,7 @@ def test_the_remedy_for_momenta_is_one_that_helps(tmp_path: Path, settings: Any,
 def test_errors_of_another_packages_codec_are_not_kept_in_fp64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec, "plugin", lambda family: object() if family == "theirs" else None)
     scheme = {"rules": [{"dimension": "DP", "codec": "theirs", "feedback": True}]}
-    with pytest.raises(UserError, match="theirs.* cannot correct, because errors are kept in fp32: set train.comm_pre"):
+    with pytest.raises(UserError, match=r"theirs.* cannot correct, because errors are kept in fp32: set train\.comm"):
         run_of(tmp_path, scheme, precision="fp64")
     assert run_of(tmp_path, scheme, precision="fp64", comm_precision="fp32")
     assert run_of(tmp_path, scheme)
