@@ -264,7 +264,8 @@ def diverges() -> None:
 
         found = on(case.layout.ranks, logged)
         if WORLD.rank == 0:
-            print(json.dumps({"diverges": [case.name, stage, field, step], "found": found}), flush=True)
+            where = [case.name, stage, field, step]
+            print(json.dumps({"fault": "not finite", "diverges": where, "found": found}), flush=True)
 
 
 if __name__ == "__main__":
