@@ -284,6 +284,11 @@ class Train(Section):
             raise ValueError(f"prune reaches its sparsity after {last} updates, and there are {self.steps}: lower it")
         if prune and prune.end and prune.begin and prune.end < prune.begin:
             raise ValueError(f"prune.end {prune.end} is before prune.begin {prune.begin}: raise it")
+        if prune and prune.first >= self.steps:
+            raise ValueError(
+                f"prune never begins: it first sets weights to zero after update {prune.first}, and there are "
+                f"{self.steps} steps, so that none trains with sparse weights: lower prune.begin, end or every"
+            )
         if self.trace is not None and self.trace.steps[1] > self.steps:
             raise ValueError(f"trace.steps ends with step {self.trace.steps[1]}, and there are {self.steps}: lower it")
         if self.keep_messages is not None and self.keep_messages.steps[-1] > self.steps:

@@ -169,7 +169,7 @@ class Trainer:
             skipped=own.norm is not None and not math.isfinite(own.norm),
             loss_scale=scale,
             stop=sums[3] > 0,
-            diverged=not math.isfinite(sums[0]),
+            diverged=None if math.isfinite(sums[0]) else step + 1,
             kept_choices=round(sums[4]),
         )
 

@@ -402,7 +402,7 @@ def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_pat
 )
 def test_the_precision_of_messages_is_said_in_a_word_or_by_content(tmp_path: Path, said, formats) -> None:
     train = {"steps": 20, "global_batch": 64, "precision": "bf16", "comm_precision": said}
-    run, *_ = runs_of(tmp_path, train=train)
+    run, *_ = runs_of(tmp_path, train=train, layout={"dp": 2, "tp": 2})
     assert run.study.train.comm_precision.model_dump() == dict(zip(CONTENTS, formats, strict=True))
 
 

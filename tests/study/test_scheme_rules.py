@@ -104,6 +104,27 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
     assert "set it to 3" in said
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("phase", [None, "FORWARD", "STEP"])
+def test_a_rule_that_encodes_no_weights_fits_every_stage(tmp_path: Path, zero: int, phase: str | None) -> None:
+    """It only has nothing to carry at some, which a note says."""
+    exact = {"dimension": "ZERO", "codec": "none", **({"phase": phase} if phase else {})}
+    carries = zero > 0 if phase is None else zero == 3 if phase == "FORWARD" else zero in (1, 2)
+    notes = idle_notes(runs_of(tmp_path, {"rules": [exact]}, zero=zero))
+    assert len(notes) == (not carries) and all("carries nothing in this layout" in note for note in notes)
+
+
+def test_an_exact_rule_of_one_stage_does_not_hide_an_encoding_one_of_another(tmp_path: Path) -> None:
+    rules = [
+        {"dimension": "ZERO", "phase": "STEP", "codec": "int8"},
+        {"dimension": "ZERO", "phase": "FORWARD", "codec": "none"},
+    ]
+    _, said = refusal(tmp_path, {"rules": rules}, zero=3)
+    assert "stage 3 gathers no weights when rule 1 (ZERO STEP int8:256) of scheme mine wants them encoded" in said
+    assert "set it to 1 or 2" in said
+    assert runs_of(tmp_path, {"rules": rules}, zero=1)
+
+
 def test_zeropp_without_the_nodes_copy_is_refused(tmp_path: Path) -> None:
     line, said = refusal(tmp_path, "zeropp", zero=3)
     assert line == '"zeropp"' and "scheme: scheme zeropp: forward pass and backward pass compute with different" in said
