@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
-from hpcbench.report.measures import all_notes
+from hpcbench.report.notes import all_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION

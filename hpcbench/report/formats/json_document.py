@@ -172,6 +172,8 @@ def _run(measures: Measures) -> dict[str, Any]:
         "planned_steps": log.planned_steps if log else None,
         "throughput_steps": measures.steps,
         "step_seconds": measures.step_seconds,
+        "step_seconds_median": measures.step_seconds_median,
+        "step_seconds_p95": measures.step_seconds_p95,
         "samples_per_s": measures.samples_per_s,
         "tokens_per_s": measures.tokens_per_s,
         "model_flops_per_rank": measures.model_flops_per_rank,
