@@ -16,7 +16,9 @@ def all_notes(runs: Iterable[Measures]) -> list[str]:
     """Notes about the runs, each once, and about differences between them other than the compared ones."""
     every = list(runs)
     notes = [note for run in every for note in run.notes]
-    return list(dict.fromkeys([*notes, *_first_lines(every), *_uneven(every), *differences([run.run for run in every])]))
+    return list(
+        dict.fromkeys([*notes, *_first_lines(every), *_uneven(every), *differences([run.run for run in every])])
+    )
 
 
 def _first_lines(runs: Sequence[Measures]) -> list[str]:
@@ -42,7 +44,7 @@ def _uneven(runs: Sequence[Measures]) -> list[str]:
         return []
     worst = max(uneven, key=lambda name: max(uneven[name], 1 / uneven[name]))
     return [
-        f"mean and median step time differ by more than {100 * UNEVEN:.3g} % in {len(uneven)} of {len(ratios)} runs, most in"
-        f" {printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps stall, or steps take one of two"
-        " times; speeds rest on the mean"
+        f"mean and median step time differ by more than {100 * UNEVEN:.3g} % in {len(uneven)} of {len(ratios)} runs,"
+        f" most in {printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps stall, or steps take"
+        " one of two times; speeds rest on the mean"
     ]

@@ -69,7 +69,9 @@ def test_coverage_of_steps_that_depend_on_those_before(n: int, correlation: floa
 
 def test_the_benchmark_prints_all_rows() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), "--tiny"], capture_output=True, text=True, check=True)
-    rows = re.findall(r"^(?:normal|exponential) +0\.\d+ +(\d+) +([\d.]+) +([\d.-]+) +([\d.]+)", done.stdout, re.MULTILINE)
+    rows = re.findall(
+        r"^(?:normal|exponential) +0\.\d+ +(\d+) +([\d.]+) +([\d.-]+) +([\d.]+)", done.stdout, re.MULTILINE
+    )
     assert [int(n) for n, *_ in rows] == [n for n in (20, 50, 200, 600) for _ in range(4)] * 2
     assert all(float(untrue) <= 15 for *_, untrue in rows)
     assert {given for n, given, *_ in rows if n == "20"} == {"0.0"}

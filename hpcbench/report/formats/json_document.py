@@ -14,6 +14,7 @@ from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.csv_rows import FIGURES, LATER
 from hpcbench.report.front import front, kind, simplest
+from hpcbench.report.identical import identical
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
 from hpcbench.report.synchrony import Arm, arms
@@ -100,6 +101,7 @@ def _schemes(cell: Cell) -> dict[str, Any]:
             for duel in found.duels
         ],
         "weaknesses": {weakness.name: weakness.words for _, weakness in weak.reasons},
+        "identical": identical(cell),
     }
 
 
