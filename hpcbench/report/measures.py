@@ -34,6 +34,8 @@ class Measures:
     step_seconds_median: float | None
     step_seconds_p95: float | None
     """Step time that 95 % of these steps do not exceed."""
+    unevenness: float | None
+    """Mean step time over the median."""
     samples_per_s: float | None
     """Samples of the steps after the warm-up, divided by the time that these steps took."""
     tokens_per_s: float | None
@@ -147,6 +149,7 @@ def measure(run: RunResult) -> Measures:
         step_seconds=speed.step_seconds,
         step_seconds_median=speed.step_seconds_median,
         step_seconds_p95=speed.step_seconds_p95,
+        unevenness=speed.unevenness,
         samples_per_s=rate,
         tokens_per_s=speed.tokens_per_s,
         tokens_per_s_per_rank=speed.tokens_per_s_per_rank,

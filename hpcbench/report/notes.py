@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from hpcbench.contract.text import printable
 from hpcbench.report.basis import stated_warmup
 from hpcbench.report.measures import Measures
-from hpcbench.report.pace import unevenness
 from hpcbench.report.provenance import differences
 
 UNEVEN = 0.05
@@ -36,9 +35,7 @@ def _first_lines(runs: Sequence[Measures]) -> list[str]:
 
 def _uneven(runs: Sequence[Measures]) -> list[str]:
     """Whether mean and median step time differ, and of which run they differ the most."""
-    ratios = {
-        run.run.id: ratio for run in runs if run.run.log and (ratio := unevenness(run.run.log, run.first)) is not None
-    }
+    ratios = {run.run.id: run.unevenness for run in runs if run.unevenness is not None}
     uneven = {name: ratio for name, ratio in ratios.items() if not 1 - UNEVEN <= ratio <= 1 + UNEVEN}
     if not uneven:
         return []

@@ -32,6 +32,8 @@ class Pace:
     step_seconds_median: float | None
     step_seconds_p95: float | None
     """Step time that 95 % of the steps do not exceed."""
+    unevenness: float | None
+    """Mean step time over the median; if step times are not known, steps took times that are inverse to a rate."""
 
     @property
     def rates(self) -> Rates:
@@ -59,7 +61,7 @@ def pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) ->
     tokens = samples * rests_on.seq_len if samples and rests_on.seq_len else mean_rate(log, _RATES[1], first, steps)
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else mean_rate(log, _RATES[2], first, steps)
     middle, late = (median(times), _p95(times)) if times else (None, None)
-    return Pace(samples, tokens, per_rank, seconds, middle, late)
+    return Pace(samples, tokens, per_rank, seconds, middle, late, _unevenness(log, first, times))
 
 
 def step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
@@ -87,12 +89,7 @@ def mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None
     return len(values) / fsum(1 / value for value in values) if min(values) > 0 else 0.0
 
 
-def unevenness(log: RunLog, first: int) -> float | None:
-    """Mean time of the counted steps over their median time; None if the log does not tell.
-
-    If step times are not known, steps took times that are inverse to their rate.
-    """
-    times = step_times(log, first)
+def _unevenness(log: RunLog, first: int, times: Sequence[float]) -> float | None:
     for name in _RATES:
         if not times and name not in log.running_means:
             times = [1 / rate for rate in log.steps.column(name, first=first) if rate > 0 and usable(1 / rate)]
