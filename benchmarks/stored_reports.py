@@ -64,7 +64,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
         log.steps.add(Step(k, last, seconds=stored["time"]["step"], loss=stored["loss_train"] if k == last else None))
     scale = next((found for sentence in cell["answer"] if (found := _SCALE.search(sentence))), None)
     ranks_a_sample = settings["ranks"] / stored["samples_per_s"]
-    work = {name: stored[rate] * ranks_a_sample for name, rate in _PER_SAMPLE.items() if stored[rate]}
+    work = {name: round(stored[rate] * ranks_a_sample) for name, rate in _PER_SAMPLE.items() if stored[rate]}
     bounds = {"valid_loss_uniform": float(scale[1]), "valid_loss_unigram": float(scale[2])} if scale else {}
     log.events += [
         Environment.read(stored["environment"]),
@@ -178,7 +178,8 @@ def recompute(path: Path) -> None:
             for title, chapter in zip(titles, page.chapters, strict=True)
         )
         beside.write_text(spliced(beside.read_text(encoding="utf-8"), chapters), encoding="utf-8")
-        (new,) = json.loads(json.dumps(content([section])))["submissions"]
+        made = json.loads(json.dumps(content([section])))
+        stored["schema"], (new,) = made["schema"], made["submissions"]
         for mine, other in zip(document["cells"], new["cells"], strict=True):
             overlaid(mine, other)
     path.write_text(encode(stored), encoding="utf-8")

@@ -77,8 +77,10 @@ def mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None
     steps.
     """
     values = _column(log, name, first, steps)
-    if not values or name in log.running_means:
-        return values[-1] if values else None
+    if not values:
+        return None
+    if name in log.running_means or min(values) == max(values):
+        return values[-1]
     timed = [
         (rate, time)
         for step, rate, time in log.steps.columns("step", name, "seconds", first=first)

@@ -33,7 +33,8 @@ def planted(root: Path, schemes: dict[str, dict[str, Any]]) -> Path:
             for k, line in enumerate(lines):
                 if '"scheme": {' in line:
                     event = json.loads(line)
-                    event.get("run", event)["scheme"] = {**plain, **schemes[name], "name": name}
+                    owner = event["run"] if isinstance(event["run"], dict) else event
+                    owner["scheme"] = {**plain, **schemes[name], "name": name}
                     lines[k] = json.dumps(event)
             path.write_text("\n".join(lines) + "\n")
     return root

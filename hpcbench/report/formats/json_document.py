@@ -33,7 +33,7 @@ def encode(document: dict[str, Any]) -> str:
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
     """All figures, not rounded; None for missing ones."""
     return {
-        "schema": 3,
+        "schema": 4,
         "submissions": [
             {
                 "root": str(submission.root) if submission.root else None,
