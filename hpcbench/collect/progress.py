@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from hpcbench.collect.program_log import ProgramReader
 from hpcbench.collect.run_log import Reader, RunLog
@@ -140,7 +140,7 @@ class Follower:
         if log is not None and last is not None and found.state == "running":
             recent = log.steps.column("seconds")[-_RECENT:]
             planned = last.steps or self.plan.steps
-            left = fmean(recent) * max(planned - last.step, 0) if recent and planned else None
+            left = median(recent) * max(planned - last.step, 0) if recent and planned else None
         return Progress(
             id=run.id,
             job=run.job,

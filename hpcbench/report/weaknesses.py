@@ -21,7 +21,7 @@ With fewer pairs, a t test finds even a difference of several deviations in only
 (``benchmarks/report_statistics.py``, truth ``large``).
 """
 FEW_STEPS = 100
-"""Number of counted steps below which a median rests on minutes at most, and training has hardly begun."""
+"""Number of counted steps below which a mean rests on minutes at most, and training has hardly begun."""
 _TENTHS = 10
 """Number of parts of a run. The last two tell whether its loss still falls."""
 
