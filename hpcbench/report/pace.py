@@ -5,8 +5,10 @@ A median step would hide every step that stalled. So step times are averaged, an
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from math import fsum
-from statistics import fmean, median, quantiles
+from itertools import compress, pairwise
+from math import fsum, inf
+from operator import mul
+from statistics import median, quantiles
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.report.basis import Basis
@@ -50,60 +52,92 @@ def pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) ->
     """
     first = rests_on.first
     times = step_times(log, first, steps)
-    seconds = fmean(times) if times else None
+    seconds = _mean_time(log, first, steps)
     if rests_on.batch and seconds:
         samples = rests_on.batch / seconds
     else:
         samples = mean_rate(log, "samples_per_s", first, steps)
-        batches = set(_column(log, "samples", first, steps))
+        batches = set(_lines(log, first, steps, "samples")[1])
         if samples is None and len(batches) == 1 and seconds:
             samples = batches.pop() / seconds
     tokens = samples * rests_on.seq_len if samples and rests_on.seq_len else mean_rate(log, _RATES[1], first, steps)
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else mean_rate(log, _RATES[2], first, steps)
     middle, late = (median(times), _p95(times)) if times else (None, None)
-    return Pace(samples, tokens, per_rank, seconds, middle, late, _unevenness(log, first, times))
+    return Pace(samples, tokens, per_rank, seconds, middle, late, _unevenness(log, first, seconds, middle))
 
 
 def step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
     """Step times from number `first` on, or of some of these steps, in the order of the log."""
-    return [seconds for seconds in _column(log, "seconds", first, steps) if seconds > 0]
+    return _lines(log, first, steps, "seconds")[1]
 
 
 def mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
     """Mean over time of a rate that the log prints; None if it prints none.
 
-    Each value counts by the time of its step. If step times are not known, all steps did the same work, so that the
+    Each value counts by the time of its steps. If step times are not known, all steps did the same work, so that the
     harmonic mean is the mean over time, and 0 if one of them is 0. The last one of running means is the mean over all
     steps.
     """
-    values = _column(log, name, first, steps)
-    if not values:
+    numbers, rates = _lines(log, first, steps, name)
+    if not rates:
         return None
-    if name in log.running_means or min(values) == max(values):
-        return values[-1]
-    timed = [
-        (rate, time)
-        for step, rate, time in log.steps.columns("step", name, "seconds", first=first)
-        if time > 0 and usable(time) and usable(rate) and (steps is None or step in steps)
-    ]
-    if len(timed) == len(values):
-        return fsum(rate * time for rate, time in timed) / fsum(time for _, time in timed)
-    return len(values) / fsum(1 / value for value in values) if min(values) > 0 else 0.0
+    if name in log.running_means or min(rates) == max(rates):
+        return rates[-1]
+    timed, timed_rates, times = _lines(log, first, steps, name, "seconds")
+    if timed == numbers:
+        weights = [count * time for count, time in zip(_covered(log, timed), times, strict=True)]
+        return _weighted_mean(timed_rates, weights)
+    if min(rates) <= 0:
+        return 0.0
+    return 1 / _weighted_mean([1 / rate for rate in rates], _covered(log, numbers))
 
 
-def _unevenness(log: RunLog, first: int, times: Sequence[float]) -> float | None:
+def _mean_time(log: RunLog, first: int, steps: Container[float] | None) -> float | None:
+    numbers, times = _lines(log, first, steps, "seconds")
+    return _weighted_mean(times, _covered(log, numbers)) if times else None
+
+
+def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return fsum(map(mul, values, weights)) / fsum(weights)
+
+
+def _covered(log: RunLog, numbers: Sequence[float]) -> list[float]:
+    """Return the number of steps whose mean each line has, by the numbers of the lines' steps.
+
+    Other frameworks may print one line for several steps, and fewer steps at the end. If lines are missing, the line
+    after them counts as much as usual.
+    """
+    ordered = sorted(log.steps) if log.dialect != "hpcbench" else []
+    gaps = {step: step - before for before, step in pairwise(ordered)}
+    if not gaps:
+        return [1.0] * len(numbers)
+    usual = median(gaps.values())
+    return [min(gaps.get(int(step), usual), usual) for step in numbers]
+
+
+def _unevenness(log: RunLog, first: int, mean: float | None, middle: float | None) -> float | None:
     for name in _RATES:
-        if not times and name not in log.running_means:
-            times = [1 / rate for rate in log.steps.column(name, first=first) if rate > 0 and usable(1 / rate)]
-    return fmean(times) / median(times) if times else None
+        rate = None if mean or name in log.running_means else mean_rate(log, name, first)
+        if rate:
+            mean, middle = 1 / rate, 1 / median(_lines(log, first, None, name)[1])
+    return mean / middle if mean and middle else None
 
 
 def _p95(times: Sequence[float]) -> float:
     return quantiles(times, n=20, method="inclusive")[-1] if len(times) > 1 else times[0]
 
 
-def _column(log: RunLog, name: str, first: int, steps: Container[float] | None) -> list[float]:
-    """A quantity of the steps from number `first` on, or of some of them. Values that have no mean are left out."""
-    if steps is None:
-        return [value for value in log.steps.column(name, first=first) if usable(value)]
-    return [value for step, value in log.steps.columns("step", name, first=first) if step in steps and usable(value)]
+def _lines(log: RunLog, first: int, steps: Container[float] | None, *names: str) -> list[list[float]]:
+    """Step numbers, and quantities of these steps side by side, of the steps that have all of them.
+
+    Steps are those from number `first` on, or some of them. Values that have no mean, and times that are not positive,
+    are left out.
+    """
+    columns = log.steps.aligned("step", *names, first=first)
+    least = [0.0 if name == "seconds" else -inf for name in names]
+    fits = [
+        (steps is None or step in steps)
+        and all(usable(value) and value > low for value, low in zip(values, least, strict=True))
+        for step, *values in zip(*columns, strict=True)
+    ]
+    return columns if all(fits) else [list(compress(column, fits)) for column in columns]

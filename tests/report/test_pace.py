@@ -143,6 +143,20 @@ def test_a_known_batch_is_divided_by_the_mean_time(settings: dict[str, Any]) -> 
     assert run.step_seconds_p95 == pytest.approx(quantiles(STALLS, n=20, method="inclusive")[-1])
 
 
+@pytest.mark.parametrize("columns", ["seconds", "tokens_per_s_per_rank", "both"])
+def test_a_line_counts_by_the_steps_that_it_covers(columns: str) -> None:
+    """A framework prints means over ten steps, and over three at the end; then lines are lost."""
+    seconds = {10: 50.0, 20: 1.0, 30: 3.0, 33: 9.0, 43: 1.0, 5043: 3.0}
+    log = RunLog(Path("train.log"), dialect="other")
+    for step, time in seconds.items():
+        given = {"seconds": time, "tokens_per_s_per_rank": 96 / time}
+        log.steps.add(Step(step, line=step, **(given if columns == "both" else {columns: given[columns]})))
+    run = measure(RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log))
+    mean = (10 * 1 + 10 * 3 + 3 * 9 + 10 * 1 + 10 * 3) / 43
+    assert run.step_seconds == (None if columns == "tokens_per_s_per_rank" else pytest.approx(mean))
+    assert run.tokens_per_s_per_rank == (None if columns == "seconds" else pytest.approx(96 / mean))
+
+
 def test_logs_without_step_times_warn_by_their_rates() -> None:
     for columns in ({"tokens_per_s_per_rank": [96 / seconds for seconds in STALLS]}, {"seconds": STALLS}):
         *_, note = all_notes([foreign(**columns)])
