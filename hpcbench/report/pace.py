@@ -53,9 +53,8 @@ def pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) ->
     first = rests_on.first
     times = step_times(log, first, steps)
     seconds = _mean_time(log, first, steps)
-    if rests_on.batch and seconds:
-        samples = rests_on.batch / seconds
-    else:
+    samples = rests_on.batch / seconds if rests_on.batch and seconds else None
+    if samples is None:
         samples = mean_rate(log, "samples_per_s", first, steps)
         batches = set(_lines(log, first, steps, "samples")[1])
         if samples is None and len(batches) == 1 and seconds:
