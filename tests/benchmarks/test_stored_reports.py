@@ -84,4 +84,4 @@ def test_a_spoilt_comparison_is_made_again_and_nothing_else(tmp_path: Path, monk
         blocks = report.split("\n\n")
         return [block for block in blocks if re.match(r"(Traffic|The embedding|Memory|Predicted)", block)]
 
-    assert others(text.read_text()) == others(before) and len(others(before)) == 7
+    assert others(text.read_text()) == others(before) and len(others(before)) == 6
