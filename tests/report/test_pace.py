@@ -258,6 +258,8 @@ def test_the_only_step_line_counts(tmp_path: Path) -> None:
 def test_a_stated_warm_up_is_taken_as_it_is() -> None:
     run = foreign(2, seconds=[1.0, 3.0], settings={"program": {"warmup_steps": 0}})
     assert (run.steps, run.step_seconds) == (3, pytest.approx(104 / 3))
+    run = foreign(2, seconds=[1.0, 3.0], settings={"program": {"warmup_steps": None}})
+    assert (run.steps, run.step_seconds) == (2, 2.0), "a study of a program that states none"
     run = foreign(2, seconds=[1.0, 3.0], settings={"program": {"warmup_steps": 2}})
     assert (run.steps, run.step_seconds) == (1, 3.0)
 
