@@ -1,6 +1,6 @@
 """Schemes that treat all traffic of a cell in the same way, because their rules differ only for other traffic."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,19 +9,31 @@ from hpcbench.contract.rules import applying
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.text import printable
 from hpcbench.contract.values import member, text
-from hpcbench.report.compare import Cell
+from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures
 from hpcbench.report.traffic import Traffic
 
 
 def identical(cell: Cell) -> list[list[str]]:
-    """Return groups of schemes that are one experiment: equal but for their names and for rules that nothing needs."""
-    groups: dict[Hashable, list[str]] = {}
+    """Return groups of schemes that are one experiment: equal but for their names and for rules that nothing needs.
+
+    Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
+    """
+    groups: dict[Hashable, list[Row]] = {}
     for row in cell.rows:
         treatments = {_treatment(run) for run in row.counted}
         if len(treatments) == 1 and (treatment := treatments.pop()) is not None:
-            groups.setdefault(treatment, []).append(row.scheme)
-    return [schemes for schemes in groups.values() if len(schemes) > 1]
+            groups.setdefault(treatment, []).append(row)
+    return [
+        [row.scheme for row in rows]
+        for rows in groups.values()
+        if len(rows) > 1 and _are_close([row.loss_valid for row in rows], cell.criteria.loss_margin)
+    ]
+
+
+def _are_close(losses: Sequence[float | None], margin: float) -> bool:
+    known = [loss for loss in losses if loss is not None]
+    return not known or max(known) - min(known) <= margin * abs(min(known))
 
 
 def sentences(cell: Cell) -> list[str]:

@@ -76,6 +76,13 @@ def test_whatever_changes_the_traffic_makes_another_experiment(tmp_path: Path, c
     assert identical(cell(planted(tmp_path, {**SCHEMES, "two": {**SCHEMES["two"], **change}}))) == []
 
 
+def test_schemes_with_other_losses_are_not_called_identical(tmp_path: Path) -> None:
+    root = planted(tmp_path, SCHEMES)
+    for log in root.glob("runs/*two/log.txt"):
+        log.write_text(log.read_text().replace('"split": "valid", "loss": 2.7', '"split": "valid", "loss": 2.8'))
+    assert identical(cell(root)) == []
+
+
 def test_an_optimizer_that_is_that_of_the_study_is_no_difference(tmp_path: Path) -> None:
     root = planted(tmp_path, {**SCHEMES, "two": {**SCHEMES["two"], "optimizer": "adamw"}})
     assert identical(cell(root)) == []
