@@ -50,10 +50,6 @@ OF_SCHEME = re.compile(
 """The same of a scheme."""
 AT_EQUAL_TIME = "loss_in_time"
 _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte occurs ([0-9.]+)\.")
-_PER_SAMPLE = {
-    "model_flops_per_sample": "model_flops_per_rank",
-    "hardware_flops_per_sample": "hardware_flops_per_rank",
-}
 
 
 def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]) -> Measures:
@@ -63,12 +59,10 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
     for k in range(last - count + 1, last + 1):
         log.steps.add(Step(k, last, seconds=stored["time"]["step"], loss=stored["loss_train"] if k == last else None))
     scale = next((found for sentence in cell["answer"] if (found := _SCALE.search(sentence))), None)
-    ranks_a_sample = settings["ranks"] / stored["samples_per_s"]
-    work = {name: round(stored[rate] * ranks_a_sample) for name, rate in _PER_SAMPLE.items() if stored[rate]}
     bounds = {"valid_loss_uniform": float(scale[1]), "valid_loss_unigram": float(scale[2])} if scale else {}
     log.events += [
         Environment.read(stored["environment"]),
-        Configuration.read({**work, **bounds}),
+        Configuration.read(bounds),
         Traffic.read({"from_step": last - count + 1, "to_step": last, "channels": stored["traffic"]}),
         Evaluation.read({"step": last, "split": "valid", "loss": stored["loss_valid"]}),
     ]
@@ -81,8 +75,14 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
     )
     # Before speeds were work over time, `step_seconds` was the median.
     middle = stored.get("step_seconds_median") or stored["step_seconds"]
+    found = measure(run)
+    faster = (found.samples_per_s or 0.0) / stored["samples_per_s"]
+    rates = {
+        name: stored[name] and stored[name] * faster for name in ("model_flops_per_rank", "hardware_flops_per_rank")
+    }
     return replace(
-        measure(run),
+        found,
+        **rates,
         step_seconds_median=middle,
         step_seconds_p95=stored.get("step_seconds_p95"),
         unevenness=stored["time"]["step"] / middle,
