@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from provenance import ROOT, head
@@ -58,7 +58,7 @@ def trial(run: dict[str, Any]) -> tuple[float, float]:
         raise UserError(f"the trial of {run['scheme']['name']} ended with {done.returncode}: {done.stderr[-400:]}")
     times = [float(found) for found in re.findall(r"^step .* time ([0-9.]+) s", done.stdout, re.MULTILINE)]
     (seconds,) = re.findall(r'"event": "end".*"seconds": ([0-9.]+)', done.stdout)
-    return median(times[TRIAL_STEPS // 2 :]), float(seconds) - sum(times)
+    return fmean(times[TRIAL_STEPS // 2 :]), float(seconds) - sum(times)
 
 
 def estimate(study: Path, sets: list[str]) -> str:

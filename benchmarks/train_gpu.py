@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from provenance import head
@@ -103,17 +103,16 @@ def measured(log: str, run: dict[str, Any]) -> tuple[str, ...]:
     """What the log says of the steps after the warm-up."""
     events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     last = {event["event"]: event for event in events}
-    steps = [
-        tuple(map(float, s)) for s in re.findall(r"^step .* loss (\S+) .* time (\S+) s .* samples/s (\S+)", log, re.M)
-    ]
+    steps = [tuple(map(float, s)) for s in re.findall(r"^step .* loss (\S+) .* time (\S+) s ", log, re.M)]
     warm = run["train"]["warmup_steps"]
+    seconds = fmean(step[1] for step in steps[warm:])
     channels, counted = last["traffic"]["channels"], (len(steps) - warm) * run["ranks"]
     message, wire, exposed = (sum(each[k] for each in channels) for k in ("message_bytes", "wire_bytes", "exposed_s"))
     memory = [last["memory"].get(key) for key in ("device_bytes", "device_buffer_bytes")]
     return (
         f"{steps[-1][0]:.4f}",
-        f"{1e3 * median(s[1] for s in steps[warm:]):.1f}",
-        f"{median(s[2] for s in steps[warm:]):.1f}",
+        f"{1e3 * seconds:.1f}",
+        f"{run['train']['global_batch'] / seconds:.1f}",
         f"{wire / message:.3f}" if message else "-",
         f"{1e3 * exposed / counted:.1f}",
         *("-" if n is None else f"{n / 2**20:.0f}" for n in memory),

@@ -41,6 +41,8 @@ class RunLog:
     cut: bool = False
     """Whether the last line of the file has no line end, or the last line of hpcbench is not whole."""
     starts: int = 0
+    running_means: set[str] = field(default_factory=set)
+    """Quantities whose value at a step is the mean over all steps up to it."""
 
     def event(self, kind: type[E]) -> E | None:
         """The last event of this kind."""

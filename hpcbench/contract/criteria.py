@@ -36,7 +36,7 @@ class Threshold(Section):
     """A bound for one quantity. It holds for the runs that `scheme` and `cell` select; without both, for all runs."""
 
     quantity: Quantity = Field(
-        description="samples_per_s, tokens_per_s; step_seconds: median after the warm-up; tflops: the model's, a GPU "
+        description="samples_per_s, tokens_per_s; step_seconds: mean after the warm-up; tflops: the model's, a GPU "
         "or rank; mfu: as a part of 1; loss: validation loss at the end; wire_over_message; speed_ratio and "
         "loss_difference: against the baseline's run of the same repeat."
     )

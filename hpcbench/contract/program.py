@@ -95,7 +95,12 @@ class Program(Section):
         "would set; node: it starts the command once on each node, such as a torchrun.",
     )
     steps: Count = Field(description="Number of steps that the program takes; only `hpcbench status` uses it.")
-    warmup_steps: int = Field(0, ge=0, le=10**9, description="First steps that do not count for the speed.")
+    warmup_steps: int | None = Field(
+        None,
+        ge=0,
+        le=10**9,
+        description="First steps that do not count for the speed; by default the first step line of the log.",
+    )
     seed: int = Field(1234, ge=0, le=2**31 - 1, description="Seed of the first repeat; the next ones count up from it.")
     env: dict[Variable, Line] = Field(default_factory=dict, description="Variables of the program; braces as above.")
     values: dict[Variable, Scalar] = Field(

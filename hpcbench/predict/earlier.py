@@ -46,7 +46,7 @@ class Earlier:
     where: Path
     subject: Subject
     seconds: float
-    """Median of its steps after the warm-up."""
+    """Mean of its steps after the warm-up."""
     compute_s: float | None
     """Seconds of a step on the host that computed the longest."""
     log: RunLog
@@ -249,4 +249,4 @@ def _measured(run: Run, log: RunLog) -> float | None:
         return None
     first = first_measured(run.train.warmup_steps, run.train.steps, log.resumed_from)
     times = [time for time in log.steps.column("seconds", first=first) if time > 0]
-    return statistics.median(times) if times else None
+    return statistics.fmean(times) if times else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from math import isfinite
 from typing import Any
 
@@ -26,9 +27,9 @@ class Basis:
     """
 
     first: int
-    """Number of the first step after the warm-up.
+    """Number of the first step that counts for the speed.
 
-    Earlier steps fill caches and buffers, and would slow the faster scheme most.
+    Earlier steps compile, fill caches and buffers, and would slow the faster scheme most.
     """
     batch: int | None
     """Number of sequences in a step, all ranks together."""
@@ -65,7 +66,6 @@ def basis(run: RunResult, log: RunLog) -> Basis:
     """Read the facts that the run's numbers rest on."""
     train = member(run.settings, "train") or member(run.settings, "program")
     ranks = _positive(integer(run.settings, "ranks"))
-    warmup = max(integer(train, "warmup_steps") or 0, 0)
     configuration = log.said(Configuration)
     shape, recompute = _shape(run.settings), _recompute(train)
     kept = _with_kept(shape, log)
@@ -79,7 +79,7 @@ def basis(run: RunResult, log: RunLog) -> Basis:
         return finite(known - formula(**shape, **mode) + formula(**kept, **mode)) if shape and kept else None
 
     return Basis(
-        first=first_measured(warmup, log.planned_steps or 0, log.resumed_from),
+        first=first_counted(run, log),
         batch=_positive(integer(train, "global_batch")),
         seq_len=_positive(integer(train, "seq_len")),
         ranks=ranks,
@@ -91,6 +91,23 @@ def basis(run: RunResult, log: RunLog) -> Basis:
         chip=_chip(log.ranks),
         peak=_peak(log.ranks, text(train, "precision"), member(run.settings, "peak_tflops")),
     )
+
+
+def stated_warmup(run: RunResult) -> int | None:
+    """Number of steps that the run's settings leave out of its speed; None if there are none, as of foreign logs."""
+    return integer(member(run.settings, "train") or member(run.settings, "program"), "warmup_steps")
+
+
+def first_counted(run: RunResult, log: RunLog) -> int:
+    """Number of the first step that counts for the speed.
+
+    It is the first one after the stated warm-up. If none is stated, the log's first step line does not count unless it
+    is the only one, whatever number its framework gives to its first step.
+    """
+    warmup = stated_warmup(run)
+    if warmup is None:
+        return max(nsmallest(2, log.steps), default=1)
+    return first_measured(max(warmup, 0), log.planned_steps or 0, log.resumed_from)
 
 
 def _recompute(train: Any) -> str | int | None:

@@ -7,10 +7,11 @@ from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
+from hpcbench.report import identical
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
-from hpcbench.report.measures import all_notes
+from hpcbench.report.notes import all_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
@@ -115,7 +116,8 @@ def _silent(block: Block) -> bool:
 
 
 def _notes(cells: list[Cell]) -> Sentences:
-    return Sentences(tuple(all_notes(run for cell in cells for run in cell.runs)), "warning")
+    alike = [sentence for cell in cells for sentence in identical.sentences(cell)]
+    return Sentences((*alike, *all_notes(run for cell in cells for run in cell.runs)), "warning")
 
 
 def _place(submission: Submission) -> str:

@@ -116,7 +116,7 @@ ENERGY = Estimate(
 STEP_TIME = Estimate(
     STEP_SECONDS.key,
     "step time in {unit} (95 % CI)",
-    f"{STEP_SECONDS.meaning}: median of the steps after the warm-up.",
+    f"{STEP_SECONDS.meaning}: mean of the steps after the warm-up.",
     lambda row: row.step_seconds,
     lambda found: between(found, significant),
     "step_seconds_runs",

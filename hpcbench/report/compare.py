@@ -17,7 +17,8 @@ from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding
 from hpcbench.report.measures import Measures, common_rate, completed, counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.statistics import Interval, geometric_interval, median_interval, paired_ratio, usable
+from hpcbench.report.series import series_interval
+from hpcbench.report.statistics import Interval, geometric_interval, paired_ratio, usable
 from hpcbench.report.traffic import Unknown
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
 
@@ -41,7 +42,7 @@ class Row:
     loss_valid: float | None
     """Mean validation loss over the runs; NaN if one diverged."""
     step_seconds: Interval | None
-    """Geometric mean of the runs' median step times, with Student's interval over the runs."""
+    """Geometric mean of the runs' mean step times, with Student's interval over the runs."""
     speed: SpeedFinding | None
     """Samples/s divided by the baseline's, or another rate that both logs give, over the steps that both counted.
 
@@ -243,9 +244,9 @@ def _energy(runs: Sequence[Measures], base: Sequence[Measures]) -> Interval | No
 
 
 def step_time(measures: Measures) -> Interval | None:
-    """Median step time of one run, with an interval from the scatter within the run."""
-    times = [time for time in measures.step_times() if usable(time)]
-    return median_interval(times) if times else None
+    """Mean step time of one run, with an interval from the scatter within the run."""
+    times = measures.step_times()
+    return series_interval(times) if times else None
 
 
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from statistics import median
 from typing import Any, TypeVar
 
 from hpcbench.collect.run_log import RunLog
@@ -12,16 +11,11 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.contract.values import member, text
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
-from hpcbench.report.provenance import differences
+from hpcbench.report.pace import Rates, mean_rate, pace, step_times
 from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Found = TypeVar("Found")
-Rates = tuple[float | None, ...]
-"""Work per second in samples, tokens, tokens of a rank, and steps.
-
-If runs differ in nothing else, the ratio of any of these is the ratio of their speeds.
-"""
 
 
 @dataclass(frozen=True)
@@ -36,9 +30,14 @@ class Measures:
     steps: int
     """Number of steps that the throughput rests on."""
     step_seconds: float | None
-    """Median step time after the warm-up."""
+    """Mean step time after the warm-up."""
+    step_seconds_median: float | None
+    step_seconds_p95: float | None
+    """Step time that 95 % of these steps do not exceed."""
+    unevenness: float | None
+    """Mean step time over the median."""
     samples_per_s: float | None
-    """Global batch divided by the median step time."""
+    """Samples of the steps after the warm-up, divided by the time that these steps took."""
     tokens_per_s: float | None
     tokens_per_s_per_rank: float | None
     model_flops_per_rank: float | None
@@ -118,15 +117,16 @@ class Measures:
     @property
     def rates(self) -> Rates:
         """Work per second over the counted steps."""
-        return _rates(self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, self.step_seconds)
+        steps = 1 / self.step_seconds if self.step_seconds else None
+        return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
 
     def rates_over(self, steps: Container[float]) -> Rates:
         """Work per second over those counted steps that are among `steps`."""
-        return _rates(*_speeds(self.run.log, basis(self.run, self.run.log), steps)) if self.run.log else self.rates
+        return pace(self.run.log, basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
 
     def step_times(self) -> list[float]:
         """Seconds of the steps after the warm-up, in the order of the log, for an interval."""
-        return _times(self.run.log, self.first) if self.run.log else []
+        return step_times(self.run.log, self.first) if self.run.log else []
 
 
 def measure(run: RunResult) -> Measures:
@@ -135,7 +135,8 @@ def measure(run: RunResult) -> Measures:
     known = not own_environment(run)
     rests_on = basis(run, log)
     first = rests_on.first
-    rate, tokens, per_rank, seconds = _speeds(log, rests_on)
+    speed = pace(log, rests_on)
+    rate = speed.samples_per_s
     model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
     channels = traffic.channels(log, rests_on.ranks, known=known)
@@ -145,14 +146,17 @@ def measure(run: RunResult) -> Measures:
     return Measures(
         run=run,
         steps=len(log.steps.column("step", first=first)),
-        step_seconds=seconds,
+        step_seconds=speed.step_seconds,
+        step_seconds_median=speed.step_seconds_median,
+        step_seconds_p95=speed.step_seconds_p95,
+        unevenness=speed.unevenness,
         samples_per_s=rate,
-        tokens_per_s=tokens,
-        tokens_per_s_per_rank=per_rank,
+        tokens_per_s=speed.tokens_per_s,
+        tokens_per_s_per_rank=speed.tokens_per_s_per_rank,
         model_flops_per_rank=model,
         hardware_flops_per_rank=hardware,
         neox_flops_per_rank=_recomputed(rests_on.neox_flops, rate, rests_on),
-        unlabelled_flops_per_rank=_printed(log, "unlabelled_flops_per_rank", first),
+        unlabelled_flops_per_rank=mean_rate(log, "unlabelled_flops_per_rank", first),
         chip=rests_on.chip,
         peak=rests_on.peak,
         mfu=_utilization(log, "mfu", model, rests_on),
@@ -175,13 +179,6 @@ def measure(run: RunResult) -> Measures:
         notes=tuple(checks.notes(checks.Subject(run, log, rests_on, channels, time))),
         first=first,
     )
-
-
-def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """Notes about the runs, each once, and about differences between them other than the compared ones."""
-    own = list(runs)
-    notes = [note for run in own for note in run.notes]
-    return list(dict.fromkeys([*notes, *differences([run.run for run in own])]))
 
 
 def completed(runs: Iterable[Measures]) -> list[Measures]:
@@ -234,22 +231,6 @@ def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 
 
-def _rates(samples: float | None, tokens: float | None, per_rank: float | None, seconds: float | None) -> Rates:
-    return samples, tokens, per_rank, 1 / seconds if seconds else None
-
-
-def _speeds(
-    log: RunLog, rests_on: Basis, steps: Container[float] | None = None
-) -> tuple[float | None, float | None, float | None, float | None]:
-    """Samples/s, tokens/s, tokens/s of a rank, and seconds per step, over the counted steps or some of them."""
-    first = rests_on.first
-    seconds = _median(_times(log, first, steps))
-    rate = _rate(log, rests_on, seconds, steps)
-    tokens = rate * rests_on.seq_len if rate and rests_on.seq_len else _printed(log, "tokens_per_s", first, steps)
-    per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else None
-    return rate, tokens, per_rank or _printed(log, "tokens_per_s_per_rank", first, steps), seconds
-
-
 def _bytes(log: RunLog, first: int, channels: Sequence[Traffic]) -> tuple[int, int | Unknown]:
     """Message bytes and wire bytes: of the steps, or of all traffic where step lines do not give them."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
@@ -258,33 +239,9 @@ def _bytes(log: RunLog, first: int, channels: Sequence[Traffic]) -> tuple[int, i
     return sum(row.message_bytes for row in channels), traffic.total([row.wire_bytes for row in channels])
 
 
-def _times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
-    return [seconds for seconds in _column(log, "seconds", first, steps) if seconds > 0]
-
-
-def _rate(log: RunLog, rests_on: Basis, seconds: float | None, steps: Container[float] | None) -> float | None:
-    """Samples/s: from the batch in the settings, as printed, or from the batch that every step line gives."""
-    if rests_on.batch and seconds:
-        return rests_on.batch / seconds
-    printed = _printed(log, "samples_per_s", rests_on.first, steps)
-    batches = set(_column(log, "samples", rests_on.first, steps))
-    return batches.pop() / seconds if printed is None and len(batches) == 1 and seconds else printed
-
-
-def _printed(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    return _median(_column(log, name, first, steps))
-
-
-def _column(log: RunLog, name: str, first: int, steps: Container[float] | None) -> list[float]:
-    """A quantity of the steps from number `first` on, or of some of them."""
-    if steps is None:
-        return log.steps.column(name, first=first)
-    return [value for step, value in log.steps.columns("step", name, first=first) if step in steps]
-
-
 def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
     """FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
-    return _recomputed(per_sample, rate, rests_on) or _printed(log, name, rests_on.first)
+    return _recomputed(per_sample, rate, rests_on) or mean_rate(log, name, rests_on.first)
 
 
 def _recomputed(per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
@@ -294,7 +251,7 @@ def _recomputed(per_sample: float | None, rate: float | None, rests_on: Basis) -
 def _utilization(log: RunLog, name: str, flops: float | None, rests_on: Basis) -> float | None:
     if rests_on.peak and flops:
         return flops / rests_on.peak
-    return _printed(log, name, rests_on.first)
+    return mean_rate(log, name, rests_on.first)
 
 
 def _highest(log: RunLog, name: str) -> int | None:
@@ -308,7 +265,3 @@ def _nan_steps(log: RunLog) -> int | None:
         return counted
     losses = log.steps.column("loss")
     return len(losses) - sum(map(isfinite, losses)) if losses else None
-
-
-def _median(values: list[float]) -> float | None:
-    return median(values) if values else None

@@ -19,7 +19,8 @@ _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
 _SENTENCES = 4
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _OF_A_RANK = (
-    *("rank", "local_rank", "host", "pid", "cores", "core_ranges", "numa", "threads", "visible", "nics", "environment"),
+    *("rank", "local_rank", "host", "machine", "pid", "cores", "core_ranges", "numa", "threads"),
+    *("visible", "nics", "environment"),
     *("gpu.number", "gpu.uuid", "gpu.pci", "gpu.visible", "gpu.peers"),
 )
 """Facts in the ranks' records that are no property of their node."""

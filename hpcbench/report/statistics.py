@@ -1,13 +1,11 @@
-"""Estimates from a few values that scatter: means, ratios and medians, each with its 95 % interval. Pure Python."""
+"""Estimates from a few values that scatter: means and ratios, each with its 95 % interval. Pure Python."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
 from statistics import fmean, geometric_mean
 
-from hpcbench.report.significance import incomplete_beta, student_t_cdf, student_t_quantile
+from hpcbench.report.significance import student_t_cdf, student_t_quantile
 
 
 @dataclass(frozen=True)
@@ -200,76 +198,6 @@ def _positive(values: Sequence[float]) -> Sequence[float]:
     if any(not (math.isfinite(x) and x > 0) for x in values):
         raise ValueError("a ratio needs positive, finite values")
     return values
-
-
-FEWEST = 6
-"""Fewest values for the interval of a median.
-
-Even the least and the greatest of five enclose it in less than 95 % of samples.
-"""
-
-
-def median_interval(values: Sequence[float]) -> Interval:
-    """Median with the 95 % percentile interval of its bootstrap distribution, widened where values follow each other.
-
-    Resampling would only approximate a known result: the median of a resample is one of the values, each with a
-    binomial weight (Efron, Annals of Statistics 7, 1979, section 3). So the interval ends at two order statistics. But
-    the values of one run are not independent. If neighbours lie on the same side of the median more often than by
-    chance, fewer values count, and the interval is wider by the root of that.
-
-    Parameters
-    ----------
-    values
-        Values in the order in which they were taken.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not finite.
-    """
-    need_finite(values)
-    n = len(values)
-    ordered = sorted(values)
-    median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-    if n < FEWEST:
-        return Interval(median, None, None, n)
-    middle = (n - 1) / 2
-    apart = (middle - lower_rank(n)) * math.sqrt(values_a_count(values, median))
-    low = max(0, math.floor(middle - apart))
-    return Interval(median, ordered[low], ordered[n - 1 - low], n)
-
-
-@lru_cache(maxsize=4096)
-def lower_rank(n: int, tail: float = 0.025) -> int:
-    """Rank, from 0, of the value that the bootstrap's median lies below with at most the probability `tail`.
-
-    A resample's median is at most the k-th of n values if more than half of its n draws are among the k lowest. If n is
-    even, the lower of the two middle ones is taken, which is never above their mean. The interval's other end is the
-    same rank from above.
-    """
-    half = (n + 1) // 2
-    low, high = 1, n
-    while low < high:
-        k = (low + high) // 2
-        # The binomial distribution's upper tail: of n draws, `half` or more.
-        if incomplete_beta(half, n - half + 1, k / n) >= tail:
-            high = k
-        else:
-            low = k + 1
-    return low - 1
-
-
-def values_a_count(values: Sequence[float], median: float) -> float:
-    """Number of successive values that tell as much about the median as one independent value; 1 or more.
-
-    The number is ``(1 + r) / (1 - r)``, where r is the correlation of neighbours' sides of the median. It is exact if
-    the sides are a Markov chain, and too low if the memory is longer.
-    """
-    above = [value > median for value in values]
-    changes = sum(a != b for a, b in pairwise(above))
-    same = len(above) - 1 - changes
-    # r = (same - changes) / (same + changes); a series that never changes sides is one value.
-    return max(1.0, same / changes) if changes else float(len(above))
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:

@@ -8,7 +8,7 @@ from math import isfinite
 from operator import itemgetter
 from statistics import fmean
 
-from hpcbench.contract.events import Configuration
+from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.times import moment
 from hpcbench.report.compare import Cell, Row, paired
 from hpcbench.report.measures import Measures
@@ -21,7 +21,7 @@ With fewer pairs, a t test finds even a difference of several deviations in only
 (``benchmarks/report_statistics.py``, truth ``large``).
 """
 FEW_STEPS = 100
-"""Number of counted steps below which a median rests on minutes at most, and training has hardly begun."""
+"""Number of counted steps below which a mean rests on minutes at most, and training has hardly begun."""
 _TENTHS = 10
 """Number of parts of a run. The last two tell whether its loss still falls."""
 
@@ -107,18 +107,30 @@ def _shared_cores(cell: Cell, row: Row, base: Row) -> bool:
 
 
 def _shares(run: Measures) -> bool:
-    """Whether ranks shared cores, by the cores that they had, else by the run's settings."""
-    if run.run.settings.get("oversubscribe") is not True:
-        return False
+    """Whether ranks shared the cores of a machine, by the cores that they had, else by the run's settings."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}
     for rank in world:
         if rank.cores is None:
-            return True
-        threads[rank.host] += rank.threads or 1
-        cores.setdefault(rank.host, set()).update(rank.cores)
-    return not world or any(count > len(cores[host]) for host, count in threads.items())
+            return run.run.settings.get("oversubscribe") is True
+        machine = _machine(run, rank)
+        threads[machine] += rank.threads or 1
+        cores.setdefault(machine, set()).update(rank.cores)
+    if not world:
+        return run.run.settings.get("oversubscribe") is True
+    return any(count > len(cores[machine]) for machine, count in threads.items())
+
+
+_VIRTUAL_HOSTS = "virtual-hosts"
+"""The site whose hosts are all on one machine, for logs that do not name the machine of each rank, as older ones."""
+
+
+def _machine(run: Measures, rank: Rank) -> str | None:
+    """The machine whose cores a rank has. Several virtual hosts may be on one."""
+    if rank.machine is None and run.run.settings.get("site") == _VIRTUAL_HOSTS:
+        return _VIRTUAL_HOSTS
+    return rank.machine or rank.host
 
 
 def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:

@@ -21,6 +21,7 @@ Rank = dict[str, Any]
 """The record of one rank about itself."""
 
 _NODES = Path("/sys/devices/system/node")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _NICS = (
     "UCX_NET_DEVICES",
@@ -50,6 +51,7 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
         "rank": comm.rank,
         "local_rank": local_rank,
         "host": socket.gethostname(),
+        **({"machine": machine} if (machine := boot_id()) else {}),
         "pid": os.getpid(),
         "cores": cores,
         "core_ranges": ranges(cores),
@@ -59,6 +61,14 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
         "visible": _set(_VISIBLE),
         "nics": _set(_NICS),
     }
+
+
+def boot_id(file: Path = _BOOT_ID) -> str | None:
+    """Identity of the running kernel; None where the kernel does not tell."""
+    try:
+        return file.read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
 
 
 def ranges(numbers: Iterable[int]) -> str:

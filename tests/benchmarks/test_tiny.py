@@ -12,7 +12,7 @@ from stored_results import ROOT
 from hpcbench.codecs.device import cuda
 
 Tiny = Callable[..., Printed]
-TOOLS = {"figures.py"}
+TOOLS = {"figures.py", "stored_reports.py"}
 """They measure nothing."""
 SCRIPTS = [
     path

@@ -1,6 +1,7 @@
 """What earlier runs teach: planted runs of a machine that computes at another speed than its tables say."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.command import predict_study
+from hpcbench.predict.earlier import find
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
@@ -76,6 +78,22 @@ def test_codecs_tell_their_speed_themselves(tmp_path: Path) -> None:
     found, _, _ = predict_study(path, site=None, measured=root, ranks=(), sets=())
     plain, coded = (one.time.channels["DP", "BACKWARD", "GRAD"].wire_bytes for one in found)
     assert coded == pytest.approx(0.3 * plain, rel=0.01)
+
+
+def test_the_step_time_of_an_earlier_run_is_the_mean_of_its_counted_steps(tmp_path: Path) -> None:
+    root = plant(tmp_path / "001", study(tmp_path), 3.0)
+    for log in root.glob("runs/*/log.txt"):
+        log.write_text(re.sub(r"(step +(?:3|6|9|12)/.* time )([0-9.]+)", _stalled, log.read_text()))
+    runs = find(tmp_path, "local")
+    assert len(runs) == 2
+    for run in runs:
+        seconds = run.log.steps.column("seconds", first=3)
+        assert len(seconds) == 10 and max(seconds) > 5 * min(seconds)
+        assert run.seconds == pytest.approx(sum(seconds) / 10)
+
+
+def _stalled(found: re.Match[str]) -> str:
+    return f"{found[1]}{8 * float(found[2]):.6f}"
 
 
 def test_runs_that_did_not_end_or_ran_elsewhere_teach_nothing(tmp_path: Path) -> None:

@@ -301,7 +301,7 @@ def test_json_has_everything_unrounded(root: Path, capsys: pytest.CaptureFixture
     assert runs["r1-baseline"]["environment"]["mpi"] == "MPICH 5.0.2"
     assert runs["r2-mzhybrid"]["state"] == "nan"
     assert runs["r2-mzhybrid"]["diverged_at"] == 4
-    assert document["schema"] == 3
+    assert document["schema"] == 4
     assert runs["r1-baseline"]["dimensions"][0]["dimension"] == "DP"
     assert schemes["naive-zfp8"]["loss_in_time_difference"]["pairs"] == 2
 

@@ -118,11 +118,12 @@ def test_a_run_that_was_cut_counts_only_where_none_completed(tmp_path: Path) -> 
 
 
 def test_the_step_time_of_a_single_run_has_the_interval_of_its_steps(tmp_path: Path) -> None:
-    root = plant(tmp_path / "001", repeats=1)
+    steps = WARMUP + 40
+    root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)], steps=steps, warmup=WARMUP)
     log = root / "runs/r1-baseline/log.txt"
     lines = log.read_text().splitlines(keepends=True)
     first = next(i for i, line in enumerate(lines) if line.startswith("step"))
-    for i in range(WARMUP, STEPS):
+    for i in range(WARMUP, steps):
         lines[first + i] = lines[first + i].replace("time 0.400000 s", f"time {0.4 + 0.001 * (i % 5):.6f} s")
     log.write_text("".join(lines))
     entry = table(root, "speed")["baseline"]["step_seconds"]

@@ -35,6 +35,7 @@ def test_ranks_that_the_launcher_binds_are_recorded_and_pass(mpi_run):
     assert [rank["core_ranges"] for rank in (first, second)] == [str(rank["cores"][0]) for rank in (first, second)]
     assert [rank["local_rank"] for rank in (first, second)] == [0, 1]
     assert {rank["host"] for rank in (first, second)} == {socket.gethostname()}
+    assert {rank.get("machine") for rank in (first, second)} == {binding.boot_id()}
     assert first["host_cores"] == os.cpu_count() and first["pid"] != second["pid"]
     if Path("/sys/devices/system/node/node0").exists():
         assert all(len(rank["numa"]) == 1 for rank in (first, second)), "one core belongs to one node"
@@ -159,6 +160,13 @@ def test_ranges_are_compact_and_come_back():
     assert binding.ranges([]) == ""
     for numbers in ({0}, {3, 4, 9}, set(range(0, 64, 2)), set()):
         assert binding.numbers(binding.ranges(sorted(numbers)) + "\n") == numbers
+
+
+def test_a_machine_is_known_by_its_running_kernel(tmp_path):
+    """Virtual hosts and containers have names of their own, and the same kernel."""
+    (tmp_path / "boot_id").write_text("5f0c6a2e-8d3b-4c55-9a51-0e1d2f3a4b5c\n")
+    assert binding.boot_id(tmp_path / "boot_id") == "5f0c6a2e-8d3b-4c55-9a51-0e1d2f3a4b5c"
+    assert binding.boot_id(tmp_path / "none") is None
 
 
 def test_numa_nodes_are_those_of_the_cores(tmp_path):

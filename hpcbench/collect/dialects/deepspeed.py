@@ -37,7 +37,7 @@ DEEPSPEED = Dialect(
             joined=rf"SamplesPerSec={NUMBER}, MemAllocated=[0-9.]{{1,30}}GB, MaxMemAllocated=[0-9.]{{1,30}}GB",
             end=rf"SamplesPerSec={NUMBER}",
             form=_ASSIGNED,
-            fields=(Field("SamplesPerSec", "samples_per_s", PLAIN), _MEMORY),
+            fields=(Field("SamplesPerSec", "samples_per_s", PLAIN, running_mean=True), _MEMORY),
             note="samples/s are DeepSpeed's mean over all steps since its second, not those of one step",
         ),
         Line(

@@ -28,6 +28,8 @@ class Field:
     unit: Unit
     since_last: bool = False
     """Whether it counts since the line before, where a record counts since the beginning."""
+    running_mean: bool = False
+    """Whether it is the mean over all steps since the beginning, where a record has that of its own steps."""
     form: str = ""
     """Form of the field, if it differs from the other fields of its line."""
 

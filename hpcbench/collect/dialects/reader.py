@@ -58,7 +58,13 @@ class Reader:
 
     def so_far(self) -> RunLog:
         """The log of the lines up to here, without a record that the next line might go on with."""
-        log = RunLog(self.log.path, self.log.dialect, lines=self.log.lines, notes=list(self.log.notes))
+        log = RunLog(
+            self.log.path,
+            self.log.dialect,
+            lines=self.log.lines,
+            notes=list(self.log.notes),
+            running_means=self.log.running_means,
+        )
         self._merge.into(log)
         return log
 
@@ -76,6 +82,8 @@ class Reader:
             self._merge.evaluation(step, found)
         elif step is not None:
             self._merge.step(step, found)
+            means = {field.attribute for field in line.fields if field.running_mean}
+            self.log.running_means |= means & found.values.keys()
             if line.note:
                 self._said[line.note] = None
         if line.kind == "step":

@@ -57,6 +57,8 @@ class Rank(Part):
     rank: int | None
     local_rank: int | None
     host: str | None
+    machine: str | None = None
+    """Identity of the running kernel, which all virtual hosts and containers of a machine share."""
     pid: int | None
     cores: tuple[int, ...] | None
     """Cores that the rank may run on."""

@@ -14,6 +14,7 @@ from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.csv_rows import FIGURES, LATER
 from hpcbench.report.front import front, kind, simplest
+from hpcbench.report.identical import identical
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
 from hpcbench.report.synchrony import Arm, arms
@@ -32,7 +33,7 @@ def encode(document: dict[str, Any]) -> str:
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
     """All figures, not rounded; None for missing ones."""
     return {
-        "schema": 3,
+        "schema": 4,
         "submissions": [
             {
                 "root": str(submission.root) if submission.root else None,
@@ -100,6 +101,7 @@ def _schemes(cell: Cell) -> dict[str, Any]:
             for duel in found.duels
         ],
         "weaknesses": {weakness.name: weakness.words for _, weakness in weak.reasons},
+        "identical": identical(cell),
     }
 
 
@@ -172,6 +174,8 @@ def _run(measures: Measures) -> dict[str, Any]:
         "planned_steps": log.planned_steps if log else None,
         "throughput_steps": measures.steps,
         "step_seconds": measures.step_seconds,
+        "step_seconds_median": measures.step_seconds_median,
+        "step_seconds_p95": measures.step_seconds_p95,
         "samples_per_s": measures.samples_per_s,
         "tokens_per_s": measures.tokens_per_s,
         "model_flops_per_rank": measures.model_flops_per_rank,

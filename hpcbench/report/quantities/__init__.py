@@ -108,7 +108,9 @@ class Quantity:
     """Gives the unit and the digits in which it is shown."""
     run: Callable[[Measures], Value] | None = None
     """Gives the value of a run; by default the value in the event of its exported column."""
-    over_steps: Literal["", "median of the steps", "mean of the steps", "last step"] = ""
+    over_steps: Literal[
+        "", "mean of the steps", "median of the steps", "95th percentile of the steps", "work over time", "last step"
+    ] = ""
     """How the value of a run follows from its steps; empty if it does not."""
     over_runs: Average = MEAN
     """How the value of a scheme follows from those of its runs."""

@@ -35,7 +35,7 @@ def _rate(name: str) -> Quantity:
     return replace(
         own,
         meaning=own.meaning.partition(", as the log")[0],  # which is what a report recomputes, where it can
-        over_steps="median of the steps",
+        over_steps="work over time",
         over_runs=GEOMETRIC,
         better="higher",
         table="speed",
@@ -49,9 +49,23 @@ STEP_SECONDS = replace(
     head="step time ({unit})",
     scale=SECONDS,
     run=lambda run: run.step_seconds,
-    over_steps="median of the steps",
+    over_steps="mean of the steps",
     over_runs=GEOMETRIC,
     better="lower",
+)
+STEP_MEDIAN = replace(
+    STEP_SECONDS,
+    key="step_seconds_median",
+    head="median ({unit})",
+    run=lambda run: run.step_seconds_median,
+    over_steps="median of the steps",
+)
+STEP_P95 = replace(
+    STEP_SECONDS,
+    key="step_seconds_p95",
+    head="p95 ({unit})",
+    run=lambda run: run.step_seconds_p95,
+    over_steps="95th percentile of the steps",
 )
 SAMPLES = replace(
     _rate("samples_per_s"), head="samples/s", label="samples/s", run=lambda run: run.samples_per_s, table=""
@@ -84,6 +98,7 @@ TOKENS = replace(_rate("tokens_per_s"), head="tokens/s", run=lambda run: run.tok
 TOKENS_EACH = replace(_rate("tokens_per_s_per_rank"), head="tokens/s/{each}", run=lambda run: run.tokens_per_s_per_rank)
 SPEED = (
     *(STEP_SECONDS, SAMPLES, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, NEOX_FLOPS, MFU, HFU, TOKENS, TOKENS_EACH),
+    *(STEP_MEDIAN, STEP_P95),
 )
 
 

@@ -27,7 +27,7 @@ from hpcbench.report.notation import (
 from hpcbench.report.quantities import Quantity
 from hpcbench.report.quantities.catalogue import of_table
 from hpcbench.report.quantities.resources import DEVICE, HOST, HOST_RANK, RESERVED, STEP
-from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID
+from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID, STEP_MEDIAN, STEP_P95
 from hpcbench.report.quantities.traffic import DECODE, ENCODE, EXPOSED, EXPOSED_PART, FROM_HOST, HIDDEN, TO_HOST
 from hpcbench.report.statistics import Interval, mean_of_known, paired_difference
 from hpcbench.report.titles import example
@@ -61,6 +61,7 @@ def speed(submission: Submission, cell: Cell) -> Table | None:
     made: list[Field[Row]] = [
         scheme(),
         (times, lambda row: estimate(intervals[row.scheme], lambda found: between(found, unit.show, ""))),
+        *columns((STEP_MEDIAN, STEP_P95), cell.rows, unit=unit),
         samples(cell.rows),
         SPEED.field(),
         *columns(of_table("speed"), cell.rows, gpu=is_gpu(example(cell))),
@@ -203,9 +204,10 @@ def _step_time(row: Row) -> Interval | None:
 def _speed_notes(cell: Cell) -> list[str]:
     several = any(len(row.counted) > 1 for row in cell.rows)
     notes = [
-        "Step time: geometric mean of the runs' medians, its interval by Student's t over the runs."
+        "Step time: geometric mean of the runs' means, its interval by Student's t over the runs."
         if several
-        else "Step time: median of the steps, its interval by the bootstrap."
+        else "Step time: mean of the steps. Its interval takes into account that a step's time depends on those before"
+        " it, and is absent where there are too few steps for that."
     ]
     said = next((found for run in cell.runs if (found := _formulas(run))), None)
     formulas = [

@@ -48,7 +48,7 @@ def predicted(submission: Submission, cell: Cell) -> Table | None:
         (Column("predicted_low_s", "from", help="Low end of the prediction's interval."), step(lambda one: one.low)),
         (Column("predicted_high_s", "to", help="High end of it."), step(lambda one: one.high)),
         (
-            Column("measured_step_seconds", f"measured ({unit.name})", help="Geometric mean of the runs' medians."),
+            Column("measured_step_seconds", f"measured ({unit.name})", help="Geometric mean of the runs' means."),
             lambda line: quantity(line.measured, unit.show),
         ),
         (Column("prediction_error", "error", help="Predicted over measured, less 1."), _error),

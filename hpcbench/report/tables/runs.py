@@ -11,7 +11,7 @@ from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import name, phrase, quantity
+from hpcbench.report.notation import Unit, name, phrase, quantity, seconds_unit
 from hpcbench.report.quantities import Quantity, fields
 from hpcbench.report.quantities.resources import DEVICE
 from hpcbench.report.quantities.speed import (
@@ -22,6 +22,8 @@ from hpcbench.report.quantities.speed import (
     MFU,
     MODEL_FLOPS,
     SAMPLES,
+    STEP_MEDIAN,
+    STEP_P95,
     STEP_SECONDS,
     TOKENS,
     TOKENS_EACH,
@@ -87,8 +89,8 @@ def logs(submission: Submission, cells: list[Cell]) -> Table | None:
     gpu = any(is_gpu(run.run) for run in runs)
     foreign = any(_dialect(run) != _OWN for run in runs)
 
-    def columns(group: int, *quantities: Quantity) -> list[Field[Measures]]:
-        return fields(quantities, runs, lambda one, run: one.of(run), gpu=gpu, group=group, runs=True)
+    def columns(group: int, *quantities: Quantity, unit: Unit | None = None) -> list[Field[Measures]]:
+        return fields(quantities, runs, lambda one, run: one.of(run), gpu=gpu, group=group, unit=unit, runs=True)
 
     made: list[Field[Measures]] = [
         (Column("run", "run", words=True), lambda run: name(run.run.id)),
@@ -96,7 +98,7 @@ def logs(submission: Submission, cells: list[Cell]) -> Table | None:
         (Column("scheme", "scheme", words=True), lambda run: name("" if foreign else run.run.scheme)),
         (Column("state", "state", words=True), lambda run: Entry(run.run.state, run.run.state)),
         (Column("step", "step", words=True), _progress),
-        *columns(0, STEP_SECONDS),
+        *columns(0, STEP_SECONDS, STEP_MEDIAN, STEP_P95, unit=seconds_unit(run.step_seconds for run in runs)),
         *columns(1, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, MFU, HFU),
         *columns(2, SAMPLES, TOKENS, TOKENS_EACH, WIRE),
         *columns(3, replace(DEVICE, head="memory ({unit})"), LOSS_TRAIN, LOSS_VALID),

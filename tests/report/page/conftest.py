@@ -122,7 +122,7 @@ def document(planted: Submission) -> Document:
         "",
         (
             Column("scheme", "scheme", words=True, help="Its name in the study."),
-            Column("samples_per_s", "samples/s", help="Global batch over the median step time."),
+            Column("samples_per_s", "samples/s", help="Samples over the time of the steps."),
             Column("verdict", "verdict", words=True, group=1),
         ),
         tuple(

@@ -1,0 +1,198 @@
+"""Computes speeds and verdicts of stored reports again, from the figures of each run in their JSON documents.
+
+    python benchmarks/stored_reports.py [REPORT.json ...]
+
+Logs of these studies are not stored. A document has the mean step time of each run (`time.step`), its work, losses,
+traffic and environment. From these the comparison of each cell, its answer and its notes are made again and replace
+those in the document and in the text beside it (`table.txt` beside `report.json`, else the same name). All other tables
+stay as they are. What needs the loss of every step is taken over from the document: the comparison at equal time, and
+whether the loss still fell. Without arguments: the demo and `results/reference/studies`.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from provenance import ROOT
+
+from hpcbench.collect.run_log import RunLog
+from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.contract.criteria import Criteria
+from hpcbench.contract.events import Configuration, Environment, Evaluation, Traffic
+from hpcbench.contract.state import Verdict
+from hpcbench.contract.step_line import Step
+from hpcbench.contract.submission import Plan
+from hpcbench.report import weaknesses
+from hpcbench.report.build import build
+from hpcbench.report.compare import Cell, Row, compare
+from hpcbench.report.document import Document
+from hpcbench.report.findings import LossFinding, PValue
+from hpcbench.report.formats.json_document import content, encode
+from hpcbench.report.formats.rich_text import write
+from hpcbench.report.measures import Measures, measure
+
+STUDIES = ("experts", "long-context", "pruning", "sparse")
+STORED = ("demo-2-cores/report.json", *(f"studies/{name}.json" for name in STUDIES))
+WIDTH = 168
+OF_RUN = (
+    *("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
+    *("tokens_per_s_per_rank", "model_flops_per_rank", "hardware_flops_per_rank"),
+)
+"""Figures of a run that follow from its step time."""
+OF_SCHEME = re.compile(
+    r"step_seconds.*|samples_per_s|tokens_per_s.*|(model|hardware)_flops_per_rank|speed.*|verdict|kind|beaten_by|weaknesses"
+)
+"""The same of a scheme."""
+AT_EQUAL_TIME = "loss_in_time"
+_SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte occurs ([0-9.]+)\.")
+
+
+def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]) -> Measures:
+    """The figures of a stored run, with speeds from its mean step time."""
+    settings, last, count = stored["settings"], stored["planned_steps"], stored["throughput_steps"]
+    log = RunLog(Path(stored["log"]))
+    for k in range(last - count + 1, last + 1):
+        log.steps.add(Step(k, last, seconds=stored["time"]["step"], loss=stored["loss_train"] if k == last else None))
+    scale = next((found for sentence in cell["answer"] if (found := _SCALE.search(sentence))), None)
+    bounds = {"valid_loss_uniform": float(scale[1]), "valid_loss_unigram": float(scale[2])} if scale else {}
+    log.events += [
+        Environment.read(stored["environment"]),
+        Configuration.read(bounds),
+        Traffic.read({"from_step": last - count + 1, "to_step": last, "channels": stored["traffic"]}),
+        Evaluation.read({"step": last, "split": "valid", "loss": stored["loss_valid"]}),
+    ]
+    run = RunResult(
+        *(stored["run"], study, site, stored["scheme"], stored["repeat"], stored["pairing"], cell["cell"]),
+        Verdict(stored["state"], stored["reason"], stored["where"]),
+        log,
+        settings,
+        *(stored["job"], stored["exit"], stored["start"], stored["end"], stored["host"], stored["job"]),
+    )
+    # Before speeds were work over time, `step_seconds` was the median.
+    middle = stored.get("step_seconds_median") or stored["step_seconds"]
+    found = measure(run)
+    faster = (found.samples_per_s or 0.0) / stored["samples_per_s"]
+    rates = {
+        name: stored[name] and stored[name] * faster for name in ("model_flops_per_rank", "hardware_flops_per_rank")
+    }
+    return replace(
+        found,
+        **rates,
+        step_seconds_median=middle,
+        step_seconds_p95=stored.get("step_seconds_p95"),
+        unevenness=stored["time"]["step"] / middle,
+        skipped=stored["skipped"],
+        nan_steps=stored["nan_steps"],
+        diverged_at=stored["diverged_at"],
+        notes=tuple(stored["notes"]),
+    )
+
+
+def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
+    """The stored comparison at equal time of a scheme."""
+    interval = stored[f"{AT_EQUAL_TIME}_difference"]
+    if interval is None:
+        return None
+
+    def p(name: str) -> PValue | None:
+        raw = stored[f"{AT_EQUAL_TIME}_p_{name}"]
+        return None if raw is None else PValue(raw, stored[f"{AT_EQUAL_TIME}_p_{name}_adjusted"])
+
+    ends = (interval[key] for key in ("estimate", "low", "high", "pairs"))
+    margin, enough = stored[f"{AT_EQUAL_TIME}_margin"], stored[f"{AT_EQUAL_TIME}_pairs_enough"]
+    return LossFinding(*ends, margin, p("equal"), p("apart"), enough)
+
+
+def compared(document: dict[str, Any]) -> tuple[Submission, list[Cell]]:
+    """The cells of a stored submission, compared again."""
+    criteria = Criteria.model_validate(document["criteria"])
+    found, runs = [], []
+    for stored in document["cells"]:
+        own = [measured(run, document["study"], document["site"], stored) for run in stored["runs"]]
+        runs += [run.run for run in own]
+        (cell,) = compare(own, stored["baseline"], criteria)
+        schemes = {row["scheme"]: row for row in stored["schemes"]}
+        rows = tuple(replace(row, loss_in_time=at_equal_time(schemes[row.scheme])) for row in cell.rows)
+        found.append(replace(cell, rows=rows))
+    repeats = len({run.repeat for run in runs})
+    steps = max(run.log.planned_steps or 0 for run in runs if run.log)
+    plan = Plan(study=document["study"], site=document["site"], criteria=criteria, steps=steps, repeats=repeats)
+    return Submission(None, plan, runs), found
+
+
+def take_over_falling(cells: Sequence[dict[str, Any]]) -> None:
+    """Let reports say of the stored schemes that their baseline's loss still fell, where they said it before."""
+    name = "still_falling"
+    rows = [(cell["cell"], row) for cell in cells for row in cell["schemes"]]
+    falling = {repr((values, row["scheme"])) for values, row in rows if name in row["weaknesses"]}
+
+    def concerns(cell: Cell, row: Row, base: Row) -> bool:
+        return repr((cell.values, row.scheme)) in falling
+
+    weaknesses.WEAKNESSES = tuple(
+        replace(one, concerns=concerns) if one.name == name else one for one in weaknesses.WEAKNESSES
+    )
+
+
+def overlaid(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Replace what follows from speeds in the document of a cell."""
+    for mine, other in zip(old["runs"], new["runs"], strict=True):
+        mine |= {key: other[key] for key in OF_RUN if key != "step_seconds_p95" or other[key] is not None}
+    for mine, other in zip(old["schemes"], new["schemes"], strict=True):
+        mine |= {key: value for key, value in other.items() if OF_SCHEME.fullmatch(key)}
+    old |= {key: value for key, value in new.items() if key not in ("runs", "schemes", "cell", "title", "baseline")}
+
+
+def spliced(text: str, chapters: Iterator[tuple[str, str]]) -> str:
+    """Replace the comparison, answer and notes of each chapter in a stored report."""
+    lines = text.splitlines()
+    for title, chapter in chapters:
+        begin = next(k for k, line in enumerate(lines) if line.startswith(title))
+        end = begin + 1
+        study = title.partition(":")[0]
+        while end < len(lines):
+            after = lines[end + 1 : end + 3]
+            if not lines[end] and (after[0].startswith(study) or (after[1:] and after[1].startswith("scheme "))):
+                break
+            end += 1
+        lines[begin:end] = chapter.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def recompute(path: Path) -> None:
+    """Write a stored report again."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    beside = path.with_name("table.txt" if path.name == "report.json" else f"{path.stem}.txt")
+    for document in stored["submissions"]:
+        take_over_falling(document["cells"])
+        section = compared(document)
+        page = build([section], ())
+        titles = (cell["title"] for cell in document["cells"])
+        chapters = (
+            (title, write(Document("", (replace(chapter, title=title),)), WIDTH))
+            for title, chapter in zip(titles, page.chapters, strict=True)
+        )
+        beside.write_text(spliced(beside.read_text(encoding="utf-8"), chapters), encoding="utf-8")
+        made = json.loads(json.dumps(content([section])))
+        stored["schema"], (new,) = made["schema"], made["submissions"]
+        for mine, other in zip(document["cells"], new["cells"], strict=True):
+            overlaid(mine, other)
+    path.write_text(encode(stored), encoding="utf-8")
+
+
+def main() -> int:
+    """Recompute the reports that the command line names; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT.json")
+    for path in parser.parse_args().reports or [ROOT / "results/reference" / name for name in STORED]:
+        recompute(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Schemes that treat all traffic of a cell in the same way, because their rules differ only for other traffic."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpcbench.contract.rules import applying
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.text import printable
+from hpcbench.contract.values import member, text
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.measures import Measures
+from hpcbench.report.traffic import Traffic
+
+
+def identical(cell: Cell) -> list[list[str]]:
+    """Return groups of schemes that are one experiment: equal but for their names and for rules that nothing needs.
+
+    Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
+    """
+    groups: dict[Hashable, list[Row]] = {}
+    for row in cell.rows:
+        treatments = {_treatment(run) for run in row.counted}
+        if len(treatments) == 1 and (treatment := treatments.pop()) is not None:
+            groups.setdefault(treatment, []).append(row)
+    return [
+        [row.scheme for row in rows]
+        for rows in groups.values()
+        if len(rows) > 1 and _are_close([row.loss_valid for row in rows], cell.criteria.loss_margin)
+    ]
+
+
+def _are_close(losses: Sequence[float | None], margin: float) -> bool:
+    known = [loss for loss in losses if loss is not None]
+    return not known or max(known) - min(known) <= margin * abs(min(known))
+
+
+def sentences(cell: Cell) -> list[str]:
+    """Say of each group that it is one experiment."""
+    return [
+        f"{', '.join(map(printable, schemes[:-1]))} and {printable(schemes[-1])} are identical here: they treat all"
+        " traffic of these runs in the same way, so that differences between them are chance"
+        for schemes in identical(cell)
+    ]
+
+
+def _treatment(run: Measures) -> Hashable:
+    """Everything by which a scheme can change the run; None if that is not known."""
+    settings: Any = run.run.settings.get("scheme")
+    channels = [one for one in run.channels if one.dimension != "EXACT"]
+    try:
+        scheme = NamedScheme.model_validate(settings)
+    except ValidationError:
+        return None
+    if not channels or any(one.phase is None or one.kind is None for one in channels):
+        return None
+    optimizer = scheme.optimizer or text(member(run.run.settings, "train"), "optimizer")
+    terms = sorted((_key(one), _terms(scheme, one)) for one in channels)
+    return scheme.algorithm, optimizer, tuple(sorted(scheme.environment.items())), tuple(terms)
+
+
+def _key(channel: Traffic) -> tuple[str, ...]:
+    return tuple(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)
+
+
+def _terms(scheme: NamedScheme, channel: Traffic) -> tuple[str, bool, int, bool]:
+    """The codec of a channel, with the conditions under which it runs."""
+    rules = scheme.all_rules
+    rule = rules[applying(rules, _key(channel))]
+    return rule.codec, rule.feedback, rule.min_bytes, rule.between_nodes

@@ -1,0 +1,142 @@
+"""Speed of a run over some of its steps: the work that they did, divided by the time that they took.
+
+A median step would hide every step that stalled. So step times are averaged, and rates are averaged over time.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from itertools import compress, pairwise
+from math import fsum, inf
+from operator import mul
+from statistics import median, quantiles
+
+from hpcbench.collect.run_log import RunLog
+from hpcbench.report.basis import Basis
+from hpcbench.report.statistics import usable
+
+Rates = tuple[float | None, ...]
+"""Work per second in samples, tokens, tokens of a rank, and steps.
+
+If runs differ in nothing else, the ratio of any of these is the ratio of their speeds.
+"""
+_RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Work per second over some steps, and the times of these steps. A value is None if the log does not give it."""
+
+    samples_per_s: float | None
+    tokens_per_s: float | None
+    tokens_per_s_per_rank: float | None
+    step_seconds: float | None
+    """Mean step time, by which work per second is computed."""
+    step_seconds_median: float | None
+    step_seconds_p95: float | None
+    """Step time that 95 % of the steps do not exceed."""
+    unevenness: float | None
+    """Mean step time over the median; if step times are not known, steps took times that are inverse to a rate."""
+
+    @property
+    def rates(self) -> Rates:
+        """Work per second, in the order of `Rates`."""
+        steps = 1 / self.step_seconds if self.step_seconds else None
+        return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
+
+
+def pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
+    """Compute the speed over the counted steps, or over those that are among `steps`.
+
+    Samples/s follow from the batch in the settings, else they are those that the log prints, or follow from the batch
+    that every step line gives.
+    """
+    first = rests_on.first
+    times = step_times(log, first, steps)
+    seconds = _mean_time(log, first, steps)
+    samples = rests_on.batch / seconds if rests_on.batch and seconds else None
+    if samples is None:
+        samples = mean_rate(log, "samples_per_s", first, steps)
+        batches = set(_lines(log, first, steps, "samples")[1])
+        if samples is None and len(batches) == 1 and seconds:
+            samples = batches.pop() / seconds
+    tokens = samples * rests_on.seq_len if samples and rests_on.seq_len else mean_rate(log, _RATES[1], first, steps)
+    per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else mean_rate(log, _RATES[2], first, steps)
+    middle, late = (median(times), _p95(times)) if times else (None, None)
+    return Pace(samples, tokens, per_rank, seconds, middle, late, _unevenness(log, first, seconds, middle))
+
+
+def step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
+    """Step times from number `first` on, or of some of these steps, in the order of the log."""
+    return _lines(log, first, steps, "seconds")[1]
+
+
+def mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
+    """Mean over time of a rate that the log prints; None if it prints none.
+
+    Each value counts by the time of its steps. If step times are not known, all steps did the same work, so that the
+    harmonic mean is the mean over time, and 0 if one of them is 0. The last one of running means is the mean over all
+    steps.
+    """
+    numbers, rates = _lines(log, first, steps, name)
+    if not rates:
+        return None
+    if name in log.running_means or min(rates) == max(rates):
+        return rates[-1]
+    timed, timed_rates, times = _lines(log, first, steps, name, "seconds")
+    if timed == numbers:
+        weights = [count * time for count, time in zip(_covered(log, timed), times, strict=True)]
+        return _weighted_mean(timed_rates, weights)
+    if min(rates) <= 0:
+        return 0.0
+    return 1 / _weighted_mean([1 / rate for rate in rates], _covered(log, numbers))
+
+
+def _mean_time(log: RunLog, first: int, steps: Container[float] | None) -> float | None:
+    numbers, times = _lines(log, first, steps, "seconds")
+    return _weighted_mean(times, _covered(log, numbers)) if times else None
+
+
+def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return fsum(map(mul, values, weights)) / fsum(weights)
+
+
+def _covered(log: RunLog, numbers: Sequence[float]) -> list[float]:
+    """Return the number of steps whose mean each line has, by the numbers of the lines' steps.
+
+    Other frameworks may print one line for several steps, and fewer steps at the end. If lines are missing, the line
+    after them counts as much as usual.
+    """
+    ordered = sorted(log.steps) if log.dialect != "hpcbench" else []
+    gaps = {step: step - before for before, step in pairwise(ordered)}
+    if not gaps:
+        return [1.0] * len(numbers)
+    usual = median(gaps.values())
+    return [min(gaps.get(int(step), usual), usual) for step in numbers]
+
+
+def _unevenness(log: RunLog, first: int, mean: float | None, middle: float | None) -> float | None:
+    for name in _RATES:
+        rate = None if mean or name in log.running_means else mean_rate(log, name, first)
+        if rate:
+            mean, middle = 1 / rate, 1 / median(_lines(log, first, None, name)[1])
+    return mean / middle if mean and middle else None
+
+
+def _p95(times: Sequence[float]) -> float:
+    return quantiles(times, n=20, method="inclusive")[-1] if len(times) > 1 else times[0]
+
+
+def _lines(log: RunLog, first: int, steps: Container[float] | None, *names: str) -> list[list[float]]:
+    """Step numbers, and quantities of these steps side by side, of the steps that have all of them.
+
+    Steps are those from number `first` on, or some of them. Values that have no mean, and times that are not positive,
+    are left out.
+    """
+    columns = log.steps.aligned("step", *names, first=first)
+    least = [0.0 if name == "seconds" else -inf for name in names]
+    fits = [
+        (steps is None or step in steps)
+        and all(usable(value) and value > low for value, low in zip(values, least, strict=True))
+        for step, *values in zip(*columns, strict=True)
+    ]
+    return columns if all(fits) else [list(compress(column, fits)) for column in columns]
