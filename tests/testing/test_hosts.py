@@ -301,7 +301,4 @@ def test_a_missing_tool_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch
 
 def test_a_missing_compiler_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert (
-        why_not()
-        == "virtual hosts need a C compiler, and there is no no-such-compiler: install one, or set CC to its path"
-    )
+    assert why_not() == "virtual hosts need a C compiler, and no-such-compiler is none: apt-get install gcc, or set CC"

@@ -10,7 +10,6 @@ visible outside.
 import os
 import select
 import shlex
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -22,38 +21,18 @@ from types import TracebackType
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts.mpiexec import ONLY_THE_LINKS, mpiexec_line
 from hpcbench.testing.hosts.rates import bits_per_second, bucket
+from hpcbench.testing.hosts.requirements import compiler, unshare_line, why_not
+
+__all__ = ["Hosts", "endless_input", "why_not"]
 
 _HERE = Path(__file__).resolve().parent
-_TOOLS = ("bash", "hostname", "ip", "mount", "nsenter", "tc", "unshare")
-_NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc")
 _ENTERED = {"user": "user", "mount": "mnt", "net": "net", "uts": "uts", "ipc": "ipc", "pid": "pid_for_children"}
 """Options of nsenter, and the files that it enters. Python is in all the namespaces of unshare except the last."""
-_KERNEL = {
-    "veth": "ip link add port type veth peer name eth0",
-    "sch_tbf": "tc qdisc add dev lo root tbf rate 1mbit burst 2kb limit 2kb",
-}
 _MAX = 200
 _START = 60.0
 """Seconds that the hosts may take to start, which usually takes half a second."""
 _NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
 """The shell line of a rank's command without input, because the input of mpiexec itself does not end while it runs."""
-
-
-def why_not() -> str | None:
-    """Why hosts cannot be made here, and the remedy, in one line; None if they can."""
-    missing = [tool for tool in _TOOLS if not shutil.which(tool)]
-    if missing:
-        packages = "iproute2 util-linux mount hostname"
-        return f"virtual hosts need {', '.join(missing)}: apt-get install {packages}, or the like"
-    if not shutil.which(_compiler()):
-        return f"virtual hosts need a C compiler, and there is no {_compiler()}: install one, or set CC to its path"
-    if not _works("true"):
-        remedy = "run a container with --privileged" if os.geteuid() == 0 else "be root, or allow user namespaces"
-        return f"virtual hosts need namespaces of their own, which are denied here: {remedy}"
-    for module, command in _KERNEL.items():
-        if not _works(command):
-            return f"virtual hosts need {module} of the kernel, which is denied or missing: modprobe {module}"
-    return None
 
 
 class Hosts:
@@ -247,9 +226,9 @@ class Hosts:
 
     def _start(self, log: int) -> None:
         """Start process 1, and wait until it says that the hosts are there."""
-        up = ["bash", str(_HERE / "up.sh"), str(_HERE), str(self.count), str(self._delay_us), _compiler()]
+        up = ["bash", str(_HERE / "up.sh"), str(_HERE), str(self.count), str(self._delay_us), compiler()]
         self._first = subprocess.Popen(
-            _unshare(up),
+            unshare_line(up),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -334,18 +313,3 @@ def endless_input() -> Iterator[int]:
     finally:
         os.close(reading)
         os.close(writing)
-
-
-def _unshare(command: Sequence[str]) -> list[str]:
-    """The command as the first process of new namespaces. A user other than root becomes root in them."""
-    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    return ["unshare", *user, *_NAMESPACES, "--", *command]
-
-
-def _works(command: str) -> bool:
-    done = subprocess.run(_unshare(command.split()), capture_output=True, stdin=subprocess.DEVNULL)
-    return done.returncode == 0
-
-
-def _compiler() -> str:
-    return os.environ.get("CC") or "cc"
