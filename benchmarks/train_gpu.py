@@ -34,7 +34,7 @@ from hpcbench.study.size import Capacity
 
 STUDY = Path(__file__).with_suffix(".yaml")
 NUMBERS = {"rate": 8, "dp": 8, "mp": 16, "share": 0.01}
-NEEDS = {"onebit-adam": ["train.zero=0", "train.freeze_step=20"], "zeropp": ["train.zero=3"]}
+NEEDS = {"onebit-adam": ["train.zero=0", "train.clip=0", "train.freeze_step=20"], "zeropp": ["train.zero=3"]}
 """Settings without which a scheme is not itself."""
 TINY_SCHEMES = ["baseline", "naive-int8"]
 TINY_RUN = [

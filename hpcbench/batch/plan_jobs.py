@@ -148,6 +148,11 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
         check(found, site)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from None
+    if said is not None and said.mpi_paths and found.mpi != "bind":
+        raise UserError(
+            f"{loaded.document.where(('container', 'mpi_paths'))}: container.mpi_paths: mpi {found.mpi} takes the "
+            "image's MPI library: leave it out, or set container.mpi to bind"
+        )
     image = str(found.image)
     if image.startswith("/") and not dry_run and not Path(image).exists():
         raise UserError(f"{where}: container.image: {shown_path(image)} is not there: build it, or check the path")

@@ -10,6 +10,7 @@ from hpcbench.codecs.base import Codec
 from hpcbench.comm.keeper import ChannelKeeper, MadeOf
 from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
+from hpcbench.comm.rounding import is_half
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 
 
@@ -60,7 +61,10 @@ class Channel:
     codec: Codec
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of a message is added to later messages. Reductions of the same vector then share residuals."""
+    """Whether the error of a message is added to later messages. Reductions of the same vector then share residuals.
+
+    It is false where a message has no error: with a lossless codec, unless values are rounded to 16 bits before it.
+    """
     slices: int | None = None
     """Number of slices of every plan; None leaves it to the plan."""
     dtype: np.dtype[Any] | None = None
@@ -85,6 +89,8 @@ class Channel:
 
     def __post_init__(self) -> None:
         who = f"channel {self.dimension.value}"
+        rounds = self.dtype is not None and is_half(self.dtype)
+        self.feedback = self.feedback and (rounds or not self.codec.lossless)
         if self.algorithm is Algorithm.NATIVE and self.codec.name != "none":
             raise ValueError(
                 f"{who}: the MPI library's own collectives cannot carry codec {self.codec.name}: use algorithm encoded"

@@ -63,6 +63,11 @@ class Policy:
             self._give_keeper(self._channels[key])
         return self._channels[key]
 
+    def named(self, name: str) -> Channel:
+        """The channel with this name: its traffic, joined by blanks."""
+        dimension, phase, kind, *axis = name.split()
+        return self.channel(Dimension(dimension), Phase(phase), Kind(kind), *axis)
+
     def record(self, recorder: Recorder | None) -> None:
         """Have the calls of all channels written down; None ends it."""
         self._recorder = recorder
@@ -107,8 +112,7 @@ class Policy:
     def load_calls(self, saved: dict[str, int]) -> None:
         """Continue counting from the saved result of `calls`."""
         for name, calls in saved.items():
-            dimension, phase, kind, *axis = name.split()
-            self.channel(Dimension(dimension), Phase(phase), Kind(kind), *axis).counters.calls = calls
+            self.named(name).counters.calls = calls
 
     @property
     def channels(self) -> list[Channel]:

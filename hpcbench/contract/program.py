@@ -63,6 +63,8 @@ class LogLines(Section):
 
     @model_validator(mode="after")
     def _say_something(self) -> "LogLines":
+        if self.every != 1 and "step" in re.compile(self.line).groupindex:
+            raise ValueError("every is for a line without the group step, which tells each step: leave it out")
         if not re.compile(self.line).groups:
             raise ValueError("line has no group: name at least one, such as (?P<loss>[0-9.]+)")
         if self.evaluation is not None and "loss" not in re.compile(self.evaluation).groupindex:
@@ -129,6 +131,16 @@ class Program(Section):
         taken = next((name for name in self.values if name in OWN), None)
         if taken:
             raise ValueError(f"values.{taken} is a name of hpcbench's own: choose another")
+        return self
+
+    @model_validator(mode="after")
+    def _braces_use_every_value(self) -> "Program":
+        used = {name for text in (self.command, *self.env.values()) for name in _BRACES.findall(text)}
+        for name in self.values:
+            if name not in used:
+                raise ValueError(f"values.{name} is not used: write {{{name}}} in command or env, or remove it")
+        if self.seed != type(self).model_fields["seed"].default and "seed" not in used:
+            raise ValueError("seed is not used: write {seed} in command or env, or remove it")
         return self
 
     def words(self, known: Mapping[str, object]) -> list[str]:

@@ -43,6 +43,12 @@ class Prune(Section):
         assert self.begin is not None, "Train.pruning fills it in"
         return self.begin, self.end or self.begin
 
+    @property
+    def first(self) -> int:
+        """Updates after which the first weights become zero: at `begin` of a growing sparsity none are."""
+        begin, end = self._first_and_last()
+        return min(begin + self.every, end) if end > begin else end
+
     def due(self, updates: int) -> bool:
         """Whether weights are chosen anew after so many updates."""
         begin, end = self._first_and_last()

@@ -35,7 +35,7 @@ def prune_misfit(model: Model, train: Train, *, tp: int, tensor: str) -> Misfit 
             f"2:4 needs four neighbours on one rank, and model.hidden {model.hidden} is no multiple of 4 x layout.tp = "
             f"{4 * tp}: use another pattern, or a hidden of {-(-model.hidden // (4 * tp)) * 4 * tp}",
         )
-    units = {"heads": model.heads, "rows": 4 * model.hidden}.get(prune.pattern, 4)
+    units = {"heads": model.heads, "rows": 4 * model.hidden, "2:4": 4}.get(prune.pattern, model.hidden**2)
     wanted = math.floor(units * Fraction(str(prune.sparsity)) + Fraction(1, 2))
     if not 0 < wanted < units:
         return Misfit(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from hpcbench.codecs import spec
 from hpcbench.contract.scheme import Rule
-from hpcbench.contract.traffic import Setting, Traffic, live, possible
+from hpcbench.contract.section import Precision
+from hpcbench.contract.traffic import Setting, Traffic, content_of, live, possible
 
 HOMOMORPHIC_RANKS = 32767 // 127
 """The largest number of ranks whose 8-bit integers, each from -127 to 127, have sums that fit 16 bits."""
@@ -26,10 +27,16 @@ def called(rules: Sequence[Rule], k: int) -> str:
 
 
 def idle(rules: Sequence[Rule], setting: Setting) -> list[str]:
-    """A line for each rule that applies to no traffic of the run."""
+    """A line for each rule that applies to no traffic of the run, and for each whose feedback has no error to keep."""
     sent = live(setting)
     used = {applying(rules, triple) for triple in sent}
-    return [
+    kept = {applying(rules, triple) for triple in sent if keeps_errors(rules[applying(rules, triple)], triple, setting)}
+    exact = [
+        f"{called(rules, k)} has no error to feed back: the codec is lossless, and messages are not rounded to 16 bits"
+        for k in sorted(used - kept)
+        if rules[k].feedback
+    ]
+    return exact + [
         f"{called(rules, k)} carries nothing"
         + (
             ": later rules apply to all that it matches"
@@ -41,11 +48,42 @@ def idle(rules: Sequence[Rule], setting: Setting) -> list[str]:
     ]
 
 
+def keeps_errors(rule: Rule, traffic: Traffic, setting: Setting) -> bool:
+    """Whether a rule with feedback has errors to keep for this traffic.
+
+    A lossless codec has none. Messages in 16 bits still lose what they are rounded by.
+    """
+    return rule.feedback and (not _lossless(rule.codec) or _travels_as(traffic, setting) in ("bf16", "fp16"))
+
+
+def beyond_fp64(rules: Sequence[Rule], setting: Setting) -> tuple[int, str] | None:
+    """The first rule that cannot take fp64 messages of the run: its index, and why with the remedy; None if all can."""
+    for traffic in live(setting):
+        k = applying(rules, traffic)
+        rule = rules[k]
+        if _travels_as(traffic, setting) != "fp64":
+            continue
+        remedy = "set train.comm_precision to fp32" if content_of(traffic) else "train with another precision"
+        if spec.parse(rule.codec).takes_fp64 is False:
+            return k, f"cannot encode: {remedy}, or use a lossless codec (none, mpc, xpk)"
+        if keeps_errors(rule, traffic, setting):
+            return k, f"cannot correct, because errors are kept in fp32: {remedy}, or leave feedback out"
+    return None
+
+
+def _travels_as(traffic: Traffic, setting: Setting) -> Precision:
+    """Number format in which values travel. That of momenta is fixed."""
+    content = content_of(traffic)
+    return setting.train.message_formats[content] if content else setting.train.sum_format
+
+
 def missed_stage(rules: Sequence[Rule], zero: int) -> int | None:
-    """Index of a rule for a gather of weights that this ZeRO stage lacks, if no rule is for one that it has."""
+    """Index of a rule that encodes a gather which this ZeRO stage lacks, if no rule encodes one that it has."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
-        k for k, rule in enumerate(rules) if {triple[0] for triple in possible() if rule.matches(triple)} == {"ZERO"}
+        k
+        for k, rule in enumerate(rules)
+        if rule.codec != "none" and {triple[0] for triple in possible() if rule.matches(triple)} == {"ZERO"}
     ]
     if any(rules[k].phase in (None, *phases) for k in of_weights):
         return None

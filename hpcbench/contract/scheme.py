@@ -82,7 +82,8 @@ class Rule(Section):
     codec: str = Field(description=f"Codec: one of {spec.KNOWN}.")
     feedback: bool = Field(
         False,
-        description="Add the error of each message to the next one; for gradients and momenta (dimension DP) only.",
+        description="Add the error of each message to the next one; for gradients and momenta (dimension DP) only. A "
+        "lossless codec has no error, so that only messages in 16 bits have one: what they are rounded by.",
     )
 
     min_bytes: int = Field(
@@ -175,6 +176,8 @@ class Scheme(Section):
         codecs = {self.default, *(rule.codec for rule in self.rules)}
         if self.algorithm == "native" and codecs != {"none"}:
             raise ValueError("algorithm native runs no codec: use encoded, or the codec none")
+        if self.algorithm == "native" and any(rule.feedback for rule in self.rules):
+            raise ValueError("algorithm native keeps no errors for feedback: use encoded, or leave feedback out")
         return self
 
     @model_validator(mode="after")

@@ -72,11 +72,13 @@ class Step:
     tokens_per_s_per_rank: float | None = _quantity("1/s", "Tokens a second of one rank, as the log gives it")
     model_flops_per_rank: float | None = _quantity(
         "FLOP/s",
-        "Operations that the model needs, without recomputation",
+        "Operations that the model needs, without recomputation and dropped tokens of experts",
         Printed("model", ".3f", "GFLOPS/rank", _FLOPS),
     )
     hardware_flops_per_rank: float | None = _quantity(
-        "FLOP/s", "Operations that were executed", Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS)
+        "FLOP/s",
+        "Operations that were executed, with recomputation and empty places of experts",
+        Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS),
     )
     unlabelled_flops_per_rank: float | None = _quantity(
         "FLOP/s", "Operations; the log does not say whether recomputation counts"
@@ -85,7 +87,9 @@ class Step:
     hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as the log claims it")
     lr: float | None = _quantity("1", "Learning rate", Printed("lr", ".3E"))
     gradient_norm: float | None = _quantity(
-        "1", "Global norm of the gradients before clipping", Printed("grad-norm", ".4E", always=False)
+        "1",
+        "Global norm of the gradients before clipping; none after the freeze of 1-bit Adam",
+        Printed("grad-norm", ".4E", always=False),
     )
     loss_scale: float | None = _quantity("1", "Factor of the loss in fp16", Printed("loss-scale", ".17g", always=False))
     message_bytes: int | None = _quantity(

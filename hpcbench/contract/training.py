@@ -182,7 +182,7 @@ class Train(Section):
     beta2: float = Field(0.95, ge=0, lt=1, description="Decay of Adam's second moment.")
     eps: float = Field(1e-8, gt=0, description="Adam's guard against a division by zero.")
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
-    clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip.")
+    clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip, as 1-bit Adam requires.")
     bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MB (10^6 bytes).")
     sparse_gradients: SparseGradients = Field(
         "never",
@@ -241,7 +241,7 @@ class Train(Section):
     )
     optimizer: Optimizer = Field(
         "adamw",
-        description="onebit-adam averages momenta, not gradients, after freeze_step updates; zero 0 only.",
+        description="onebit-adam averages momenta, not gradients, after freeze_step updates; zero 0 and clip 0 only.",
     )
     freeze_step: Count | None = Field(
         None,
@@ -284,6 +284,11 @@ class Train(Section):
             raise ValueError(f"prune reaches its sparsity after {last} updates, and there are {self.steps}: lower it")
         if prune and prune.end and prune.begin and prune.end < prune.begin:
             raise ValueError(f"prune.end {prune.end} is before prune.begin {prune.begin}: raise it")
+        if prune and prune.first >= self.steps:
+            raise ValueError(
+                f"prune never begins: it first sets weights to zero after update {prune.first}, and there are "
+                f"{self.steps} steps, so that none trains with sparse weights: lower prune.begin, end or every"
+            )
         if self.trace is not None and self.trace.steps[1] > self.steps:
             raise ValueError(f"trace.steps ends with step {self.trace.steps[1]}, and there are {self.steps}: lower it")
         if self.keep_messages is not None and self.keep_messages.steps[-1] > self.steps:
@@ -359,5 +364,11 @@ def optimizer_misfit(train: Train) -> Misfit | None:
             ("train", "freeze_step"),
             f"a variance that is frozen after {train.freeze_step} updates leaves none of {train.steps} steps to "
             "average momenta in: lower it",
+        )
+    if train.clip:
+        return Misfit(
+            ("train", "clip"),
+            "clipping needs the norm of the mean gradient, which no rank has once 1-bit Adam averages momenta: set it "
+            "to 0 for all schemes that are compared, or train with another optimizer",
         )
     return None

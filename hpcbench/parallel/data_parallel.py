@@ -173,8 +173,11 @@ class DataParallel:
             found.append(vector)
         return found
 
-    def gradient_norm(self) -> float:
-        """2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank."""
+    def gradient_norm(self) -> float | None:
+        """Return the 2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank.
+
+        It is NaN if a gradient is not finite, and None if all are finite but no rank has their mean.
+        """
         return self._world_norm(self.gradient_square())
 
     def gradient_square(self) -> float:
@@ -194,9 +197,9 @@ class DataParallel:
         (total,) = exact_sum(self._mesh.world, [square], self._exact)
         return math.sqrt(total) if math.isfinite(total) else math.nan
 
-    def step(self, *, lr: float, clip: float, norm: float) -> None:
+    def step(self, *, lr: float, clip: float, norm: float | None) -> None:
         """Update the pieces with gradients clipped to norm `clip`, and give every replica the new weights."""
-        factor = clip / norm if 0 < clip < norm else 1.0
+        factor = clip / norm if norm is not None and 0 < clip < norm else 1.0
         for piece, source in self._updated(lr, factor):
             self._weights.give(piece, source)
         self._weights.settle()

@@ -47,6 +47,14 @@ def everyones_counts(group: Group, counts: Mapping[int, int], exact: Channel) ->
     return [{k: round(n) for k, n in enumerate(row) if n} for row in rows]
 
 
+def everyones_names(group: Group, names: Iterable[str], exact: Channel) -> list[str]:
+    """The names that any rank has, sorted: the same list on all ranks, whose own lists may differ."""
+    text = "\n".join(sorted(names)).encode()
+    length = round(max(most for (most,) in gather(group, [float(len(text))], exact)))
+    rows = gather(group, [float(byte) for byte in text.ljust(length, b"\n")], exact)
+    return sorted({name for row in rows for name in bytes(map(round, row)).decode().split("\n")} - {""})
+
+
 def digest(tensors: Iterable[Tensor]) -> int:
     """A digest of the tensors' bytes, with 52 bits because a float64 holds them exactly."""
     hasher = hashlib.sha256()

@@ -8,8 +8,13 @@ all. The scheme gives the codec, as for all traffic. Differences to the paper:
 - ``sign:B`` has a magnitude a block, the mean of the values', in place of one a tensor, their root mean square;
 - what a rank owns it does not encode before it is summed, so that this part is exact;
 - Adam's corrections of the moments' first steps stay: the variance's is frozen with it.
+
+Gradients are never clipped, because no rank has the mean gradient after the freeze, nor its norm. The replicas' own
+norms do not determine it: they are larger, by up to the square root of the number of replicas. DeepSpeed scales each
+rank's gradient by that rank's own norm, which is another algorithm.
 """
 
+import math
 from collections.abc import Iterable
 
 from hpcbench.comm.policy import Policy
@@ -80,27 +85,32 @@ class OneBitAdam(DataParallel):
         self._gradients.averaged = not self.frozen
         super().begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
-    def gradient_norm(self) -> float:
-        """The norm of `DataParallel`; once the variance is frozen, the root mean square of the replicas' norms.
+    def gradient_norm(self) -> float | None:
+        """Return the norm of `DataParallel`; once the variance is frozen, None, or NaN if a gradient is not finite.
 
-        It is finite only if every replica's gradient is: all ranks skip a step together.
+        All ranks skip a step together, whichever replica's gradient is not finite.
         """
-        return (
-            self._world_norm(self._square(self.pieces) / self._mesh.dp.size) if self.frozen else super().gradient_norm()
-        )
+        if not self.frozen:
+            return super().gradient_norm()
+        return None if math.isfinite(self._world_norm(self._square(self.pieces))) else math.nan
 
-    def step(self, *, lr: float, clip: float, norm: float) -> None:
-        """Update the weights. All replicas' gradients are clipped by the same factor."""
+    def step(self, *, lr: float, clip: float, norm: float | None) -> None:
+        """Update the weights.
+
+        Raises
+        ------
+        ValueError
+            `clip` is not 0.
+        """
+        if clip:
+            raise ValueError(f"clip {clip}: 1-bit Adam does not know the norm of the mean gradient, and cannot clip it")
         if not self.frozen:
             super().step(lr=lr, clip=clip, norm=norm)
             return
-        factor = clip / norm if 0 < clip < norm else 1.0
         averages = []
         if self.updates == self._freeze_step:
             super().forget_residuals()  # if gradients had any: of momenta nothing was sent yet
         for piece in self.pieces:
-            if factor != 1.0:
-                piece.gradient *= factor
             piece.adam.add_to_first(piece.gradient)
             momentum = to_buffer(piece.adam.first)
             momentum /= self._mesh.dp.size

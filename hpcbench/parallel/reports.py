@@ -34,7 +34,8 @@ class Reports:
         self._world, self._exact, self._lag = world, exact, lag
         self._own: deque[int] = deque()
         """The first rank's own answers that have not been read."""
-        self._unread = 0
+        self._unread: deque[int] = deque()
+        """The steps of answers that have not been read."""
         self._sendings: list[Work] = []
 
     def sums(self, own: Sequence[float]) -> list[float]:
@@ -49,30 +50,30 @@ class Reports:
             rows.append(values.tolist())
         return [sum(column) for column in zip(*rows, strict=True)]
 
-    def answer(self, number: int) -> None:
-        """Send an answer to all ranks. Only the first rank's number counts."""
-        self._unread += 1
+    def answer(self, number: int, *, step: int) -> None:
+        """Send an answer about a step to all ranks. Only the first rank's number counts."""
+        self._unread.append(step)
         if self._world.rank == 0:
             self._own.append(number)
             for rank in range(1, self._world.size):
                 self._send(np.array([float(number)]), rank, _ANSWER)
 
-    def read(self) -> int | None:
-        """The answer of so many steps ago, the same on every rank; None if there is none yet."""
-        return self._read() if self._unread > self._lag else None
+    def read(self) -> dict[int, int]:
+        """The answer that is due, by its step, the same on every rank; empty if there is none yet."""
+        return self._read(1) if len(self._unread) > self._lag else {}
 
-    def drain(self) -> int:
-        """Read all answers that are left, and wait until everything has left. The result has the bits of all."""
-        bits = 0
-        while self._unread:
-            bits |= self._read()
+    def drain(self) -> dict[int, int]:
+        """Read all answers that are left, by their steps, and wait until everything has left."""
+        answers = self._read(len(self._unread))
         for sending in self._sendings:
             sending.wait()
         self._sendings = []
-        return bits
+        return answers
 
-    def _read(self) -> int:
-        self._unread -= 1
+    def _read(self, count: int) -> dict[int, int]:
+        return {self._unread.popleft(): self._next() for _ in range(count)}
+
+    def _next(self) -> int:
         if self._world.rank == 0:
             return self._own.popleft()
         value = np.full(1, np.nan)

@@ -115,9 +115,25 @@ def kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
     return 5.0 * routed + 8.0 * routed / tp + shared
 
 
-def expert_shape(model: Model) -> ExpertShape:
-    """The model's experts, for the formulas of operations and parameters."""
+def expert_shape(model: Model, train: Train, layout: Layout) -> ExpertShape:
+    """Return the model's experts, for the formulas of operations and parameters."""
     if model.experts is None:
         return DENSE
-    count, top, shared = model.experts.count, model.experts.top, model.experts.shared
-    return ExpertShape(len(model.expert_layers), count + shared, top + shared, count)
+    return shape_of_experts(model.experts, layers=model.layers, seq_len=train.seq_len, ep=layout.ep, tp=layout.tp)
+
+
+def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp: int) -> ExpertShape:
+    """Return the experts of a model with `layers` layers, for the formulas of operations and parameters.
+
+    Rows travel in places where ranks share out or cut experts. Elsewhere only rows that are kept are computed.
+    """
+    return ExpertShape(
+        layers=layers // experts.every,
+        held=experts.count + experts.shared,
+        shared=int(experts.shared),
+        choices=experts.count,
+        chosen=experts.top * seq_len,
+        places=None if experts.drop == "none" else experts.count * experts.places(seq_len),
+        padded=ep > 1 or tp > 1,
+        routers=tp,
+    )

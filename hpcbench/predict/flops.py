@@ -1,7 +1,8 @@
 """Parameters and floating-point operations of a GPT, by the published closed forms (pure arithmetic).
 
-The forms are of dense models. A layer with experts has more on top: the router, and for each further expert of a token
-the operations of one more MLP. Tokens that are dropped count as if they were not.
+The forms are of dense models. A layer with experts replaces the MLP's operations by those of the router and of the
+experts' MLPs, row by row: a row is one token for one expert. The model needs the rows that an expert keeps, so that a
+token that is dropped counts nothing. Executed are the rows that experts compute, empty places included.
 """
 
 from typing import NamedTuple
@@ -19,22 +20,46 @@ class ExpertShape(NamedTuple):
     """Number of these layers."""
     held: int
     """Experts of a layer, shared ones included."""
-    active: int
-    """Experts that a token goes through."""
+    shared: int
+    """Experts that every token goes through."""
     choices: int
     """Experts that the router chooses from."""
+    chosen: int
+    """Rows of one sequence that a layer's router chooses."""
+    places: int | None
+    """Rows of one sequence that a layer's experts have places for; None if they take all."""
+    padded: bool
+    """Whether experts compute all of their places, empty ones as zeros."""
+    routers: int
+    """Ranks that route the same tokens."""
+    kept: float | None = None
+    """Rows of one sequence that a layer's experts kept, a mean over layers; None before a run."""
+
+    @property
+    def needed(self) -> float:
+        """Rows of one sequence that a layer keeps; before a run the most that it can keep."""
+        if self.kept is not None:
+            return self.kept
+        return self.chosen if self.places is None else min(self.chosen, self.places)
+
+    @property
+    def executed(self) -> float:
+        """Rows of one sequence that a layer computes."""
+        return self.places if self.padded and self.places is not None else self.needed
 
     def further_parameters(self, hidden: int) -> int:
         """Parameters beyond those of a dense model."""
         mlp = 8 * hidden**2 + 5 * hidden
         return self.layers * ((self.held - 1) * mlp + self.choices * hidden)
 
-    def further_flops(self, *, hidden: int, seq_len: int) -> int:
-        """Operations of one forward pass of a sequence beyond those of a dense model."""
-        return seq_len * self.layers * ((self.active - 1) * 16 * hidden**2 + 2 * self.choices * hidden)
+    def flops_beyond_dense(self, *, hidden: int, seq_len: int, executed: bool) -> float:
+        """Return the operations of one forward pass of a sequence minus those of a dense model."""
+        rows, routers = (self.executed, self.routers) if executed else (self.needed, 1)
+        mlps = (rows + (self.shared - 1) * seq_len) * 16 * hidden**2
+        return self.layers * (mlps + routers * 2 * seq_len * self.choices * hidden)
 
 
-DENSE = ExpertShape(0, 1, 1, 0)
+DENSE = ExpertShape(layers=0, held=1, shared=1, choices=0, chosen=0, places=None, padded=False, routers=1)
 
 
 def whole_layers(recompute: str | int) -> bool:
@@ -72,19 +97,19 @@ def parameters(
 def model_flops_per_sample(
     *, layers: int, hidden: int, vocab: int, seq_len: int, experts: ExpertShape = DENSE
 ) -> float:
-    """Operations that one sequence needs, forward and backward: recomputation is not counted.
+    """Return the operations that one sequence needs, forward and backward, without recomputation and dropped tokens.
 
     ``72 s l h^2 (1 + s/(6h) + V/(12 l h))`` (arXiv 2104.04473, section 5.1, without recomputation). The causal mask is
     not taken off, as everywhere in the literature.
     """
     dense = 72 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (12 * layers * hidden))
-    return dense + 3 * experts.further_flops(hidden=hidden, seq_len=seq_len)
+    return dense + 3 * experts.flops_beyond_dense(hidden=hidden, seq_len=seq_len, executed=False)
 
 
 def hardware_flops_per_sample(
     *, layers: int, hidden: int, vocab: int, seq_len: int, recompute: str | int, experts: ExpertShape = DENSE
 ) -> float:
-    """Operations that one sequence costs, with what is recomputed.
+    """Return the operations that are executed for one sequence, with what is recomputed and empty places of experts.
 
     ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` where each layer's forward runs twice (arXiv 2104.04473, equation 3), and
     ``72 s l h^2 (1 + s/(3h) + V/(12 l h))`` with selective recomputation, ``1 + s/(6h)`` times the model's in good
@@ -96,7 +121,7 @@ def hardware_flops_per_sample(
     recompute
         As in a run: ``none`` (or 0), ``selective``, ``full``, or every so many layers, which costs the same as full.
     """
-    further = experts.further_flops(hidden=hidden, seq_len=seq_len)
+    further = experts.flops_beyond_dense(hidden=hidden, seq_len=seq_len, executed=True)
     if whole_layers(recompute):
         dense = 96 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
         return dense + 4 * further
@@ -115,4 +140,5 @@ def neox_flops_per_sample(
     three quarters of the logits. It knows no selective recomputation: that counts as none.
     """
     work = 24 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
-    return (4 if whole_layers(recompute) else 3) * (work + experts.further_flops(hidden=hidden, seq_len=seq_len))
+    work += experts.flops_beyond_dense(hidden=hidden, seq_len=seq_len, executed=True)
+    return (4 if whole_layers(recompute) else 3) * work

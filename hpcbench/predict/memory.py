@@ -6,7 +6,7 @@ reduction the owner's sums are left, and the optimizer works.
 
 from dataclasses import dataclass
 
-from hpcbench.contract.rules import applying
+from hpcbench.contract.rules import applying, keeps_errors
 from hpcbench.contract.traffic import Setting, live
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.parallel.schedule import SCHEDULES
@@ -317,6 +317,8 @@ def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tu
     stream = tokens * subject.model.hidden / _spread(subject)
     for triple in live(setting):
         rule = rules[applying(rules, triple)]
+        if keeps_errors(rule, triple, setting):
+            residuals = 8.0 * whole
         if rule.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream
@@ -324,6 +326,4 @@ def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tu
             came = rows(subject.model.experts, subject.train, subject.layout.cp)
             elements = came * subject.model.hidden
         most = max(most, 4.0 * elements)
-        if rule.feedback and triple[0] == "DP":
-            residuals = 8.0 * whole
     return 2 * most, residuals

@@ -43,7 +43,7 @@ class Prediction:
             hidden=model.hidden,
             vocab=model.vocab,
             seq_len=train.seq_len,
-            experts=expert_shape(model),
+            experts=expert_shape(model, train, self.subject.layout),
         )
         return count * train.global_batch / self.subject.layout.ranks / self.time.seconds.value / 1e12
 

@@ -13,7 +13,7 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.predict import constants
 from hpcbench.predict.attention import fused_seconds, unfused_product_seconds
 from hpcbench.predict.basis import Basis
-from hpcbench.predict.experts import rows
+from hpcbench.predict.experts import expert_shape
 from hpcbench.predict.layers import factors
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.program import Program
@@ -247,7 +247,7 @@ class Costs:
         if model.experts is None:
             return NOTHING
         h, held = model.hidden, model.experts.count // self._ep
-        came = rows(model.experts, train, self._layout.cp)
+        came = round(train.micro_batch * expert_shape(model, train, self._layout).executed) // self._layout.cp
         mlp = [self._linear(self._tokens, 4 * h // t, h), self._linear(self._tokens, h, 4 * h // t)]
         each = max(came // held, 1)
         routed = [self._linear(each, 4 * h // t, h), self._linear(each, h, 4 * h // t)]

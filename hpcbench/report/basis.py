@@ -1,16 +1,21 @@
 """The facts that a run's numbers rest on: the work of a step, the number of ranks, and the chips."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from pydantic import ValidationError
+
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration, Rank
+from hpcbench.contract.experts import Experts
 from hpcbench.contract.measured import first_measured
 from hpcbench.contract.values import integer, member, number, text
 from hpcbench.predict import chips, flops
+from hpcbench.predict.experts import shape_of_experts
+from hpcbench.report.expert_layers import experts
 
 
 @dataclass(frozen=True)
@@ -31,13 +36,16 @@ class Basis:
     """Number of tokens in a sequence."""
     ranks: int | None
     shape: dict[str, Any] | None
-    """Sizes ``layers``, ``hidden``, ``vocab`` and ``seq_len``, for the formulas of `hpcbench.predict.flops`."""
+    """Sizes ``layers``, ``hidden``, ``vocab``, ``seq_len`` and any ``experts``, for `hpcbench.predict.flops`.
+
+    Experts keep all rows that they have places for, as is assumed before a run.
+    """
     model_flops: float | None
-    """Operations that one sequence needs, by the run's configuration."""
+    """Operations that one sequence needs, without the tokens that the run's experts dropped."""
     hardware_flops: float | None
-    """Operations that are executed for one sequence, by the run's configuration."""
+    """Operations that are executed for one sequence."""
     neox_flops: float | None
-    """Operations of one sequence by GPT-NeoX's formula, by the run's configuration."""
+    """Operations of one sequence by GPT-NeoX's formula."""
     recompute: str | int | None
     """The part that the backward pass computes again: ``none``, ``selective``, ``full``, or a number of layers at a
     time.
@@ -47,6 +55,11 @@ class Basis:
     peak: float | None
     """Dense peak in FLOP/s of a rank's share of its GPU, in the precision of the run."""
 
+    @property
+    def work_varies(self) -> bool:
+        """Whether experts may drop tokens, so that the steps need different numbers of operations."""
+        return self.shape is not None and _drops(self.shape)
+
 
 def basis(run: RunResult, log: RunLog) -> Basis:
     """Read the facts that the run's numbers rest on."""
@@ -54,16 +67,27 @@ def basis(run: RunResult, log: RunLog) -> Basis:
     ranks = _positive(integer(run.settings, "ranks"))
     warmup = max(integer(train, "warmup_steps") or 0, 0)
     configuration = log.said(Configuration)
+    shape, recompute = _shape(run.settings), _recompute(train)
+    kept = _with_kept(shape, log)
+
+    executed = {"recompute": "none" if recompute is None else recompute}
+
+    def without_dropped(name: str, formula: Callable[..., float], **mode: Any) -> float | None:
+        known = finite(getattr(configuration, f"{name}_flops_per_sample"))
+        if known is None or kept == shape:
+            return known
+        return finite(known - formula(**shape, **mode) + formula(**kept, **mode)) if shape and kept else None
+
     return Basis(
         first=first_measured(warmup, log.planned_steps or 0, log.resumed_from),
         batch=_positive(integer(train, "global_batch")),
         seq_len=_positive(integer(train, "seq_len")),
         ranks=ranks,
-        shape=_shape(run.settings),
-        model_flops=_finite(configuration.model_flops_per_sample),
-        hardware_flops=_finite(configuration.hardware_flops_per_sample),
-        neox_flops=_finite(configuration.neox_flops_per_sample),
-        recompute=_recompute(train),
+        shape=shape,
+        model_flops=without_dropped("model", flops.model_flops_per_sample),
+        hardware_flops=without_dropped("hardware", flops.hardware_flops_per_sample, **executed),
+        neox_flops=without_dropped("neox", flops.neox_flops_per_sample, **executed),
+        recompute=recompute,
         chip=_chip(log.ranks),
         peak=_peak(log.ranks, text(train, "precision"), member(run.settings, "peak_tflops")),
     )
@@ -80,18 +104,34 @@ def _shape(settings: Mapping[str, Any]) -> dict[str, Any] | None:
     known = {name: size for name, size in sizes.items() if size is not None}
     if len(known) != len(sizes):
         return None
-    experts = _experts(member(settings, "model"), known["layers"])
-    return known if experts is None else {**known, "experts": experts}
-
-
-def _experts(model: Any, layers: int) -> flops.ExpertShape | None:
-    """The experts of the model; None where it has none."""
-    settings = member(model, "experts")
-    count, top, every = (_positive(integer(settings, name)) for name in ("count", "top", "every"))
-    if not isinstance(settings, dict) or count is None or top is None or every is None:
+    stated = member(settings, "model", "experts")
+    if stated is None:
+        return known
+    ep, tp = (_positive(integer(settings, "layout", name)) or 1 for name in ("ep", "tp"))
+    try:
+        settled = Experts.model_validate(stated)
+    except ValidationError:
         return None
-    shared = settings.get("shared") is True
-    return flops.ExpertShape(layers // every, count + shared, top + shared, count)
+    return {
+        **known,
+        "experts": shape_of_experts(settled, layers=known["layers"], seq_len=known["seq_len"], ep=ep, tp=tp),
+    }
+
+
+def _with_kept(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
+    """Return a shape with the rows that the run's experts kept; None if it does not tell what they dropped."""
+    if shape is None or not _drops(shape):
+        return shape
+    counts = experts(log)
+    if counts is None:
+        return None
+    layer: flops.ExpertShape = shape["experts"]
+    return {**shape, "experts": layer._replace(kept=layer.chosen * (1 - counts.dropped_part))}
+
+
+def _drops(shape: Mapping[str, Any]) -> bool:
+    """Return whether the experts of a shape may drop tokens."""
+    return "experts" in shape and shape["experts"].places is not None
 
 
 def _gpu(rank: Rank) -> str | None:
@@ -129,7 +169,8 @@ def _positive(value: int | None) -> int | None:
     return value if value is not None and 0 < value < 1 << 53 else None
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """Return the value; None if no number of operations can have it."""
     return value if value is not None and isfinite(value) and value > 0 else None
 
 

@@ -11,6 +11,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
 from hpcbench.study.find_scheme import NOTHING, Offer, find_scheme
+from hpcbench.study.idle import IdleSettings
 from hpcbench.study.load import Loaded, fill_model, put, split_key, validate
 from hpcbench.study.matrix import Cell, cells
 from hpcbench.study.schema import AnyStudy, Study
@@ -53,13 +54,19 @@ def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[R
     ------
     UserError
         A cell does not follow the schema, its sizes do not divide, or it names an unknown scheme. Or the baseline is
-        missing, or a threshold holds for no run.
+        missing, a threshold holds for no run, or a setting changes nothing in any run.
     """
     groups: dict[str, list[Run]] = {}
     cell_of: dict[str, dict[str, Scalar]] = {}
+    idle = IdleSettings()
     for cell in cells(loaded.study, loaded.document):
-        run = _first(cell, loaded, capacity, offer, cell_of)
+        where = _where(cell, loaded.document)
+        study = _variant(cell, loaded, where)
+        run = _first(cell, study, where, capacity, offer, cell_of)
         groups.setdefault(run.id, []).append(run)
+        if isinstance(study, Study):
+            idle.add(study, run.scheme, run.size.layout, writes=_writes(cell, loaded.document), where=where)
+    idle.check()
     _check_baseline(groups, loaded)
     _check_thresholds(groups, loaded)
     runs: list[Run] = []
@@ -72,11 +79,15 @@ def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[R
     return runs
 
 
-def _first(cell: Cell, loaded: Loaded, capacity: Capacity, offer: Offer, cell_of: dict[str, dict[str, Scalar]]) -> Run:
+def _first(
+    cell: Cell,
+    study: AnyStudy,
+    where: Callable[[FieldPath], str],
+    capacity: Capacity,
+    offer: Offer,
+    cell_of: dict[str, dict[str, Scalar]],
+) -> Run:
     """The cell's first run; its id is the cell's slug, which no other cell has."""
-    document = loaded.document
-    where = _where(cell, document)
-    study = _variant(cell, loaded, where)
     size = resolve(study, capacity, where)
     scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
     if isinstance(study, Study):
@@ -107,6 +118,18 @@ def _where(cell: Cell, document: Document) -> Callable[[FieldPath], str]:
         return document.where(path)
 
     return where
+
+
+def _writes(cell: Cell, document: Document) -> Callable[[FieldPath], bool]:
+    """Whether the file, the matrix or `--set` gives a setting its value, and no preset or default does."""
+    varied = {split_key(key) for key in cell}
+
+    def writes(path: FieldPath) -> bool:
+        whole = (path[:end] for end in range(1, len(path) + 1))
+        by_option = any(document.origins.get(part, "").startswith("--set ") for part in whole)
+        return path in document.origins or path in varied or by_option
+
+    return writes
 
 
 def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> AnyStudy:

@@ -8,6 +8,7 @@ from typing import Any
 from hpcbench.contract.problems import FieldPath, fields_at, shown, suggestion
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
+from hpcbench.study.load import split_key
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.yaml12 import Document
 
@@ -38,7 +39,8 @@ def cells(study: AnyStudy, document: Document) -> list[Cell]:
     Raises
     ------
     UserError
-        A key is unknown or used twice, a list is empty or says a value twice, the lists of a `zip` differ in length,
+        A key is unknown or used twice, or `--set` gives it a value, too. A list is empty or says a value twice, the
+        lists of a `zip` differ in length,
         an `exclude` matches nothing, or nothing is left.
     """
     axes = _axes(study, document)
@@ -131,6 +133,12 @@ def _choices(
     if key in seen:
         raise UserError(f"{where}: matrix: {shown(key)} varies twice: keep one")
     seen.add(key)
+    field = split_key(key)
+    place = document.origins.get(field, "")
+    if place.startswith("--set ") or (field == ("scheme",) and study.scheme != Study.model_fields["scheme"].default):
+        raise UserError(
+            f"{place}: {key}: the matrix varies it, so that no run has this value: set matrix.{key} instead"
+        )
     if not values:
         raise UserError(f"{where}: matrix.{key}: no value: give at least one, or remove the key")
     for i, value in enumerate(values):

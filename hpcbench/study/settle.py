@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
-from hpcbench.codecs import spec
 from hpcbench.contract import rules
 from hpcbench.contract.decide import undecidable
 from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.scheme import Scheme
-from hpcbench.contract.traffic import Setting, content_of, live, possible
+from hpcbench.contract.traffic import Setting, possible
 from hpcbench.contract.training import Train, optimizer_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
@@ -68,16 +67,12 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
             f"{rules.called(listed, missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
             "scheme out there"
         )
-    if train.precision == "fp64":
-        for triple in live(setting):
-            k, content = rules.applying(listed, triple), content_of(triple)
-            sends_fp64 = content is None or train.message_formats[content] == "fp64"
-            if sends_fp64 and spec.parse(listed[k].codec).takes_fp64 is False:
-                raise UserError(
-                    f"{where(('train', 'precision'))}: train.precision: fp64, which {rules.called(listed, k)} of "
-                    f"scheme {name} cannot encode: set train.comm_precision to fp32, or use a lossless codec "
-                    "(none, mpc, xpk)"
-                )
+    if beyond := rules.beyond_fp64(listed, setting):
+        k, why = beyond
+        raise UserError(
+            f"{where(('train', 'precision'))}: train.precision: fp64, which {rules.called(listed, k)} of scheme {name} "
+            f"{why}"
+        )
     crowded = rules.too_many_to_sum(scheme.algorithm, listed, setting)
     if crowded:
         place, field = _place_of(None, study, where, "algorithm")

@@ -36,6 +36,7 @@ class ExpertCounts:
         self._layers, self._mesh = layers, mesh
         self.active = False
         self._sums: dict[int, Tensor] = {}
+        self._kept: Tensor | float = 0.0
         for number, layer in layers.items():
             layer.watch = partial(self._watch, number, layer.settings.count)
 
@@ -48,6 +49,11 @@ class ExpertCounts:
         for layer in self._layers.values():
             layer.penalty.factor = factor
 
+    def take_kept(self) -> float:
+        """Return the choices that this rank's experts kept since the last call: its summand of all ranks' number."""
+        kept, self._kept = float(self._kept), 0.0
+        return 0.0 if self._mesh.tp.rank else kept  # tensor-parallel ranks route the same tokens
+
     def _watch(self, number: int, count: int, routing: Routing, losses: Losses) -> None:
         if not self.active or in_backward():
             return
@@ -55,6 +61,7 @@ class ExpertCounts:
         kept = chosen[routing.kept.reshape(-1)]
         once = torch.ones(1, dtype=torch.float64, device=chosen.device)
         of_losses = torch.stack((losses.balance, losses.z)).detach().double()
+        self._kept = self._kept + routing.kept.sum()
         counts = (each.bincount(minlength=count).double() for each in (chosen, kept))
         own = torch.cat((*counts, of_losses, once))
         self._sums[number] = self._sums[number] + own if number in self._sums else own

@@ -33,4 +33,4 @@ def shape_of(run: Run) -> dict[str, Any]:
     """The sizes that the formulas of operations and parameters ask for."""
     model = run.model
     sizes = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
-    return {**sizes, "experts": expert_shape(model)}
+    return {**sizes, "experts": expert_shape(model, run.train, run.layout)}

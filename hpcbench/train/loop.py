@@ -92,8 +92,11 @@ def train(
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
             elements, without = engine.frozen_elements()
             log.event(VarianceFrozen(step=k + 1, elements=elements, without_gradient=without))
-        if result.diverged:
+        if result.diverged == k + 1:
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
+        if result.diverged:
+            reason = f"loss is not finite at step {result.diverged}, which all ranks know after step {k + 1}"
+            return "nan", reason, k + 1
         if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1
         if ended := milestones.reached(k + 1, stopped=result.stop and checkpoints is not None):

@@ -67,13 +67,16 @@ class Milestones:
         self.counted = min(
             first_measured(self._settings.warmup_steps, self._settings.steps, taken), self._settings.steps
         )
-        self._model_flops = flops.model_flops_per_sample(**shape_of(run))
-        self._hardware_flops = flops.hardware_flops_per_sample(**shape_of(run), recompute=self._settings.recompute)
+        self._shape = shape_of(run)
 
     def line(self, step: int, result: StepResult, *, gradient_norm: float | None = None) -> None:
         """Write the line of a step."""
         trainer, settings = self._trainer, self._settings
         rate = settings.global_batch / result.seconds / trainer.run.ranks
+        shape, experts = self._shape, self._shape["experts"]
+        if experts.layers:
+            kept = result.kept_choices / (settings.global_batch * experts.layers)
+            shape = {**shape, "experts": experts._replace(kept=kept)}
         self._log.step(
             Step(
                 step=step,
@@ -81,8 +84,8 @@ class Milestones:
                 loss=result.loss,
                 seconds=result.seconds,
                 samples_per_s=settings.global_batch / result.seconds,
-                model_flops_per_rank=self._model_flops * rate,
-                hardware_flops_per_rank=self._hardware_flops * rate,
+                model_flops_per_rank=flops.model_flops_per_sample(**shape) * rate,
+                hardware_flops_per_rank=flops.hardware_flops_per_sample(**shape, recompute=settings.recompute) * rate,
                 lr=result.lr,
                 gradient_norm=gradient_norm,
                 message_bytes=result.message_bytes,

@@ -10,7 +10,7 @@ from statistics import fmean, median
 import torch
 
 from hpcbench.contract.events import HostTimes, Memory, StageTimes
-from hpcbench.parallel.exact import gather
+from hpcbench.parallel.exact import everyones_names, gather
 from hpcbench.train.trainer import Trainer
 
 _UNIT = 1 if sys.platform == "darwin" else 1024
@@ -123,14 +123,14 @@ def memory(trainer: Trainer) -> Memory:
 
     `Trainer.held_bytes` gives the memory that lasts from step to step.
     """
-    held = trainer.held_bytes()
-    own = [float(peak_resident())]
+    world, exact = trainer.mesh.world, trainer.policy.exact
+    own = {f"{what.replace(' ', '_')}_bytes": nbytes for what, nbytes in trainer.held_bytes().items()}
     if trainer.run.device != "cpu":
-        own += [float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved())]
-        own.append(float(trainer.mesh.places.device_bytes))
-    names = ["device_bytes", "device_reserved_bytes", "device_buffer_bytes"][: len(own) - 1]
-    names += [f"{what.replace(' ', '_')}_bytes" for what in held]
-    own += map(float, held.values())
-    host, *others = zip(*gather(trainer.mesh.world, own, trainer.policy.exact), strict=True)
+        own["device_bytes"] = torch.cuda.max_memory_allocated()
+        own["device_reserved_bytes"] = torch.cuda.max_memory_reserved()
+        own["device_buffer_bytes"] = trainer.mesh.places.device_bytes
+    names = everyones_names(world, own, exact)
+    mine = [float(peak_resident()), *(float(own.get(name, 0)) for name in names)]
+    host, *others = zip(*gather(world, mine, exact), strict=True)
     most = {name: round(max(values)) for name, values in zip(names, others, strict=True)}
     return Memory(host_rank_bytes=round(max(host)), host_bytes=round(sum(host)), **most)

@@ -174,7 +174,7 @@ class ServedTrainer(Trainer):
                     skipped=False,
                     loss_scale=1.0,
                     stop=False,
-                    diverged=not math.isfinite(loss),
+                    diverged=None if math.isfinite(loss) else update.number,
                 )
             )
         return found

@@ -10,7 +10,8 @@ class StepResult:
     loss: float
     seconds: float
     lr: float
-    gradient_norm: float
+    gradient_norm: float | None
+    """Global norm before clipping; None after 1-bit Adam's freeze."""
     message_bytes: int
     wire_bytes: int
     skipped: bool
@@ -18,8 +19,13 @@ class StepResult:
     """Loss scale of this step; 1 in formats other than fp16."""
     stop: bool
     """Whether some rank was told to stop."""
-    diverged: bool
-    """Whether the run ends here because its loss is not finite."""
+    diverged: int | None
+    """Number, from 1, of the step for whose loss the run ends here, because it is not finite; None if it does not end.
+
+    It is this step, or an earlier one where no step waits for all ranks.
+    """
+    kept_choices: int = 0
+    """Choices that experts kept, in all layers."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,6 @@ class Timed:
     loss: float
     seconds: float
     lr: float
-    norm: float
+    norm: float | None
     message_bytes: int
     wire_bytes: int

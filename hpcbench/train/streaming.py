@@ -56,17 +56,18 @@ class StreamTrainer(Trainer):
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Take step `step` (from 0). See the class for what the result says on ranks other than the first."""
         own = self._timed(step)
+        assert own.norm is not None  # `update` always returns the summand
         own_lost = float(self.policy.lost_overflows - self._lost)
         summands = [own.loss, own.norm, own.message_bytes, own.wire_bytes, float(told_to_stop()), own_lost]
         loss, square, message, wire, stop, lost = self._reports.sums(summands)
         diverged = lost > 0 or not math.isfinite(loss + square)
-        self._reports.answer(_STOP * (stop > 0) + _DIVERGED * diverged)
-        answer = self._reports.read() or 0
-        if answer or step + 1 == self.stream.steps:
-            answer |= self._reports.drain()
+        self._reports.answer(_STOP * (stop > 0) + _DIVERGED * diverged, step=step + 1)
+        answers = self._reports.read()
+        if any(answers.values()) or step + 1 == self.stream.steps:
+            answers |= self._reports.drain()
             self._settle()
         return StepResult(
-            loss if math.isfinite(square) else math.nan,
+            loss if math.isfinite(square) and not lost > 0 else math.nan,
             own.seconds,
             own.lr,
             math.sqrt(square) if math.isfinite(square) else math.nan,
@@ -74,8 +75,8 @@ class StreamTrainer(Trainer):
             round(wire),
             skipped=False,
             loss_scale=1.0,
-            stop=bool(answer & _STOP),
-            diverged=bool(answer & _DIVERGED),
+            stop=any(answer & _STOP for answer in answers.values()),
+            diverged=min((about for about, answer in answers.items() if answer & _DIVERGED), default=None),
         )
 
     def _passes(self, step: int, batches: list[MicroBatch]) -> list[float]:

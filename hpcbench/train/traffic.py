@@ -14,7 +14,7 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.events import ChannelTraffic
 from hpcbench.contract.traffic import Traffic as Key
-from hpcbench.parallel.exact import exact_sum
+from hpcbench.parallel.exact import everyones_names, exact_sum
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 
@@ -25,7 +25,7 @@ FIELDS = (*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS, "error_square", "samp
 class Traffic:
     """Counters from `begin` to `end` of each step.
 
-    Every rank must have asked for the same channels when `report` is called, in any order.
+    Ranks may have different channels: a stage without the embedding sends no rows, and counts none.
 
     Parameters
     ----------
@@ -112,9 +112,11 @@ class Traffic:
     def report(self) -> tuple[ChannelTraffic, ...]:
         """An entry for each channel with traffic, the same on all ranks. Bytes and calls are integers."""
         rows = []
-        channels = sorted(self._policy.channels, key=lambda channel: channel.traffic)
+        world, exact = self._mesh.world, self._policy.exact
+        names = everyones_names(world, (" ".join(channel.traffic) for channel in self._policy.channels), exact)
+        channels = [self._policy.named(name) for name in names]
         own = [self._sums[channel.traffic] for channel in channels]
-        sums = exact_sum(self._mesh.world, [one[name] for one in own for name in FIELDS], self._policy.exact)
+        sums = exact_sum(world, [counted[name] for counted in own for name in FIELDS], exact)
         for i, channel in enumerate(channels):
             values = dict(zip(FIELDS, sums[i * len(FIELDS) : (i + 1) * len(FIELDS)], strict=True))
             if not values["calls"]:

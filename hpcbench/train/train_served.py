@@ -79,5 +79,5 @@ def _log(trainer: ServedTrainer, milestones: Milestones, done: int, bad: str) ->
         done += 1
         milestones.line(done, result)
         if result.diverged and not bad:
-            bad = f"loss is {result.loss} at step {done}"
+            bad = f"loss is {result.loss} at step {result.diverged}"
     return done, bad

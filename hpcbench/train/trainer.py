@@ -155,7 +155,8 @@ class Trainer:
         """
         scale = self._scale.value
         own = self._timed(step)
-        summands = [own.loss, own.message_bytes, own.wire_bytes, float(told_to_stop())]
+        kept = self.experts.take_kept()
+        summands = [own.loss, own.message_bytes, own.wire_bytes, float(told_to_stop()), kept]
         sums = exact_sum(self.mesh.world, summands, self._exact)
         message, wire = round(sums[1]), round(sums[2])
         return StepResult(
@@ -165,10 +166,11 @@ class Trainer:
             own.norm,
             message,
             wire,
-            skipped=not math.isfinite(own.norm),
+            skipped=own.norm is not None and not math.isfinite(own.norm),
             loss_scale=scale,
             stop=sums[3] > 0,
-            diverged=not math.isfinite(sums[0]),
+            diverged=None if math.isfinite(sums[0]) else step + 1,
+            kept_choices=round(sums[4]),
         )
 
     def _timed(self, step: int) -> Timed:
@@ -220,14 +222,14 @@ class Trainer:
             self.phases.count("backward", mark, clock.mark())
         return losses
 
-    def update(self, step: int) -> tuple[float, float]:
+    def update(self, step: int) -> tuple[float, float | None]:
         """Change the weights by the reduced gradients, if they are finite.
 
-        The result is learning rate and gradient norm.
+        The result is learning rate and gradient norm, None if it is unknown.
         """
         lr = learning_rate(step, self.run.train)
         norm = math.nan if self._overflow_lost() else self.data_parallel.gradient_norm()
-        overflow = not math.isfinite(norm)
+        overflow = norm is not None and not math.isfinite(norm)
         if overflow:
             self.data_parallel.forget_residuals()
         else:

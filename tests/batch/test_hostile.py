@@ -135,7 +135,7 @@ STUDY: dict[str, Any] = {
         "prune": "none",
         "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
     },
-    "layout": {"dp": 2, "tp": 2, "tensor": "1d", "context": "ring", "stages": "auto"},
+    "layout": {"dp": 2, "pp": 2, "tensor": "1d", "context": "ring", "stages": "auto"},
     "scheme": "baseline",
     "links": None,
     "schemes": {"mine": {"default": "none", "algorithm": "encoded", "description": "d"}},

@@ -34,7 +34,7 @@ STUDY: dict[str, Any] = {
         "log": {"line": "loss (?P<loss>.*)", "evaluation": "held (?P<loss>.*)"},
         "start": "rank",
         "steps": 3,
-        "env": {"MINE": "v"},
+        "env": {"MINE": "v", "USES": "{word} {varied}"},
         "values": {"word": "w", "varied": "w"},
         "directory": ".",
         "groups": {
@@ -195,7 +195,7 @@ def test_all_hostile_texts_reach_a_real_program_at_once(tmp_path: Path) -> None:
     words = [*map(shlex.quote, lines), *(f"{{{name}}}" for name in names)]
     study["program"]["values"] |= dict(zip(names, whole, strict=True))
     study["program"]["command"] = f"python play.py {tmp_path}/seen {' '.join(words)}"
-    study["program"]["env"] = {f"MINE_{k}": text for k, text in enumerate(lines)}
+    study["program"]["env"] = {**{f"MINE_{k}": text for k, text in enumerate(lines)}, "USES": "{word} {varied}"}
     study["scheme"] = study["baseline"]["scheme"] = "baseline"
     (run,) = expand(loaded(tmp_path, study), Capacity("here", None, 8))
     command = [sys.executable, "-m", "hpcbench.program", str(written(run, tmp_path)), "env", sys.executable]

@@ -56,10 +56,17 @@ SIGNS = NamedScheme(
     default="none",
     rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)],
 )
+EXACT_FEEDBACK = NamedScheme(
+    name="mpc-feedback",
+    algorithm="two-shot",
+    default="none",
+    rules=[Rule(dimension="DP", codec="mpc", feedback=True)],
+)
+"""Feedback of a codec that has no error."""
 
 NAMED: dict[str, dict[str, Any]] = {
     "model": {model.name: model for model in (NEOX, GPT2)},
-    "scheme": {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS)},
+    "scheme": {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS, EXACT_FEEDBACK)},
 }
 """Values that settings call by name."""
 
@@ -302,6 +309,9 @@ def lossless() -> Iterator[Comparison]:
         for model in NAMED["model"]:
             common = {"model": model, **TWO_LAYERS, "train.precision": precision, **WHOLE}
             yield Comparison({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
+        for zero in (0, 1):
+            common = {"model": "neox", **TWO_LAYERS, "train.precision": precision, "layout.dp": 2, "train.zero": zero}
+            yield Comparison({**common, "scheme": "mpc-feedback"}, {**common, "scheme": "identity"})
 
 
 def lossy() -> Iterator[Comparison]:

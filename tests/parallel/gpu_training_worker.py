@@ -67,7 +67,7 @@ def settings() -> dict[str, tuple[Run, bool]]:
         "pipeline": (made(Layout(pp=2), INT8), False),
         "tensor": (made(Layout(tp=2), INT8, sequence_parallel=True), True),
         "residuals": (made(Layout(dp=2), KEEPING, zero=2, overlap=True), False),
-        "onebit": (made(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1), False),
+        "onebit": (made(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1, clip=0.0), False),
         "weights": (made(Layout(dp=2), INT8, zero=3, offload=True), True),
         "halves": (made(Layout(dp=2), KEEPING, zero=2, overlap=True, precision="bf16"), False),
         "halves by pointers": (made(Layout(tp=2), INT8, sequence_parallel=True, comm_precision=fp16), True),

@@ -41,6 +41,7 @@ CODEC = "sign:256"
 MOMENTA = Rule(dimension="DP", kind="OPTIM", codec=CODEC, feedback=True)
 SIGNS = NamedScheme(name="onebit", algorithm="two-shot", default="none", rules=[MOMENTA], optimizer="onebit-adam")
 EXACT = NamedScheme(name="exact", algorithm="two-shot", default="none", optimizer="onebit-adam")
+PACKED = EXACT.changed(name="packed", rules=[Rule(dimension="DP", kind="OPTIM", codec="mpc")])
 CORPUS = shared_text.corpus()
 
 
@@ -50,7 +51,7 @@ def run(
     """A run of 1-bit Adam, or with no step to freeze at one of plain Adam."""
     plain = run_of(model, layout, zero=0, precision=settings.pop("precision", "fp32"))
     optimizer = "onebit-adam" if freeze_step else "adamw"
-    settings = {"steps": STEPS, "global_batch": 8, "micro_batch": 2, **settings}
+    settings = {"steps": STEPS, "global_batch": 8, "micro_batch": 2, "clip": 0.0, **settings}
     train = plain.train.changed(optimizer=optimizer, freeze_step=freeze_step, **settings)
     return plain.changed(train=train, scheme=scheme if freeze_step else scheme.changed(optimizer=None))
 
@@ -95,7 +96,7 @@ class Simulation:
         self.updates = WARM
 
     def step(self, gradients: list[Array], lr: float) -> None:
-        """Take a step with the clipped gradients of all ranks."""
+        """Take a step with the gradients of all ranks."""
         f4 = np.float32
         momenta = [
             torch.lerp(torch.from_numpy(self.first), torch.from_numpy(gradient), 1 - TRAIN.beta1).numpy() / f4(RANKS)
@@ -163,7 +164,7 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
     assert isinstance(engine, OneBitAdam)
     simulations: list[Simulation] = []
     worst = {"master": 0.0, "first": 0.0, "errors": 0.0, "lost": 0.0}
-    norms = []
+    unknown = True
     for k in range(STEPS):
         if k == WARM:
             own = states(trainer)
@@ -179,11 +180,9 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
             after = WORLD.allgather(states(trainer))
         if k < WARM:
             continue
-        each = [sum(float(np.square(x, dtype=np.float64).sum()) for x in rank) for rank in everyone]
-        norms.append(abs(norm - float(np.sqrt(np.mean(each)))) / norm)  # the root mean square of the replicas'
-        factor = TRAIN.clip / norm if norm > TRAIN.clip else 1.0
+        unknown &= norm is None
         for i, simulation in enumerate(simulations):
-            gradients = [gradients[i] * np.float32(factor) if factor != 1 else gradients[i] for gradients in everyone]
+            gradients = [gradients[i] for gradients in everyone]
             simulation.step(gradients, lr)
             for rank in range(RANKS):
                 for name, want in (
@@ -201,7 +200,7 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
         return None
     used = [int(simulation.used.sum()) for simulation in simulations]
     unused = [int((~simulation.used).sum()) for simulation in simulations]
-    return {**worst, "norm": max(norms), "used": sum(used), "unused": sum(unused), "buckets": len(used)}
+    return {**worst, "unknown": unknown, "used": sum(used), "unused": sum(unused), "buckets": len(used)}
 
 
 def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
@@ -261,6 +260,20 @@ def unused_not_cleared() -> Any:
     return patch.object(OneBitAdam, "_clear_unused", lambda self, piece: None)
 
 
+def clipped_by_replicas_norms() -> Any:
+    """After the freeze gradients are clipped by the root mean square of the replicas' norms."""
+    step = OneBitAdam.step
+
+    def faulty(self: OneBitAdam, **settings: Any) -> None:
+        if self.frozen:
+            norm = self._world_norm(self._square(self.pieces) / self._mesh.dp.size)
+            for piece in self.pieces:
+                piece.gradient *= min(1.0, TRAIN.clip / norm)
+        step(self, **settings)
+
+    return patch.object(OneBitAdam, "step", faulty)
+
+
 FAULTS: dict[str, Callable[[], Any]] = {
     "none": nullcontext,
     "worker_error_dropped": worker_error_dropped,
@@ -311,27 +324,50 @@ def warm_up() -> dict[str, Any]:
     }
 
 
+def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, *, lr: float, factor: float) -> None:
+    """Take a step of Adam whose variance stays as it is, written out."""
+    assert factor == 1.0, "nothing is clipped"
+    self.updates += 1
+    for part in self._decays:
+        master[part] *= 1 - lr * TRAIN.weight_decay
+    self.first.mul_(TRAIN.beta1).add_(gradient, alpha=1 - TRAIN.beta1)
+    self.first[self.second == 0] = 0
+    root = (self.second / (1 - TRAIN.beta2**WARM)).sqrt() + TRAIN.eps
+    master -= lr / (1 - TRAIN.beta1**self.updates) * self.first / root
+
+
+def alone(model: str) -> Any:
+    """Weights of one process: plain Adam, and from the freeze on Adam with its variance frozen."""
+    trainer = trainer_of(run(model, Layout(), freeze_step=None, precision="fp64"), MPI.COMM_SELF.Dup())
+    for k in range(STEPS):
+        with patch.object(AdamWState, "step", frozen_adam) if k >= WARM else nullcontext():
+            trainer.step(k)
+    weights = parity.assemble(MPI.COMM_SELF, parity.parameters(trainer))
+    assert weights is not None
+    return weights.values
+
+
 def layouts() -> Iterator[dict[str, Any]]:
-    """With exact momenta against one process; with signs: replicas and tied copies agree."""
-    for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
-        answers = []
-        for scheme, precision in ((EXACT, "fp64"), (SIGNS, "bf16")):
-            trainer = trainer_of(run(model, layout, scheme, precision=precision, clip=0.0), WORLD.Dup())
-            for k in range(STEPS):
-                trainer.step(k)
+    """With momenta that are sent without loss, against Adam in one process; with signs, replicas and tied copies."""
+    for model, layout in (("neox", Layout(dp=2, tp=2)), ("neox", Layout(dp=RANKS)), ("gpt2", Layout(dp=2, pp=2))):
+        reference = alone(model) if WORLD.rank == 0 else None
+        for scheme, precision, fault in (
+            (EXACT, "fp64", nullcontext),
+            (PACKED, "fp64", nullcontext),
+            (EXACT, "fp64", clipped_by_replicas_norms),
+            (SIGNS, "bf16", nullcontext),
+        ):
+            trainer = trainer_of(run(model, layout, scheme, precision=precision), WORLD.Dup())
+            with fault():
+                for k in range(STEPS):
+                    trainer.step(k)
             whole = parity.assemble(WORLD, parity.parameters(trainer))
-            answer: dict[str, Any] = {"scheme": scheme.name, "agree": replicas_agree(trainer)}
+            answer: dict[str, Any] = {"scheme": scheme.name, "fault": fault.__name__, "agree": replicas_agree(trainer)}
             if whole is not None:
                 answer["differ"] = whole.replicas_differ
-            if scheme is EXACT and whole is not None:
-                alone = trainer_of(run(model, Layout(), EXACT, precision=precision, clip=0.0), MPI.COMM_SELF.Dup())
-                for k in range(STEPS):
-                    alone.step(k)
-                reference = parity.assemble(MPI.COMM_SELF, parity.parameters(alone))
-                assert reference is not None
-                answer["error"], _ = parity.relative_error(whole.values, reference.values)
-            answers.append(answer)
-        yield {"model": model, "answers": answers}
+                if scheme is not SIGNS:
+                    answer["error"], _ = parity.relative_error(whole.values, reference)
+            yield {"model": model, **answer}
 
 
 def resumed() -> dict[str, Any]:

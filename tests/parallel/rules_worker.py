@@ -41,7 +41,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
 
 def triples() -> None:
     """`live` against the channels that carried something."""
-    onebit = {"zero": 0, "optimizer": "onebit-adam", "freeze_step": 1}
+    onebit = {"zero": 0, "optimizer": "onebit-adam", "freeze_step": 1, "clip": 0.0}
     for layout, train in (
         (Layout(dp=2, pp=2), onebit),
         (Layout(dp=2, tp=2), {"zero": 3, "sequence_parallel": True}),

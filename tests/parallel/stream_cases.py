@@ -90,3 +90,11 @@ AFTER_RESUME = {
     "versions_lost": RESUMED[1],
     "flights_with_other_seeds": RESUMED[3],
 }
+
+DIVERGED = [
+    (case, stage, field, step)
+    for case in (Case("pipedream", FOUR), Case("pipedream-2bw", TWO, 2), Case("pipedream", Layout(dp=2, pp=2), 2))
+    for stage, field in ((-1, "loss"), (0, "norm"))
+    for step in (1, 3, STEPS)
+]
+"""Cases, the stage and the field of its step that become NaN, and the number of the step."""

@@ -2,9 +2,11 @@
 
 import io
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,12 +15,14 @@ import numpy as np
 from cases import BASE
 from delayed import simulate
 from mpi4py import MPI
-from stream_cases import AFTER_RESUME, FAULTY, GRID, RESUMED, Case
+from stream_cases import AFTER_RESUME, DIVERGED, FAULTY, GRID, RESUMED, Case
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.log_line import parse
 from hpcbench.contract.run import Run
+from hpcbench.contract.step_line import Step
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.stream_pipeline import StreamPipeline
 from hpcbench.parallel.versions import Versions
@@ -240,6 +244,31 @@ def resumes() -> None:
             print(json.dumps({"resume": case.name, "fault": fault, **found}), flush=True)
 
 
+def diverges() -> None:
+    """A loss, or a gradient, that is not finite in one step on one stage: the log of the run that it ends."""
+    timed = StreamTrainer._timed
+    for case, stage, field, step in DIVERGED:
+
+        def planted(self: StreamTrainer, k: int, stage: int = stage, field: str = field, step: int = step) -> Any:
+            own = timed(self, k)
+            here = k + 1 == step and self.mesh.pp.rank == stage % self.mesh.pp.size
+            return replace(own, **{field: math.nan}) if here else own
+
+        def logged(comm: MPI.Comm, case: Case = case) -> list[Any]:
+            stream = io.StringIO()
+            with patch.object(StreamTrainer, "_timed", planted):
+                ending = train(made(case.run, comm), LogWriter(stream))
+            records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
+            lines = [record for record in records if isinstance(record, Step)]
+            return [*ending, [line.step for line in lines if not math.isfinite(line.loss)]]
+
+        found = on(case.layout.ranks, logged)
+        if WORLD.rank == 0:
+            where = [case.name, stage, field, step]
+            print(json.dumps({"fault": "not finite", "diverges": where, "found": found}), flush=True)
+
+
 if __name__ == "__main__":
     schedules()
     resumes()
+    diverges()

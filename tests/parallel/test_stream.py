@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from delayed import versions_of
-from stream_cases import AFTER_RESUME, FAULTY, GRID, RESUMED, STEPS, Case
+from stream_cases import AFTER_RESUME, DIVERGED, FAULTY, GRID, RESUMED, STEPS, Case
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
@@ -167,3 +167,15 @@ def test_it_is_not_for_one_bit_adam():
     train = GRID[0].run.train.changed(optimizer="onebit-adam", freeze_step=2, zero=0)
     assert "use schedule 1f1b" in str(optimizer_misfit(train))
     assert stream_misfit(GRID[0].run.model, GRID[0].run.train, GRID[0].run.layout) is None
+
+
+@pytest.mark.parametrize("planted", DIVERGED, ids=lambda planted: "-".join(map(str, (planted[0].name, *planted[1:]))))
+def test_the_step_that_diverged_is_named_whenever_all_ranks_know_of_it(mpi_results, planted):
+    case, *where, step = planted
+    (line,) = [r for r in mpi_results(RANKS, WORKER) if r.get("diverges") == [case.name, *where, step]]
+    state, reason, taken, not_finite = line["found"]
+    stream = Stream.of(case.run.train, stages=case.layout.pp, micro_batches=case.micro_batches)
+    assert (state, not_finite[0]) == ("nan", step)
+    assert taken == min(step + stream.lag, STEPS)
+    late = f", which all ranks know after step {taken}" if taken > step else ""
+    assert reason == (f"loss is not finite at step {step}{late}" if late else f"loss is nan at step {step}")

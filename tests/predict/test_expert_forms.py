@@ -32,20 +32,71 @@ def test_a_rank_holds_its_share_of_the_experts_and_all_else(dp, ep, shared):
 
 def test_the_whole_model_is_counted_with_all_experts():
     sizes = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64, "positions": "rotary", "tied": False}
-    assert flops.parameters(**sizes, experts=expert_shape(MODEL)) == held(MODEL, Layout())
-    assert flops.parameters(**sizes, experts=expert_shape(DENSE)) == held(DENSE, Layout())
+    for model in (MODEL, DENSE):
+        shape = expert_shape(model, TRAIN, Layout())
+        assert flops.parameters(**sizes, experts=shape) == held(model, Layout())
 
 
-def test_a_token_costs_the_experts_that_it_goes_through():
-    sizes = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64}
-    more = flops.model_flops_per_sample(**sizes, experts=expert_shape(MODEL)) - flops.model_flops_per_sample(**sizes)
-    assert more == pytest.approx(3 * 64 * 4 * (16 * H * H + 2 * 8 * H))
-    every = MODEL.changed(experts=EXPERTS.changed(every=2, shared=True))
-    again = {"recompute": "full"}
-    more = flops.hardware_flops_per_sample(**sizes, **again, experts=expert_shape(every))
-    assert more - flops.hardware_flops_per_sample(**sizes, **again) == pytest.approx(
-        4 * 64 * 2 * (2 * 16 * H * H + 2 * 8 * H)
+SIZES = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64}
+
+
+def beyond_dense(shape, recompute="none"):
+    """Needed and executed operations of a sample's forward pass, beyond those of a dense model."""
+    executed = {**SIZES, "recompute": recompute}
+    return (
+        (flops.model_flops_per_sample(**SIZES, experts=shape) - flops.model_flops_per_sample(**SIZES)) / 3,
+        (flops.hardware_flops_per_sample(**executed, experts=shape) - flops.hardware_flops_per_sample(**executed))
+        / (4 if recompute == "full" else 3),
     )
+
+
+@pytest.mark.parametrize(
+    ("layout", "changes", "needed", "executed", "routers"),
+    [
+        # 64 tokens choose 2 of 8 experts: 128 rows, and 16 places of an expert at capacity 1
+        (Layout(), {}, 128, 128, 1),
+        (Layout(dp=4, ep=4), {}, 128, 128, 1),
+        (Layout(dp=4), {"capacity": 1.25}, 128, 128, 1),
+        (Layout(dp=4, ep=4), {"capacity": 1.25}, 128, 8 * 20, 1),
+        (Layout(dp=2, ep=2), {"capacity": 1.25, "drop": "probability"}, 128, 8 * 20, 1),
+        (Layout(tp=2), {"capacity": 2.0}, 128, 8 * 32, 2),
+        (Layout(dp=2, ep=2, tp=4), {"capacity": 1.01}, 128, 8 * 17, 4),
+        (Layout(dp=2, ep=2), {"capacity": 100.0}, 128, 8 * 64, 1),
+        (Layout(), {"capacity": 0.5}, 64, 64, 1),
+        (Layout(dp=8, ep=8), {"capacity": 0.5}, 64, 64, 1),
+        (Layout(dp=8, ep=8), {"capacity": 0.5, "min_capacity": 12}, 96, 96, 1),
+        (Layout(dp=8, ep=8, tp=2), {"drop": "none"}, 128, 128, 2),
+        (Layout(dp=2, ep=2, cp=2), {"drop": "none", "top": 1}, 64, 64, 1),
+        (Layout(dp=2, ep=2), {"capacity": 1.25, "shared": True}, 128 + 64, 8 * 20 + 64, 1),
+    ],
+)
+def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed, executed, routers):
+    """The experts' MLPs take the place of the dense one, which 64 tokens go through."""
+    shape = expert_shape(MODEL.changed(experts=EXPERTS.changed(**changes)), TRAIN, layout)
+    router = 2 * 64 * 8 * H
+    assert beyond_dense(shape) == pytest.approx(
+        (4 * ((needed - 64) * 16 * H * H + router), 4 * ((executed - 64) * 16 * H * H + routers * router))
+    )
+
+
+def test_tokens_that_were_dropped_are_not_needed():
+    """100 of 128 rows were kept; the places are computed all the same where rows travel in them."""
+    wide = EXPERTS.changed(capacity=1.25, every=2)
+    for layout, executed in ((Layout(dp=4, ep=4), 160), (Layout(dp=4), 100)):
+        shape = expert_shape(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept=100.0)
+        router = 2 * 64 * 8 * H
+        assert beyond_dense(shape, "full") == pytest.approx(
+            (2 * (36 * 16 * H * H + router), 2 * ((executed - 64) * 16 * H * H + router))
+        )
+
+
+def test_a_lower_capacity_never_counts_more():
+    counts = []
+    for capacity in (0.25, 0.5, 1.0, 1.25, 2.0, 8.0):
+        model = MODEL.changed(experts=EXPERTS.changed(capacity=capacity))
+        counts.append(beyond_dense(expert_shape(model, TRAIN, Layout(dp=4, ep=4))))
+    for rows in zip(*counts, strict=True):
+        assert list(rows) == sorted(rows)
 
 
 def test_bytes_of_dispatch_and_combine():

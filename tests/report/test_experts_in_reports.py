@@ -1,7 +1,9 @@
 """Experts in reports: balance, drops, and the time of all-to-all, from what a run's log says."""
 
 import json
+import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -88,3 +90,67 @@ def test_a_table_says_what_experts_got(tmp_path: Path) -> None:
         values = [entry.value for entry in row][1:4]
         assert values == [pytest.approx(1.5), pytest.approx(0.05), 1]
     assert "baseline, % of the choices by expert: layer 1: 50 25 25 0; layer 3: 25 25 25 25." in table.notes
+
+
+DENSE = 640_000_000.0
+"""Operations of a sample of the planted model without experts."""
+ROUTER = 2 * 128 * 4 * 120
+
+
+def beyond_dense(rows: float, routers: int = 1) -> float:
+    """Operations of a sample with so many rows in each of two layers, beyond a dense model's, worked out by hand."""
+    return 3 * 2 * ((rows - 128) * 16 * 120**2 + routers * ROUTER)
+
+
+def with_experts(path: Path, layers: Any, *, ep: int, tp: int = 1, **changes: Any) -> Measures:
+    """A run whose steps kept different numbers of tokens, with places for 320 rows of which 256 are chosen."""
+    model = {"count": 4, "top": 2, "every": 2, "capacity": 1.25, **changes}
+    places = 320 if ep > 1 or tp > 1 else 256
+    lines_of_run = []
+    for number, line in enumerate(lines(Planted("mzhybrid", 1, 0.4, 2.7), layers).splitlines()):
+        if '"configuration"' in line:
+            event = json.loads(line)
+            event["run"]["model"]["experts"] = model
+            event["run"]["layout"] |= {"ep": ep, "tp": tp}
+            event["model_flops_per_sample"] = DENSE + beyond_dense(256)
+            event["hardware_flops_per_sample"] = DENSE + beyond_dense(places, tp)
+            line = json.dumps(event)
+        if line.startswith("step "):
+            varies = 1 - number % 5 / 20
+            line = re.sub("model ([0-9.]+)", lambda match, f=varies: f"model {f * float(match[1]):.3f}", line)
+        lines_of_run.append(f"{line}\n")
+    path.write_text("".join(lines_of_run))
+    return measure(from_log(path))
+
+
+@pytest.mark.parametrize(("ep", "tp", "executed"), [(1, 1, 0.95 * 256), (4, 1, 320), (1, 2, 320), (2, 2, 320)])
+def test_dropped_tokens_are_not_needed_and_empty_places_are_executed(tmp_path, ep: int, tp: int, executed: float):
+    """A twentieth of the choices was dropped, and the lines of the steps differ without a note."""
+    run = with_experts(tmp_path / "log.txt", LAYERS, ep=ep, tp=tp)
+    assert run.notes == ()
+    rate = run.samples_per_s / 8
+    assert run.model_flops_per_rank / rate == pytest.approx(DENSE + beyond_dense(0.95 * 256), rel=1e-12)
+    assert run.hardware_flops_per_rank / rate == pytest.approx(DENSE + beyond_dense(executed, tp), rel=1e-12)
+
+
+def test_without_counts_the_lines_of_the_steps_say_what_was_needed(tmp_path: Path) -> None:
+    run = with_experts(tmp_path / "log.txt", None, ep=4)
+    printed = run.run.log.steps.column("model_flops_per_rank", first=run.first)
+    assert run.model_flops_per_rank == median(printed)
+
+
+def test_experts_that_drop_nothing_need_all_choices(tmp_path: Path) -> None:
+    run = with_experts(tmp_path / "log.txt", None, ep=1, drop="none")
+    assert run.model_flops_per_rank * 8 / run.samples_per_s == pytest.approx(DENSE + beyond_dense(256), rel=1e-12)
+
+
+def test_a_stated_work_that_leaves_out_empty_places_is_named(tmp_path: Path) -> None:
+    run = with_experts(tmp_path / "log.txt", LAYERS, ep=4, min_capacity=128)
+    assert any("hardware_flops_per_sample is" in note for note in run.notes)
+
+
+def test_the_table_of_speeds_says_which_rows_are_counted(tmp_path: Path) -> None:
+    with_experts(tmp_path / "log.txt", LAYERS, ep=4)
+    blocks = [b for c in build(read([tmp_path / "log.txt"]).sections, ["speed"]).chapters for b in c.blocks]
+    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "speed")
+    assert "FLOP/s of the model leave out tokens that experts dropped" in table.notes[-1]

@@ -358,7 +358,7 @@ def test_the_neox_study_scales_by_data_parallelism() -> None:
 
 
 def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
-    train = {"steps": 40, "warmup_steps": 4, "global_batch": 64, "zero": 0}
+    train = {"steps": 40, "warmup_steps": 4, "global_batch": 64, "zero": 0, "clip": 0}
     runs = runs_of(tmp_path, train=train, matrix={"scheme": ["baseline", "onebit-adam"]}, repeats=1)
     chosen = [(file(run)["train"]["optimizer"], file(run)["train"]["freeze_step"]) for run in runs]
     assert chosen == [("adamw", None), ("onebit-adam", 8)]
@@ -376,6 +376,8 @@ def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
     [
         ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, and stage 1 cuts them up: set it to 0"),
         ({"zero": 0, "freeze_step": 40}, "train.freeze_step: a variance that is frozen after 40 updates leaves none"),
+        ({"zero": 0}, "train.clip: clipping needs the norm of the mean gradient, which no rank has"),
+        ({"zero": 0, "clip": 0.5}, "averages momenta: set it to 0 for all schemes that are compared, or train with"),
     ],
 )
 def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_path: Path, train, words) -> None:
@@ -400,7 +402,7 @@ def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_pat
 )
 def test_the_precision_of_messages_is_said_in_a_word_or_by_content(tmp_path: Path, said, formats) -> None:
     train = {"steps": 20, "global_batch": 64, "precision": "bf16", "comm_precision": said}
-    run, *_ = runs_of(tmp_path, train=train)
+    run, *_ = runs_of(tmp_path, train=train, layout={"dp": 2, "tp": 2})
     assert run.study.train.comm_precision.model_dump() == dict(zip(CONTENTS, formats, strict=True))
 
 

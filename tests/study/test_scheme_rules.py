@@ -93,7 +93,7 @@ def test_rules_for_momenta_want_one_bit_adam(tmp_path: Path, fields: Any) -> Non
     line, said = refusal(tmp_path, rule(**fields))
     assert line == "{" and "schemes.mine.rules.0: rule 1 (" in said
     assert "is for traffic of 1-bit Adam only, and the optimizer is adamw: set optimizer: onebit-adam" in said
-    assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0)
+    assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0, clip=0)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2])
@@ -102,6 +102,27 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
     assert line == f'"zero": {zero}'
     assert f"train.zero: stage {zero} gathers no weights when rule 1 (ZERO FORWARD int8:256) of scheme zeropp" in said
     assert "set it to 3" in said
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("phase", [None, "FORWARD", "STEP"])
+def test_a_rule_that_encodes_no_weights_fits_every_stage(tmp_path: Path, zero: int, phase: str | None) -> None:
+    """It only has nothing to carry at some, which a note says."""
+    exact = {"dimension": "ZERO", "codec": "none", **({"phase": phase} if phase else {})}
+    carries = zero > 0 if phase is None else zero == 3 if phase == "FORWARD" else zero in (1, 2)
+    notes = idle_notes(runs_of(tmp_path, {"rules": [exact]}, zero=zero))
+    assert len(notes) == (not carries) and all("carries nothing in this layout" in note for note in notes)
+
+
+def test_an_exact_rule_of_one_stage_does_not_hide_an_encoding_one_of_another(tmp_path: Path) -> None:
+    rules = [
+        {"dimension": "ZERO", "phase": "STEP", "codec": "int8"},
+        {"dimension": "ZERO", "phase": "FORWARD", "codec": "none"},
+    ]
+    _, said = refusal(tmp_path, {"rules": rules}, zero=3)
+    assert "stage 3 gathers no weights when rule 1 (ZERO STEP int8:256) of scheme mine wants them encoded" in said
+    assert "set it to 1 or 2" in said
+    assert runs_of(tmp_path, {"rules": rules}, zero=1)
 
 
 def test_zeropp_without_the_nodes_copy_is_refused(tmp_path: Path) -> None:
@@ -182,7 +203,7 @@ LAYOUTS = [{"dp": dp, "tp": tp, "pp": pp} for dp in (1, 2) for tp in (1, 2) for 
 def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> None:
     names = [pattern.format(rate=8, dp=8, mp=16, share=0.01) for pattern in presets.schemes() if pattern != "baseline"]
     for name in names:
-        stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0}}.get(name, {})
+        stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0, "clip": 0}}.get(name, {})
         zip_ = {f"layout.{key}": [layout[key] for layout in LAYOUTS] for key in ("dp", "tp", "pp")}
         runs = runs_of(tmp_path, name, matrix={"zip": zip_}, **stage)
         assert len(runs) == 3 * 2 * len(LAYOUTS)

@@ -333,7 +333,7 @@ MOMENTA = NamedScheme(
     default="none",
     rules=[Rule(dimension="DP", phase="STEP", kind="OPTIM", codec="sign:1024", feedback=True)],
 )
-ONE_BIT: dict[str, Any] = {"optimizer": "onebit-adam", "freeze_step": 1, "zero": 0}
+ONE_BIT: dict[str, Any] = {"optimizer": "onebit-adam", "freeze_step": 1, "zero": 0, "clip": 0.0}
 CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
     ("plain", None, SIGNS, {}),
     ("spread", None, SIGNS, {}),

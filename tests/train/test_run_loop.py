@@ -15,6 +15,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract import step_line
 from hpcbench.contract.events import Event, Memory
+from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.run import Run
@@ -209,13 +210,39 @@ def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypat
 
 
 def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
-    trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0)
+    trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=0.0)
     _, records = logged(trainer)
     (found,) = [record.raw for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
     variances = (piece.adam.second[: piece.bucket.padding.start] for piece in trainer.data_parallel.pieces)
     zeros = sum(int((variance == 0).sum()) for variance in variances)
     assert found["step"] == 2 and found["elements"] == facts(RUN, corpus)["parameters"]
     assert found["without_gradient"] == zeros > 0
+    norms = [record.gradient_norm for record in records if isinstance(record, Step)]
+    assert min(norms[:2]) > 0 and set(norms[2:]) == {None}, "after the freeze no rank has the mean gradient"
+
+
+def test_one_bit_adam_clips_nothing_by_a_norm_that_it_lacks(corpus):
+    trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=1.0)
+    with pytest.raises(ValueError, match="1-bit Adam does not know the norm of the mean gradient"):
+        trainer.step(0)
+
+
+@pytest.mark.parametrize(("capacity", "drops"), [(0.5, True), (4.0, False)])
+def test_the_lines_of_steps_have_the_operations_of_the_tokens_that_experts_kept(corpus, monkeypatch, capacity, drops):
+    """Two samples of 16 tokens, each of which chooses 2 experts: 64 rows a step."""
+    lines = []
+    monkeypatch.setattr(LogWriter, "step", lambda self, step: lines.append(step))
+    run = RUN.changed(model=RUN.model.changed(experts=Experts(count=4, top=2, capacity=capacity, min_capacity=1)))
+    trainer = Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
+    (layer,) = logged_with(trainer)["experts"]["layers"]
+    counted = lines[run.train.warmup_steps :]
+    assert sum(layer["tokens"]) == 64 * len(counted) and (layer["dropped"] > 0) == drops
+    kept = sum(layer["tokens"]) - layer["dropped"]
+    dense = facts(RUN, corpus)["model_flops_per_sample"]
+    router = 2 * 16 * 4 * 16
+    expected = 2 * len(counted) * (dense + 3 * router) + 3 * (kept - 2 * 16 * len(counted)) * 16 * 16**2
+    for each in ("model_flops_per_rank", "hardware_flops_per_rank"):
+        assert sum(getattr(line, each) * line.seconds for line in counted) == pytest.approx(expected, rel=1e-9)
 
 
 def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):

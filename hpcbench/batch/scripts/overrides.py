@@ -67,9 +67,11 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
             )
         if isinstance(node, nodes.Output):
             for part in node.nodes:
-                text = part.data.strip() if isinstance(part, nodes.TemplateData) else "{{ ... }}"
+                text, line = "{{ ... }}", part.lineno
+                if isinstance(part, nodes.TemplateData):
+                    text = part.data.strip()
+                    line += part.data[: part.data.index(text)].count("\n")
                 if text:
-                    line = part.lineno + (part.data[: part.data.index(text)].count("\n") if text[0] != "{" else 0)
                     raise UserError(
                         f"{shown_path(path)}:{line}: {shown(text.splitlines()[0])} is outside of all blocks, where "
                         "Jinja drops it: put it into a block of the extended template"

@@ -16,9 +16,12 @@ class Configuration(Event):
     parameters: int | None
     """Number of the model's parameters."""
     model_flops_per_sample: float | None
-    """Operations that the model needs for one sequence, without recomputation."""
+    """Operations that the model needs for one sequence, without recomputation.
+
+    Experts keep as many tokens as they have places for: what the router chooses is not known before a step.
+    """
     hardware_flops_per_sample: float | None
-    """Operations that are executed for one sequence."""
+    """Operations that are executed for one sequence, with recomputation and empty places of experts."""
     neox_flops_per_sample: float | None
     """Operations for one sequence by GPT-NeoX's formula."""
     flops_formulas: dict[str, Any] | None

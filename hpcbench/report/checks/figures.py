@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
 from hpcbench.predict import flops
-from hpcbench.report.basis import flops_of
+from hpcbench.report.basis import finite, flops_of
 from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject
 
 _FLOPS = {
@@ -27,10 +27,13 @@ def rates(subject: Subject) -> Iterator[str]:
         "samples/s": ("samples_per_s", batch),
         "tokens/s": ("tokens_per_s", tokens),
         "tokens/s of a rank": ("tokens_per_s_per_rank", tokens / ranks if tokens and ranks else None),
-        "model FLOP/s": ("model_flops_per_rank", _flops(subject, basis.model_flops, batch)),
-        "hardware FLOP/s": ("hardware_flops_per_rank", _flops(subject, basis.hardware_flops, batch)),
-        "FLOP/s": ("unlabelled_flops_per_rank", None),
     }
+    if not basis.work_varies:
+        work |= {
+            "model FLOP/s": ("model_flops_per_rank", _flops(subject, basis.model_flops, batch)),
+            "hardware FLOP/s": ("hardware_flops_per_rank", _flops(subject, basis.hardware_flops, batch)),
+            "FLOP/s": ("unlabelled_flops_per_rank", None),
+        }
     for words, (column, expected) in work.items():
         found = subject.mismatch(Relation(column, times="seconds", over=over, expected=expected))
         if found:
@@ -44,6 +47,8 @@ def ratios(subject: Subject) -> Iterator[str]:
         ("consumed tokens over consumed samples", "consumed_tokens", "consumed_samples", subject.basis.seq_len),
         ("hardware over model FLOP/s", "hardware_flops_per_rank", "model_flops_per_rank", None),
     ):
+        if column == "hardware_flops_per_rank" and subject.basis.work_varies:
+            continue
         found = subject.mismatch(Relation(column, over=over, expected=expected))
         if found:
             figures = f"{found.value:.4g}, and {found.expected:.4g} {_source(found)}"
@@ -61,11 +66,12 @@ def conventions(subject: Subject) -> Iterator[str]:
     hardware = [flops.hardware_flops_per_sample(**basis.shape, recompute=one) for one in modes]
     neox = [flops.neox_flops_per_sample(**basis.shape, recompute=one) for one in modes]
     event = subject.log.event(Configuration)
-    for words, stated, expected, given in (
-        ("model_flops_per_sample", basis.model_flops, [flops.model_flops_per_sample(**basis.shape)], ""),
-        ("hardware_flops_per_sample", basis.hardware_flops, hardware, mode),
-        ("neox_flops_per_sample", basis.neox_flops, neox, mode),
+    for words, expected, given in (
+        ("model_flops_per_sample", [flops.model_flops_per_sample(**basis.shape)], ""),
+        ("hardware_flops_per_sample", hardware, mode),
+        ("neox_flops_per_sample", neox, mode),
     ):
+        stated = finite(getattr(event, words, None))
         if stated and event and not any(abs(stated / one - 1) <= TOLERANCE for one in expected):
             figures = f"{stated:.4g}, and {expected[-1]:.4g} by the formula for its shape{given}"
             yield subject.at(event.line, f"{words} is {figures}")

@@ -130,13 +130,16 @@ RUNS = Table(
         Column("vocab", "integer", "1", "Rows of the embedding"),
         Column("parameters", "integer", "1", "Parameters of the whole model"),
         Column(
-            "model_flops_per_sample", "real", "FLOP", "Operations that the model needs for one sequence, both passes"
+            "model_flops_per_sample",
+            "real",
+            "FLOP",
+            "Operations that the model needs for one sequence, both passes, if experts drop only what no place is for",
         ),
         Column(
             "hardware_flops_per_sample",
             "real",
             "FLOP",
-            "Operations that are executed for one sequence, recomputation included",
+            "Operations that are executed for one sequence, recomputation and empty places of experts included",
         ),
         Column("neox_flops_per_sample", "real", "FLOP", "The same by GPT-NeoX's formula"),
         Column("dp", "integer", "1", "Size of the data-parallel dimension"),

@@ -1,15 +1,13 @@
 """Layers with experts: how evenly tokens are spread over them, what is dropped, and what moving them takes."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from collections.abc import Iterator
+from dataclasses import replace
 
-from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
-from hpcbench.contract import events
 from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Field, Table, tabulate
+from hpcbench.report.expert_layers import experts
 from hpcbench.report.measures import Measures
 from hpcbench.report.notation import name
 from hpcbench.report.quantities import COUNT, NUMBER, PERCENT, SECONDS, Quantity
@@ -66,65 +64,6 @@ ALL_TO_ALL_HIDDEN = replace(
     better="",
 )
 EXPERTS = (IMBALANCE, DROPPED, UNUSED, ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
-
-_LARGEST = 1 << 62
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Choices of tokens in one layer, over all ranks and counted steps."""
-
-    number: int
-    tokens: tuple[int, ...]
-    """By expert."""
-    dropped: int
-
-    @property
-    def imbalance(self) -> float:
-        """The most that an expert got, over the mean."""
-        return max(self.tokens) / fmean(self.tokens)
-
-
-@dataclass(frozen=True)
-class Experts:
-    """The layers of a run that have experts, at least one."""
-
-    layers: tuple[Layer, ...]
-
-    @property
-    def dropped_part(self) -> float:
-        """Choices that an expert had no place for, as a part of all."""
-        return sum(layer.dropped for layer in self.layers) / sum(sum(layer.tokens) for layer in self.layers)
-
-    @property
-    def imbalance(self) -> float:
-        """The mean over the layers of the most that an expert got over the mean."""
-        return fmean(layer.imbalance for layer in self.layers)
-
-    @property
-    def unused(self) -> int:
-        """Experts that no token chose, in all layers."""
-        return sum(layer.tokens.count(0) for layer in self.layers)
-
-
-def experts(log: RunLog) -> Experts | None:
-    """What the experts of a run got, by its ``experts`` event.
-
-    None where the log does not speak of any, or not sensibly.
-    """
-    found = []
-    for row in log.said(events.Experts).layers or ():
-        if row.layer is None or row.tokens is None or row.dropped is None:
-            return None
-        tokens = tuple(row.tokens)
-        if not _sensible(tokens, row.dropped):
-            return None
-        found.append(Layer(row.layer, tokens, row.dropped))
-    return Experts(tuple(found)) if found else None
-
-
-def _sensible(tokens: Sequence[int], dropped: int) -> bool:
-    return all(0 <= count < _LARGEST for count in tokens) and 0 <= dropped <= sum(tokens) > 0
 
 
 def _seconds(run: Measures, part: str) -> float | None:

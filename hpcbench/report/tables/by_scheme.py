@@ -8,7 +8,7 @@ from typing import Any
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import integer, text
+from hpcbench.contract.values import integer, member, text
 from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row, paired, step_time
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
@@ -39,6 +39,10 @@ _PHASES_NOTE = (
     "Medians over the runs, of means over steps and ranks. Exposed time is part of the phases, not beside them. Idle is"
     " of the passes, to the end of the last stage's; by the schedule it is (p - 1)/(v m + p - 1), for parts that take"
     " equally long and messages that take no time."
+)
+_EXPERTS_NOTE = (
+    "FLOP/s of the model leave out tokens that experts dropped; executed ones count all places that experts compute,"
+    " empty ones included."
 )
 _AXES_NOTE = (
     "Means over the runs, a step and rank. Weights and gradients of them travel over i and e, activations over j and k."
@@ -209,7 +213,7 @@ def _speed_notes(cell: Cell) -> list[str]:
         for kind, name in _FORMULAS.items()
         if (words := text(said, kind)) is not None
     ]
-    return notes + formulas
+    return notes + formulas + [_EXPERTS_NOTE] * any(member(run.run.settings, "model", "experts") for run in cell.runs)
 
 
 def _formulas(run: Measures) -> Mapping[str, Any] | None:

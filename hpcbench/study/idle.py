@@ -1,0 +1,183 @@
+"""Settings that change nothing: a study is refused where one of them changes nothing in any of its runs.
+
+A matrix may make a setting idle in some cells, such as `sequence_parallel` at ``layout.tp`` 1. Only a value that is
+idle in all cells that have it is a mistake.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.section import Misfit
+from hpcbench.contract.traffic import Setting, content_of, live
+from hpcbench.contract.training import CONTENTS
+from hpcbench.errors import UserError
+from hpcbench.study.schema import Study
+
+_LOSS_SCALES = ("loss_scale", "loss_scale_window", "loss_scale_hysteresis")
+
+
+class _Use(NamedTuple):
+    """A value of a setting in some cells of a study."""
+
+    where: str
+    idle: Misfit | None
+    """Why it changes nothing in all cells so far; None if it changes something in one of them."""
+
+
+class IdleSettings:
+    """The settings that a study writes, and whether each changes something in one of its runs."""
+
+    def __init__(self) -> None:
+        self._uses: dict[tuple[FieldPath, str], _Use] = {}
+
+    def add(
+        self,
+        study: Study,
+        scheme: Scheme,
+        layout: Layout,
+        *,
+        writes: Callable[[FieldPath], bool],
+        where: Callable[[FieldPath], str],
+    ) -> None:
+        """Add a cell.
+
+        Parameters
+        ----------
+        study
+            The study with the cell's values, as it is written: without the scheme's optimizer.
+        scheme, layout
+            The scheme and the layout of the cell's runs.
+        writes
+            Whether the study writes a setting itself, and no preset or default does.
+        where
+            ``file:line`` of a path of the study.
+        """
+        idle = dict(_idle(study, scheme, layout))
+        for path in _CAN_BE_IDLE:
+            if writes(path) and not _is_default(study, path):
+                key = path, repr(_value(study, path))
+                earlier = self._uses.get(key)
+                misfit = Misfit(tuple(map(str, path)), idle[path]) if path in idle else None
+                if earlier is None or misfit is None:
+                    self._uses[key] = _Use(where(path), misfit)
+
+    def check(self) -> None:
+        """Refuse a setting that changes nothing in any run.
+
+        Raises
+        ------
+        UserError
+            There is one. The message gives its place, the reason and the remedy.
+        """
+        for (path, _), use in self._uses.items():
+            if use.idle is not None:
+                name = ".".join(map(str, path))
+                raise UserError(f"{use.where}: {name}: changes nothing in any run: {use.idle.words}")
+
+
+def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldPath, str]]:
+    """The settings that would change nothing in a cell, whatever their values: the reason and the remedy."""
+    model, train = study.model, study.train
+    setting = Setting(layout, train.changed(optimizer=scheme.optimizer or train.optimizer), model.tied)
+    sent = live(setting)
+    micro_batches = train.global_batch // (layout.dp * train.micro_batch)
+    if model.positions == "learned":
+        yield ("model", "rotary_fraction"), "learned positions rotate nothing: leave it out, or set positions to rotary"
+    if model.experts is not None and model.experts.drop == "none":
+        for name in ("capacity", "min_capacity"):
+            yield (
+                ("model", "experts", name),
+                "experts with drop none take every token: leave it out, or set drop to position or probability",
+            )
+    idle_contents = [content for content in CONTENTS if content not in map(content_of, sent)]
+    for content in idle_contents:
+        yield (
+            ("train", "comm_precision", content),
+            f"a run with {_sizes(layout)} and zero {train.zero} sends no {content}: leave it out, or set it to auto",
+        )
+    if all(said == "auto" or content in idle_contents for content, said in train.comm_precision):
+        yield (
+            ("train", "comm_precision"),
+            f"a run with {_sizes(layout)} and zero {train.zero} sends no such messages: leave it out",
+        )
+    if layout.replicas == 1:
+        alone = "layout.dp 1 has no other replica to"
+        yield ("train", "sparse_gradients"), f"{alone} send rows to: leave it out, or use more replicas"
+        yield ("train", "node_copy"), f"{alone} gather weights from: leave it out, or use more replicas"
+    if layout.ranks == 1:
+        yield ("train", "overlap"), "one rank sends no gradients: leave it out, or use more ranks"
+        yield ("train", "keep_messages"), "one rank sends no messages: leave it out, or use more ranks"
+    if train.slow_factor == 1:
+        yield ("train", "slow_rank"), "slow_factor 1 slows no rank: set slow_factor, or leave slow_rank out"
+    if layout.tp == 1:
+        one = "layout.tp 1 splits no layer: leave it out, or set layout.tp to 2 or more"
+        yield ("train", "sequence_parallel"), one
+        yield ("layout", "tensor"), one
+    if layout.cp == 1:
+        yield ("layout", "context"), "layout.cp 1 shares no positions: leave it out, or set layout.cp to 2 or more"
+    if layout.parts == 1:
+        yield ("layout", "stages"), "layout.pp 1 has one part: leave it out, or set layout.pp to 2 or more"
+    if micro_batches == 1 and train.schedule == "gpipe":
+        yield (
+            ("train", "schedule"),
+            "with one micro-batch a step gpipe and 1f1b are the same: leave it out, or lower micro_batch",
+        )
+    if (scheme.optimizer or train.optimizer) != "onebit-adam":
+        yield (
+            ("train", "freeze_step"),
+            "adamw freezes nothing: leave it out, or set optimizer to onebit-adam, in train or in a scheme",
+        )
+    if scheme.optimizer not in (None, train.optimizer):
+        yield ("train", "optimizer"), f"each scheme has {scheme.optimizer}: leave it out, or remove it in a scheme"
+    if train.precision != "fp16":
+        for name in _LOSS_SCALES:
+            yield ("train", name), f"precision {train.precision} scales no loss: leave it out, or set precision to fp16"
+    if (prune := train.pruning) and prune.end is not None and prune.every > prune.end - (prune.begin or 0):
+        yield (
+            ("train", "prune", "every"),
+            f"from begin {prune.begin} to end {prune.end} are fewer updates, so that all of sparsity comes at once: "
+            "lower it, or leave end and every out",
+        )
+
+
+_CAN_BE_IDLE: tuple[FieldPath, ...] = (
+    ("model", "rotary_fraction"),
+    *(("model", "experts", name) for name in ("capacity", "min_capacity")),
+    *(("train", "comm_precision", content) for content in CONTENTS),
+    *(
+        ("train", name)
+        for name in (
+            *("comm_precision", "sparse_gradients", "node_copy", "overlap", "keep_messages", "slow_rank"),
+            *("sequence_parallel", "schedule", "freeze_step", "optimizer", *_LOSS_SCALES),
+        )
+    ),
+    ("train", "prune", "every"),
+    *(("layout", name) for name in ("tensor", "context", "stages")),
+)
+"""The settings that `_idle` may give."""
+
+
+def _value(study: Study, path: FieldPath) -> Any:
+    """The value of a setting; None where its section is left out."""
+    value: Any = study
+    for name in path:
+        value = None if value is None else getattr(value, str(name))
+    return value
+
+
+def _is_default(study: Study, path: FieldPath) -> bool:
+    section = _value(study, path[:-1])
+    if not isinstance(section, BaseModel):
+        return True
+    default = type(section).model_fields[str(path[-1])].get_default(call_default_factory=True)
+    return bool(_value(study, path) == default)
+
+
+def _sizes(layout: Layout) -> str:
+    names = [name for name in ("dp", "tp", "cp", "pp", "ep") if getattr(layout, name) > 1]
+    return " x ".join(f"{name} {getattr(layout, name)}" for name in names) or "one rank"

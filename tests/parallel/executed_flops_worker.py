@@ -1,0 +1,70 @@
+"""Counts the operations of matrix products in a step of models with experts; prints a JSON line a case."""
+
+import json
+from typing import Any
+
+import expert_cases  # noqa: F401  puts its models with experts into the cases
+import parity_worker
+from cases import Case, run_of
+from mpi4py import MPI
+from torch.utils.flop_counter import FlopCounterMode
+
+from hpcbench.contract.run import Run
+from hpcbench.predict import flops
+from hpcbench.train.facts import shape_of
+
+WORLD = MPI.COMM_WORLD
+MODEL: Case = {"model": "neox", "model.layers": 2, "train.global_batch": 8, "train.zero": 0}
+LAYOUTS: dict[str, Case] = {
+    "one rank": {},
+    "dp2-ep2": {"layout.dp": 2, "layout.ep": 2},
+    "dp2-tp2": {"layout.dp": 2, "layout.tp": 2},
+    "dp4-ep4": {"layout.dp": 4, "layout.ep": 4},
+    "dp2-ep2-pp2": {"layout.dp": 2, "layout.ep": 2, "layout.pp": 2},
+}
+KINDS = ("tight", "roomy", "switch", "alternate")
+AGAIN = {"dp2-ep2": "full"}
+"""Layouts in which the forward pass runs twice."""
+
+
+def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
+    """Operations of the passes of a step, and choices that experts kept, summed over the ranks."""
+    trainer = parity_worker.trainer_of(run, comm)
+    with FlopCounterMode(display=False) as counter:
+        trainer.backward(0)
+    return comm.allreduce(counter.get_total_flops()), comm.allreduce(trainer.experts.take_kept())
+
+
+def beyond_dense(run: Run, kept: float) -> dict[str, Any]:
+    """Operations of a step beyond a dense model's, by the formulas and the choices that experts kept."""
+    shape, recompute = shape_of(run), run.train.recompute
+    experts = shape.pop("experts")
+    experts = experts._replace(kept=kept / run.train.global_batch / experts.layers)
+    model, hardware = (
+        [form(**shape, experts=each) * run.train.global_batch for each in (flops.DENSE, experts)]
+        for form in (
+            flops.model_flops_per_sample,
+            lambda **sizes: flops.hardware_flops_per_sample(**sizes, recompute=recompute),
+        )
+    )
+    return {"needed": model[1] - model[0], "executed": hardware[1] - hardware[0]}
+
+
+def main() -> None:
+    """Count every case, and the same model without experts in one process."""
+    for layout, place in LAYOUTS.items():
+        settings = {**MODEL, **place, "train.recompute": AGAIN.get(layout, "none")}
+        dense, _ = step(run_of({**MODEL, "train.recompute": settings["train.recompute"]}), MPI.COMM_SELF.Dup())
+        for kind in KINDS:
+            run = run_of({**settings, "model.experts": kind})
+            comm = WORLD.Split(int(WORLD.rank >= run.ranks), WORLD.rank)
+            if WORLD.rank >= run.ranks:
+                continue
+            counted, kept = step(run, comm)
+            if WORLD.rank == 0:
+                found = {"layout": layout, "experts": kind, "counted": counted - dense, "kept": kept}
+                print(json.dumps({**found, **beyond_dense(run, kept)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Trains random runs and prints, a JSON line a case, what each log says and what each rank has counted by channel."""
+
+import io
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+import cases
+import shared_text
+import traffic_cases
+from mpi4py import MPI
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.contract.events import Memory, Traffic
+from hpcbench.contract.log_line import parse
+from hpcbench.contract.run import Run
+from hpcbench.contract.step_line import Step
+from hpcbench.testing.parity import meet
+from hpcbench.train.log import LogWriter
+from hpcbench.train.loop import train, trainer_of
+
+WORLD = MPI.COMM_WORLD
+
+
+def logged(run: Run, comm: MPI.Comm) -> dict[str, Any] | None:
+    """What the log of a run says, beside the counts of the ranks; on the first rank."""
+    trainer = trainer_of(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), shared_text.corpus())
+    stream = io.StringIO()
+    state = train(trainer, LogWriter(stream))
+    counted = Counter[str]()
+    for key, sums in trainer.traffic._sums.items():  # by the channel's traffic, whatever other ranks have
+        counted.update({" ".join(key): round(sums["message_bytes"])})
+    held = {f"{what.replace(' ', '_')}_bytes": nbytes for what, nbytes in trainer.held_bytes().items()}
+    meet(comm)
+    everyones = comm.gather((counted, held))
+    if everyones is None:
+        return None
+    records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
+    (traffic,) = (record for record in records if isinstance(record, Traffic))
+    (memory,) = (record for record in records if isinstance(record, Memory))
+    steps = [record for record in records if isinstance(record, Step)]
+    window = [step for step in steps if traffic.from_step <= step.step <= traffic.to_step]
+    return {
+        "state": state[0],
+        "steps": [[step.message_bytes, step.wire_bytes] for step in window],
+        "channels": {
+            " ".join(filter(None, (row.dimension, row.phase, row.kind, row.axis))): [
+                row.message_bytes,
+                row.wire_bytes,
+                row.calls,
+                row.plain_calls,
+            ]
+            for row in traffic.channels
+        },
+        "counted": [counts for counts, _ in everyones],
+        "held": [bytes_held for _, bytes_held in everyones],
+        "memory": memory.raw,
+    }
+
+
+def main(tier: str = "") -> None:
+    """As many teams work side by side as the ranks allow."""
+    drawn = WORLD.bcast(traffic_cases.traffic_cases(tier) if WORLD.rank == 0 else None)
+    runs = [cases.run_of(case) for case in drawn]
+    results = []
+    for ranks in sorted({run.ranks for run in runs}):
+        meet(WORLD)
+        team, teams = WORLD.rank // ranks, WORLD.size // ranks
+        comm = WORLD.Split(team, WORLD.rank)
+        if team >= teams:
+            continue
+        for number in [number for number, run in enumerate(runs) if run.ranks == ranks][team::teams]:
+            if said := logged(runs[number], comm):
+                results.append({"case": number, "name": cases.label(drawn[number]), **said})
+    meet(WORLD)
+    for result in [result for rank in WORLD.gather(results) or [] for result in rank]:
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
