@@ -10,9 +10,10 @@ names:
     <!-- end -->
 
 `"START" to "END"` takes the lines from the first one that contains START to the next one that contains END, `"START" to
-end` goes to the last line, and `lines REGEX` takes all lines that match. A figure in a sentence is taken from the only
-line that matches, as the group of the regular expression, or from the first one behind a line that contains some text;
-or from a JSON document by the keys on the way to it, with a format if need be:
+end` goes to the last line, and `lines REGEX` takes all lines that match. `<!-- from FILE when stored: ... -->` leaves
+the block as it is while there is no such file. A figure in a sentence is taken from the only line that matches, as the
+group of the regular expression, or from the first one behind a line that contains some text; or from a JSON document by
+the keys on the way to it, with a format if need be:
 
     <!-- =results/reference/report.txt ^time: ([0-9.]+) s -->3.61<!-- end -->
     <!-- =results/reference/engine.txt after "compute: " goal, .*: ([0-9.]+) -->0.971<!-- end -->
@@ -35,7 +36,7 @@ from hpcbench.errors import UserError
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "docs/**/*.md", "results/README.md")
 _PLACE = re.compile(
-    r"<!-- from (?P<block>\S+): (?P<what>[^\n]+?) -->\n(?P<lines>.*?)(?P<last>^<!-- end -->)"
+    r"<!-- from (?P<block>\S+?)(?P<later> when stored)?: (?P<what>[^\n]+?) -->\n(?P<lines>.*?)(?P<last>^<!-- end -->)"
     r"|<!-- =(?P<inline>\S+) (?P<key>[^\n]+?) -->(?P<figure>[^\n]*?)<!-- end -->",
     re.DOTALL | re.MULTILINE,
 )
@@ -68,6 +69,8 @@ def places(text: str, root: Path) -> Iterator[Place]:
     for match in found:
         line, source = _line(text, match.start()), match["block"] or match["inline"]
         part = "lines" if match["block"] else "figure"
+        if match["later"] and not (root / source).exists():
+            continue
         try:
             content = (root / source).read_text(encoding="utf-8")
             if match["block"]:

@@ -1,13 +1,17 @@
-"""Whether links between virtual hosts carry what they should: messages of 4 MB between two hosts, and within one.
+"""Whether links between virtual hosts carry what they should: messages of 4 KiB to 4 MiB, after a pause.
 
     python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
 
-A message's time lasts until the receiver's empty answer; the median of N counts. Headers of TCP, IP and Ethernet leave
-95.6 % of a link, 1448 of each 1514 bytes. Ranks of one host meet in shared memory: what they reach says only that the
-links do not hold them up. Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local].
+A message's time lasts until the receiver's empty answer. "On the link" are all its bytes, with headers of TCP, IP and
+Ethernet, over the rate. No message may be faster than that. "Expected" adds the latency: the time of an empty message
+over links without a limit. The least of N messages shows whether a link is ever too fast, the median whether it is too
+slow. "Of the limit" are the message's own bytes over the median. A pause of 20 ms precedes each row's messages: the
+messages of "8 x 64 KiB" follow each other without one. Needs Linux, root or user namespaces, iproute2, and
+hpcbench[train,local].
 """
 
 import argparse
+import json
 import statistics
 import sys
 import time
@@ -24,55 +28,95 @@ from hpcbench.bench.progress import progress
 from hpcbench.console import columns
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import Hosts, why_not
-from hpcbench.testing.hosts.rates import bits_per_second
+from hpcbench.testing.hosts.rates import bits_per_second, seconds_on_link
 
-MESSAGE = 4_000_000
-"""Bytes of a message."""
-PLACES = {"between hosts": 1, "within a host": 2}
-"""Ranks of each host, for two ranks."""
+KIB = 1024
+MESSAGES = {
+    "4 KiB": (4 * KIB, 1),
+    "16 KiB": (16 * KIB, 1),
+    "64 KiB": (64 * KIB, 1),
+    "8 x 64 KiB": (64 * KIB, 8),
+    "512 KiB": (512 * KIB, 1),
+    "4 MiB": (4096 * KIB, 1),
+}
+"""Bytes of a message, and how many follow each other, by the name of the row."""
+HEADINGS = (
+    "limit",
+    "message",
+    "on the link, ms",
+    "least, x link",
+    "least, x expected",
+    "median, x expected",
+    "of the limit",
+)
+PAUSE = 0.02
+"""Seconds before each message."""
 
 
 def worker(messages: int) -> None:
-    """Rank 0 sends to rank 1, and prints the median of the times in seconds."""
+    """Rank 0 sends to rank 1, and prints the times of each row in seconds, those of an empty message first."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    message, answer, times = np.ones(MESSAGE, np.uint8), np.empty(0, np.uint8), []
-    for _ in range(messages + 1):
-        start = time.perf_counter()
-        if world.rank == 0:
-            world.Send(message, 1)
-            world.Recv(answer, 1)
-        else:
-            world.Recv(message, 0)
-            world.Send(answer, 0)
-        times.append(time.perf_counter() - start)
+    answer, times = np.empty(0, np.uint8), {}
+    for name, (nbytes, count) in {"empty": (0, 1), **MESSAGES}.items():
+        message, times[name] = np.ones(nbytes, np.uint8), list[float]()
+        for _ in range(messages + 1):
+            if world.rank == 0:
+                time.sleep(PAUSE)
+            start = time.perf_counter()
+            for _ in range(count):
+                if world.rank == 0:
+                    world.Send(message, 1)
+                else:
+                    world.Recv(message, 0)
+            if world.rank == 0:
+                world.Recv(answer, 1)
+            else:
+                world.Send(answer, 0)
+            times[name].append(time.perf_counter() - start)
+        del times[name][0]  # it connects, and lets TCP's window grow
     if world.rank == 0:
-        print(statistics.median(times[1:]))  # the first one connects
+        print(json.dumps(times))
 
 
-def measure(hosts: Hosts, messages: int, ranks_per_host: int) -> float:
-    """Bits per second, one way."""
+def measure(hosts: Hosts, messages: int) -> dict[str, list[float]]:
+    """Return the times of each row of :data:`MESSAGES` in seconds, and those of an empty message."""
     command = [sys.executable, __file__, "--messages", str(messages), "--worker"]
-    done = hosts.run(command, ranks=2, ranks_per_host=ranks_per_host, timeout=600)
+    done = hosts.run(command, ranks=2, ranks_per_host=1, timeout=600)
     if done.returncode:
         raise UserError(f"the ranks ended with {done.returncode}: {' '.join(done.stderr.split())}")
-    return MESSAGE * 8 / float(done.stdout)
+    times: dict[str, list[float]] = json.loads(done.stdout)
+    return times
 
 
 def table(rates: list[str], messages: int) -> Table:
-    """A row for each rate."""
-    title = f"one message of {MESSAGE / 1e6:g} MB, median of {messages}; two virtual hosts on one {cpu_model()}"
+    """A row for each rate and message."""
+    title = f"{messages} messages of each size; two virtual hosts on one {cpu_model()}"
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("limit", *(f"{place}, {unit}" for place in PLACES for unit in ("Mbit/s", "of the limit"))):
+    for heading in HEADINGS:
         page.add_column(heading, justify="right")
-    limits = {rate: bits_per_second(rate) for rate in rates}
     with progress() as show, Hosts(2) as hosts:
-        for k, (rate, limit) in enumerate(limits.items()):
-            show(k, len(limits), rate)
+        empty = measure(hosts, messages)["empty"]
+        for k, rate in enumerate(rates):
+            show(k, len(rates), rate)
             hosts.set_rate(rate)
-            speeds = [measure(hosts, messages, each) for each in PLACES.values()]
-            page.add_row(rate, *(text for speed in speeds for text in (f"{speed / 1e6:,.1f}", f"{speed / limit:,.3f}")))
+            times = measure(hosts, messages)
+            for name, (nbytes, count) in MESSAGES.items():
+                link, least, median = (
+                    seconds_on_link(nbytes * count, rate),
+                    min(times[name]),
+                    statistics.median(times[name]),
+                )
+                page.add_row(
+                    rate,
+                    name,
+                    f"{link * 1e3:,.3f}",
+                    f"{least / link:.2f}",
+                    f"{least / (link + min(empty)):.2f}",
+                    f"{median / (link + statistics.median(empty)):.2f}",
+                    f"{nbytes * count * 8 / median / bits_per_second(rate):.3f}",
+                )
     return page
 
 
@@ -80,9 +124,9 @@ def main() -> None:
     """Read the options, measure and print."""
     parser = argparse.ArgumentParser(description="Messages over the links of virtual hosts.")
     parser.add_argument("--rates", nargs="+", default=["50mbit", "200mbit", "1gbit", "2gbit"], metavar="RATE")
-    parser.add_argument("--messages", type=int, default=7, help="messages of which the median counts (default 7)")
+    parser.add_argument("--messages", type=int, default=31, help="messages of each size (default 31)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    arguments = parse(parser, rates=["1gbit"], messages=2)
+    arguments = parse(parser, rates=["200mbit"], messages=3)
     if arguments.messages < 1:
         parser.error("--messages must be at least 1")
     if arguments.worker:

@@ -8,10 +8,9 @@ Virtual hosts (hpcbench.testing.hosts), four with two ranks each unless options 
 blocking and not, of which the faster counts, and then once more with automatic choice by what was just measured.
 
 The ideal is the time in which the bytes that a hierarchical all-reduce must send from each host pass its link; headers
-of TCP, IP and Ethernet take 4.6 % of what a link carries. What a call sends at once before the limit holds (the link's
-bucket) lets small messages come below the ideal. With several ranks a core, the cost of a codec's call decides with how
-many slices the work is hidden; with one (--hosts 2 --ranks 1) the link alone is measured. Needs Linux, root or user
-namespaces, iproute2, and hpcbench[train,local]. Exit status 2 if something is missing.
+of TCP, IP and Ethernet take 4.6 % of what a link carries. With several ranks a core, the cost of a codec's call decides
+with how many slices the work is hidden; with one (--hosts 2 --ranks 1) the link alone is measured. Needs Linux, root or
+user namespaces, iproute2, a C compiler, and hpcbench[train,local]. Exit status 2 if something is missing.
 """
 
 import argparse

@@ -12,7 +12,8 @@ import pytest
 import tools
 from needs import link_all_but
 
-from hpcbench.testing import hosts, slurm
+from hpcbench.testing import slurm
+from hpcbench.testing.hosts import requirements
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -116,7 +117,7 @@ def test_the_gate_installs_nothing_that_make_would_not() -> None:
 
 
 def test_what_hosts_and_clusters_ask_for_is_listed() -> None:
-    asked = {*hosts._TOOLS, *slurm._SLURM, *slurm._ACCOUNTING}
+    asked = {*requirements._TOOLS, *slurm._SLURM, *slurm._ACCOUNTING}
     assert asked - set(tools.TEST) == {"bash"}
 
 

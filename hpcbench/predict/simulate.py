@@ -22,7 +22,7 @@ class Takes(NamedTuple):
     driving: float
     """A stage that computes while a thread of its ranks drives what is under way."""
     networks: float
-    """All networks while they are busy: a kernel that limits links works for each packet."""
+    """All networks while they are busy: what limits virtual links works for each packet."""
 
 
 @dataclass

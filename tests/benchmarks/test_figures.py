@@ -43,6 +43,13 @@ def test_the_documentation_shows_what_is_stored() -> None:
     assert "<!-- from results/reference/" in (ROOT / "README.md").read_text(), "there is something to hold together"
 
 
+def test_a_block_is_left_alone_until_its_result_is_stored(root: Path) -> None:
+    marker = '<!-- from results/reference/new.txt when stored: "a" to "a" -->\n{}<!-- end -->\n'
+    assert filled(root, marker.format("")) == marker.format("")
+    (root / "results" / "reference" / "new.txt").write_text("a 1\n")
+    assert filled(root, marker.format("")) == marker.format("```\na 1\n```\n")
+
+
 @pytest.mark.parametrize(
     ("what", "lines"),
     [

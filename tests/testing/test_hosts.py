@@ -16,6 +16,7 @@ from remains import marked
 
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts import Hosts, why_not
+from hpcbench.testing.hosts.rates import seconds_on_link
 
 WHERE_AM_I = """
 import json, socket
@@ -26,6 +27,31 @@ mine = [node.allgather(world.rank), socket.gethostname()]
 found = world.gather(mine)
 if world.rank == 0:
     print(json.dumps(found))
+"""
+LEAST_TIMES = """
+import json, sys, time
+from mpi4py import MPI
+world, nbytes = MPI.COMM_WORLD, int(sys.argv[1])
+message, empty = bytearray(nbytes), bytearray(0)
+
+def seconds(pairs):
+    receivers = [to for sender, to in pairs if sender == world.rank]
+    senders = [sender for sender, to in pairs if to == world.rank]
+    world.Barrier()
+    time.sleep(0.02)  # long enough for a bucket to fill
+    world.Barrier()
+    start = time.perf_counter()
+    requests = [world.Irecv(bytearray(nbytes), sender) for sender in senders]
+    requests += [world.Isend(message, to) for to in receivers]
+    MPI.Request.Waitall(requests)
+    end = time.perf_counter()  # the clock of all hosts
+    return world.allreduce(end, MPI.MAX) - world.allreduce(start if receivers else end, MPI.MIN)
+
+pairs = {"there": [(0, 1)], "back": [(1, 0)], "both": [(0, 1), (1, 0)], "from one": [(0, 1), (0, 2)],
+         "to one": [(0, 2), (1, 2)]}
+times = {name: min(seconds(each) for _ in range(10)) for name, each in pairs.items()}
+if world.rank == 0:
+    print(json.dumps(times))
 """
 LAST_RANK_IS_KILLED = """
 import os, signal
@@ -74,10 +100,15 @@ def wait_for_ranks(mark: str, ranks: int) -> None:
 
 
 def limits(hosts: Hosts, host: int) -> list[tuple[str, str]]:
-    """Device and rate of each token bucket of a host, or of the switch, as tc shows them."""
+    """Device and rate of each token bucket of a host, as tc shows them."""
     shown = hosts.on(host, ["tc", "-s", "qdisc"])
     assert shown.returncode == 0, shown.stderr
     return re.findall(r"^qdisc tbf \S+ dev (\S+) root .*?rate (\S+) ", shown.stdout, re.MULTILINE)
+
+
+def ports(hosts: Hosts) -> list[str]:
+    """The hosts' ends at the network between them."""
+    return sorted(re.findall(r"port\d+(?=@)", hosts.on(0, ["ip", "-brief", "link"]).stdout))
 
 
 @pytest.mark.usefixtures("mark")
@@ -97,9 +128,8 @@ def test_a_killed_rank_on_the_last_host_ends_the_job() -> None:
 
 
 @pytest.mark.usefixtures("mark")
-@pytest.mark.parametrize("delay_us", [0, 100], ids=["bridge", "wire"])
-def test_set_rate_changes_both_directions_of_every_link(delay_us: int) -> None:
-    with Hosts(2, rate="50mbit", delay_us=delay_us) as hosts:
+def test_set_rate_changes_the_queue_of_every_host() -> None:
+    with Hosts(2, rate="50mbit", delay_us=100) as hosts:
         for rate, shown in (
             ("50mbit", "50Mbit"),
             ("2.5gbit", "2500Mbit"),
@@ -108,9 +138,51 @@ def test_set_rate_changes_both_directions_of_every_link(delay_us: int) -> None:
             ("1gbit", "1Gbit"),
         ):
             hosts.set_rate(rate)
-            assert limits(hosts, 0) == ([("port1", shown), ("port2", shown)] if shown else [])
             for host in (1, 2):
                 assert limits(hosts, host) == ([("eth0", shown)] if shown else [])
+
+
+def least_times(hosts: Hosts, nbytes: int) -> dict[str, float]:
+    """Seconds of messages after a pause, the least of ten each, by who sends to whom."""
+    done = hosts.run([sys.executable, "-c", LEAST_TIMES, str(nbytes)], ranks=3, ranks_per_host=1, timeout=120)
+    assert done.returncode == 0, done.stderr
+    times: dict[str, float] = json.loads(done.stdout)
+    return times
+
+
+@pytest.mark.usefixtures("mark")
+@pytest.mark.parametrize("nbytes", [4096, 65536])
+def test_no_message_after_a_pause_is_faster_than_its_link(nbytes: int) -> None:
+    """Nor are two that share the sender's link or the receiver's. Noise only makes them slower."""
+    with Hosts(3) as hosts:
+        hosts.set_rate("50mbit")
+        link = seconds_on_link(nbytes, "50mbit")
+        for name, least in least_times(hosts, nbytes).items():
+            assert least >= 0.9 * link * (2 if name in ("from one", "to one") else 1), name
+
+
+@pytest.mark.usefixtures("mark")
+def test_links_of_a_token_bucket_alone_are_seen_to_be_too_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape_links = Hosts._shape_links
+    monkeypatch.setattr(Hosts, "_shape_links", lambda hosts, rate: shape_links(hosts, None))
+    with Hosts(3, rate="50mbit") as hosts:
+        assert limits(hosts, 1) == [("eth0", "50Mbit")]
+        assert min(least_times(hosts, 65536).values()) < 0.5 * seconds_on_link(65536, "50mbit")
+
+
+@pytest.mark.usefixtures("mark")
+def test_hosts_whose_network_has_ended_say_so() -> None:
+    with Hosts(2) as hosts:
+        assert hosts._first is not None
+        hosts._first.kill()
+        hosts._first.wait()
+        with pytest.raises(UserError, match="cannot be limited"):
+            hosts.set_rate("50mbit")
+
+
+@pytest.mark.parametrize(("nbytes", "frames"), [(0, 1), (1, 1), (1448, 1), (1449, 2), (65536, 46)])
+def test_a_message_needs_the_time_of_its_frames(nbytes: int, frames: int) -> None:
+    assert seconds_on_link(nbytes, "200mbit") == pytest.approx((nbytes + 66 * frames) * 8 / 200e6)
 
 
 @pytest.mark.usefixtures("mark")
@@ -190,7 +262,7 @@ def test_two_instances_do_not_see_each_other() -> None:
             slow.set_rate("100mbit")
             assert limits(slow, 2) == [("eth0", "100Mbit")]
             assert limits(fast, 2) == [("eth0", "1Gbit")]
-            assert [len(limits(slow, 0)), len(limits(fast, 0))] == [2, 3]
+            assert [ports(slow), ports(fast)] == [["port1", "port2"], ["port1", "port2", "port3"]]
             done = slow.run([sys.executable, "-c", WHERE_AM_I], ranks=2, timeout=120)
             assert json.loads(done.stdout) == [[[0], "host1"], [[1], "host2"]]
         done = fast.run([sys.executable, "-c", WHERE_AM_I], ranks=3, timeout=120)
@@ -225,3 +297,8 @@ def test_a_missing_tool_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch
     assert reason is not None
     assert "nsenter, tc" in reason
     assert "install iproute2" in reason
+
+
+def test_a_missing_compiler_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert why_not() == "virtual hosts need a C compiler, and no-such-compiler is none: apt-get install gcc, or set CC"

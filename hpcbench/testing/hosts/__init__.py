@@ -1,37 +1,33 @@
 """Virtual hosts with slow links between them, on one Linux machine, so that MPI can run over a slow network.
 
 Each host has its own network, name, /dev/shm and System V IPC. Ranks of one host use shared memory; ranks of two hosts
-use TCP, through token buckets that limit the rate at which each host sends and receives. The hosts live in their own
-process namespace. Its first process ends when the Python process that made the hosts closes them or ends in any way.
-The kernel then ends all processes there, and removes networks and mounts, which are not visible outside.
+use TCP over links that limit the rate at which each host sends and receives. The hosts live in their own process
+namespace. Its first process is the network between them. It ends when the Python process that made the hosts closes
+them or ends in any way. The kernel then ends all processes there, and removes networks and mounts, which are not
+visible outside.
 """
 
 import os
 import select
 import shlex
-import shutil
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
 from hpcbench.errors import UserError
 from hpcbench.testing.hosts.mpiexec import ONLY_THE_LINKS, mpiexec_line
-from hpcbench.testing.hosts.rates import bucket
+from hpcbench.testing.hosts.rates import bits_per_second, bucket
+from hpcbench.testing.hosts.requirements import compiler, unshare_line, why_not
+
+__all__ = ["Hosts", "endless_input", "why_not"]
 
 _HERE = Path(__file__).resolve().parent
-_TOOLS = ("bash", "hostname", "ip", "mount", "nsenter", "tc", "unshare")
-_NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc")
 _ENTERED = {"user": "user", "mount": "mnt", "net": "net", "uts": "uts", "ipc": "ipc", "pid": "pid_for_children"}
 """Options of nsenter, and the files that it enters. Python is in all the namespaces of unshare except the last."""
-_KERNEL = {
-    "veth": "ip link add port type veth peer name eth0",
-    "bridge": "ip link add sw type bridge",
-    "sch_tbf": "tc qdisc add dev lo root tbf rate 1mbit burst 2kb limit 2kb",
-}
 _MAX = 200
 _START = 60.0
 """Seconds that the hosts may take to start, which usually takes half a second."""
@@ -39,23 +35,13 @@ _NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
 """The shell line of a rank's command without input, because the input of mpiexec itself does not end while it runs."""
 
 
-def why_not() -> str | None:
-    """Why hosts cannot be made here, and the remedy, in one line; None if they can."""
-    missing = [tool for tool in _TOOLS if not shutil.which(tool)]
-    if missing:
-        packages = "iproute2 util-linux mount hostname"
-        return f"virtual hosts need {', '.join(missing)}: apt-get install {packages}, or the like"
-    if not _works("true"):
-        remedy = "run a container with --privileged" if os.geteuid() == 0 else "be root, or allow user namespaces"
-        return f"virtual hosts need namespaces of their own, which are denied here: {remedy}"
-    for module, command in _KERNEL.items():
-        if not _works(command):
-            return f"virtual hosts need {module} of the kernel, which is denied or missing: modprobe {module}"
-    return None
-
-
 class Hosts:
     """Virtual hosts ``host1``, ``host2``, ... behind a switch that never blocks; a context manager.
+
+    A link with a rate carries one packet at a time in each direction, and each packet takes its size over the rate. A
+    pause leaves no credit. So a message takes the time of :func:`~hpcbench.testing.hosts.rates.seconds_on_link`, plus
+    the latency of an empty message without a limit. Links without a rate are as fast as this machine can copy packets,
+    about 10 Gbit/s.
 
     Several sets of hosts may exist at a time, because each sees only itself. Their file system is this machine's,
     except for ``/dev/shm`` and the files about the network.
@@ -68,7 +54,7 @@ class Hosts:
         Limit of each host's link in each direction, in the form of ``tc``: ``"50mbit"``, ``"2gbit"``; None for no
         limit.
     delay_us
-        Time that a packet takes from any host to any other, in microseconds. Needs a C compiler.
+        Time that is added to each packet's way from host to host, in microseconds.
 
     Raises
     ------
@@ -82,8 +68,8 @@ class Hosts:
         if delay_us < 0:
             raise UserError(f"a delay of {delay_us} microseconds: give 0 or more")
         self.count = count
-        self._bucket = bucket(rate)
-        self._compiler = _compiler() if delay_us else ""
+        bucket(rate)  # refuses a wrong one here, not in the with statement
+        self._rate = rate
         self._delay_us = delay_us
         self._one_command = threading.Lock()
         self._first: subprocess.Popen[str] | None = None
@@ -234,22 +220,22 @@ class Hosts:
 
     def set_rate(self, rate: str | None) -> None:
         """Change the limit of every link from now on, also while a command runs; see :class:`Hosts`."""
-        self._bucket = bucket(rate)
+        bucket(rate)
+        self._rate = rate
         self._set_limit()
 
     def _start(self, log: int) -> None:
         """Start process 1, and wait until it says that the hosts are there."""
-        up = ["bash", str(_HERE / "up.sh"), str(_HERE), str(self.count), str(self._delay_us), self._compiler]
+        up = ["bash", str(_HERE / "up.sh"), str(_HERE), str(self.count), str(self._delay_us), compiler()]
         self._first = subprocess.Popen(
-            _unshare(up),
+            unshare_line(up),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
             start_new_session=True,
         )
-        output = self._first.stdout
-        if not output or not select.select([output], [], [], _START)[0] or output.readline() != "ready\n":
+        if not self._is_ready():
             raise UserError("the virtual hosts did not start")
         for kind, name in _ENTERED.items():
             if kind != "user" or os.geteuid() != 0:
@@ -258,11 +244,27 @@ class Hosts:
         if os.path.samestat(os.fstat(self._namespaces["pid"]), Path("/proc/self/ns/pid").stat()):
             raise RuntimeError("the virtual hosts have no process namespace of their own")
 
+    def _is_ready(self) -> bool:
+        """Block until process 1 answers; whether it does."""
+        output = self._first.stdout if self._first else None
+        return bool(output and select.select([output], [], [], _START)[0] and output.readline() == "ready\n")
+
     def _set_limit(self) -> None:
-        script = ["bash", str(_HERE / "limit.sh"), str(self.count), *self._bucket]
+        script = ["bash", str(_HERE / "limit.sh"), str(self.count), *bucket(self._rate)]
         done = subprocess.run(self._enter(script), capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise UserError(f"the virtual hosts' links cannot be limited: {' '.join(done.stderr.split())}")
+        self._shape_links(self._rate)
+
+    def _shape_links(self, rate: str | None) -> None:
+        """Give the wire its rate."""
+        pipe = self._first.stdin if self._first else None
+        if pipe:
+            with suppress(BrokenPipeError):
+                pipe.write(f"{bits_per_second(rate) if rate else 0:.0f}\n")
+                pipe.flush()
+        if not self._is_ready():
+            raise UserError("the virtual hosts' links cannot be limited: their network has ended")
 
     def _reach_the_last_host(self) -> None:
         """Check that a packet reaches the last host. A refusal of its closed port is an answer."""
@@ -311,21 +313,3 @@ def endless_input() -> Iterator[int]:
     finally:
         os.close(reading)
         os.close(writing)
-
-
-def _unshare(command: Sequence[str]) -> list[str]:
-    """The command as the first process of new namespaces. A user other than root becomes root in them."""
-    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    return ["unshare", *user, *_NAMESPACES, "--", *command]
-
-
-def _works(command: str) -> bool:
-    done = subprocess.run(_unshare(command.split()), capture_output=True, stdin=subprocess.DEVNULL)
-    return done.returncode == 0
-
-
-def _compiler() -> str:
-    found = shutil.which(os.environ.get("CC") or "cc")
-    if not found:
-        raise UserError("virtual hosts with a delay need a C compiler: install one, or set CC to its path")
-    return found

@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
-# limit.sh COUNT RATE BURST QUEUE - limit every link of up.sh in both directions by a token bucket, from now on; RATE 0 for
-# no limit. The filter on eth0 limits what a host sends, the one on its port of the switch what it receives. A packet that
-# segmentation offload made larger than the burst is cut by the filter, so offloads may stay on.
+# limit.sh COUNT RATE BURST QUEUE - let the packets of each host of up.sh wait in the host, in a token bucket on eth0, from now
+# on; RATE 0 for none. The bucket does not shape the link, which wire.c does: it makes TCP see a queue, so that a connection
+# keeps about a millisecond of data in it, and not all that its window allows.
 set -euo pipefail
 count=$1 rate=$2 burst=$3 queue=$4
-if [ "$rate" = 0 ]; then
-    # Without a filter there is nothing to delete, which replacing it first hides.
-    limit() { "$@" tc qdisc replace "${link[@]}" pfifo && "$@" tc qdisc del "${link[@]}"; }
-else
-    limit() { "$@" tc qdisc replace "${link[@]}" tbf rate "$rate" burst "$burst" limit "$queue"; }
-fi
 for k in $(seq "$count"); do
-    link=(dev eth0 root)
-    limit nsenter --net="/dev/shm/$k/net"
-    link=(dev "port$k" root)
-    limit
+    at=(nsenter --net="/dev/shm/$k/net" tc qdisc)
+    if [ "$rate" = 0 ]; then
+        # Without a bucket there is nothing to delete, which replacing it first hides.
+        "${at[@]}" replace dev eth0 root pfifo
+        "${at[@]}" del dev eth0 root
+    else
+        "${at[@]}" replace dev eth0 root tbf rate "$rate" burst "$burst" limit "$queue"
+    fi
 done

@@ -2,11 +2,11 @@
 # up.sh HERE COUNT DELAY_US COMPILER - the hosts of hpcbench.testing.hosts, which starts this as process 1 of namespaces
 # of its own:
 #
-#   host1 [eth0 tbf] ==veth== [port1 tbf] sw (bridge) [port2 tbf] ==veth== [eth0 tbf] host2
+#   host1 [eth0] ==veth== [port1] wire.c [port2] ==veth== [eth0] host2
 #
 # No process holds a host: its namespaces are open files of process 1, found through links in $state/k. (As mounted files
-# they would be easier to name, but Linux 6.18 often refuses to mount a mount namespace.) Process 1 ends when its standard
-# input does. Then the kernel ends every process in here, and nothing is left that could be cleaned up.
+# they would be easier to name, but Linux 6.18 often refuses to mount a mount namespace.) Process 1, which becomes the wire,
+# ends when its standard input does. Then the kernel ends every process in here, and nothing is left that could be cleaned up.
 set -euo pipefail
 here=$1 count=$2 delay=$3 compiler=$4
 state=/dev/shm # hosts have another one; for them this is /proc/1/root/dev/shm
@@ -17,10 +17,7 @@ install -m 755 "$here/on.sh" "$state/on"
     echo "127.0.0.1 localhost"
     for k in $(seq "$count"); do echo "198.18.0.$k host$k"; done
 } >"$state/hosts"
-if [ "$delay" = 0 ]; then
-    ip link add sw type bridge stp_state 0 forward_delay 0 mcast_snooping 0
-    ip link set sw up
-fi
+"$compiler" -O2 -Wall -o "$state/wire" "$here/wire.c"
 
 ports=()
 for k in $(seq "$count"); do
@@ -34,7 +31,6 @@ for k in $(seq "$count"); do
     done
     # The address holds the host's number: wire.c finds the port by it.
     ip link add "port$k" type veth peer name eth0 address "$(printf '02:68:62:00:00:%02x' "$k")" netns "$pid"
-    if [ "$delay" = 0 ]; then ip link set "port$k" master sw; fi
     ip link set "port$k" up
     echo >&"${host[1]}"
     wait "$pid"
@@ -52,10 +48,4 @@ for k in $(seq "$count"); do
     exit 1
 done
 
-if [ "$delay" = 0 ]; then
-    echo ready
-    while read -r _; do :; done
-else
-    "$compiler" -O2 -Wall -o "$state/wire" "$here/wire.c"
-    exec "$state/wire" "$delay" "${ports[@]}"
-fi
+exec "$state/wire" "$delay" "${ports[@]}"
