@@ -5,9 +5,12 @@ CuPy is imported when a device is asked for and not before, because nodes withou
 
 import functools
 import hashlib
+import os
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,7 +194,7 @@ class CupyDevice(Device):
         self._cupy = cupy
         self._modules: dict[Build, Any] = {}
         self._functions: dict[tuple[Build, str], Any] = {}
-        self._hash = f"-DHB_SOURCES={_source_hash()}"
+        self._streams: dict[int, Any] = {}
         self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
     def stream(self, stream: Any, array: Any) -> int:
@@ -217,7 +220,7 @@ class CupyDevice(Device):
         if interface is None and hasattr(array, "__dlpack__"):
             kind, _ = array.__dlpack_device__()
             if kind in (2, 13):  # CUDA memory, managed or not
-                with self._cupy.cuda.ExternalStream(stream):
+                with self._foreign_stream(stream):
                     interface = self._cupy.from_dlpack(array).__cuda_array_interface__
         if interface is None:
             raise TypeError(f"{name}: takes arrays in the memory of a GPU, not {type(array).__name__}")
@@ -228,7 +231,7 @@ class CupyDevice(Device):
         function = self._functions.get((build, kernel))
         if function is None:
             function = self._functions[build, kernel] = self._module(build).get_function(kernel)
-        with self._cupy.cuda.ExternalStream(stream):
+        with self._foreign_stream(stream):
             function((blocks,), (THREADS,), tuple(np.uint64(a) for a in arguments))
 
     def memory(self, words: int) -> CallMemory:
@@ -237,13 +240,53 @@ class CupyDevice(Device):
 
     def _module(self, build: Build) -> Any:
         if build not in self._modules:
-            # CuPy keeps what it compiled on disk by source and options, which say nothing of included files
-            self._modules[build] = self._cupy.RawModule(
-                code=f'#include "{build.source}"\n', options=(*build.options(), self._hash)
-            )
+            self._modules[build] = self._cupy.RawModule(path=str(self._compiled_file(build)))
         return self._modules[build]
 
+    def _compiled_file(self, build: Build) -> Path:
+        """Return the file of a build for this device. The first process that needs it compiles it.
 
+        CuPy would also compile `RawModule(code=...)`, but with ``-ftz=true`` after all other options: subnormal float32
+        would become zero. What it keeps on disk it finds by source and options, which do not cover included files.
+        """
+        from cupy.cuda import compiler
+
+        versions = self._cupy.cuda.Device().compute_capability, self._cupy.cuda.nvrtc.getVersion(), _source_hash()
+        key = hashlib.sha256(f"{build} {build.options()} {versions}".encode()).hexdigest()[:32]
+        cache = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
+        path = cache / f"hpcbench-{key}.cubin"
+        if not path.is_file():
+            # without an architecture CuPy takes the best one that device and compiler have in common
+            code, _ = compiler.compile_using_nvrtc(f'#include "{build.source}"\n', build.options(), None)
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
+                file.write(code)
+            Path(file.name).replace(path)  # other ranks see all of it or nothing
+        return path
+
+    def _foreign_stream(self, handle: int) -> Any:
+        """Return CuPy's object for a stream that may belong to another library.
+
+        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its successor. The objects live as long as the device: the
+        successor's destructor must not end a stream that others use.
+        """
+        if handle not in self._streams:
+            wrap = getattr(self._cupy.cuda.Stream, "from_external", None)
+            self._streams[handle] = wrap(_Handle(handle)) if wrap else self._cupy.cuda.ExternalStream(handle)
+        return self._streams[handle]
+
+
+@dataclass(frozen=True)
+class _Handle:
+    """The handle of a stream in the form of the CUDA stream protocol."""
+
+    pointer: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.pointer
+
+
+@functools.cache
 def _source_hash() -> str:
     digest = hashlib.sha256()
     for path in sorted(data_dir("kernels").rglob("*")):

@@ -195,7 +195,7 @@ def on_gpu() -> None:
                     run = run.changed(train=run.train.changed(zero=0, optimizer=scheme.optimizer, freeze_step=1))
                 _, expected = train(run, None)
                 trainer, found = train(run.changed(device="cuda"), None)
-                memory = resources.memory(trainer)
+                memory = resources.memory(trainer).to_json()
                 about = {"scheme": name, "precision": precision, "agree": found["agree"], "memory": memory}
                 results = {"cpu": expected, "gpu": found}
                 tell({**about, **{key: {**each, "state": ""} for key, each in results.items()}}, {})

@@ -1,0 +1,56 @@
+"""Lets `import cupy` give the stand-in of standin/cupy. Only who calls `use` has it: no path leads there by itself."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hpcbench.codecs import device
+from hpcbench.comm import accelerator
+
+HERE = Path(__file__).parent
+PLACES = [str(HERE / "standin"), str(HERE / "codecs")]
+"""The stand-in, and the emulator that it runs kernels by."""
+
+
+def has_gpu() -> bool:
+    """Whether CuPy finds a GPU here. Then the tests for GPUs run on it, and nothing stands in for it."""
+    try:
+        device.cuda()
+    except (ImportError, RuntimeError):
+        return False
+    return True
+
+
+def use() -> None:
+    """Take the stand-in from now on, in this process.
+
+    Raises
+    ------
+    RuntimeError
+        A GPU is here.
+    """
+    if has_gpu():
+        raise RuntimeError("a GPU is here: nothing stands in for it")
+    forget()
+    sys.path[:0] = PLACES
+
+
+def forget() -> None:
+    """Forget every CuPy that was imported, and the devices that were made of it."""
+    device._device.cache_clear()
+    accelerator._accelerator.cache_clear()
+    for name in [name for name in sys.modules if name.split(".")[0] == "cupy"]:
+        del sys.modules[name]
+
+
+@contextmanager
+def standin() -> Iterator[None]:
+    """Take the stand-in for a while."""
+    path = sys.path[:]
+    use()
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        forget()
