@@ -1,9 +1,12 @@
 """Lets `import cupy` give the stand-in of standin/cupy. Only who calls `use` has it: no path leads there by itself."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from kept import KEPT
 
 from hpcbench.codecs import device
 from hpcbench.comm import accelerator
@@ -34,6 +37,7 @@ def use() -> None:
         raise RuntimeError("a GPU is here: nothing stands in for it")
     forget()
     sys.path[:0] = PLACES
+    os.environ["CUPY_CACHE_DIR"] = str(KEPT / "standin")  # no GPU could load what the stand-in compiles
 
 
 def forget() -> None:
@@ -47,10 +51,13 @@ def forget() -> None:
 @contextmanager
 def standin() -> Iterator[None]:
     """Take the stand-in for a while."""
-    path = sys.path[:]
+    path, cache = sys.path[:], os.environ.get("CUPY_CACHE_DIR")
     use()
     try:
         yield
     finally:
         sys.path[:] = path
+        os.environ.pop("CUPY_CACHE_DIR")
+        if cache is not None:
+            os.environ["CUPY_CACHE_DIR"] = cache
         forget()

@@ -33,11 +33,10 @@ def sampled(cases: list[Any], sample: Any) -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The stand-in; a warning is an error."""
     if has_gpu():
         pytest.skip("a GPU is here: test_gpu.py runs on it")
-    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "cache"))
     for name, value in {"LENGTHS": SHORT, "IN_TURNS": 7000, "STEADY": 9000}.items():
         monkeypatch.setattr(test_gpu, name, value)  # an emulated GPU takes too long for more
     with standin(), warnings.catch_warnings():
@@ -128,7 +127,10 @@ def test_source_that_cupy_compiles_itself_loses_subnormal_values(cupy: Any, monk
     assert made["sums"].tolist() == [0, 0, 0]
 
 
-def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_is_compiled_once_for_all_processes(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "made by the first"))
     compiled: list[str] = []
     plain = cupy.cuda.compiler.compile_using_nvrtc
 

@@ -50,15 +50,6 @@ _starts: list[int] = []
 _live: dict[int, np.ndarray] = {}
 
 
-def adopt(memory: np.ndarray) -> None:
-    """Take memory of the host for memory of the device from now on, for good."""
-    with LOCK:
-        start = memory.ctypes.data
-        if start not in _live:
-            insort(_starts, start)
-        _live[start] = memory.reshape(-1).view(np.uint8)
-
-
 def holder(pointer: object, nbytes: int) -> np.ndarray | None:
     """The allocation that bytes lie in; None if they lie on the host.
 
