@@ -101,9 +101,7 @@ class Launch(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint) for name in ("grid", "first", "backwards", "workers"))
 
 
-def run(
-    kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int], *, flushes: bool = False
-) -> None:
+def run(kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int], *, flushes: bool = False) -> None:
     """Run a kernel; all its parameters have 64 bits.
 
     Parameters

@@ -377,7 +377,7 @@ def on_gpu() -> None:
 
 
 def on_standin(step: str) -> None:
-    """Each case of so many, through the stand-in for CuPy."""
+    """One case in `step`, through the stand-in for CuPy."""
     use_standin.use()
     compare_all(Cupy(), [*cases(), *half_cases()][:: int(step)])
 

@@ -117,7 +117,7 @@ def test_a_real_gpu_trains_as_the_cpu_does(mpi_results):
     "schemes", [["naive-int8"], pytest.param([*SCHEMES, "onebit"], marks=pytest.mark.long)], ids=["one", "all"]
 )
 def test_a_standin_for_cupy_trains_as_the_cpu_does(mpi_results, schemes):
-    """By the way of a real GPU, but for PyTorch's own tensors: CuPy's streams, events, memory and kernels, all emulated."""
+    """The tensors lie on the host; CuPy's streams, events, memory and kernels are emulated."""
     results = mpi_results(4, WORKER, "on_standin", *schemes)
     assert len(results) == 2 * (len(schemes) + len({"baseline", "identity"} & set(schemes)))
     for result in results:

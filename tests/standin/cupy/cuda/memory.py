@@ -1,7 +1,7 @@
 """Memory of the device and pinned memory of the host. New memory is poison, and so is memory that was freed.
 
-As in CuPy's pool, memory belongs to the stream on which it was allocated: that stream may use it again as soon as it is freed, while
-others may still be at work on it. So it becomes poison when that stream gets there.
+As in CuPy's pool, memory belongs to the stream on which it was allocated. That stream may use it again as soon as it is
+freed, while others may still work on it. So it becomes poison when that stream gets there.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ class Allocation:
     """Bytes of the device. They are freed with the last object that refers to them."""
 
     def __init__(self, nbytes: int) -> None:
-        for hook in MemoryHook.active:
+        for hook in _hooks:
             for name in ("malloc_preprocess", "alloc_preprocess"):
                 getattr(hook, name, lambda **_: None)(device_id=0, size=nbytes, mem_size=nbytes)
         self.bytes = np.full(max(nbytes, 1), POISON, np.uint8)
@@ -83,16 +83,17 @@ def alloc(nbytes: int) -> MemoryPointer:
 
 
 class MemoryHook:
-    """Its methods are called when memory is allocated."""
-
-    active: list["MemoryHook"] = []
+    """An object whose methods are called when memory is allocated."""
 
     def __enter__(self) -> "MemoryHook":
-        MemoryHook.active.append(self)
+        _hooks.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        MemoryHook.active.remove(self)
+        _hooks.remove(self)
+
+
+_hooks: list[MemoryHook] = []
 
 
 class PinnedMemory:
