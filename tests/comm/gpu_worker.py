@@ -14,7 +14,6 @@ from emulated_accelerator import Deaf, Impatient, LazyAccelerator, OnDevice
 from mpi4py import MPI
 
 from hpcbench.codecs.convert import build_of, sum_build_of
-from hpcbench.codecs.device import Build
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.comm import frame
@@ -376,23 +375,22 @@ def on_gpu() -> None:
         compare_all(side, [*cases(), *half_cases()])
 
 
-def on_standin(step: str) -> None:
-    """One case in `step`, through the stand-in for CuPy."""
+def on_standin(chosen: str) -> None:
+    """`cases` or `half_cases`, through the stand-in for CuPy."""
     use_standin.use()
-    compare_all(Cupy(), [*cases(), *half_cases()][:: int(step)])
+    compare_all(Cupy(), [*globals()[chosen]()])
 
 
 def compile_kernels() -> None:
     """By one rank, for all."""
     import emulator  # beside the emulated device
 
-    builds: list[Build] = []
-    if sys.argv[1] in ("halves", "on_standin"):
-        builds += [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
+    if sys.argv[-1] in ("halves", "half_cases"):
+        builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
         builds += [build_of(np.dtype(kind), sent) for kind in ("f4", "f8") for sent in HALVES]
         builds += [build_of(np.dtype(kind), np.dtype("f4")) for kind in ("f4", "f8")]
-    if sys.argv[1] != "halves":
-        builds += [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
+    else:
+        builds = [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
         builds += [build_of(np.dtype("f4"), np.dtype("f4"))]
     builds += [sum_build_of(np.dtype("f4")), sum_build_of(np.dtype("f8"))]
     if WORLD.rank == 0:

@@ -148,9 +148,12 @@ def test_a_real_gpu_gives_the_bits_of_the_host(results_of, ranks):
 
 
 @pytest.mark.skipif(not WHY_NOT, reason="a GPU is here: the test before runs on it")
-@pytest.mark.parametrize(("ranks", "step"), [(2, 9), *(pytest.param(n, 1, marks=pytest.mark.long) for n in (2, 4))])
-def test_a_standin_for_cupy_gives_the_bits_of_the_host(results_of, ranks, step):
-    """One case in `step`; CuPy's streams, events, memory and kernels are emulated."""
-    results = results_of(ranks, "on_standin", str(step))
-    assert len(results) == -(-(CASES + HALF_CASES) // step)
+@pytest.mark.parametrize(
+    ("cases", "count"), [("cases", CASES), pytest.param("half_cases", HALF_CASES, marks=pytest.mark.long)]
+)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_a_standin_for_cupy_gives_the_bits_of_the_host(results_of, ranks, cases, count):
+    """CuPy's streams, events, memory and kernels are emulated."""
+    results = results_of(ranks, "on_standin", cases)
+    assert len(results) == count
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
