@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from kept import KEPT
 
@@ -25,8 +26,8 @@ def has_gpu() -> bool:
     return True
 
 
-def use() -> None:
-    """Take the stand-in from now on, in this process.
+def use() -> dict[str, ModuleType]:
+    """Take the stand-in from now on, in this process. Return the modules of CuPy that were imported.
 
     Raises
     ------
@@ -35,29 +36,30 @@ def use() -> None:
     """
     if has_gpu():
         raise RuntimeError("a GPU is here: nothing stands in for it")
-    forget()
+    imported = forget()
     sys.path[:0] = PLACES
     os.environ["CUPY_CACHE_DIR"] = str(KEPT / "standin")  # no GPU could load what the stand-in compiles
+    return imported
 
 
-def forget() -> None:
-    """Forget every CuPy that was imported, and the devices that were made of it."""
+def forget() -> dict[str, ModuleType]:
+    """Forget CuPy and the devices that were made of it. Return its modules."""
     device._device.cache_clear()
     accelerator._accelerator.cache_clear()
-    for name in [name for name in sys.modules if name.split(".")[0] == "cupy"]:
-        del sys.modules[name]
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "cupy"}
 
 
 @contextmanager
 def standin() -> Iterator[None]:
     """Take the stand-in for a while."""
     path, cache = sys.path[:], os.environ.get("CUPY_CACHE_DIR")
-    use()
+    imported = use()
     try:
         yield
     finally:
+        forget()
+        sys.modules.update(imported)
         sys.path[:] = path
-        os.environ.pop("CUPY_CACHE_DIR")
+        del os.environ["CUPY_CACHE_DIR"]
         if cache is not None:
             os.environ["CUPY_CACHE_DIR"] = cache
-        forget()
