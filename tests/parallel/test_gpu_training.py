@@ -115,8 +115,8 @@ def test_a_real_gpu_trains_as_the_cpu_does(mpi_results):
 @pytest.mark.skipif(not WHY_NOT, reason="a GPU is here: the test before runs on it")
 @pytest.mark.parametrize(
     "schemes",
-    [["naive-int8"], pytest.param(["baseline", "naive-mpc", "onebit"], marks=pytest.mark.long)],
-    ids=["a codec", "library, lossless and 1-bit Adam"],
+    [["naive-int8"], pytest.param(["naive-mpc", "onebit"], marks=pytest.mark.long)],
+    ids=["a codec", "lossless and 1-bit Adam"],
 )
 def test_a_standin_for_cupy_trains_as_the_cpu_does(mpi_results, schemes):
     """The tensors lie on the host; CuPy's streams, events, memory and kernels are emulated."""
