@@ -4,17 +4,14 @@ CuPy is imported when a device is asked for and not before, because nodes withou
 """
 
 import functools
-import hashlib
-import os
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hpcbench.codecs.cubin import compiled_file
 from hpcbench.codecs.sequence import STATE_HEAD
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.resources import data_dir
@@ -240,29 +237,9 @@ class CupyDevice(Device):
 
     def _module(self, build: Build) -> Any:
         if build not in self._modules:
-            self._modules[build] = self._cupy.RawModule(path=str(self._compiled_file(build)))
+            path = compiled_file(self._cupy, build.source, build.options())
+            self._modules[build] = self._cupy.RawModule(path=str(path))
         return self._modules[build]
-
-    def _compiled_file(self, build: Build) -> Path:
-        """Return the file of a build for this device. The first process that needs it compiles it.
-
-        CuPy would also compile `RawModule(code=...)`, but with ``-ftz=true`` after all other options: subnormal float32
-        would become zero. What it keeps on disk it finds by source and options, which do not cover included files.
-        """
-        from cupy.cuda import compiler
-
-        versions = self._cupy.cuda.Device().compute_capability, self._cupy.cuda.nvrtc.getVersion(), _source_hash()
-        key = hashlib.sha256(f"{build} {build.options()} {versions}".encode()).hexdigest()[:32]
-        cache = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
-        path = cache / f"hpcbench-{key}.cubin"
-        if not path.is_file():
-            # without an architecture CuPy takes the best one that device and compiler have in common
-            code, _ = compiler.compile_using_nvrtc(f'#include "{build.source}"\n', build.options(), None)
-            cache.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
-                file.write(code)
-            Path(file.name).replace(path)  # other ranks see all of it or nothing
-        return path
 
     def _foreign_stream(self, handle: int) -> Any:
         """Return CuPy's object for a stream that may belong to another library.
@@ -284,15 +261,6 @@ class _Handle:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.pointer
-
-
-@functools.cache
-def _source_hash() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(data_dir("kernels").rglob("*")):
-        if path.suffix in (".h", ".cu"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def cuda() -> Device:

@@ -19,7 +19,7 @@ from gpu_agreement import mixed
 from test_gpu import F32, GOLDEN, NAMES
 from use_standin import has_gpu, standin
 
-from hpcbench.codecs import convert, device
+from hpcbench.codecs import convert, cubin, device
 from hpcbench.codecs.cuda import CudaCodec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16
@@ -154,7 +154,7 @@ def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pyte
         for _ in range(2):
             device.cuda()._module(build)  # type: ignore[attr-defined]
     assert len(compiled) == 1
-    monkeypatch.setattr(device, "_source_hash", lambda: "of other sources")
+    monkeypatch.setattr(cubin, "_source_hash", lambda: "of other sources")
     device._device.cache_clear()
     device.cuda()._module(build)  # type: ignore[attr-defined]
     assert len(compiled) == 2
