@@ -7,7 +7,7 @@ import gc
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,9 @@ def sampled(cases: list[Any], sample: Any) -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cupy(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The stand-in; a warning is an error."""
-    if has_gpu():
-        pytest.skip("a GPU is here: test_gpu.py runs on it")
+    need("a GPU is here: test_gpu.py runs on it" if has_gpu() else None)
     for name, value in {"LENGTHS": SHORT, "IN_TURNS": 7000, "STEADY": 9000}.items():
         monkeypatch.setattr(test_gpu, name, value)  # an emulated GPU takes too long for more
     with standin(), warnings.catch_warnings():
