@@ -38,7 +38,7 @@ NAMED = {
 """Files and folders; the first crowd that names a test has it. Tests whose ranks are forked are among the ranks."""
 ENGINE = HERE / "parallel"
 """The folder whose ranks are a crowd without those of the others."""
-BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "test_wheel.py")
+BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "comm/test_cupy_accelerator.py", "test_wheel.py")
 """They need a compiler."""
 LONG = ("batch/test_hostile.py", "report/page/*", "collect/test_damaged_logs.py")
 """They compute for more than half a minute."""

@@ -1,5 +1,6 @@
 """Conversions on a GPU between values and the shorter type in which they travel: rounding, widening and adding.
 
+Sums of values of one type are made here, too, because kernels of CuPy's own replace subnormal float32 by zero.
 The bits are those of NumPy's casts, and of ml_dtypes' casts to bfloat16: to nearest, ties to even, infinity beyond the
 type's range. A NaN keeps only its sign. kernels/gpu/convert.h has the kernels.
 """
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpcbench.codecs.device import Build, Device
-from hpcbench.codecs.sequence import CONVERSIONS
+from hpcbench.codecs.sequence import CONVERSIONS, SUMS
 from hpcbench.codecs.types import SHORT, Type, type_of
 
 
@@ -104,17 +105,53 @@ def add_residual(device: Device, target: Vector, source: Vector, residual: Vecto
     _launch(device, "add a residual", build, source, target, residual, stream)
 
 
+def sum_build_of(dtype: np.dtype[Any]) -> Build:
+    """Return the build of the kernel that adds values of a type.
+
+    Raises
+    ------
+    TypeError
+        The type is not a floating-point type of the kernels.
+    """
+    kind = type_of(dtype)
+    if kind is Type.BYTES:
+        raise TypeError(f"on a GPU sums are made of float32, float64, float16 and bfloat16, not {dtype}")
+    return Build(SUMS.source, 0, 0, kind, kind)
+
+
+def add(device: Device, total: Vector, values: Vector, stream: int) -> None:
+    """Add values to a total, each sum rounded once to their type. A NaN loses its payload.
+
+    Parameters
+    ----------
+    device
+        Device that runs the kernel.
+    total, values
+        Two arrays of the same floating-point type, shape (n,).
+    stream
+        Handle of the stream.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The types or sizes do not fit each other.
+    """
+    if total.dtype != values.dtype:
+        raise TypeError(f"{values.dtype} to {total.dtype}: sums are made of values of one type")
+    _launch(device, "add", sum_build_of(total.dtype), values, total, None, stream)
+
+
 def _launch(
     device: Device, operation: str, build: Build, source: Vector, target: Vector, residual: Vector | None, stream: int
 ) -> None:
-    n = source.size
+    n, sequence = source.size, SUMS if build.source == SUMS.source else CONVERSIONS
     if target.size != n or (residual is not None and residual.size != n):
         raise ValueError(f"{n} values, room for {target.size}: sizes differ, or that of the residual does")
     if residual is not None and residual.dtype != np.float32:
         raise TypeError(f"residuals are float32, not {residual.dtype}")
     arguments: tuple[int, ...] = (source.pointer, n, target.pointer)
-    if not operation.startswith("widen"):
+    if operation in ("round", "add a residual"):
         arguments += (residual.pointer if residual is not None else 0,)
-    blocks = device.blocks(n * Type(build.type).size, CONVERSIONS.block_bytes)
-    for kernel in CONVERSIONS.kernels[operation]:
+    blocks = device.blocks(n * Type(build.type).size, sequence.block_bytes)
+    for kernel in sequence.kernels[operation]:
         device.launch(build, kernel, blocks, arguments, stream)

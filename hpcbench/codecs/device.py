@@ -4,7 +4,6 @@ CuPy is imported when a device is asked for and not before, because nodes withou
 """
 
 import functools
-import hashlib
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcbench.codecs.cubin import compiled_file
 from hpcbench.codecs.sequence import STATE_HEAD
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.resources import data_dir
@@ -191,7 +191,7 @@ class CupyDevice(Device):
         self._cupy = cupy
         self._modules: dict[Build, Any] = {}
         self._functions: dict[tuple[Build, str], Any] = {}
-        self._hash = f"-DHB_SOURCES={_source_hash()}"
+        self._streams: dict[int, Any] = {}
         self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
     def stream(self, stream: Any, array: Any) -> int:
@@ -217,7 +217,7 @@ class CupyDevice(Device):
         if interface is None and hasattr(array, "__dlpack__"):
             kind, _ = array.__dlpack_device__()
             if kind in (2, 13):  # CUDA memory, managed or not
-                with self._cupy.cuda.ExternalStream(stream):
+                with self._foreign_stream(stream):
                     interface = self._cupy.from_dlpack(array).__cuda_array_interface__
         if interface is None:
             raise TypeError(f"{name}: takes arrays in the memory of a GPU, not {type(array).__name__}")
@@ -228,7 +228,7 @@ class CupyDevice(Device):
         function = self._functions.get((build, kernel))
         if function is None:
             function = self._functions[build, kernel] = self._module(build).get_function(kernel)
-        with self._cupy.cuda.ExternalStream(stream):
+        with self._foreign_stream(stream):
             function((blocks,), (THREADS,), tuple(np.uint64(a) for a in arguments))
 
     def memory(self, words: int) -> CallMemory:
@@ -237,19 +237,30 @@ class CupyDevice(Device):
 
     def _module(self, build: Build) -> Any:
         if build not in self._modules:
-            # CuPy keeps what it compiled on disk by source and options, which say nothing of included files
-            self._modules[build] = self._cupy.RawModule(
-                code=f'#include "{build.source}"\n', options=(*build.options(), self._hash)
-            )
+            path = compiled_file(self._cupy, build.source, build.options())
+            self._modules[build] = self._cupy.RawModule(path=str(path))
         return self._modules[build]
 
+    def _foreign_stream(self, handle: int) -> Any:
+        """Return CuPy's object for a stream that may belong to another library.
 
-def _source_hash() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(data_dir("kernels").rglob("*")):
-        if path.suffix in (".h", ".cu"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its successor. The objects live as long as the device: the
+        successor's destructor must not end a stream that others use.
+        """
+        if handle not in self._streams:
+            wrap = getattr(self._cupy.cuda.Stream, "from_external", None)
+            self._streams[handle] = wrap(_Handle(handle)) if wrap else self._cupy.cuda.ExternalStream(handle)
+        return self._streams[handle]
+
+
+@dataclass(frozen=True)
+class _Handle:
+    """The handle of a stream in the form of the CUDA stream protocol."""
+
+    pointer: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.pointer
 
 
 def cuda() -> Device:

@@ -86,6 +86,9 @@ CONVERSIONS = Sequence(
 )
 """The kernels between values and the type in which they travel, which belong to no codec."""
 
+SUMS = Sequence("sum.cu", {"add": ("hb_sum",)}, 8192)
+"""The kernel for sums of values of one type, which belongs to no codec."""
+
 
 def sequence_of(family: str) -> Sequence:
     """The kernels of a family of `library.FAMILIES`."""

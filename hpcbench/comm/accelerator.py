@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcbench.codecs.convert import add_residual, convert
+from hpcbench.codecs.convert import add, add_residual, convert
 from hpcbench.codecs.device import Device, cuda
 from hpcbench.comm.arrays import Array
 
@@ -98,14 +98,6 @@ class Accelerator(ABC):
         """Copy bytes between device and host, or within one of them."""
 
     @abstractmethod
-    def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
-        """Add values to the total, both float32 or float64."""
-
-    @abstractmethod
-    def zero(self, values: DeviceArray, stream: int) -> None:
-        """Set all bytes to zero."""
-
-    @abstractmethod
     def mark(self, stream: int) -> Event:
         """The point where the stream's work ends now."""
 
@@ -125,6 +117,11 @@ class Accelerator(ABC):
         """Round values to the type in which they travel, or bring them back. See hpcbench.codecs.convert."""
         self.use()
         convert(self.codecs, target, source, stream, accumulate=accumulate, residual=residual)
+
+    def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
+        """Add values to the total, both of the same floating-point type."""
+        self.use()
+        add(self.codecs, total, values, stream)
 
     def add_residual(self, target: DeviceArray, source: DeviceArray, residual: DeviceArray, stream: int) -> None:
         """Write the sum of values and a residual, rounded to the values' type.
@@ -221,18 +218,6 @@ class CupyAccelerator(Accelerator):
         self.use()
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(_pointer(target), _pointer(source), source.nbytes, runtime.memcpyDefault, stream)
-
-    def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
-        """Add values to the total on the stream."""
-        self.use()
-        with self._cupy.cuda.ExternalStream(stream):
-            sums = self._cupy.asarray(total)
-            self._cupy.add(sums, self._cupy.asarray(values), out=sums)
-
-    def zero(self, values: DeviceArray, stream: int) -> None:
-        """Set all bytes to zero on the stream."""
-        self.use()
-        self._cupy.cuda.runtime.memsetAsync(values.pointer, 0, values.nbytes, stream)
 
     def mark(self, stream: int) -> CupyEvent:
         """The point where the stream's work ends now."""

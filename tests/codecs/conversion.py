@@ -4,7 +4,7 @@ import numpy as np
 from codec_data import Array, bell, same_bits, words
 from gpu_agreement import Memory, mixed
 
-from hpcbench.codecs.convert import add_residual, convert
+from hpcbench.codecs.convert import add, add_residual, convert
 from hpcbench.codecs.device import Device
 from hpcbench.codecs.types import BFLOAT16
 
@@ -12,6 +12,8 @@ F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 Pair = tuple[np.dtype[np.generic], np.dtype[np.generic]]
 PAIRS: tuple[Pair, ...] = ((F32, F16), (F32, BFLOAT16), (F64, F16), (F64, BFLOAT16), (F64, F32))
 """Types of values, and those in which they travel."""
+SUMMED = (F32, F64, F16, BFLOAT16)
+"""Types of values that are added to values of the same type."""
 LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 
 
@@ -96,3 +98,21 @@ def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np
     for k, n in enumerate(LENGTHS):
         start = 1777 * k % 30_000
         check(device, memory, pool[start : start + n].copy(), sent, (0, 4, 1, 2, 8)[k % 5])
+
+
+def check_sums(device: Device, memory: Memory, dtype: np.dtype[np.generic]) -> None:
+    """Sums have NumPy's bits, NaN apart: of values of every kind, and of subnormal values, which must not be lost."""
+    smallest = np.array([1, 2, 0x8003 if dtype.itemsize == 2 else 3], f"u{dtype.itemsize}").view(dtype)
+    pool, others = (mixed(60_000, dtype, seed) for seed in (300, 400))
+    cases = [(smallest, smallest[::-1].copy(), 0)]
+    for k, n in enumerate(LENGTHS):
+        start = 1777 * k % 30_000
+        cases.append((pool[start : start + n].copy(), others[start : start + n].copy(), (0, 4, 1, 2, 8)[k % 5]))
+    for x, y, offset in cases:
+        with np.errstate(all="ignore"):
+            expected = x + y
+        total, values = memory.put(x, offset), memory.put(y, offset)
+        add(device, *(device.view("sum", array, 0) for array in (total, values)), 0)
+        assert same_bits(np.abs(plain_nan(memory.get(total))), np.abs(plain_nan(expected))), f"{x.size} of {dtype}"
+        assert memory.intact(total)
+        assert same_bits(memory.get(values).copy(), y)

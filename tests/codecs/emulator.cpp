@@ -4,6 +4,12 @@
 #include HB_SOURCE
 
 #include <utility>
+#ifdef __SSE__
+// Whether this thread takes subnormal operands and results for 0, as code does that was compiled with -ftz=true.
+extern "C" void flush_subnormals(int flush) {
+  __builtin_ia32_ldmxcsr((__builtin_ia32_stmxcsr() & ~0x8040u) | (flush ? 0x8040u : 0u));
+}
+#endif
 
 typedef unsigned long long word;
 template <class... A, size_t... I>

@@ -101,7 +101,19 @@ class Launch(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint) for name in ("grid", "first", "backwards", "workers"))
 
 
-def run(kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int]) -> None:
-    """Run a kernel; all its parameters have 64 bits."""
+def run(kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int], *, flushes: bool = False) -> None:
+    """Run a kernel; all its parameters have 64 bits.
+
+    Parameters
+    ----------
+    flushes
+        Whether subnormal values are 0 for it. Only x86-64 can do that.
+    """
     words = (ctypes.c_ulonglong * len(arguments))(*arguments)
-    getattr(kernels, f"run_{name}")(ctypes.byref(launch), words)
+    if flushes:
+        kernels.flush_subnormals(1)
+    try:
+        getattr(kernels, f"run_{name}")(ctypes.byref(launch), words)
+    finally:
+        if flushes:
+            kernels.flush_subnormals(0)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from codec_data import bell, same_bits
-from conversion import PAIRS, Pair, sweep
+from conversion import PAIRS, SUMMED, Pair, check_sums, sweep
 from gpu_agreement import check, check_damaged, damaged, mixed
 from test_codec_golden import FILE, SEED, cases, digest, inputs
 
@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 F32 = np.dtype(np.float32)
 GOLDEN = [(name, dtype) for name, dtype in cases() if name != "none"]
 LENGTHS = [0, 1, 2, 3, 5, 31, 33, 127, 129, 1023, 1024, 1025, 4097, 65_535, 65_536, 65_537, 131_077, 1_000_003]
+IN_TURNS, STEADY = 700_000, 300_000
+"""Numbers of values of the tests of streams and of allocations."""
 NAMES = [
     "zfp:4",
     "zfp:8",
@@ -99,6 +101,11 @@ def test_values_travel_as_numpy_casts_them(pair: Pair) -> None:
     sweep(cuda(), OnDevice(), *pair)
 
 
+@pytest.mark.parametrize("dtype", SUMMED, ids=str)
+def test_sums_of_numpy(dtype: np.dtype[Any]) -> None:
+    check_sums(cuda(), OnDevice(), dtype)
+
+
 @pytest.mark.parametrize(("name", "dtype"), GOLDEN, ids=str)
 def test_golden_streams(name: str, dtype: np.dtype[Any]) -> None:
     gpu, codec = pair(name)
@@ -144,7 +151,7 @@ def test_streams_do_not_meet() -> None:
     for name in ("int8:256", "mpc", "topk:0.05"):
         gpu, codec = pair(name)
         streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
-        xs = [mixed(700_000, F32, seed) for seed in (10, 20)]
+        xs = [mixed(IN_TURNS, F32, seed) for seed in (10, 20)]
         room = codec.wire_bytes(xs[0].size, F32)
         wires = [[memory.new(room, np.uint8) for _ in range(6)] for _ in streams]
         values = [memory.put(x) for x in xs]
@@ -167,7 +174,7 @@ def test_the_steady_path_allocates_nothing(name: str) -> None:
     import cupy
 
     gpu, codec = pair(name)
-    memory, x = OnDevice(), mixed(300_000, F32, 30)
+    memory, x = OnDevice(), mixed(STEADY, F32, 30)
     room = codec.wire_bytes(x.size, F32)
     values, wire, other, out = memory.put(x), memory.new(room, np.uint8), memory.new(room, np.uint8), memory.put(x)
 

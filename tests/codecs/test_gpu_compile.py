@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conversion import PAIRS
+from conversion import PAIRS, SUMMED
 from emulator import KERNELS, build_of
 from kept import digest, kept
 from nvrtc import Kernel, library_path
@@ -23,7 +23,7 @@ from planted import planted
 
 from hpcbench.codecs import convert
 from hpcbench.codecs.device import Build
-from hpcbench.codecs.sequence import CONVERSIONS, Sequence, sequence_of
+from hpcbench.codecs.sequence import CONVERSIONS, SUMS, Sequence, sequence_of
 from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
@@ -35,7 +35,13 @@ NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
 """Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
-SHARED = {"gpu.cu": 12 * 1024, "chunked.cu": 37 * 1024, "sparse.cu": 27 * 1024, "convert.cu": 12 * 1024}
+SHARED = {
+    "gpu.cu": 12 * 1024,
+    "chunked.cu": 37 * 1024,
+    "sparse.cu": 27 * 1024,
+    "convert.cu": 12 * 1024,
+    "sum.cu": 12 * 1024,
+}
 """Bytes of shared memory a block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 Cases = Listed[tuple[str, np.dtype[Any]]]
@@ -54,8 +60,9 @@ CASES: Cases = [
     ("threshold:0.01", F32),
     ("rowsparse:64", F32),
     *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
+    *(("sum", dtype) for dtype in SUMMED),
 ]
-"""Codecs, and the types in which values travel."""
+"""Codecs, the types in which values travel, and sums."""
 
 
 def name_of(case: tuple[str, np.dtype[Any]]) -> str:
@@ -63,12 +70,16 @@ def name_of(case: tuple[str, np.dtype[Any]]) -> str:
 
 
 def front_of(name: str) -> Sequence:
+    if name.startswith("sum "):
+        return SUMS
     return CONVERSIONS if name.startswith("as ") else sequence_of(name.split(" ")[0].partition(":")[0])
 
 
 def build(name: str, dtype: np.dtype[Any]) -> Build:
     if name.startswith("as "):
         return convert.build_of(dtype, np.dtype(name.removeprefix("as ")))
+    if name == "sum":
+        return convert.sum_build_of(dtype)
     return build_of(name, dtype, dtype)
 
 
@@ -169,6 +180,22 @@ def test_a_size_that_grew_is_seen() -> None:
     bigger = {case: {name: int(count * 1.06) + 1 for name, count in kernels.items()} for case, kernels in known.items()}
     assert len(grown(bigger, known)) == sum(map(len, known.values()))
     assert not grown(known, known)
+
+
+def test_options_keep_subnormal_values() -> None:
+    """The compiler makes of them what it makes with -ftz=false at the end, and something else with -ftz=true."""
+    made = convert.sum_build_of(F32)
+    program = (
+        "import hashlib, json, sys; from pathlib import Path; from nvrtc import Compiler\n"
+        "source, *options = json.loads(sys.argv[1]); compiler = Compiler(13)\n"
+        "for last in ([], ['-ftz=false'], ['-ftz=true']):\n"
+        "    print(hashlib.sha256(compiler.compile(Path(source), options + last)).hexdigest())\n"
+    )
+    given = json.dumps([str(KERNELS / "gpu" / made.source), "-arch=sm_90", *made.options()])
+    command = [sys.executable, "-c", program, given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=NVRTC.parent)
+    plain, keeps, flushes = done.stdout.split()
+    assert plain == keeps != flushes
 
 
 def test_an_error_is_told(tmp_path: Path) -> None:

@@ -4,24 +4,45 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conversion import F16, F32, F64, PAIRS, Pair, critical, sweep
+from conversion import F16, F32, F64, PAIRS, SUMMED, Pair, check_sums, critical, sweep
 from emulated_device import EmulatedDevice, Fenced
 from emulator import compile_all
 from planted import check_seen, planted
 
-from hpcbench.codecs.convert import add_residual, build_of, convert
+from hpcbench.codecs.convert import add, add_residual, build_of, convert, sum_build_of
+from hpcbench.codecs.device import View
 from hpcbench.codecs.types import BFLOAT16
 
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    compile_all(build_of(*pair) for pair in PAIRS)
+    compile_all([*(build_of(*pair) for pair in PAIRS), *map(sum_build_of, SUMMED)])
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0]} as {pair[1]}")
 def test_bits_of_numpy(pair: Pair) -> None:
     sweep(EmulatedDevice(), Fenced(), *pair)
     sweep_short(EmulatedDevice(backwards=True), *pair)
+
+
+@pytest.mark.parametrize("dtype", SUMMED, ids=str)
+def test_sums_of_numpy(dtype: np.dtype[np.generic]) -> None:
+    check_sums(EmulatedDevice(), Fenced(), dtype)
+
+
+def test_sums_that_do_not_fit_are_refused() -> None:
+    device = EmulatedDevice()
+
+    def put(n: int, dtype: str) -> View:
+        return device.view("", np.zeros(n, dtype), 0)
+
+    with pytest.raises(TypeError, match="float32 to float64: sums are made of values of one type"):
+        add(device, put(4, "f8"), put(4, "f4"), 0)
+    with pytest.raises(TypeError, match="sums are made of float32, float64, float16 and bfloat16, not int32"):
+        add(device, put(4, "i4"), put(4, "i4"), 0)
+    with pytest.raises(ValueError, match="4 values, room for 3"):
+        add(device, put(3, "f4"), put(4, "f4"), 0)
+    assert not device.launched
 
 
 def sweep_short(device: EmulatedDevice, *pair: np.dtype[np.generic]) -> None:
@@ -51,6 +72,27 @@ FAULTS = {
 def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
     old, new, name = FAULTS[fault]
     check_seen(faulty_sweep, name, planted(tmp_path, "gpu/convert.h", old, new))
+
+
+def faulty_sums(name: str, kernels: Path) -> None:
+    check_sums(EmulatedDevice(kernels=kernels), Fenced(), np.dtype(name))
+
+
+FLUSHES = (
+    "for (int r = 0; r < R; r++) for (int i = 0; i < 4; i++)"
+    " if ((hb_lane<hb_u32>::as_bits(v[r][i]) & HB_MAGNITUDE) < 0x800000u) v[r][i] = 0.0f;"
+)
+SUM_FAULTS = {
+    "subnormal sums become zero": ("hb_add_tile<R>(v, old);", f"hb_add_tile<R>(v, old); {FLUSHES}", "float32"),
+    "a sum that forgets what was there": ("hb_add_tile<R>(v, old)", "hb_add_tile<R>(v, v)", "bfloat16"),
+    "a float64 lost on the way": ("i < n; i += step)", "i + 1 < n; i += step)", "float64"),
+}
+
+
+@pytest.mark.parametrize("fault", SUM_FAULTS)
+def test_planted_faults_of_sums_are_seen(fault: str, tmp_path: Path) -> None:
+    old, new, name = SUM_FAULTS[fault]
+    check_seen(faulty_sums, name, planted(tmp_path, "gpu/sum.cu", old, new))
 
 
 @pytest.mark.parametrize("pair", [(F16, BFLOAT16), (F32, F64), (F16, F32), (F32, np.dtype(np.int16))])

@@ -172,13 +172,6 @@ class LazyAccelerator(Accelerator):
         to, of, nbytes = address(target), address(source), source.nbytes
         self.streams.put(stream, lambda: ctypes.memmove(to, of, nbytes))
 
-    def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
-        sums, terms = seen(total), seen(values)
-        self.streams.put(stream, lambda: np.add(sums, terms, out=sums))
-
-    def zero(self, values: DeviceArray, stream: int) -> None:
-        self.streams.put(stream, lambda: ctypes.memset(values.pointer, 0, values.nbytes))
-
     def mark(self, stream: int) -> LazyEvent:
         return LazyEvent(self.streams, stream)
 

@@ -4,15 +4,16 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 from unittest.mock import patch
 
 import numpy as np
+import use_standin
 from emulated_accelerator import Deaf, Impatient, LazyAccelerator, OnDevice
 from mpi4py import MPI
 
-from hpcbench.codecs.convert import build_of
+from hpcbench.codecs.convert import build_of, sum_build_of
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.comm import frame
@@ -359,24 +360,39 @@ def damaged() -> None:
         print(json.dumps({"refusal": refusal}), flush=True)
 
 
+def compare_all(side: Side, chosen: Sequence[tuple[Any, ...]]) -> None:
+    """Compare a GPU with the host; nothing is known of the MPI library."""
+    places, before = Places(), group_of.cache_info().misses
+    for case in chosen:
+        compare(side, places, False, *case)
+    made = group_of.cache_info().misses - before
+    assert made == 2, f"{made} groups for {len(chosen)} cases: MPICH has 2048 communicators in all"
+
+
 def on_gpu() -> None:
-    """On a real one; nothing is known of the MPI library."""
+    """Every case on a real one."""
     for side in (Torch(), Cupy()):
-        for case in (*cases(), *half_cases()):
-            compare(side, Places(), False, *case)
+        compare_all(side, [*cases(), *half_cases()])
+
+
+def on_standin(chosen: str) -> None:
+    """`cases` or `half_cases`, through the stand-in for CuPy."""
+    use_standin.use()
+    compare_all(Cupy(), [*globals()[chosen]()])
 
 
 def compile_kernels() -> None:
     """By one rank, for all."""
     import emulator  # beside the emulated device
 
-    if sys.argv[1] == "halves":
+    if sys.argv[-1] in ("halves", "half_cases"):
         builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]
         builds += [build_of(np.dtype(kind), sent) for kind in ("f4", "f8") for sent in HALVES]
         builds += [build_of(np.dtype(kind), np.dtype("f4")) for kind in ("f4", "f8")]
     else:
         builds = [emulator.build_of(name, "f4", "f4") for name in CODECS if name != "none"]
         builds += [build_of(np.dtype("f4"), np.dtype("f4"))]
+    builds += [sum_build_of(np.dtype("f4")), sum_build_of(np.dtype("f8"))]
     if WORLD.rank == 0:
         emulator.compile_all(builds)
     compiled = WORLD.Ibarrier()
@@ -389,4 +405,4 @@ def compile_kernels() -> None:
 if __name__ == "__main__":
     if sys.argv[1] != "on_gpu":
         compile_kernels()
-    globals()[sys.argv[1]]()
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -15,6 +15,8 @@ from hpcbench.comm.places import Places
 
 WORKER = Path(__file__).with_name("gpu_worker.py")
 RANKS = [4, pytest.param(2, marks=pytest.mark.long)]
+CASES, HALF_CASES = 4 * 16 + 6, 2 * (5 * 14 + 1 + 4) + 3
+"""Numbers of the worker's `cases` and `half_cases`."""
 
 try:
     cuda()
@@ -26,13 +28,13 @@ except (ImportError, RuntimeError) as error:
 @pytest.fixture(scope="session")
 def results_of(mpi_results):
     """What a function of the worker prints."""
-    return lambda ranks, function: mpi_results(ranks, WORKER, function)
+    return lambda ranks, *arguments: mpi_results(ranks, WORKER, *arguments)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ranks):
     results = results_of(ranks, "agreement")
-    assert len(results) == 2 * (4 * 16 + 6)
+    assert len(results) == 2 * CASES
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
 
 
@@ -40,7 +42,7 @@ def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ra
 def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_host(results_of):
     *results, planted = results_of(4, "halves")
     assert not planted["same"], "what rounding takes away did not come to the residual"
-    assert len(results) == 2 * (2 * (5 * 14 + 1 + 4) + 3)
+    assert len(results) == 2 * HALF_CASES
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []
     for r in results:
         if r["algorithm"] == "native":  # of 16-bit values, sums by the processor need them with the host
@@ -141,5 +143,17 @@ def test_no_gpu_library_is_loaded_for_arrays_of_the_host():
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_real_gpu_gives_the_bits_of_the_host(results_of, ranks):
     results = results_of(ranks, "on_gpu")
-    assert len(results) == 2 * (4 * 16 + 6 + 2 * (5 * 14 + 1) + 3)
+    assert len(results) == 2 * (CASES + HALF_CASES)
+    assert [r for r in results if not (r["same"] and r["counted alike"])] == []
+
+
+@pytest.mark.parametrize(
+    ("cases", "count"), [("cases", CASES), pytest.param("half_cases", HALF_CASES, marks=pytest.mark.long)]
+)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_a_standin_for_cupy_gives_the_bits_of_the_host(results_of, need, ranks, cases, count):
+    """CuPy's streams, events, memory and kernels are emulated."""
+    need(None if WHY_NOT else "a GPU is here: the test before runs on it")
+    results = results_of(ranks, "on_standin", cases)
+    assert len(results) == count
     assert [r for r in results if not (r["same"] and r["counted alike"])] == []

@@ -8,7 +8,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import shared_text
 import torch
+import use_standin
 from mpi4py import MPI
 from runs import SCHEMES, run_of
 
@@ -25,9 +26,9 @@ import emulator
 from emulated_accelerator import CALLER, LazyAccelerator, LazyDevice
 
 from hpcbench.codecs.convert import build_of
-from hpcbench.codecs.device import View
+from hpcbench.codecs.device import CupyDevice, View
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.comm.accelerator import Event
+from hpcbench.comm.accelerator import CupyAccelerator, Event
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -75,14 +76,18 @@ def settings() -> dict[str, tuple[Run, bool]]:
     }
 
 
+def view_of_tensor(x: torch.Tensor) -> View:
+    assert x.is_contiguous()
+    return View(x.data_ptr(), x.numel(), np.dtype(str(x.dtype).removeprefix("torch.")), True)
+
+
 class TensorDevice(LazyDevice):
     """Takes tensors of the host for its own."""
 
     def view(self, name: str, array: Any, stream: int) -> View:
         if not isinstance(array, torch.Tensor):
             return super().view(name, array, stream)
-        assert array.is_contiguous()
-        return View(array.data_ptr(), array.numel(), np.dtype(str(array.dtype).removeprefix("torch.")), True)
+        return view_of_tensor(array)
 
 
 class Disguised(LazyAccelerator):
@@ -185,17 +190,56 @@ def planted() -> None:
 
 
 def on_gpu() -> None:
-    """Losses on the CPU and on a GPU, which ranks share where there are fewer."""
+    """Every training on a GPU, which ranks share where there are fewer."""
     torch.cuda.set_device(WORLD.rank % torch.cuda.device_count())
-    for name, scheme in {**SCHEMES, "onebit": ONEBIT}.items():
+    parity(lambda run: train(run.changed(device="cuda"), None), [*SCHEMES, "onebit"])
+
+
+def on_standin(*schemes: str) -> None:
+    """Trainings through the stand-in for CuPy."""
+    use_standin.use()
+    accelerator = accelerator_of_tensors()
+    parity(lambda run: on_disguise(run, Places(device_of=lambda x: accelerator)), schemes)
+
+
+def accelerator_of_tensors() -> CupyAccelerator:
+    """The stand-in's accelerator, for tensors of the host. PyTorch's own work is at once, as for `Disguised`."""
+
+    class TensorDevice(CupyDevice):
+        def stream(self, stream: Any, array: Any) -> int:
+            return super().stream(CALLER if stream is None else stream, array)
+
+        def view(self, name: str, array: Any, stream: int) -> View:
+            return view_of_tensor(array) if isinstance(array, torch.Tensor) else super().view(name, array, stream)
+
+    class Standin(CupyAccelerator):
+        def __init__(self) -> None:
+            super().__init__(0)
+            self.codecs = TensorDevice(self._cupy)
+
+        def follow(self, stream: int, event: Event) -> None:
+            event.wait() if stream == CALLER else super().follow(stream, event)
+
+        def copy(self, target: Any, source: Any, stream: int) -> None:
+            super().copy(target, source, stream)
+            if stream == CALLER:
+                self.mark(CALLER).wait()
+
+    return Standin()
+
+
+def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes: Sequence[str]) -> None:
+    """Losses on the CPU and there."""
+    for name in schemes:
+        scheme = {**SCHEMES, "onebit": ONEBIT}[name]
         for precision in ("fp64", "fp32") if name in ("baseline", "identity") else ("fp32",):
             for layout, zero in ((Layout(dp=2, tp=2), 3), (Layout(dp=2, pp=2), 1)):
                 run = run_of("neox", layout, precision=precision, zero=zero).changed(scheme=scheme)
                 if scheme.optimizer:
                     run = run.changed(train=run.train.changed(zero=0, optimizer=scheme.optimizer, freeze_step=1))
                 _, expected = train(run, None)
-                trainer, found = train(run.changed(device="cuda"), None)
-                memory = resources.memory(trainer)
+                trainer, found = train_there(run)
+                memory = resources.memory(trainer).to_json()
                 about = {"scheme": name, "precision": precision, "agree": found["agree"], "memory": memory}
                 results = {"cpu": expected, "gpu": found}
                 tell({**about, **{key: {**each, "state": ""} for key, each in results.items()}}, {})

@@ -93,15 +93,34 @@ def test_a_codec_without_kernels_is_refused(monkeypatch):
     assert "codec zfp:8 has no kernels for a GPU" in gpu.refusal(run)
 
 
+def check(result, rel):
+    """What a training of the worker on a device has in common with the one on the CPU."""
+    cpu, gpu = result["cpu"], result["gpu"]
+    assert result["agree"], result["scheme"]
+    assert gpu["losses"] == pytest.approx(cpu["losses"], rel=rel), result["scheme"]
+    assert [sent for sent, _ in gpu["bytes"]] == [sent for sent, _ in cpu["bytes"]], result["scheme"]
+    assert result["memory"]["host_bytes"] > 0
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 def test_a_real_gpu_trains_as_the_cpu_does(mpi_results):
     results = mpi_results(4, WORKER, "on_gpu")
     assert len(results) == 2 * (len(SCHEMES) + 1 + 2)
     for result in results:
-        exact = result["precision"] == "fp64"
-        cpu, gpu = result["cpu"], result["gpu"]
-        assert result["agree"], result["scheme"]
-        assert gpu["losses"] == pytest.approx(cpu["losses"], rel=1e-12 if exact else 2e-3), result["scheme"]
-        assert [sent for sent, _ in gpu["bytes"]] == [sent for sent, _ in cpu["bytes"]], result["scheme"]
+        check(result, 1e-12 if result["precision"] == "fp64" else 2e-3)
         assert result["memory"]["device_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "schemes",
+    [["naive-int8"], pytest.param(["naive-mpc", "onebit"], marks=pytest.mark.long)],
+    ids=["a codec", "lossless and 1-bit Adam"],
+)
+def test_a_standin_for_cupy_trains_as_the_cpu_does(mpi_results, need, schemes):
+    """The tensors lie on the host; CuPy's streams, events, memory and kernels are emulated."""
+    need(None if WHY_NOT else "a GPU is here: the test before runs on it")
+    results = mpi_results(4, WORKER, "on_standin", *schemes)
+    assert len(results) == 2 * (len(schemes) + len({"baseline", "identity"} & set(schemes)))
+    for result in results:
+        check(result, 0)

@@ -1,0 +1,16 @@
+"""Errors of the CUDA runtime."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """An error that a call to CUDA reports."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+
+
+def invalid(why: str) -> CUDARuntimeError:
+    return CUDARuntimeError("cudaErrorInvalidValue", why)
+
+
+def unknown_handle(why: str) -> CUDARuntimeError:
+    return CUDARuntimeError("cudaErrorInvalidResourceHandle", why)

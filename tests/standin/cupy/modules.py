@@ -1,0 +1,63 @@
+"""Kernels of kernels/gpu, compiled for the CPU by the emulator of tests/codecs."""
+
+import json
+import operator
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import emulator
+import numpy as np
+
+from cupy.arrays import ndarray
+from cupy.cuda.compiler import compile_using_nvrtc
+from cupy.cuda.memory import holder
+from cupy.cuda.stream import get_current_stream, put
+from hpcbench.codecs.device import THREADS, Build
+
+
+class RawModule:
+    """The kernels of a source, or of a file that `compile_using_nvrtc` made the content of."""
+
+    def __init__(self, *, code: str | None = None, path: str | None = None, options: tuple[str, ...] = ()) -> None:
+        if (code is None) == (path is None) or not isinstance(path, (str, type(None))):
+            raise TypeError("either code or path, each a string")
+        # CuPy adds this option to source that it is given, after those of the caller
+        cubin = Path(path).read_bytes() if path else compile_using_nvrtc(code or "", (*options, "-ftz=true"))[0]
+        compiled = json.loads(cubin)
+        values = dict(option[2:].split("=", 1) for option in compiled["options"] if option.startswith("-DHB_"))
+        family, kind, out = (int(values[f"HB_{name}"]) for name in ("CODEC", "TYPE", "OUT"))
+        source = re.fullmatch(r'#include "(.*)"\n', compiled["source"])
+        assert source, compiled["source"]
+        self._build = Build(source[1], family, int(values["HB_PARAM"].removesuffix("ull")), kind, out)
+        self._flushes = "-ftz=true" in compiled["options"]
+
+    def get_function(self, name: str) -> Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], None]:
+        """A kernel. Its arguments have 64 bits; arrays of the device stand for their addresses."""
+        kernels, flushes = emulator.library(self._build), self._flushes
+        if not hasattr(kernels, f"run_{name}"):
+            raise KeyError(f"CUDA_ERROR_NOT_FOUND: no kernel {name}")
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            assert isinstance(grid, tuple) and len(grid) == 1 and grid[0] > 0, grid
+            assert block == (THREADS,), block
+            words = [_word(argument) for argument in arguments]
+            keep = [holder(word, 0) for word in words]
+
+            def run(keep: object = keep) -> None:
+                emulator.run(kernels, name, emulator.Launch(grid[0], 0, 0, 1), words, flushes=flushes)
+
+            put(get_current_stream().ptr, run)
+
+        return launch
+
+
+def _word(argument: Any) -> int:
+    if isinstance(argument, ndarray):
+        return argument.data.ptr
+    if isinstance(argument, np.ndarray):
+        raise TypeError("You are trying to pass a numpy.ndarray as a kernel parameter")
+    if isinstance(argument, np.generic) and argument.itemsize != 8:
+        raise TypeError(f"a kernel's parameter of 64 bits is given {argument.dtype}")
+    return operator.index(argument)
