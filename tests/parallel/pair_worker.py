@@ -168,7 +168,7 @@ def compare_all(cases: list[pair_cases.Pairs]) -> None:
 
 
 def main(part: str) -> None:
-    compare_all(pair_cases.part_of(part))
+    compare_all(pair_cases.parts()[part])
 
 
 if __name__ == "__main__":

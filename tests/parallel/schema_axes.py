@@ -107,7 +107,9 @@ def product_of(**axes: dict[str, Setting]) -> dict[str, Setting]:
 def layout(tensor: str, tp: int, depth: int = 1, *, spread: bool = False) -> Setting:
     """Sizes of a tensor grid."""
     return {
-        **{"layout.tensor": tensor, "layout.tp": tp, "layout.depth": depth},
+        "layout.tensor": tensor,
+        "layout.tp": tp,
+        "layout.depth": depth,
         "train.sequence_parallel": spread,
     }
 
@@ -126,10 +128,9 @@ def pruned(pattern: str, **others: Any) -> Setting:
 
 def scheme(algorithm: str, codec: str = "none", **rule: Any) -> Setting:
     """A scheme with a codec for everything, or with a rule."""
-    return {
-        **{"schemes.algorithm": algorithm, "schemes.default": codec},
-        **({"schemes.rules": [{"codec": codec, **rule}], "schemes.default": "none"} if rule else {}),
-    }
+    if rule:
+        return {"schemes.algorithm": algorithm, "schemes.rules": [{"codec": codec, **rule}]}
+    return {"schemes.algorithm": algorithm, "schemes.default": codec}
 
 
 FUSED, UNFUSED = 0.05, 1e-6
