@@ -134,9 +134,10 @@ def errors(ours: History, theirs: History) -> dict[str, Any]:
     }
 
 
-def compared(cases: list[pair_cases.Pairs], team: MPI.Comm) -> list[dict[str, Any]]:
-    """Results of a team of ranks, on its first one. A run in one process is trained once."""
-    references: dict[str, History | None] = {}
+def compared(
+    cases: list[pair_cases.Pairs], team: MPI.Comm, references: dict[str, History | None]
+) -> list[dict[str, Any]]:
+    """Results of a team of ranks, on its first one. What is in `references` is not trained again."""
     results = []
     for case in cases:
         against = case.reference
@@ -160,7 +161,7 @@ def compare_all(cases: list[pair_cases.Pairs]) -> None:
         index = WORLD.rank // ranks
         team = WORLD.Split(index, WORLD.rank)
         if index < teams:
-            results += compared(mine[index::teams], team)
+            results += compared(mine[index::teams], team, {})
     meet(WORLD)
     for rank in WORLD.gather(results) or []:
         for result in rank:
