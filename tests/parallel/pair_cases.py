@@ -44,13 +44,17 @@ class Pairs:
 
     @cached_property
     def reference(self) -> Run:
-        """The run in one process, of the same samples; for a pipeline without a flush the smallest such pipeline."""
+        """The run in one process, of the same samples; for a pipeline without a flush the smallest such pipeline.
+
+        There weights differ by the stage and by the place of a micro-batch in its replica.
+        """
         run = self.run
         labels = {axis: label for axis, label in self.labels.items() if AXES[axis].mathematics} | {"dp": "1"}
+        del labels["experts"]  # which come with the model
         micro_batch = run.train.global_batch
         if run.train.schedule in UNFLUSHED:
-            labels["schedule"] = self.labels["schedule"]
-            micro_batch = run.train.micro_batch * run.layout.dp
+            labels |= {axis: self.labels[axis] for axis in ("schedule", "stages", "dp")}
+            micro_batch = run.train.micro_batch
         if run.train.optimizer == "onebit-adam":
             labels["zero"] = self.labels["zero"]
         alone = _accepted(labels)

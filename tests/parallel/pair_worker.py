@@ -41,12 +41,14 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
     directory = Path(comm.bcast(tempfile.mkdtemp(prefix="pairs") if comm.rank == 0 else None))
     log = LogWriter(io.StringIO() if comm.rank == 0 else None)
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
-    checkpoints = Checkpoints(directory / "checkpoint", comm.Dup(), run)
+    checkpoints = Checkpoints(directory / "checkpoint", comm, run)
     gradients: list[parity.Whole] = []
     results: list[StepResult] = []
     stops = run.train.checkpoint_every > 0
-    taken, ended = 0, None
+    taken, ended, trainer = 0, None, None
     while ended is None or ended[0] == "stopped":
+        if trainer:
+            trainer.mesh.free()
         trainer = loop.trainer_of(run, comm, progress, CORPUS)
         if newest := checkpoints.find().newest if stops else None:
             trainer.load(checkpoints.load(newest, trainer.state()))
@@ -62,19 +64,22 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
                 keeping=Keeping(trainer, directory),
             )
         meet(comm)
+    assert trainer is not None
     weights = parity.assemble(comm, parity.parameters(trainer))
     padding = max(comm.allgather(parity.padding(trainer)))
     evaluation, tokens = trainer.evaluate()
     meet(comm)
+    trainer.mesh.free()
     if comm.rank == 0:
         shutil.rmtree(directory)
     if weights is None:
         return None
+    averaged = run.train.freeze_step  # after it 1-bit Adam averages momenta, and gradients stay each replica's own
     return {
         "state": ended[0],
         "losses": [result.loss for result in results],
-        "norms": [result.gradient_norm for result in results],
-        "gradients": gradients,
+        "norms": [result.gradient_norm for result in results][:averaged],
+        "gradients": gradients[:averaged],
         "weights": weights,
         "evaluation": evaluation,
         "tokens": tokens,
