@@ -10,7 +10,7 @@ from typing import Any
 
 from labels import MOST_RANKS, Labels, completed, is_near, run_of
 from pair_search import stored, values
-from schema_axes import AXES, NO_AXIS
+from schema_axes import AXES, NO_AXIS, OUTSIDE
 
 from hpcbench.contract.run import Run
 from hpcbench.contract.training import UNFLUSHED
@@ -89,18 +89,20 @@ def parts() -> dict[str, list[Pairs]]:
 
 
 def tables() -> Iterator[str]:
-    """The tables of docs/explanation/parity.md: the cases of each command, the axes, the fields without one."""
-    rows = []
+    """The tables of docs/explanation/parity.md: the cases of each command, the axes, what is outside."""
+    rows: list[tuple[Any, ...]] = []
     for part, command in (("few", "make test"), ("rest", "make test-long"), ("wide", "make test-long")):
         exact = [case.exact for case in parts()[part]]
         rows.append((f"`{command}`", PARTS[part], sum(exact), len(exact) - sum(exact)))
     yield _table(("command", "ranks at most", "cases within the tolerances below", "cases that are only near"), rows)
-    labels = {axis: [label for name, label in values() if name == axis] for axis in AXES}
-    yield _table(("axis", "values"), ((axis, ", ".join(labels[axis])) for axis in AXES))
+    names = {axis: [label for name, label in values() if name == axis] for axis in AXES}
+    yield _table(("axis", "values"), ((axis, ", ".join(names[axis])) for axis in AXES))
     reasons: dict[str, list[str]] = {}
     for field, why in NO_AXIS.items():
         reasons.setdefault(why, []).append(f"`{field}`")
-    yield _table(("fields without an axis", "why"), ((", ".join(fields), why) for why, fields in reasons.items()))
+    rows = [(", ".join(fields), why) for why, fields in reasons.items()]
+    rows += [(f"`{field}`: {', '.join(labels)}", why) for field, (labels, why) in OUTSIDE.items()]
+    yield _table(("fields and values outside", "why"), rows)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

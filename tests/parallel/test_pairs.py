@@ -43,7 +43,8 @@ def test_trains_as_one_process(mpi_results, name):
     if case.exact:
         assert_same(result)
     else:
-        assert result["loss"] < 0.05 and result["evaluation"] < 0.05
+        assert result["loss"] < 0.01 and result["evaluation"] < 0.02
+        assert result["gradients"] < 0.3 or case.labels["scheme"] == "signs"
 
 
 def settings():
