@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -29,6 +30,7 @@ def values() -> list[Value]:
     return [(axis, label) for axis in AXES for label in AXES[axis].values if ranks_of({axis: label})]
 
 
+@cache
 def accepted() -> dict[Pair, int]:
     """The pairs of values that a study may have, with all else at its first value, and the ranks that they need."""
     pairs = (pair for pair in combinations(values(), 2) if pair[0][0] != pair[1][0])

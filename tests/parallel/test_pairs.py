@@ -43,8 +43,10 @@ def test_trains_as_one_process(mpi_results, name):
     if case.exact:
         assert_same(result)
     else:
-        assert result["loss"] < 0.01 and result["evaluation"] < 0.02
-        assert result["gradients"] < 0.3 or case.labels["scheme"] == "signs"
+        assert result["loss"] < 0.01
+        # 1-bit Adam divides by a variance of one step, so that small errors of momenta move weights far
+        assert result["evaluation"] < 0.02 or case.run.train.optimizer == "onebit-adam"
+        assert result["norm"] < 0.05 or case.labels["scheme"] == "signs"
 
 
 def settings():
