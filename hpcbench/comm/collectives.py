@@ -90,7 +90,8 @@ def broadcast(own: Member, place: Place, buf: Array, root: int, channel: Channel
             lambda _, buf: own.library.broadcast(buf, root, blocking=blocking),
             *(buf, buf, place, channel, sent, chosen),
         )
-    return _by_plan(own, chosen, channel, place, buf, InPlace(buf), None)
+    values = buf if own.rank == root else buf[:0]  # what lies there before the message comes is no sample of it
+    return _by_plan(own, chosen, channel, place, values, InPlace(buf), None)
 
 
 def reduce(own: Member, place: Place, src: Array, dst: Array, root: int, channel: Channel) -> Work:

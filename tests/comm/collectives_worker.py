@@ -57,6 +57,7 @@ def run(group: Group, name: str, case: Case, index: int) -> dict[str, Any]:
     line = {"comm": name, "case": index, "rank": group.rank, "ranks": group.size, "told": told, "intact": intact}
     plain = planned(case, group.topology).algorithm is Algorithm.NATIVE
     # the bits of a sum by the MPI library are its own affair
+    line["samples_error"] = counted.sampled_square > 0
     return {**line, "plain_calls": counted.plain_calls, "values": result[:2000].tolist() if plain else None}
 
 

@@ -56,6 +56,18 @@ def test_results_and_bytes_are_those_of_the_steps(mpi_results, ranks):
         assert sliced == {pair for pair in seen if pair[1] is not Algorithm.HOMOMORPHIC}
 
 
+@pytest.mark.parametrize("ranks", RANKS[1:])
+def test_a_broadcast_samples_the_error_of_its_root_only(mpi_results, ranks):
+    lossy = 0
+    for case, topology, lines in told(mpi_results(ranks, WORKER, "collectives")):
+        if case.operation is not Operation.BROADCAST or topology.ranks == 1:
+            continue
+        samples = {line["rank"] for line in lines if line["samples_error"]}
+        assert samples <= {case.root}, (case, topology)
+        lossy += bool(samples)
+    assert lossy
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_results, ranks):
     compared = 0

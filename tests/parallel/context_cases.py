@@ -6,7 +6,7 @@ from itertools import combinations
 from random import Random
 
 import cases
-from cases import FREE, Case, Comparison, once_of, rest_of, valid
+from cases import FREE, Case, Comparison, valid
 from covering import cover, every_case
 
 CP = "layout.cp+layout.context"
@@ -46,16 +46,6 @@ def contexts() -> list[Comparison]:
     pool = [{**case, **fill} for case in possible() for fill in chance.sample(fills, FILLS)]
     pairs = [pair for pair in combinations(pool[0], 2) if CP in pair]
     return [compared(case) for case in cover(pool, pairs=pairs)]
-
-
-def contexts_once() -> list[Comparison]:
-    """Those in which every value occurs."""
-    return once_of(contexts())
-
-
-def rest_of_contexts() -> list[Comparison]:
-    """The others."""
-    return rest_of(contexts())
 
 
 def grid_contexts() -> Iterator[Comparison]:
@@ -141,4 +131,4 @@ def others() -> Iterator[Comparison]:
         yield from suite()
 
 
-SUITES = {suite.__name__: suite for suite in (contexts_once, rest_of_contexts, others)}
+SUITES = {suite.__name__: suite for suite in (contexts, others)}

@@ -17,7 +17,7 @@ PLACES: list[Case] = [
     {**GPT2, **TWO, "layout.dp": 2, "train.zero": 2, "train.recompute": "full"},
     {**NEOX, **TWO, "layout.pp": 2, "train.recompute": "selective", "train.bucket_mb": 1e-6},
     {**GPT2, **TWO_AND_A_HALF, "train.overlap": False, "train.bucket_mb": 1e-6},
-    {**NEOX, **THREE, "train.zero": 0},
+    {**NEOX, **THREE, "train.zero": 3},
 ]
 MORE_PLACES: list[Case] = [
     {**GPT2, **TWO, "layout.pp": 2, "train.overlap": False},

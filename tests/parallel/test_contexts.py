@@ -25,7 +25,6 @@ from context_cases import (
     stepped_contexts,
 )
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_same
-from tiers import Tiers
 
 from hpcbench.parallel.context import blocks
 from hpcbench.parallel.context.attention import WAYS
@@ -33,7 +32,8 @@ from hpcbench.parallel.context.places import in_order, pair, zigzag
 
 WORKER = Path(__file__).with_name("context_worker.py")
 ATTENTION = Path(__file__).with_name("attention_worker.py")
-COVER = Tiers(contexts())
+COVER = [pytest.param(comparison.name, marks=pytest.mark.long) for comparison in contexts()]
+"""Runs of `make test-long`: in `make test` the cases of test_pairs.py have every way with one process beside it."""
 TOLERANCE = 1e-13
 """Relative to the norm of dense attention's result or gradient: sums of some dozen roundings of 1e-16."""
 EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
@@ -45,9 +45,7 @@ def result_of(mpi_results, suite, name):
 
 
 def of_cover(mpi_results, name):
-    if name not in names(contexts):
-        return result_of(mpi_results, "others", name)
-    return result_of(mpi_results, "rest_of_contexts" if COVER.part(name) else "contexts_once", name)
+    return result_of(mpi_results, "contexts" if name in names(contexts) else "others", name)
 
 
 def seen(mpi_results, scene, **case):
@@ -116,12 +114,12 @@ def test_summands_of_all_ranks_arrive_at_home(mpi_results):
     assert one["found"] == [[10.0**rank * (1 + 2 + 3 + 4)] * 3 for rank in range(4)]
 
 
-@pytest.mark.parametrize("name", COVER.names + names(grid_contexts))
+@pytest.mark.parametrize("name", COVER + names(grid_contexts))
 def test_trains_as_one_process(mpi_results, name):
     assert_same(of_cover(mpi_results, name))
 
 
-@pytest.mark.parametrize("name", COVER.names + names(grid_contexts))
+@pytest.mark.parametrize("name", COVER + names(grid_contexts))
 def test_message_bytes_of_each_rank_equal_the_closed_forms(mpi_results, name):
     result = of_cover(mpi_results, name)
     assert_bytes(result)

@@ -5,7 +5,7 @@ Blocks are cut and joined along their outermost dim.
 
 from collections.abc import Callable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hpcbench.comm.work import Work
 from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
@@ -34,9 +34,11 @@ def gather(x: Tensor, line: Line | None) -> Coming:
     """The blocks of all ranks, one after the other: [n, ...] -> [q n, ...]; the same bits on every rank."""
     if line is None or line.group.size == 1:
         return here(x)
-    source, joined = to_buffer(x), room((line.group.size * x.shape[0], *x.shape[1:]), like=x)
+    # a copy of a weight: ZeRO-3 frees weights, and PyTorch never frees memory that NumPy has once shared
+    source = to_buffer(x.detach().clone() if isinstance(x, nn.Parameter) else x)
+    joined = room((line.group.size * x.shape[0], *x.shape[1:]), like=x)
     work = line.group.all_gather(source.reshape(-1), joined.reshape(-1), channel=line.channel, made_of=x.shape)
-    return _begun(work, line, x, joined)
+    return _begun(work, line, x, joined, source)
 
 
 def scatter(x: Tensor, line: Line | None) -> Coming:

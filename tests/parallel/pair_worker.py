@@ -1,0 +1,181 @@
+"""Trains the cases of pairs.json as a job does, each beside one process; prints a JSON line a case."""
+
+import io
+import json
+import math
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pair_cases
+import shared_text
+from mpi4py import MPI
+
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.contract.run import Run
+from hpcbench.testing import parity
+from hpcbench.testing.parity import meet
+from hpcbench.train import loop, stop
+from hpcbench.train.checkpoint import Checkpoints
+from hpcbench.train.keeping import Keeping
+from hpcbench.train.log import LogWriter
+from hpcbench.train.milestones import Milestones
+from hpcbench.train.step_result import StepResult
+from hpcbench.train.tracing import Tracing
+from hpcbench.train.trainer import Trainer
+
+WORLD = MPI.COMM_WORLD
+CORPUS = shared_text.corpus()
+
+History = dict[str, Any]
+
+
+def train(run: Run, comm: MPI.Comm) -> History | None:
+    """What a run gives, whole, on rank 0: its state, losses, norms, gradients of each step, weights, evaluation."""
+    directory = Path(comm.bcast(tempfile.mkdtemp(prefix="pairs") if comm.rank == 0 else None))
+    log = LogWriter(io.StringIO() if comm.rank == 0 else None)
+    progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
+    checkpoints = Checkpoints(directory / "checkpoint", comm, run)
+    gradients: list[parity.Whole] = []
+    results: list[StepResult] = []
+    stops = run.train.checkpoint_every > 0
+    taken, ended, trainer = 0, None, None
+    while ended is None or ended[0] == "stopped":
+        if trainer:
+            trainer.mesh.free()
+        trainer = loop.trainer_of(run, comm, progress, CORPUS)
+        if newest := checkpoints.find().newest if stops else None:
+            trainer.load(checkpoints.load(newest, trainer.state()))
+            taken = newest.step
+        with noting(results, gradients, comm):
+            ended = loop.train(
+                trainer,
+                log,
+                taken=taken,
+                checkpoints=checkpoints,
+                told_to_stop=(lambda: True) if stops and ended is None and comm.rank == 0 else stop.never,
+                tracing=Tracing(trainer, comm, progress, "here", directory),
+                keeping=Keeping(trainer, directory),
+            )
+        meet(comm)
+    assert trainer is not None
+    weights = parity.assemble(comm, parity.parameters(trainer))
+    padding = max(comm.allgather(parity.padding(trainer)))
+    evaluation, tokens = trainer.evaluate()
+    meet(comm)
+    trainer.mesh.free()
+    if comm.rank == 0:
+        shutil.rmtree(directory)
+    if weights is None:
+        return None
+    averaged = run.train.freeze_step  # after it 1-bit Adam averages momenta, and gradients stay each replica's own
+    return {
+        "state": ended[0],
+        "losses": [result.loss for result in results],
+        "norms": [result.gradient_norm for result in results][:averaged],
+        "gradients": gradients[:averaged],
+        "weights": weights,
+        "evaluation": evaluation,
+        "tokens": tokens,
+        "padding": padding,
+    }
+
+
+@contextmanager
+def noting(results: list[StepResult], gradients: list[parity.Whole], comm: MPI.Comm) -> Iterator[None]:
+    """Note the results of steps, and the gradients before each update, which clips them.
+
+    Asynchronous training has no step in which all ranks have their gradients.
+    """
+    update, line = Trainer.update, Milestones.line
+
+    def noted(self: Trainer, step: int) -> tuple[float, float]:
+        whole = parity.assemble(comm, parity.gradients(self))
+        if whole:
+            gradients.append(whole)
+        return update(self, step)
+
+    def written(self: Milestones, step: int, result: StepResult, **others: Any) -> None:
+        results.append(result)
+        line(self, step, result, **others)
+
+    with patch.object(Trainer, "update", noted), patch.object(Milestones, "line", written):
+        yield
+
+
+def far(ours: float | None, theirs: float | None) -> float:
+    """Relative distance; nothing where one side does not know."""
+    if ours is None or theirs is None or math.isnan(ours) or math.isnan(theirs):
+        return 0.0
+    return abs(ours - theirs) / abs(theirs)
+
+
+def errors(ours: History, theirs: History) -> dict[str, Any]:
+    """The largest distances over all steps."""
+    worst: dict[str, Any] = {}
+    found = {"gradients": 0.0, "replicas": ours["weights"].replicas_differ}
+    for mine, other in zip(ours["gradients"], theirs["gradients"], strict=False):
+        error, tensor = parity.relative_error(mine.values, other.values)
+        if error >= found["gradients"]:
+            found["gradients"], worst["gradients"] = error, tensor
+    found["weights"], worst["weights"] = parity.relative_error(ours["weights"].values, theirs["weights"].values)
+    steps = list(zip(ours["losses"], theirs["losses"], strict=True))
+    return {
+        **found,
+        "loss": max(far(*pair) for pair in steps),
+        "norm": max(far(*pair) for pair in zip(ours["norms"], theirs["norms"], strict=True)),
+        "evaluation": far(ours["evaluation"], theirs["evaluation"]),
+        "padding": ours["padding"],
+        "same_tokens": ours["tokens"] == theirs["tokens"],
+        "state": ours["state"],
+        "steps": len(steps),
+        "worst": worst,
+    }
+
+
+def compared(
+    cases: list[pair_cases.Pairs], team: MPI.Comm, references: dict[str, History | None]
+) -> list[dict[str, Any]]:
+    """Results of a team of ranks, on its first one. What is in `references` is not trained again."""
+    results = []
+    for case in cases:
+        against = case.reference
+        key = against.model_dump_json()
+        if key not in references:
+            comm = team.Split(0 if team.rank < against.ranks else 1, team.rank)
+            references[key] = train(against, comm) if team.rank < against.ranks else None
+        history, reference = train(case.run, team), references[key]
+        if history and reference:
+            results.append({"name": case.name, **errors(history, reference)})
+    return results
+
+
+def compare_all(cases: list[pair_cases.Pairs]) -> None:
+    """As many teams work side by side as the ranks allow."""
+    results = []
+    for ranks in sorted({case.run.ranks for case in cases}):
+        mine = [case for case in cases if case.run.ranks == ranks]
+        teams = WORLD.size // ranks
+        meet(WORLD)
+        index = WORLD.rank // ranks
+        team = WORLD.Split(index, WORLD.rank)
+        if index < teams:
+            results += compared(mine[index::teams], team, {})
+    meet(WORLD)
+    for rank in WORLD.gather(results) or []:
+        for result in rank:
+            print(json.dumps(result), flush=True)
+
+
+def main(part: str) -> None:
+    compare_all(pair_cases.parts()[part])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
