@@ -191,7 +191,7 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
     (tmp_path / "s.yaml").write_bytes(HOSTILE_STUDIES[name])
     code, out, err = run(capsys, monkeypatch, "submit", "s.yaml")
     assert (code, out) == (2, "")
-    assert err.startswith("hpcbench: s.yaml" if name != "site in a path" else "hpcbench: ../../etc/passwd.yaml"), err
+    assert err.startswith("hpcbench: s.yaml"), err
     assert err.count("\n") == 1 and err.endswith("\n") and "Traceback" not in err
     assert err.strip().isprintable()
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
@@ -213,7 +213,7 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
         (["submit", str(DEMO), "--set", "study=a b"], "is not a name"),
         (["submit", str(DEMO), "--only", "x=1"], "unknown key"),
         (["submit", str(DEMO), "--only", "nothing"], "names no run"),
-        (["submit", str(DEMO), "--out", "/dev/null/x"], "is no directory"),
+        (["submit", str(DEMO), "--out", "/dev/null/x"], "is not a directory"),
         (["submit", str(DEMO), "--out", "/proc/x"], "/proc/x"),
         (["submit", str(DEMO), "--dry-run", "--out", "a\nb"], "line break"),
         (["submit", str(DEMO), "--frobnicate"], "No such option"),

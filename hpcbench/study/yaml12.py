@@ -116,7 +116,7 @@ def _parse(text: str, name: str, origins: dict[FieldPath, str], *, lines: bool =
 _REMEDIES = (
     (
         "mapping values are not allowed",
-        "{line} is indented deeper than its section, or has a second `: `: align or quote it",
+        "{line} is indented too deep, or has a second `: `: align it, or use quotes",
     ),
     ("could not find expected ':'", "{line} is not `key: value`: write a colon and a blank after the key"),
     ("cannot start any token", "a value must not begin with {problem}: put it in quotes"),
@@ -227,9 +227,7 @@ class _Builder:
             if key.id != "scalar":
                 template = key.id == "mapping" and key.flow_style
                 cause = "{{ ... }} is not filled in here: write the value itself" if template else "write a word"
-                raise self._error(
-                    key, f"a key is a {'mapping' if key.id == 'mapping' else 'list'}, not a word: {cause}"
-                )
+                raise self._error(key, f"a key is a {key.id}, not a word: {cause}")
             self._check_whole(key)
             here = (*path, key.value)
             if key.value in items:

@@ -39,7 +39,7 @@ def run_of(directory: Path, scheme: dict[str, Any], **train: Any) -> Run:
     study = {
         "study": "s",
         "model": "gpt-tiny",
-        "train": {"steps": 20, "global_batch": 64, "zero": 0, **train},
+        "train": {"steps": 20, "global_batch": 64, "zero": 0, "clip": 0.0, **train},
         "layout": {"dp": 2},
         "schemes": {"mine": scheme},
         "scheme": "mine",

@@ -49,6 +49,7 @@ BASE: dict[str, Any] = {
 }
 FULL: dict[str, Any] = {"model.experts": {"count": 4, "top": 2, "capacity": 0.5, "min_capacity": 1}}
 """Experts that must drop tokens."""
+ONE_BIT: dict[str, Any] = {"train.zero": 0, "train.steps": 6, "train.clip": 0.0, "train.optimizer": "onebit-adam"}
 PRUNED: dict[str, Any] = {"train.prune": {"pattern": "unstructured", "sparsity": 0.5, "begin": 1, "end": 3}}
 TRAINS, PREDICTED = "trains", "predicted"
 """How a change is seen: in the log of a run of one rank, or in the prediction of time, memory and traffic."""
@@ -94,8 +95,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "train.sequence_parallel": ({"layout.tp": 2}, True, PREDICTED),
     "train.offload": ({}, True, PREDICTED),
     "train.node_copy": ({"layout.dp": 2, "train.zero": 3}, True, PREDICTED),
-    "train.optimizer": ({"train.zero": 0, "train.steps": 6}, "onebit-adam", TRAINS),
-    "train.freeze_step": ({"train.zero": 0, "train.steps": 6, "train.optimizer": "onebit-adam"}, 3, TRAINS),
+    "train.optimizer": ({"train.zero": 0, "train.steps": 6, "train.clip": 0.0}, "onebit-adam", TRAINS),
+    "train.freeze_step": (ONE_BIT, 3, TRAINS),
     "train.loss_scale": ({"train.precision": "fp16"}, 2.0, TRAINS),
     "train.loss_scale_window": ({"train.precision": "fp16"}, 1, TRAINS),
     "train.loss_scale_hysteresis": ({"train.precision": "fp16", "train.loss_scale": 2.0**40}, 1, TRAINS),
@@ -222,7 +223,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
 MOOT_IN_A_CELL: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
     ({"train.sequence_parallel": True}, {"layout.tp": [1, 2]}),
     ({}, {"layout.cp": [1, 2], "layout.context": ["ring", "ulysses"]}),
-    ({"train.freeze_step": 2, "train.zero": 0}, {"train.optimizer": ["adamw", "onebit-adam"]}),
+    ({"train.freeze_step": 2, "train.zero": 0, "train.clip": 0.0}, {"train.optimizer": ["adamw", "onebit-adam"]}),
     ({"train.loss_scale": 8.0}, {"train.precision": ["fp32", "fp16"]}),
     ({"train.slow_rank": 1, "layout.dp": 2}, {"train.slow_factor": [1.0, 3.0]}),
     ({"train.comm_precision": {"parameters": "bf16"}, "layout.dp": 2}, {"train.zero": [0, 1]}),
