@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import isfinite
 from operator import itemgetter
 from statistics import fmean
+from string import ascii_lowercase
 
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.times import moment
@@ -85,7 +86,7 @@ def weakened(cell: Cell) -> Weakened:
     if base is None:
         return Weakened((), {})
     found = [(one, {row.scheme for row in rows if one.concerns(cell, row, base)}) for one in WEAKNESSES]
-    reasons = tuple(zip("abcdefghij", (one for one, schemes in found if schemes), strict=False))
+    reasons = tuple(zip(ascii_lowercase, (one for one, schemes in found if schemes), strict=False))
     concerned = {one.name: schemes for one, schemes in found}
     letters = {row.scheme: tuple(a for a, one in reasons if row.scheme in concerned[one.name]) for row in rows}
     return Weakened(reasons, letters)
