@@ -8,8 +8,11 @@ schemes are like the baseline; all lie at the margin; all are 5 % faster and 0.1
 is normal; or heavy (Student's t with 3 degrees of freedom, same deviation); or of steps: the speed is then the mean
 of 100 steps that remember each other (AR(1), 0.8).
 
+The first tables are of whole reports, see `benchmarks/simulated/reports.py`: in how many of them any finding is false.
+
 cover: of the 95 % intervals, the part that holds the truth. false: studies in which any scheme was given a verdict that
-is not true. right: schemes that were given the one that is; at the margin there is none.
+is not true. right: schemes that were given the one that is; at the margin there is none. One speed and one loss of the
+mixed truth lie there.
 
 A second table has schemes against each other: two that are equal (10 % faster than the baseline, as good), one that is
 dominated (5 % faster, as good), and one that stands on the front with the two (15 % faster, 0.1 worse). It says in how
@@ -29,37 +32,24 @@ import importlib
 import importlib.util
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 from provenance import head
 from rich.table import Table
+from simulated.reports import TABLES, is_false_loss, is_false_speed
+from simulated.studies import MARGINS, NOISES, Effect, normal, study
 from tiny import parse
 
-from hpcbench.collect.submission import RunResult
 from hpcbench.console import show_table
-from hpcbench.contract.criteria import Criteria
-from hpcbench.contract.state import Verdict
-from hpcbench.report.compare import Cell, compare
+from hpcbench.report.compare import Cell
 from hpcbench.report.front import front
-from hpcbench.report.measures import Measures, measure
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import mean_interval, mean_of
 
-BASE_LOSS, BASE_RATE = 2.5, 100.0
-SHARED = 0.1, 0.02
-"""Deviation of the logarithm of the speed, and of the loss, from pair to pair."""
-OWN = 0.01, 0.004
-"""The same from run to run."""
-CRITERIA = Criteria()
-MARGINS = math.log1p(CRITERIA.speed_margin), CRITERIA.loss_margin * BASE_LOSS
 LARGE = math.log(1.05), 0.1
 
-Effect = tuple[float, float]
-"""What a scheme adds to the logarithm of the speed, and to the loss."""
 TRUTHS: dict[str, list[Effect]] = {
     "none": [(0.0, 0.0)] * 4,
     "margin": [MARGINS] * 4,
@@ -74,62 +64,6 @@ FOUND, CALLED = 95.0, 5.0
 """Per cent of studies in which the dominated scheme is to be called beaten, and any other may be."""
 ENOUGH = 8
 """Pairs from which on the first is asked for."""
-Noise = Callable[[random.Random], float]
-"""Draws a number of mean 0 and deviation 1."""
-
-
-def normal(rng: random.Random) -> float:
-    """Normal."""
-    return rng.gauss(0, 1)
-
-
-def heavy(rng: random.Random) -> float:
-    """Student's t with 3 degrees of freedom, which has a deviation of sqrt(3)."""
-    return rng.gauss(0, 1) / math.sqrt(2 * rng.gammavariate(1.5, 1))
-
-
-def steps(rng: random.Random) -> float:
-    """Mean of 100 steps with a memory, over its deviation, which follows from the correlations of all pairs."""
-    return fmean(ar1(rng, 100, 0.8)) / 0.29326
-
-
-NOISES: dict[str, Noise] = {"normal": normal, "heavy": heavy, "steps": steps}
-
-
-def ar1(rng: random.Random, n: int, memory: float) -> list[float]:
-    """`n` normal values of deviation 1, each the one before times `memory` and something new."""
-    values = [rng.gauss(0, 1)]
-    new = math.sqrt(1 - memory * memory)
-    for _ in range(n - 1):
-        values.append(memory * values[-1] + new * rng.gauss(0, 1))
-    return values
-
-
-def planted(run: str, scheme: str, pairing: str, rate: float, loss: float, codec: str | None = None) -> Measures:
-    """The measures of a run that completed. Without a codec's name the report cannot know the kind of the scheme."""
-    settings = {"scheme": {"default": codec, "rules": []}} if codec else {}
-    result = RunResult(run, "study", "site", scheme, 1, pairing, {}, Verdict("completed"), None, settings)
-    return replace(nothing_measured(), run=result, samples_per_s=rate, loss_valid=loss)
-
-
-@cache
-def nothing_measured() -> Measures:
-    """Measures of a run without a log."""
-    return measure(RunResult("", "", "", "", None, "", {}, Verdict("completed"), None))
-
-
-def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect], codecs: Sequence[str] = ()) -> Cell:
-    """A study of one cell, as the report compares it; the baseline's codec is the first."""
-    runs = []
-    for pair in range(pairs):
-        machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)
-        for k, (speed, loss) in enumerate([(0.0, 0.0), *effects]):
-            rate = BASE_RATE * math.exp(machine + speed + OWN[0] * noise(rng))
-            value = BASE_LOSS + seed + loss + OWN[1] * noise(rng)
-            scheme = f"scheme{k}" if k else "baseline"
-            runs.append(planted(f"r{pair}-{scheme}", scheme, f"r{pair}", rate, value, codecs[k] if codecs else None))
-    (cell,) = compare(runs, "baseline", CRITERIA)
-    return cell
 
 
 @dataclass
@@ -159,14 +93,9 @@ def judge(cell: Cell, effects: Sequence[Effect], speed: Count, loss: Count) -> N
         assert row.loss.low is not None and row.loss.high is not None
         speed.covered += row.speed.low <= math.exp(true_speed) <= row.speed.high
         loss.covered += row.loss.low <= true_loss <= row.loss.high
-        wrong[0] |= {
-            "faster": true_speed <= 0,
-            "not faster": true_speed >= MARGINS[0] or (row.speed.slower and true_speed >= 0),
-            "not shown": False,
-        }[row.speed.shown]
-        wrong[1] |= row.loss.shown == "as good" and abs(true_loss) >= MARGINS[1]
-        wrong[1] |= {"worse": true_loss <= 0, "better": true_loss >= 0, None: False}[row.loss.side]
-        speed.right += row.speed.shown == ("faster" if true_speed > 0 else "not faster")
+        wrong[0] |= is_false_speed(row.speed, true_speed)
+        wrong[1] |= is_false_loss(row.loss, true_loss)
+        speed.right += row.speed.shown in (("faster",) if true_speed > 0 else ("not faster", "as fast"))
         loss.right += row.loss.shown == ("as good" if not true_loss else "worse" if true_loss > 0 else "better")
     for count, false in zip((speed, loss), wrong, strict=True):
         count.schemes += len(effects)
@@ -318,14 +247,19 @@ def main() -> None:
     parser.add_argument(
         "--studies", type=int, default=6000, help="studies a row; a third of it where the noise is not normal"
     )
+    parser.add_argument("--reports", type=int, default=2000, help="whole reports a row; a fifth of it for nine cells")
     parser.add_argument("--pairs", type=int, nargs="+", default=[3, 5, 10], help="pairs of a scheme")
     parser.add_argument(
         "--front-pairs", type=int, nargs="+", default=[5, 8, 10], help="pairs of schemes against each other"
     )
     parser.add_argument("--samples", type=int, default=1000, help="samples and families beside the peers")
     parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
-    options = parse(parser, studies=30, pairs=[3], front_pairs=[8], samples=20)
+    options = parse(parser, reports=5, studies=30, pairs=[3], front_pairs=[8], samples=20)
     print(*head(Path(__file__), ("scipy", "statsmodels")), sep="\n", flush=True)
+    for name, simulated in TABLES.items():
+        print(f"{name}\n")
+        show_table(simulated(options))
+        print()
     for simulated in (studies, fronts, gains):
         table, goals = simulated(options)
         show_table(table)

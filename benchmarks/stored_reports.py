@@ -31,10 +31,12 @@ from hpcbench.report import weaknesses
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, Row, compare
 from hpcbench.report.document import Document
-from hpcbench.report.findings import LossFinding, PValue
+from hpcbench.report.findings import LossFinding, LossTest
 from hpcbench.report.formats.json_document import content, encode
 from hpcbench.report.formats.rich_text import write
 from hpcbench.report.measures import Measures, measure
+from hpcbench.report.significance import student_t_quantile
+from hpcbench.report.statistics import CONFIDENCE, Mean
 
 STUDIES = ("experts", "long-context", "pruning", "sparse")
 STORED = ("demo-2-cores/report.json", *(f"studies/{name}.json" for name in STUDIES))
@@ -94,28 +96,29 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
 
 
 def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
-    """The stored comparison at equal time of a scheme."""
+    """The stored comparison at equal time of a scheme: its interval, of which nothing is concluded.
+
+    Its pairs are not stored, so that it takes no part in dividing the level of the report.
+    """
     interval = stored[f"{AT_EQUAL_TIME}_difference"]
     if interval is None:
         return None
-
-    def p(name: str) -> PValue | None:
-        raw = stored[f"{AT_EQUAL_TIME}_p_{name}"]
-        return None if raw is None else PValue(raw, stored[f"{AT_EQUAL_TIME}_p_{name}_adjusted"])
-
-    ends = (interval[key] for key in ("estimate", "low", "high", "pairs"))
-    margin, enough = stored[f"{AT_EQUAL_TIME}_margin"], stored[f"{AT_EQUAL_TIME}_pairs_enough"]
-    return LossFinding(*ends, margin, p("equal"), p("apart"), enough)
+    estimate, low, high, pairs = (interval[key] for key in ("estimate", "low", "high", "pairs"))
+    error = None if low is None else (high - low) / 2 / student_t_quantile((1 + CONFIDENCE) / 2, pairs - 1)
+    return LossTest(Mean(estimate, error, pairs - 1, pairs), stored[f"{AT_EQUAL_TIME}_margin"], estimate).finding(0.0)
 
 
 def compared(document: dict[str, Any]) -> tuple[Submission, list[Cell]]:
     """The cells of a stored submission, compared again."""
     criteria = Criteria.model_validate(document["criteria"])
-    found, runs = [], []
-    for stored in document["cells"]:
-        own = [measured(run, document["study"], document["site"], stored) for run in stored["runs"]]
-        runs += [run.run for run in own]
-        (cell,) = compare(own, stored["baseline"], criteria)
+    measures = [
+        measured(run, document["study"], document["site"], stored)
+        for stored in document["cells"]
+        for run in stored["runs"]
+    ]
+    runs, found = [run.run for run in measures], []
+    cells = compare(measures, document["cells"][0]["baseline"], criteria)
+    for stored, cell in zip(document["cells"], cells, strict=True):
         schemes = {row["scheme"]: row for row in stored["schemes"]}
         rows = tuple(replace(row, loss_in_time=at_equal_time(schemes[row.scheme])) for row in cell.rows)
         found.append(replace(cell, rows=rows))

@@ -5,15 +5,18 @@ from collections.abc import Callable, Sequence
 from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.findings import LossFinding, SpeedFinding
-from hpcbench.report.front import Front, Kind, conclusion, front, kind
+from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
+from hpcbench.report.front import Front, conclusion, front
+from hpcbench.report.kinds import Kind
+from hpcbench.report.looks import MOST
 from hpcbench.report.measures import own_environment
 from hpcbench.report.method import basis
-from hpcbench.report.significance import MOST
 from hpcbench.report.statistics import Interval
 from hpcbench.report.verdicts import IDLE, LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER, Group
-from hpcbench.report.weaknesses import LEARNT_NOTHING, Weakened, weakened
+from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, weakened
 
+RARE = "rare failures not excluded"
+"""What every verdict about a loss says that rests on too few pairs to exclude them."""
 _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
@@ -25,16 +28,15 @@ def answer(cell: Cell, site: str) -> list[str]:
         return [f"Nothing can be compared: {missing}."]
     weak, rivals = weakened(cell), front(cell)
     compared = [row for row in cell.rows if row is not base and row.compared]
-    kinds = {row.scheme: kind(cell, row) for row in compared}
     idle = [row for row in compared if row.idle]
-    schemes = [row for row in compared if not kinds[row.scheme].is_control and not row.idle]
+    schemes = [row for row in compared if not row.kind.is_control and not row.idle]
     diverged = [row for row in cell.rows if row.diverged]
     sentences = []
     if not compared and len(cell.rows) > 1:
         sentences.append(f"Nothing can be compared: no scheme completed a run that has its pair in {base.scheme}.")
-    plain = [row.scheme for row in compared if kinds[row.scheme] is Kind.PLAIN]
+    plain = [row.scheme for row in compared if row.kind is Kind.PLAIN]
     sentences += [*_speed(schemes, site, weak, rivals, plain), *_idle(idle)]
-    sentences += [_control(row, kinds[row.scheme]) for row in compared if kinds[row.scheme].is_control]
+    sentences += [_control(row) for row in compared if row.kind.is_control]
     if diverged:
         sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
     return [
@@ -43,7 +45,7 @@ def answer(cell: Cell, site: str) -> list[str]:
         *_loss_in_time(compared),
         *conclusion(cell, rivals),
         *weak.sentences,
-        *basis(cell, base, rivals),
+        *basis(cell, base),
     ]
 
 
@@ -73,7 +75,7 @@ def _speed(schemes: list[Row], site: str, weak: Weakened, rivals: Front, plain: 
     def of(*groups: Group) -> list[Row]:
         return [row for row in schemes if row.outcome and row.outcome.group in groups]
 
-    good, blind = of("good"), of("no loss")
+    good, unsteady, blind, alike = of("good"), of("unsteady"), of("no loss"), of("as fast")
     undecided = [row for row in schemes if row in of("open") or row.outcome == WORSE_OPEN]
     bad = [row for row in of("worse") if row.speed_shown == "faster"]
     where = _WHERE.get(site, f"On {site}")
@@ -82,19 +84,26 @@ def _speed(schemes: list[Row], site: str, weak: Weakened, rivals: Front, plain: 
         sentences += _faster_and_as_good(good, where, weak, rivals, plain)
     elif all(row.speed and row.speed.slower for row in schemes):
         sentences.append(f"{where} compression does not pay: {_every(schemes)} slower than the baseline.")
+    elif unsteady:
+        sentences.append(f"That compression pays {_in(where)} is not shown: what is faster is as good only on average.")
     elif not bad and not undecided and not blind:
-        sentences.append(f"{where} compression does not pay: {_none(schemes)} faster than the baseline.")
+        gain = f" {100 * AS_FAST:.0f} %" if alike else ""
+        sentences.append(f"{where} compression does not pay: {_none(schemes)}{gain} faster than the baseline.")
     elif not undecided and not blind:
         sentences.append(f"{where} compression does not pay: what is faster trains to a worse loss.")
     else:
         sentences.append(_undecided(schemes, where))
     if bad:
         sentences.append(f"Faster, but at a worse loss: {_list(bad, _gain)}.")
+    if unsteady:
+        sentences.append(f"Faster, but as good only on average: {_list(unsteady, _worst)}.")
     if blind:
         sentences.append(f"Faster, but without a validation loss to compare: {_list(blind, _gain)}.")
     losing = [row for row in schemes if row in of("not faster") or row.outcome == WORSE_SLOWER]
-    if losing and (good or bad or blind):
+    if losing and (good or bad or blind or unsteady):
         sentences.append(f"Not faster: {_list(losing, _gain)}.")
+    if alike:
+        sentences.append(f"As fast as the baseline, within {100 * AS_FAST:.0f} %: {_list(alike, _gain)}.")
     if undecided:
         open_ = [row.loss if row.outcome == LOSS_OPEN else row.speed for row in undecided]
         sentences.append(f"Not decided for {_list(undecided)}: too few repeats{_enough(open_)}.")
@@ -117,7 +126,8 @@ def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Fro
     The control without a codec has the same algorithm.
     """
     learnt = not any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
-    loss = "at a loss as good as the baseline's" if learnt else "at a loss that says nothing, see below"
+    rare = f", {RARE}" if any(weak.has(row.scheme, RARE_FAILURES) for row in good) else ""
+    loss = f"at a loss as good as the baseline's{rare}" if learnt else "at a loss that says nothing, see below"
     paying = [row for row in good if _by_codec(row, rivals, plain)]
     others = [row for row in good if row not in paying]
     if not others:
@@ -150,12 +160,12 @@ def _undecided(schemes: list[Row], where: str) -> str:
     )
 
 
-def _control(row: Row, kind: Kind) -> str:
+def _control(row: Row) -> str:
     if row.speed is None:
         return ""
-    if kind is Kind.CAST:
+    if row.kind is Kind.CAST:
         verdict = f" ({row.outcome.words})" if row.outcome else ""
-        return f"{row.scheme}, {kind.words}, runs at {_ratio(row.speed)} times the baseline's speed{verdict}."
+        return f"{row.scheme}, {row.kind.words}, runs at {_ratio(row.speed)} times the baseline's speed{verdict}."
     return (
         f"{row.scheme}, the same algorithm without a codec, runs at {_ratio(row.speed)} times the baseline's speed:"
         " that part is the algorithm's, the rest is the codecs'."
@@ -184,7 +194,7 @@ def _loss(rows: list[Row]) -> list[str]:
             change = _list(shown[words], lambda row: _change(row.loss))
             sentences.append(f"{words.capitalize()} loss than the baseline at equal steps: {change}.")
     if shown["as good"]:
-        sentences.append(f"Loss as good as the baseline's, within the margin: {_list(shown['as good'], _within)}.")
+        sentences.append(f"Loss as good as the baseline's, within the margin: {_list(shown['as good'], _unsteady)}.")
     if rest:
         enough = _enough([row.loss for row in rest])
         sentences.append(f"No verdict on the loss of {_list(rest)}: too few repeats for the margin{enough}.")
@@ -230,9 +240,16 @@ def _change(finding: LossFinding | None) -> str:
     return f" ({round(finding.estimate, 4) + 0.0:+.4f})" if finding else ""
 
 
-def _within(row: Row) -> str:
-    side = row.loss.side if row.loss else None
-    return f" ({side} by less than the margin)" if side else ""
+def _unsteady(row: Row) -> str:
+    return f" (on average, worst pair {row.loss.worst:+.4f})" if row.loss and not row.loss.steady else ""
+
+
+def _worst(row: Row) -> str:
+    return (
+        f" ({_ratio(row.speed)} times the baseline's speed, worst pair {row.loss.worst:+.4f})"
+        if row.speed and row.loss
+        else ""
+    )
 
 
 def _ratio(interval: Interval) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hpcbench.contract.criteria import Criteria
 from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.findings import LEVEL
+from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, Mean, mean_of, usable, welch
 

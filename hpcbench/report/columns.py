@@ -3,7 +3,7 @@
 An estimate is mostly relative to the baseline. Each is declared once, with its tests.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcbench.report.compare import Row
@@ -127,12 +127,12 @@ STEP_TIME = Estimate(
 _TESTS: dict[str, Callable[[Row], PValue | None]] = {
     "speed_p_equal": lambda row: row.speed.equal if row.speed else None,
     "speed_p_at_margin": lambda row: row.speed.at_margin if row.speed else None,
-    "loss_p_equal": lambda row: row.loss.equal if row.loss else None,
+    "loss_p_within": lambda row: row.loss.within if row.loss else None,
     "loss_p_apart": lambda row: row.loss.apart if row.loss else None,
-    "loss_in_time_p_equal": lambda row: row.loss_in_time.equal if row.loss_in_time else None,
+    "loss_in_time_p_within": lambda row: row.loss_in_time.within if row.loss_in_time else None,
     "loss_in_time_p_apart": lambda row: row.loss_in_time.apart if row.loss_in_time else None,
 }
-"""Hypotheses of `hpcbench.report.findings`. Each has a p-value, and one adjusted by Holm's method."""
+"""Hypotheses of `hpcbench.report.findings`. Each has a p-value, and one adjusted for the whole report."""
 
 
 def _raw(of: Callable[[Row], PValue | None]) -> Figure:
@@ -143,11 +143,20 @@ def _adjusted(of: Callable[[Row], PValue | None]) -> Figure:
     return lambda row: found.adjusted if (found := of(row)) else None
 
 
+def _both(tests: Mapping[str, Callable[[Row], PValue | None]]) -> dict[str, Figure]:
+    return {f"{name}{end}": p(of) for name, of in tests.items() for end, p in (("", _raw), ("_adjusted", _adjusted))}
+
+
 TESTS: dict[str, Figure] = {
     "loss_in_time_margin": lambda row: row.loss_in_time.margin if row.loss_in_time else None,
-    **{f"{name}{end}": p(of) for name, of in _TESTS.items() for end, p in (("", _raw), ("_adjusted", _adjusted))},
+    **_both(_TESTS),
     "speed_pairs_enough": lambda row: row.speed.enough if row.speed else None,
     "loss_pairs_enough": lambda row: row.loss.enough if row.loss else None,
     "loss_in_time_pairs_enough": lambda row: row.loss_in_time.enough if row.loss_in_time else None,
 }
 """Values of the tests of the differences, by their names for programs."""
+LATER_TESTS: dict[str, Figure] = {
+    **_both({"speed_p_apart": lambda row: row.speed.apart if row.speed else None}),
+    "loss_difference_worst": lambda row: row.loss.worst if row.loss else None,
+}
+"""The same, of later versions."""

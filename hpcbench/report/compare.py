@@ -4,17 +4,16 @@ Only runs of one pairing are compared with each other, because they shared seed 
 and no run of their scheme may have diverged.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from statistics import fmean
 from typing import Any
 
-from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.findings import Key, Loss, LossFinding, Speed, SpeedFinding, losses, speeds
-from hpcbench.report.measures import Measures, common_rate, completed, counted
+from hpcbench.report.duels import Duel
+from hpcbench.report.evidence import Evidence, Findings, by_pairing, decide, gather, paired
+from hpcbench.report.findings import Loss, LossFinding, Speed, SpeedFinding
+from hpcbench.report.kinds import Kind, classify
+from hpcbench.report.measures import Measures, completed, counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.series import series_interval
@@ -58,6 +57,8 @@ class Row:
     """
     outcome: Outcome | None
     """What is shown of speed and loss together; None for the baseline."""
+    kind: Kind = Kind.UNKNOWN
+    """How simple the scheme is."""
     energy: Interval | None = None
     """Joules a sample over the baseline's, of the pairs whose counters are of the same; None where there is none."""
 
@@ -106,6 +107,10 @@ class Cell:
     """Name of the baseline's scheme; None if it has no run."""
     rows: tuple[Row, ...]
     criteria: Criteria
+    duels: tuple[Duel, ...] = ()
+    """Each two schemes other than the baseline, compared with each other."""
+    gains: tuple[Duel, ...] = ()
+    """The speed of each scheme with a codec compared with each control without one."""
 
     @property
     def runs(self) -> list[Measures]:
@@ -117,91 +122,76 @@ class Cell:
         return next((row for row in self.rows if row.scheme == scheme), None)
 
 
-def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list[Cell]:
-    """Group runs by cell and compare each scheme with the baseline.
+@dataclass(frozen=True)
+class Study:
+    """Runs that are compared with one baseline."""
 
-    Parameters
-    ----------
-    runs
-        All runs of a submission.
-    baseline
-        Name of the scheme to compare with.
-    criteria
-        The margins.
+    runs: Sequence[Measures]
+    """All runs of a submission."""
+    baseline: str
+    """Name of the scheme to compare with."""
+    criteria: Criteria
+    """The margins."""
+
+
+def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list[Cell]:
+    """Group the runs of a submission by cell, in the order of first appearance, and compare schemes in each."""
+    (cells,) = compare_all([Study(runs, baseline, criteria)])
+    return cells
+
+
+def compare_all(studies: Sequence[Study]) -> list[list[Cell]]:
+    """Compare the schemes of all studies of a report, with one level for all that the report finds.
 
     Returns
     -------
-    list of Cell
-        The cells in the order in which they first appear.
+    list of list of Cell
+        The cells of each study in the order in which they first appear.
     """
-    groups: dict[str, list[Measures]] = {}
-    for run in runs:
-        groups.setdefault(repr(sorted(run.run.cell.items())), []).append(run)
-    return [_cell(group, baseline, criteria) for group in groups.values()]
-
-
-def _cell(runs: list[Measures], baseline: str, criteria: Criteria) -> Cell:
-    schemes: dict[str, list[Measures]] = {}
-    for run in sorted(runs, key=lambda r: r.run.scheme != baseline):
-        schemes.setdefault(run.run.scheme, []).append(run)
-    base = schemes.get(baseline, [])
-    compared = {name: own for name, own in schemes.items() if name != baseline and not _diverged(own)}
-    findings = _findings(compared, base, criteria)
-    rows = tuple(_row(scheme, own, findings, base if scheme != baseline else None) for scheme, own in schemes.items())
-    return Cell(runs[0].run.cell, baseline if base else None, rows, criteria)
+    drafts = [(i, draft) for i, study in enumerate(studies) for draft in _drafts(study)]
+    findings = decide([draft.evidence for _, draft in drafts])
+    cells: list[list[Cell]] = [[] for _ in studies]
+    for (i, draft), found in zip(drafts, findings, strict=True):
+        cells[i].append(_cell(draft, found, studies[i].criteria))
+    return cells
 
 
 @dataclass(frozen=True)
-class _Findings:
-    """The findings of each scheme that has pairs."""
+class _Draft:
+    """A cell before anything is decided."""
 
-    speed: dict[str, SpeedFinding]
-    loss: dict[str, LossFinding]
-    loss_in_time: dict[str, LossFinding]
+    schemes: Mapping[str, list[Measures]]
+    baseline: str
+    evidence: Evidence
 
 
-def _findings(schemes: Mapping[str, list[Measures]], base: list[Measures], criteria: Criteria) -> _Findings:
-    pairs = {scheme: paired(own, base) for scheme, own in schemes.items()}
-    used = {other.run.pairing: other for own in pairs.values() for _, other in own}
-    curves = {pairing: curve(other.run.log) for pairing, other in used.items()}
+def _drafts(study: Study) -> list[_Draft]:
+    groups: dict[str, list[Measures]] = {}
+    for run in study.runs:
+        groups.setdefault(repr(sorted(run.run.cell.items())), []).append(run)
+    return [_draft(group, study.baseline, study.criteria) for group in groups.values()]
 
-    def in_time(mine: Measures, other: Measures) -> Both:
-        return losses_at_equal_time(curve(mine.run.log), curves[other.run.pairing])
 
-    return _Findings(
-        speeds(family(pairs, rates), criteria.speed_margin),
-        losses(family(pairs, valid_losses), criteria.loss_margin),
-        losses(family(pairs, in_time), criteria.loss_margin),
+def _draft(runs: list[Measures], baseline: str, criteria: Criteria) -> _Draft:
+    schemes: dict[str, list[Measures]] = {}
+    for run in sorted(runs, key=lambda r: r.run.scheme != baseline):
+        schemes.setdefault(run.run.scheme, []).append(run)
+    compared = {name: own for name, own in schemes.items() if name != baseline and not _diverged(own)}
+    kinds = {name: classify(own[0].run, is_baseline=False) for name, own in compared.items()}
+    idle = [name for name, own in compared.items() if CODED.over(own) == 0]
+    return _Draft(schemes, baseline, gather(compared, schemes.get(baseline, []), kinds, idle, criteria))
+
+
+def _cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
+    base = draft.schemes.get(draft.baseline, [])
+    rows = tuple(
+        _row(scheme, own, findings, base if scheme != draft.baseline else None) for scheme, own in draft.schemes.items()
     )
+    values = next(iter(draft.schemes.values()))[0].run.cell
+    return Cell(values, draft.baseline if base else None, rows, criteria, findings.duels, findings.gains)
 
 
-Both = tuple[float | None, float | None]
-
-
-def rates(mine: Measures, other: Measures) -> Both:
-    """Samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
-    return common_rate(mine, other) or (None, None)
-
-
-def valid_losses(mine: Measures, other: Measures) -> Both:
-    """Validation losses of both runs after the last step."""
-    return mine.loss_valid, other.loss_valid
-
-
-def family(
-    pairs: Mapping[Key, list[tuple[Measures, Measures]]], values: Callable[[Measures, Measures], Both]
-) -> dict[Key, list[tuple[float, float]]]:
-    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out."""
-    found = {}
-    for scheme, own in pairs.items():
-        both = [values(mine, other) for mine, other in own]
-        known = [(a, b) for a, b in both if a is not None and b is not None and usable(a) and usable(b)]
-        if known:
-            found[scheme] = known
-    return found
-
-
-def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Measures] | None) -> Row:
+def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> Row:
     """The row of a scheme. `base` is None for the baseline itself."""
     done, own = completed(runs), counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
@@ -212,7 +202,8 @@ def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Meas
     elif speed is None:
         outcome = NO_PAIR
     else:
-        outcome = verdict(speed.shown, loss.shown if loss else None)
+        steady = loss is None or loss.steady
+        outcome = verdict(speed.shown, loss.shown if loss else None, steady=steady, near=speed.near)
     times = [run.step_seconds for run in own if run.step_seconds and usable(run.step_seconds)]
     return Row(
         scheme=scheme,
@@ -231,6 +222,7 @@ def _row(scheme: str, runs: list[Measures], findings: _Findings, base: list[Meas
         loss_in_time=findings.loss_in_time.get(scheme),
         coded_part=CODED.over(runs),
         outcome=outcome,
+        kind=classify(runs[0].run, is_baseline=base is None),
         energy=_energy(runs, base) if base and not _diverged(runs) else None,
     )
 
@@ -249,64 +241,5 @@ def step_time(measures: Measures) -> Interval | None:
     return series_interval(times) if times else None
 
 
-def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
-    """Completed runs of a scheme, each with the baseline's run of the same pairing."""
-    own, others = by_pairing(runs), by_pairing(base)
-    return [(own[pairing], others[pairing]) for pairing in sorted(own) if pairing in others]
-
-
-def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
-    """Completed runs by their pairing. The first one counts if there are several."""
-    return {run.run.pairing: run for run in reversed(completed(runs))}
-
-
 def _diverged(runs: Sequence[Measures]) -> bool:
     return any(run.run.state == "nan" for run in runs)
-
-
-WINDOW = 0.05
-"""Part of a run's steps whose losses are averaged, because one step's loss depends mostly on its batch."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Training loss against the time spent in steps, warm-up included."""
-
-    times: list[float]
-    """Seconds at which each record ended, in rising order."""
-    losses: list[float]
-
-    def loss_at(self, seconds: float, window: int) -> float | None:
-        """Mean of the last `window` losses at that time; None before there are enough, or if one is NaN or infinite."""
-        done = bisect_right(self.times, seconds)
-        last = self.losses[done - window : done] if done >= window else []
-        return fmean(last) if last and all(map(usable, last)) else None
-
-
-def curve(log: RunLog | None) -> Curve | None:
-    """The training curve of a run that is known from its first step to its last.
-
-    None for a run that was resumed or has gaps, because the time of the lost steps is not known. A log with one line
-    for several steps is fine.
-    """
-    if log is None or log.resumed_from or not log.steps:
-        return None
-    numbers = list(log.steps)
-    each = numbers[0]
-    if each < 1 or numbers[-1] != each * len(numbers) or numbers != list(range(each, numbers[-1] + 1, each)):
-        return None
-    seconds, losses = log.steps.column("seconds"), log.steps.column("loss")
-    if not len(seconds) == len(losses) == len(numbers) or not min(seconds) > 0:
-        return None
-    times = [each * time for time in accumulate(seconds)]
-    # A sum with anything in it that is no number is none.
-    return Curve(times, losses) if usable(times[-1]) else None
-
-
-def losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
-    """Losses of two runs when the faster of them ended; None if a curve is missing or had hardly begun by then."""
-    if mine is None or other is None:
-        return None, None
-    window = max(1, round(WINDOW * min(len(mine.times), len(other.times))))
-    until = min(mine.times[-1], other.times[-1])
-    return mine.loss_at(until, window), other.loss_at(until, window)

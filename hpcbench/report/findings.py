@@ -1,27 +1,23 @@
 """Findings about schemes from pairs of runs: intervals, p-values, and the statements that they allow.
 
-A family is the argument of one call: all schemes of a cell for which the same question is asked. Against the baseline,
-speed and loss are two questions and two families. For schemes against each other there is one question, which of them
-is beaten, so that their speeds and losses are one family. An interval is not corrected; a finding rests on p-values
-that are corrected for the whole family. Each question has hypotheses that exclude each other, such as "as fast" and
-"faster by the margin". Rejecting one of them is a finding. No theorem proves that a difference is then shown on its
-true side if tests depend on each other. Simulated studies show it (``benchmarks/report_statistics.py``); they count a
-wrong side as false.
+An interval is not corrected. A finding rests on p-values, each compared with the level of its question: the share that
+`hpcbench.report.hierarchy` gives it, times the part that `hpcbench.report.looks` allows for the number of pairs.
 """
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, TypeVar
 
-from hpcbench.report.significance import holm, pairs_needed
+from hpcbench.report.hierarchy import LEVEL, Chain, Question, ask_family
+from hpcbench.report.looks import next_look, part_of_level
 from hpcbench.report.statistics import Interval, Mean, mean_of
 
-LEVEL = 0.05
-"""Largest probability that a family holds a false finding."""
+AS_FAST = 0.03
+"""Part of the speed within which two schemes are as fast as each other."""
 
-Speed = Literal["faster", "not faster", "not shown"]
+Speed = Literal["faster", "not faster", "as fast", "not shown"]
 Loss = Literal["better", "as good", "worse", "not shown"]
 Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[tuple[float, float]]
@@ -35,13 +31,18 @@ class PValue:
     """Probability of the observed values, or of more extreme ones, if the hypothesis were true."""
 
     raw: float
-    adjusted: float
-    """The p-value after Holm's method, for all schemes and hypotheses of the family."""
+    level: float
+    """Level of its question at this number of pairs."""
+
+    @property
+    def adjusted(self) -> float:
+        """The p-value that is compared with `LEVEL`, after its question's share and the looks."""
+        return min(1.0, self.raw * LEVEL / self.level) if self.level > 0 else 1.0
 
     @property
     def rejects(self) -> bool:
         """Whether the hypothesis is rejected."""
-        return self.adjusted < LEVEL
+        return self.raw < self.level
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,28 @@ class SpeedFinding(Interval):
     equal: PValue | None
     """The p-value of the hypothesis that the ratio is 1, two-sided."""
     at_margin: PValue | None
-    """The p-value of the hypothesis that the ratio is ``1 + margin``, two-sided."""
+    """The p-value of the hypothesis that the ratio is ``1 + margin`` or more."""
     enough: int | None
     """Number of pairs that would probably show more; None if something is shown, or if no number can be given."""
     at_slower: PValue | None = None
-    """The p-value of the hypothesis that the ratio is ``1 / (1 + margin)``, two-sided; None if this is not tested."""
+    """The p-value of the hypothesis that the ratio is ``1 / (1 + margin)`` or less."""
+    apart: PValue | None = None
+    """The p-value of the hypothesis that the two are not as fast, by `AS_FAST` or more: two one-sided tests."""
 
     @property
     def shown(self) -> Speed:
-        """Whether the ratio is shown to be above 1 or, if not that, below ``1 + margin``."""
+        """Whether the ratio is shown to be above 1; if not that, below ``1 + margin``; if not that, about 1."""
         if self.equal is not None and self.equal.rejects:
             return "faster" if self.estimate > 1 else "not faster"
-        below = self.at_margin is not None and self.at_margin.rejects and self.estimate < 1 + self.margin
-        return "not faster" if below else "not shown"
+        if self.at_margin is not None and self.at_margin.rejects:
+            return "not faster"
+        return "as fast" if self.apart is not None and self.apart.rejects else "not shown"
+
+    @property
+    def near(self) -> bool:
+        """Whether the interval of this comparison alone lies within `AS_FAST`, which shows nothing in a report."""
+        limit = 1 + AS_FAST
+        return self.low is not None and self.high is not None and 1 / limit < self.low and self.high < limit
 
     @property
     def slower(self) -> bool:
@@ -75,15 +85,13 @@ class SpeedFinding(Interval):
     @property
     def as_fast(self) -> bool:
         """Whether the ratio is shown to be above ``1 / (1 + margin)``."""
-        above = self.at_slower is not None and self.at_slower.rejects and self.estimate * (1 + self.margin) > 1
-        return above or self.shown == "faster"
+        return (self.at_slower is not None and self.at_slower.rejects) or self.shown == "faster"
 
     def turned(self) -> "SpeedFinding":
         """The same finding seen from the other scheme."""
         ends = [None if end is None else _inverse(end) for end in (self.estimate, self.high, self.low)]
-        return SpeedFinding(
-            ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, self.equal, self.at_slower, None, self.at_margin
-        )
+        p = self.equal, self.at_slower, None, self.at_margin, self.apart
+        return SpeedFinding(ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, *p)
 
 
 @dataclass(frozen=True)
@@ -92,134 +100,152 @@ class LossFinding(Interval):
 
     margin: float
     """Difference that counts as none."""
-    equal: PValue | None
-    """The p-value of the hypothesis that there is no difference, two-sided."""
+    within: PValue | None
+    """The p-value of the hypothesis that the difference is not beyond the margin, on the side of the estimate."""
     apart: PValue | None
     """The p-value of the hypothesis that the difference is `margin` or more: two one-sided tests."""
     enough: int | None
     """Number of pairs that would probably show more; None if something is shown, or if no number can be given."""
+    worst: float
+    """The largest difference of a pair. Rare failures raise it long before they raise the mean."""
 
     @property
     def shown(self) -> Loss:
-        """Whether the difference is shown to lie within the margin or, if not that, on one side of 0."""
+        """Whether the difference is shown to lie within the margin, or beyond it on one side."""
         if self.apart is not None and self.apart.rejects:
             return "as good"
         return self.side or "not shown"
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
-        """The side of 0 on which the difference is shown to lie, even if it is within the margin."""
-        if self.equal is None or not self.equal.rejects:
+        """The side on which the difference is shown to lie beyond the margin."""
+        if self.within is None or not self.within.rejects or abs(self.estimate) <= self.margin:
             return None
         return "worse" if self.estimate > 0 else "better"
 
+    @property
+    def steady(self) -> bool:
+        """Whether no pair is worse by more than the margin."""
+        return self.worst <= self.margin
+
     def turned(self) -> "LossFinding":
-        """The same finding seen from the other scheme."""
+        """The same finding seen from the other scheme, without the worst pair, which is the other's best one."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
-        return LossFinding(-self.estimate, low, high, self.pairs, self.margin, self.equal, self.apart, None)
+        p = self.within, self.apart, None
+        return LossFinding(-self.estimate, low, high, self.pairs, self.margin, *p, worst=-math.inf)
+
+
+@dataclass(frozen=True)
+class SpeedTest:
+    """The speeds of two schemes in pairs, before anything is decided: the logarithms of their ratios."""
+
+    mean: Mean
+    margin: float
+
+    @classmethod
+    def of(cls, values: Values, margin: float) -> "SpeedTest":
+        """Take the ratios of pairs of positive, finite values; `margin` is a part of 1."""
+        return cls(mean_of([math.log(a) - math.log(b) for a, b in values]), margin)
+
+    @property
+    def question(self) -> Question | None:
+        """The shares that decide it; None for a single pair."""
+        if self.mean.error is None:
+            return None
+        limits = math.log1p(self.margin), math.log1p(AS_FAST)
+        side = self.mean.p_two_sided()
+        whole = max(side, *(_excluded(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
+        part = part_of_level(self.mean.count)
+        return Question(side / part, whole / part)
+
+    def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
+        """The finding with a share of the level; `side_share` is a larger one for the hypothesis of equal speeds."""
+        mean, limit = self.mean, math.log1p(self.margin)
+        bare = *_parts(mean.interval().exp()), self.margin
+        if mean.error is None:
+            return SpeedFinding(*bare, None, None, None)
+        part = part_of_level(mean.count)
+
+        def finding(enough: int | None) -> SpeedFinding:
+            return SpeedFinding(
+                *bare,
+                PValue(mean.p_two_sided(), part * max(share, side_share)),
+                PValue(mean.p_less(limit), part * share),
+                enough,
+                PValue(mean.p_greater(-limit), part * share),
+                PValue(mean.p_within(math.log1p(AS_FAST)), part * share),
+            )
+
+        found = finding(None)
+        if found.shown != "not shown":
+            return found
+        near = math.log1p(AS_FAST) - abs(mean.estimate)
+        return finding(_enough(mean, (abs(mean.estimate), share / 2), (limit - mean.estimate, share), (near, share)))
+
+
+@dataclass(frozen=True)
+class LossTest:
+    """The losses of two schemes in pairs, before anything is decided: their differences."""
+
+    mean: Mean
+    margin: float
+    worst: float
+
+    @classmethod
+    def of(cls, values: Values, margin: float) -> "LossTest":
+        """Take the differences of pairs of finite values; `margin` is a difference of losses."""
+        differences = [a - b for a, b in values]
+        return cls(mean_of(differences), margin, max(differences))
+
+    @property
+    def question(self) -> Question | None:
+        """The shares that decide it; None for a single pair."""
+        if self.mean.error is None:
+            return None
+        whole = max(_excluded(self.mean, sign * self.margin) for sign in (1, -1)) / part_of_level(self.mean.count)
+        return Question(whole, whole)
+
+    def finding(self, share: float) -> LossFinding:
+        """The finding with a share of the level."""
+        mean, margin = self.mean, self.margin
+        bare = *_parts(mean.interval()), margin
+        if mean.error is None:
+            return LossFinding(*bare, None, None, None, self.worst)
+        level = part_of_level(mean.count) * share
+        beyond = mean.p_greater(margin) if mean.estimate > 0 else mean.p_less(-margin)
+
+        def finding(enough: int | None) -> LossFinding:
+            p = PValue(beyond, level), PValue(mean.p_within(margin), level)
+            return LossFinding(*bare, *p, enough, self.worst)
+
+        found = finding(None)
+        if found.shown != "not shown":
+            return found
+        return finding(_enough(mean, (abs(margin - abs(mean.estimate)), share)))
 
 
 def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
-    """Compare samples/s with the baseline's.
-
-    Raises
-    ------
-    ValueError
-        A scheme has no pairs, or a value is not positive and finite.
-    """
-    limit = math.log1p(margin)
-    means = _log_ratios(family)
-    p = _adjusted({scheme: (mean.p_two_sided(), mean.p_two_sided(limit)) for scheme, mean in _tested(means)})
-    found = {}
-    for scheme, mean in means.items():
-        equal, at_margin = p.get(scheme, (None, None))
-        finding = SpeedFinding(*_parts(mean.interval().exp()), margin, equal, at_margin, None)
-        if finding.shown == "not shown" and scheme in p:
-            side = LEVEL / 2 / len(p)
-            finding = replace(finding, enough=_enough(mean, (mean.estimate, side), (limit - mean.estimate, side)))
-        found[scheme] = finding
-    return found
+    """Compare speeds over a number of pairs that was fixed in advance, as one family (Holm), looked at once."""
+    tests = {key: SpeedTest.of(values, margin) for key, values in family.items()}
+    parts = {key: part_of_level(test.mean.count) for key, test in tests.items()}
+    questions = {key: test.question for key, test in tests.items()}
+    chains = {
+        key: Chain(Question(question.side * parts[key], question.whole * parts[key]))
+        for key, question in questions.items()
+        if question is not None
+    }
+    shares = ask_family(chains, LEVEL)
+    return {key: test.finding(shares[key].speed / parts[key] if key in shares else 0.0) for key, test in tests.items()}
 
 
-def losses(family: Family[Key], part: float) -> dict[Key, LossFinding]:
-    """Compare losses with the baseline's.
-
-    Parameters
-    ----------
-    family
-        Losses in pairs.
-    part
-        The margin, as a part of the baseline's mean loss.
-
-    Raises
-    ------
-    ValueError
-        A scheme has no pairs, or a value is not finite.
-    """
-    margins = {scheme: part * abs(fmean(other for _, other in pairs)) for scheme, pairs in family.items()}
-    means = _differences(family)
-    p = _adjusted({scheme: (mean.p_two_sided(), mean.p_within(margins[scheme])) for scheme, mean in _tested(means)})
-    found = {}
-    for scheme, mean in means.items():
-        equal, apart = p.get(scheme, (None, None))
-        finding = LossFinding(*_parts(mean.interval()), margins[scheme], equal, apart, None)
-        if finding.shown == "not shown" and scheme in p:
-            size, level = abs(mean.estimate), LEVEL / len(p)
-            finding = replace(finding, enough=_enough(mean, (size, level / 2), (margins[scheme] - size, level)))
-        found[scheme] = finding
-    return found
+def margin_of(values: Values, part: float, *, of_both: bool = False) -> float:
+    """Return the margin of a loss: a part of the mean loss of the second scheme, or of both schemes."""
+    return part * abs(fmean(value for pair in values for value in (pair if of_both else pair[1:])))
 
 
-def both(
-    speed: Family[Key], loss: Family[Key], margin: float, part: float
-) -> tuple[dict[Key, SpeedFinding], dict[Key, LossFinding]]:
-    """Compare schemes with each other. Speeds and losses are one family, and findings can be turned.
-
-    A speed has three hypotheses that exclude each other: as fast, faster by the margin, slower by the margin.
-
-    Parameters
-    ----------
-    speed, loss
-        Values by pair of schemes.
-    margin
-        Margin of the speed, as a part of 1.
-    part
-        The margin of the loss, as a part of the mean loss of both schemes.
-
-    Raises
-    ------
-    ValueError
-        A pair of schemes has no pairs of runs, a value is not finite, or a speed is not positive.
-    """
-    limit = math.log1p(margin)
-    margins = {key: part * abs(fmean(value for pair in pairs for value in pair)) for key, pairs in loss.items()}
-    ratios, changes = _log_ratios(speed), _differences(loss)
-    p = _adjusted(
-        {
-            **{
-                ("speed", key): (mean.p_two_sided(), mean.p_two_sided(limit), mean.p_two_sided(-limit))
-                for key, mean in _tested(ratios)
-            },
-            **{("loss", key): (mean.p_two_sided(), mean.p_within(margins[key])) for key, mean in _tested(changes)},
-        }
-    )
-    speeds_found, losses_found = {}, {}
-    for key, mean in ratios.items():
-        equal, at_margin, at_slower = p.get(("speed", key), (None, None, None))
-        parts = _parts(mean.interval().exp())
-        speeds_found[key] = SpeedFinding(*parts, margin, equal, at_margin, None, at_slower)
-    for key, mean in changes.items():
-        equal, apart = p.get(("loss", key), (None, None))
-        losses_found[key] = LossFinding(*_parts(mean.interval()), margins[key], equal, apart, None)
-    return speeds_found, losses_found
-
-
-def _log_ratios(family: Family[Key]) -> dict[Key, Mean]:
-    return {key: mean_of([math.log(a) - math.log(b) for a, b in pairs]) for key, pairs in family.items()}
-
-
-def _differences(family: Family[Key]) -> dict[Key, Mean]:
-    return {key: mean_of([a - b for a, b in pairs]) for key, pairs in family.items()}
+def _excluded(mean: Mean, bound: float) -> float:
+    """The one-sided p-value of a bound, on the side of it that the estimate is on."""
+    return mean.p_two_sided(bound) / 2
 
 
 def _inverse(x: float) -> float:
@@ -230,21 +256,11 @@ def _parts(interval: Interval) -> tuple[float, float | None, float | None, int]:
     return interval.estimate, interval.low, interval.high, interval.pairs
 
 
-def _tested(means: Mapping[Key, Mean]) -> list[tuple[Key, Mean]]:
-    """Means of two pairs or more. A single pair has no scatter and does not count in the family."""
-    return [(scheme, mean) for scheme, mean in means.items() if mean.error is not None]
-
-
-def _adjusted(p: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[PValue, ...]]:
-    adjusted = holm(list(p.values()))
-    return {
-        key: tuple(PValue(*values) for values in zip(raw, own, strict=True))
-        for (key, raw), own in zip(p.items(), adjusted, strict=True)
-    }
-
-
 def _enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
-    """Number of pairs for the aim that needs the fewest, more than there are. Each aim is a distance and a level."""
+    """Number of pairs for the aim that needs the fewest, of those at which a study may be looked at.
+
+    Each aim is a distance and a share of the level.
+    """
     scatter = (mean.error or 0.0) * math.sqrt(mean.count)
-    known = [count for distance, level in aims if (count := pairs_needed(distance, scatter, level)) is not None]
-    return max(min(known), mean.count + 1) if known else None
+    looks = [next_look(distance, scatter, share, mean.count) for distance, share in aims]
+    return min((look for look in looks if look is not None), default=None)

@@ -5,112 +5,14 @@ as fast. Only shown differences count. So the front holds schemes that nothing i
 shown to be the best.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from itertools import combinations, product
-from typing import Any
 
-from hpcbench.contract.training import CONTENTS
-from hpcbench.contract.values import member, text
-from hpcbench.report.compare import Cell, Row, family, paired, rates, valid_losses
-from hpcbench.report.findings import LossFinding, SpeedFinding, both
-from hpcbench.report.measures import own_environment
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.duels import Duel
+from hpcbench.report.findings import Speed
+from hpcbench.report.kinds import Kind, has_half_messages
 from hpcbench.report.notation import between
-
-_CASTS = {"none", "bf16", "fp16"}
-_TRAITS = ("dimension", "phase", "kind")
-"""Fields of a rule that limit it to some of the traffic."""
-
-
-class Kind(IntEnum):
-    """Kinds of schemes, the simplest first. A more complex one must be shown to be worth it."""
-
-    BASELINE = 0
-    PLAIN = 1
-    CAST = 2
-    ONE_CODEC = 3
-    BY_TRAFFIC = 4
-    UNKNOWN = 5
-
-    @property
-    def words(self) -> str:
-        """The kind in words for a reader."""
-        return _WORDS[self]
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it is a control that a codec's gain is compared with."""
-        return self in (Kind.PLAIN, Kind.CAST)
-
-
-_WORDS = {
-    Kind.BASELINE: "the baseline",
-    Kind.PLAIN: "no codec",
-    Kind.CAST: "a plain cast to 16 bits",
-    Kind.ONE_CODEC: "one codec for all traffic",
-    Kind.BY_TRAFFIC: "codecs by traffic, or with feedback",
-    Kind.UNKNOWN: "not known",
-}
-
-
-def has_half_messages(row: Row) -> bool:
-    """Whether all messages of a scheme's runs have 16 bits before any codec, so that a plain cast gains nothing."""
-    train: Any = row.runs[0].run.settings.get("train")
-    precision = text(train, "precision")
-    chosen = [text(member(train, "comm_precision"), content) for content in CONTENTS]
-    return all((precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
-
-
-def kind(cell: Cell, row: Row) -> Kind:
-    """The kind of a scheme, by the settings of its runs; unknown for logs that a user named."""
-    if row.scheme == cell.baseline:
-        return Kind.BASELINE
-    run = row.runs[0].run
-    scheme: Any = run.settings.get("scheme")
-    rules = member(scheme, "rules")
-    if run.given or text(scheme, "default") is None or not isinstance(rules, list):
-        return Kind.UNKNOWN
-    if own_environment(run):
-        return Kind.ONE_CODEC  # the MPI library's own, for whatever it sends
-    codecs = {text(scheme, "default"), *(text(rule, "codec") for rule in rules)}
-    if member(scheme, "optimizer") or any(member(rule, "feedback") for rule in rules):
-        return Kind.BY_TRAFFIC
-    if codecs <= _CASTS:
-        return Kind.PLAIN if codecs == {"none"} else Kind.CAST
-    apart = any(member(rule, trait) is not None for rule in rules for trait in _TRAITS)
-    return Kind.BY_TRAFFIC if len(codecs) > 1 and apart else Kind.ONE_CODEC
-
-
-@dataclass(frozen=True)
-class Duel:
-    """The comparison of one scheme with another one, from pairs of runs."""
-
-    scheme: str
-    other: str
-    speed: SpeedFinding | None
-    """Speed of the scheme over the other's; None if they have no pair."""
-    loss: LossFinding | None
-    """Loss of the scheme minus the other's; None if no pair has both losses."""
-
-    @property
-    def beats(self) -> bool:
-        """Whether the scheme is shown to be better in speed or loss, and not worse in the other."""
-        if self.speed is None or self.loss is None:
-            return False
-        if self.speed.shown == "faster":
-            return self.loss.shown in ("as good", "better")
-        return self.loss.shown == "better" and self.speed.as_fast
-
-    @property
-    def faster(self) -> bool:
-        """Whether the scheme is shown to be faster."""
-        return self.speed is not None and self.speed.shown == "faster"
-
-    def turned(self) -> "Duel":
-        """The same duel, seen from the other scheme."""
-        speed = self.speed.turned() if self.speed else None
-        return Duel(self.other, self.scheme, speed, self.loss.turned() if self.loss else None)
 
 
 @dataclass(frozen=True)
@@ -121,7 +23,7 @@ class Front:
     duels: tuple[Duel, ...]
     """The duel of each two schemes. Those with the baseline are the findings of its verdicts."""
     gains: tuple[Duel, ...] = ()
-    """The speed of each scheme with a codec beside each control without one, as a family of its own.
+    """The speed of each scheme with a codec compared with each control without one.
 
     A codec pays only if it is shown to be faster than both the baseline and that control.
     """
@@ -150,7 +52,7 @@ class Front:
 
 
 def front(cell: Cell) -> Front:
-    """Compare the schemes of a cell with each other, over runs of equal pairing.
+    """Gather what is shown of the schemes of a cell compared with each other, over runs of equal pairing.
 
     Schemes that diverged, that have no pair with the baseline, or whose codecs never ran are left out.
     """
@@ -158,21 +60,8 @@ def front(cell: Cell) -> Front:
     if base is None or not base.completed:
         return Front((), ())
     rows = [row for row in cell.rows if row.compared and not row.idle]
-    found = [Duel(row.scheme, base.scheme, row.speed, row.loss) for row in rows]
-    kinds = {row.scheme: kind(cell, row) for row in rows}
-    plain = [row for row in rows if kinds[row.scheme] is Kind.PLAIN]
-    coded = [row for row in rows if not kinds[row.scheme].is_control]
-    duels = _duels(combinations(rows, 2), cell)
-    gains = _duels(product(coded, plain), cell, with_losses=False)
-    return Front(tuple(row.scheme for row in (base, *rows)), (*found, *duels), tuple(gains))
-
-
-def _duels(rivals: Iterable[tuple[Row, Row]], cell: Cell, with_losses: bool = True) -> list[Duel]:
-    """The duels of pairs of schemes, whose speeds, and losses where they count, are one family."""
-    pairs = {(a.scheme, b.scheme): paired(a.runs, b.runs) for a, b in rivals}
-    values = family(pairs, valid_losses) if with_losses else {}
-    speeds, losses = both(family(pairs, rates), values, cell.criteria.speed_margin, cell.criteria.loss_margin)
-    return [Duel(*key, speeds.get(key), losses.get(key)) for key in pairs if key in speeds or key in losses]
+    against_base = [Duel(row.scheme, base.scheme, row.speed, row.loss) for row in rows]
+    return Front(tuple(row.scheme for row in (base, *rows)), (*against_base, *cell.duels), cell.gains)
 
 
 _MOST = 2
@@ -184,7 +73,7 @@ def conclusion(cell: Cell, front: Front) -> list[str]:
     rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
     if not rows or cell.baseline is None:
         return []
-    kinds = {scheme: kind(cell, row) for scheme in front.schemes if (row := cell.row(scheme))}
+    kinds = {scheme: row.kind for scheme in front.schemes if (row := cell.row(scheme))}
     leader = _leader([row for row in rows if not kinds[row.scheme].is_control])
     simplest = _simplest(cell.baseline, rows, front, kinds)
     said = [*_front(front), *_beside_casts(leader, cell, front, kinds), *_fastest(leader, rows, front, kinds, simplest)]
@@ -192,21 +81,25 @@ def conclusion(cell: Cell, front: Front) -> list[str]:
 
 
 def simplest(cell: Cell, front: Front) -> list[str]:
-    """The simplest of the schemes that are as good as the baseline in loss and that nothing is shown to beat."""
+    """Return the simplest of the schemes that nothing is shown to beat, see `_simplest`."""
     rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
-    kinds = {row.scheme: kind(cell, row) for row in rows}
+    kinds = {row.scheme: row.kind for row in rows}
     return _simplest(cell.baseline, rows, front, kinds) if cell.baseline is not None and front.schemes else []
+
+
+_SPEEDS: dict[Speed, str] = {
+    "faster": "faster than",
+    "not faster": "not faster than",
+    "as fast": "as fast as",
+    "not shown": "not shown to be faster than",
+}
 
 
 def relation(duel: Duel) -> str:
     """The sentence ``A is not shown to be faster than B (1.08, 0.92 to 1.27)``, with the finding about the loss."""
     if duel.speed is None:
         return f"{duel.scheme} and {duel.other} have no pair that tells their speeds"
-    if duel.speed.slower:
-        words = "slower than"
-    else:
-        known = {"faster": "faster than", "not faster": "not faster than", "not shown": "not shown to be faster than"}
-        words = known[duel.speed.shown]
+    words = "slower than" if duel.speed.slower else _SPEEDS[duel.speed.shown]
     return f"{duel.scheme} is {words} {duel.other} ({_figures(duel)}){_loss(duel)}"
 
 
@@ -248,7 +141,7 @@ def _beside_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str,
         return []
     casts = [scheme for scheme in front.schemes if kinds[scheme] is Kind.CAST]
     base = cell.row(cell.baseline)
-    if not casts and base is not None and has_half_messages(base):
+    if not casts and base is not None and has_half_messages(base.runs[0].run):
         return ["Messages have 16 bits without a codec: the baseline is the plain cast that a codec is held against."]
     if not casts:
         return [
@@ -278,10 +171,19 @@ def _fastest(
 
 
 def _simplest(baseline: str, rows: Sequence[Row], front: Front, kinds: dict[str, Kind]) -> list[str]:
-    good = [row.scheme for row in rows if row.outcome and row.outcome.group == "good"]
-    unbeaten = [scheme for scheme in (baseline, *good) if not front.beaten_by(scheme)]
+    """Return the simplest of the schemes that nothing is shown to beat.
+
+    Candidates are the baseline, controls whose loss is not shown to be worse, and schemes that are shown to be faster
+    at a loss as good. A scheme with a codec has to earn its place; a control has it until something beats it.
+    """
+    candidates = [row.scheme for row in rows if _is_good(row) or (row.kind.is_control and row.loss_shown != "worse")]
+    unbeaten = [scheme for scheme in (baseline, *candidates) if not front.beaten_by(scheme)]
     least = min((_kind(scheme, baseline, kinds) for scheme in unbeaten), default=None)
     return [scheme for scheme in unbeaten if _kind(scheme, baseline, kinds) is least]
+
+
+def _is_good(row: Row) -> bool:
+    return row.outcome is not None and row.outcome.group == "good"
 
 
 def _kind(scheme: str, baseline: str, kinds: dict[str, Kind]) -> Kind:

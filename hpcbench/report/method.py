@@ -9,11 +9,13 @@ from typing import TypeGuard
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.scheme import assignments
 from hpcbench.contract.text import printable
-from hpcbench.report.compare import WINDOW, Cell, Row, paired
-from hpcbench.report.findings import LEVEL
-from hpcbench.report.front import Front
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.curves import WINDOW
+from hpcbench.report.evidence import paired
+from hpcbench.report.hierarchy import LEVEL
+from hpcbench.report.looks import LOOKS
 from hpcbench.report.measures import Measures, own_environment
-from hpcbench.report.statistics import usable
+from hpcbench.report.statistics import CONFIDENCE, usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
 FEWEST = 4
@@ -107,13 +109,13 @@ def _positive(value: float | None) -> TypeGuard[float]:
     return value is not None and value > 0 and usable(value)
 
 
-def basis(cell: Cell, base: Row, front: Front) -> list[str]:
+def basis(cell: Cell, base: Row) -> list[str]:
     """Sentences about the method, and about the surroundings of the runs."""
-    return [*_basis(cell, base, front), *_odd(cell, base)]
+    return [*_basis(cell, base), *_odd(cell, base)]
 
 
-def _basis(cell: Cell, base: Row, front: Front) -> list[str]:
-    sentences = [*_method(cell), *_of_duels(front)]
+def _basis(cell: Cell, base: Row) -> list[str]:
+    sentences = _method(cell)
     slow = [row for row in cell.rows if row.outcome in (NOT_FASTER, WORSE_SLOWER)]
     if any(row.speed and not row.speed.slower for row in slow):
         sentences.append(f"Not faster is what is shown to gain less than {100 * cell.criteria.speed_margin:.3g} %.")
@@ -148,45 +150,30 @@ def _basis(cell: Cell, base: Row, front: Front) -> list[str]:
 
 
 def _method(cell: Cell) -> list[str]:
-    """The sentence about the intervals and verdicts."""
+    """The sentences about the intervals and findings."""
     found = [row.speed for row in cell.rows if row.speed]
     if not found:
         return []
     counts = sorted({finding.pairs for finding in found})
     pairs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    tested = sum(finding.equal is not None for finding in found)
-    level = f"{100 * LEVEL:.0f} %"
-    if not tested:
-        basis = "no interval can be given"
-    elif tested == 1:
-        basis = f"the interval is Student's t, the verdict a test at {level}"
-    else:
-        basis = f"intervals (Student's t) are not corrected for {tested} schemes, verdicts ({level}, Holm) are"
+    tested = any(finding.equal for finding in found)
+    basis = f"intervals ({100 * CONFIDENCE:.0f} %, Student's t) describe one comparison each"
+    basis = basis if tested else "no interval can be given"
     noun = "pair" if counts == [1] else "pairs"
+    looks = f"{', '.join(map(str, LOOKS[:-1]))} or {LOOKS[-1]}"
+    level = (
+        f"All findings of the report are held to {100 * LEVEL:.0f} % together, also if repeats are added and it is read"
+        f" again at {looks} pairs."
+    )
+    held = [level] if tested else []
     if any(measures.run.given for measures in cell.runs):
         return [
             f"Each scheme is compared over {pairs} {noun} of logs, the first with the baseline's first and so on in the"
             f" order given; {basis}.",
+            *held,
             "That the logs of a pair had equal model, batch, ranks, seed and nodes is not checked.",
         ]
-    return [f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}."]
-
-
-def _of_duels(front: Front) -> list[str]:
-    """The sentence about the comparison of schemes with each other."""
-    tested = sum(bool(duel.speed and duel.speed.at_slower) for duel in front.duels)
-    if not tested:
-        return []
-    pairs = f"the {tested} pairs of schemes" if tested > 1 else "the two schemes"
-    level = f"{100 * LEVEL:.0f} %, Holm"
-    said = [f"Schemes against each other: speeds and losses of {pairs} are one family ({level})."]
-    coded = len({duel.scheme for duel in front.gains if duel.speed and duel.speed.at_slower})
-    if coded and tested > 1:
-        schemes = "1 scheme" if coded == 1 else f"{coded} schemes"
-        said.append(
-            f"Whether a codec pays: the speeds of {schemes} beside the control without a codec are another ({level})."
-        )
-    return said
+    return [f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}.", *held]
 
 
 def _odd(cell: Cell, base: Row) -> list[str]:

@@ -16,7 +16,7 @@ from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.bundle import is_archive
 from hpcbench.report.bundle import submissions as bundled
-from hpcbench.report.compare import Cell, compare
+from hpcbench.report.compare import Study, compare_all
 from hpcbench.report.measures import is_uncompressed, measure
 
 Named = tuple[str, Path]
@@ -134,8 +134,9 @@ def read(paths: list[Path]) -> Subjects:
 
 
 def sections_of(submissions: Sequence[Submission]) -> list[Section]:
-    """Submissions with their runs compared."""
-    return [(submission, _cells(submission)) for submission in submissions]
+    """Submissions with their runs compared, with one level for all that the report finds."""
+    cells = compare_all([_study(submission) for submission in submissions])
+    return list(zip(submissions, cells, strict=True))
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
@@ -173,6 +174,6 @@ def _is_baseline(run: RunResult) -> bool:
     return text(run.settings, "scheme", "algorithm") == "native" and is_uncompressed(run)
 
 
-def _cells(submission: Submission) -> list[Cell]:
+def _study(submission: Submission) -> Study:
     baseline = str(submission.plan.baseline.get("scheme", "baseline"))
-    return compare([measure(run) for run in submission.runs], baseline, submission.plan.criteria)
+    return Study([measure(run) for run in submission.runs], baseline, submission.plan.criteria)

@@ -1,4 +1,4 @@
-"""Student's t, a correction for the number of tests, and the number of repeats that is enough."""
+"""Student's t, and a correction for the number of tests."""
 
 import math
 from collections.abc import Sequence
@@ -42,9 +42,14 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 def student_t_cdf(t: float, df: float) -> float:
     """Probability that Student's t with `df` degrees of freedom is at most `t`."""
-    square = t * t
-    tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + square)) if square < math.inf else 0.0
+    tail = _tail(t * t, df)
     return tail if t < 0 else 1 - tail
+
+
+@lru_cache(maxsize=4096)
+def _tail(square: float, df: float) -> float:
+    """Probability beyond the root of `square` on one side. The tests of a report ask for each several times."""
+    return 0.5 * incomplete_beta(df / 2, 0.5, df / (df + square)) if square < math.inf else 0.0
 
 
 @lru_cache(maxsize=4096)
@@ -98,43 +103,3 @@ def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
         found[i][j] = highest
         left[i] -= 1
     return found
-
-
-MOST = 100
-"""Largest number of repeats that is reported."""
-
-
-def pairs_needed(distance: float, scatter: float, level: float, power: float = 0.8) -> int | None:
-    """Pairs with which a one-sided t test would probably show a mean that lies `distance` away.
-
-    The least n with ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, t with n - 1 degrees of freedom:
-    close to the noncentral t, and closer than the scatter of a few pairs is known.
-
-    Parameters
-    ----------
-    distance
-        Distance from the value that is to be excluded to the mean.
-    scatter
-        Standard deviation of the pairs.
-    level
-        Level of the test, as a part of 1.
-    power
-        Probability with which the test is to succeed.
-
-    Returns
-    -------
-    int or None
-        None if more than `MOST` are needed.
-    """
-
-    def enough(n: int) -> bool:
-        reach = student_t_quantile(1 - level, n - 1) + student_t_quantile(power, n - 1)
-        return reach * scatter <= distance * math.sqrt(n)
-
-    if distance <= 0 or not enough(MOST):
-        return None
-    low, high = 2, MOST
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return low

@@ -7,6 +7,9 @@ from statistics import fmean, geometric_mean
 
 from hpcbench.report.significance import student_t_cdf, student_t_quantile
 
+CONFIDENCE = 0.95
+"""Confidence of an interval."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -63,7 +66,7 @@ class Mean:
     count: int
     """Number of values, or pairs of values, that it rests on."""
 
-    def interval(self, confidence: float = 0.95) -> Interval:
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """The estimate with Student's interval: ``estimate +- t * error``."""
         if self.error is None:
             return Interval(self.estimate, None, None, self.count)
@@ -153,7 +156,7 @@ def _variance(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean with Student's interval.
 
     Raises

@@ -15,8 +15,9 @@ from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.contract.values import integer, member, text
 from hpcbench.report.columns import SCHEME
-from hpcbench.report.compare import Cell, Row, paired
+from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures
 from hpcbench.report.notation import (
     between,

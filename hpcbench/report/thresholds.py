@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.contract.criteria import Quantity, Threshold
-from hpcbench.report.compare import Cell, by_pairing
+from hpcbench.report.compare import Cell
+from hpcbench.report.evidence import by_pairing
 from hpcbench.report.measures import Measures, common_rate
 from hpcbench.report.quantities import Quantity as Measured
 from hpcbench.report.quantities.speed import LOSS_VALID, MFU, MODEL_FLOPS, SAMPLES, STEP_SECONDS, TOKENS

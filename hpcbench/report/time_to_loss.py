@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Literal
 
 from hpcbench.collect.run_log import RunLog
-from hpcbench.report.compare import WINDOW, Curve, curve
+from hpcbench.report.curves import WINDOW, Curve, curve
 from hpcbench.report.statistics import usable
 
 Basis = Literal["validation", "training"]

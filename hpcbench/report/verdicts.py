@@ -9,10 +9,10 @@ from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
 from hpcbench.contract.text import printable
 from hpcbench.report.document import Tone
-from hpcbench.report.findings import Loss, Speed
+from hpcbench.report.findings import AS_FAST, Loss, Speed
 from hpcbench.report.measures import Measures
 
-Group = Literal["good", "worse", "not faster", "open", "no loss", "none"]
+Group = Literal["good", "worse", "unsteady", "not faster", "as fast", "open", "no loss", "none"]
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,17 @@ class Outcome:
 
 
 GOOD = Outcome("faster and as good", "good", "good")
+UNSTEADY = Outcome("faster, as good only on average", "unsteady")
+"""The mean loss is as good, but a pair is worse by more than the margin."""
 WORSE_FASTER = Outcome("worse loss, but faster", "worse")
 WORSE_OPEN = Outcome("worse loss, speed not shown", "worse")
 WORSE_SLOWER = Outcome("worse loss, not faster", "worse")
+WORSE_AS_FAST = Outcome(f"worse loss, as fast (within {100 * AS_FAST:.0f} %)", "worse")
+AS_FAST_AS = Outcome(f"as fast (within {100 * AS_FAST:.0f} %)", "as fast", "")
 NOT_FASTER = Outcome("not faster", "not faster", "")
 NOT_SHOWN = Outcome("not shown (too few repeats)", "open")
+NEAR = Outcome("about as fast, inconclusive", "open")
+"""Its interval alone lies within the margin of as fast; with all that the report asks, that is not shown."""
 LOSS_OPEN = Outcome("faster, loss not shown (too few repeats)", "open")
 NO_LOSS = Outcome("faster, no loss to compare", "no loss")
 NO_BASELINE = Outcome("not compared (no baseline)", "none", "bad")
@@ -39,9 +45,10 @@ NO_PAIR = Outcome("not compared (no pair with the baseline)", "none", "bad")
 _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
     "faster": {"worse": WORSE_FASTER, "not shown": LOSS_OPEN, None: NO_LOSS, "as good": GOOD, "better": GOOD},
     "not faster": {"worse": WORSE_SLOWER},
+    "as fast": {"worse": WORSE_AS_FAST},
     "not shown": {"worse": WORSE_OPEN},
 }
-_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "not shown": NOT_SHOWN}
+_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, "not shown": NOT_SHOWN}
 
 IDLE = "codec never ran"
 """The verdict on a scheme whose codecs encoded nothing. Its speed and loss tell nothing about them."""
@@ -64,9 +71,22 @@ _WORST: tuple[str, ...] = (
 )
 
 
-def verdict(speed: Speed, loss: Loss | None) -> Outcome:
-    """The outcome for a scheme. `loss` is None if no pair has validation losses."""
-    return _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
+def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
+    """Return the outcome for a scheme.
+
+    Parameters
+    ----------
+    speed, loss
+        Findings; `loss` is None if no pair has validation losses.
+    steady
+        Whether no pair has a loss that is worse by more than the margin.
+    near
+        Whether the interval of the speed alone lies within the margin of as fast.
+    """
+    outcome = _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
+    if outcome is GOOD and not steady:
+        return UNSTEADY
+    return NEAR if outcome is NOT_SHOWN and near else outcome
 
 
 def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:

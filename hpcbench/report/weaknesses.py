@@ -1,16 +1,22 @@
 """Weaknesses of the verdicts of a cell: reasons to trust a figure less, each with the schemes that it concerns."""
 
+import math
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from math import isfinite
 from operator import itemgetter
 from statistics import fmean
+from string import ascii_lowercase
 
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.times import moment
-from hpcbench.report.compare import Cell, Row, paired
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.evidence import family, paired, rates
+from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable
 
@@ -20,6 +26,14 @@ FEW_PAIRS = 5
 With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
 (``benchmarks/report_statistics.py``, truth ``large``).
 """
+RARE, FOUND = 0.1, 0.95
+"""Part of the runs that fail, and the probability with which one of them is to be among the pairs."""
+MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
+"""Number of pairs without a failure that excludes so many failures: 29."""
+FEW_ORDERED = 5
+"""Number of pairs below which their order shows nothing."""
+ORDERS = 199
+"""Number of random orders that the repeats are compared with."""
 FEW_STEPS = 100
 """Number of counted steps below which a mean rests on minutes at most, and training has hardly begun."""
 _TENTHS = 10
@@ -72,7 +86,7 @@ def weakened(cell: Cell) -> Weakened:
     if base is None:
         return Weakened((), {})
     found = [(one, {row.scheme for row in rows if one.concerns(cell, row, base)}) for one in WEAKNESSES]
-    reasons = tuple(zip("abcdefghij", (one for one, schemes in found if schemes), strict=False))
+    reasons = tuple(zip(ascii_lowercase, (one for one, schemes in found if schemes), strict=False))
     concerned = {one.name: schemes for one, schemes in found}
     letters = {row.scheme: tuple(a for a, one in reasons if row.scheme in concerned[one.name]) for row in rows}
     return Weakened(reasons, letters)
@@ -80,6 +94,34 @@ def weakened(cell: Cell) -> Weakened:
 
 def _few_pairs(cell: Cell, row: Row, base: Row) -> bool:
     return row.speed is not None and row.speed.pairs < FEW_PAIRS
+
+
+def _rare_failures(cell: Cell, row: Row, base: Row) -> bool:
+    """Whether the verdict praises a loss that rests on too few pairs to exclude that some runs fail."""
+    praised = row.outcome is not None and row.outcome.group == "good"
+    return praised and row.loss is not None and row.loss.pairs < MANY_PAIRS
+
+
+def _correlated(cell: Cell, row: Row, base: Row) -> bool:
+    values = family({row.scheme: paired(row.runs, base.runs)}, rates).get(row.scheme, [])
+    return follow_each_other([math.log(mine / other) for mine, other in values])
+
+
+def follow_each_other(values: Sequence[float]) -> bool:
+    """Return whether successive values are more alike than values in random order are in 19 of 20 cases.
+
+    The measure is von Neumann's: the squared differences of neighbours (Annals of Mathematical Statistics 12, 1941),
+    compared with those of random orders of the same values, so that no distribution is assumed.
+    """
+    if len(values) < FEW_ORDERED:
+        return False
+
+    def apart(order: Sequence[float]) -> float:
+        return math.fsum((b - a) ** 2 for a, b in pairwise(order))
+
+    rng, seen = random.Random(len(values)), apart(values)
+    as_near = sum(apart(rng.sample(values, len(values))) <= seen for _ in range(ORDERS))
+    return (1 + as_near) / (1 + ORDERS) <= LEVEL
 
 
 def _few_steps(cell: Cell, row: Row, base: Row) -> bool:
@@ -195,6 +237,12 @@ LEARNT_NOTHING = Weakness(
     " each byte occurs: a model that has learnt nothing has nothing to lose, so that as good means nothing",
     _learnt_nothing,
 )
+RARE_FAILURES = Weakness(
+    "rare_failures",
+    f"Rare failures not excluded: a run in {1 / RARE:.0f} may train to a worse loss; {MANY_PAIRS} pairs would show it"
+    f" with a probability of {100 * FOUND:.0f} %",
+    _rare_failures,
+)
 WEAKNESSES = (
     Weakness(
         "few_pairs",
@@ -233,6 +281,12 @@ WEAKNESSES = (
         "partly_coded",
         "Only a part of the bytes that the scheme has a codec for went through it, which column coded says",
         _partly_coded,
+    ),
+    RARE_FAILURES,
+    Weakness(
+        "correlated_repeats",
+        "Speed ratios of successive repeats resemble each other: pairs are not independent, and findings less certain",
+        _correlated,
     ),
 )
 """The weaknesses in the order of their letters."""

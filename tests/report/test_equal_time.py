@@ -9,7 +9,7 @@ import pytest
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Start
 from hpcbench.contract.step_line import Step
-from hpcbench.report.compare import curve, losses_at_equal_time
+from hpcbench.report.curves import curve, losses_at_equal_time
 
 
 def log(seconds: Sequence[float | None], losses: Sequence[float | None], first: int = 1, each: int = 1) -> RunLog:

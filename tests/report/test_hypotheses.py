@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from hpcbench.report.significance import holm, pairs_needed
+from hpcbench.report.looks import LOOKS, next_look, part_of_level, suffices
+from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, mean_interval, mean_of, welch
 
 VALUES = [0.3, 1.1, -0.2, 0.9, 0.5]
@@ -133,13 +134,28 @@ def test_a_group_counts_once_until_all_of_it_is_rejected() -> None:
     # statsmodels' TTestPower().solve_power(effect_size=distance, alpha=level, power=0.8, alternative="larger")
     [(1.0, 0.025, 9.94), (0.5, 0.025, 33.37), (1.0, 0.05, 7.73), (2.0, 0.00625, 6.02)],
 )
-def test_pairs_needed_are_within_one_of_the_exact_number(distance: float, level: float, exact: float) -> None:
-    found = pairs_needed(distance, 1.0, level)
-    assert found is not None and abs(found - math.ceil(exact)) <= 1
+def test_pairs_that_suffice_are_within_one_of_the_exact_number(distance: float, level: float, exact: float) -> None:
+    fewest = next(n for n in itertools.count(2) if suffices(n, distance, 1.0, level))
+    assert abs(fewest - math.ceil(exact)) <= 1
 
 
 def test_no_number_of_pairs_shows_nothing() -> None:
-    assert pairs_needed(0.0, 1.0, 0.05) is None
-    assert pairs_needed(-1.0, 1.0, 0.05) is None
-    assert pairs_needed(0.1, 1.0, 0.05) is None
-    assert pairs_needed(1.0, 0.0, 0.05) == 2
+    assert next_look(0.0, 1.0, 0.05, 3) is None
+    assert next_look(-1.0, 1.0, 0.05, 3) is None
+    assert next_look(0.1, 1.0, 0.05, 3) is None
+    assert next_look(1.0, 1.0, 0.0, 3) is None
+    assert next_look(1.0, 0.0, 0.05, 3) == 5
+
+
+def test_the_next_look_is_the_first_that_suffices() -> None:
+    for pairs, distance in itertools.product((2, 3, 4, 8, 29), (0.3, 0.7, 1.0, 2.0, 4.0)):
+        look = next_look(distance, 1.0, 0.05, pairs)
+        later = [n for n in LOOKS if n > pairs]
+        enough = [n for n in later if suffices(n, distance, 1.0, 0.05 * part_of_level(n))]
+        assert look == (enough[0] if enough else None)
+
+
+def test_the_looks_divide_the_level() -> None:
+    assert sum(map(part_of_level, LOOKS)) == pytest.approx(1.0)
+    # A number of pairs between two looks counts as the later one, and what is beyond the last as the last.
+    assert [part_of_level(n) for n in (2, 3, 4, 5, 6, 100, 1000)] == [0.6, 0.6, 0.2, 0.2, 0.1, 0.005, 0.005]

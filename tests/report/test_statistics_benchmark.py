@@ -12,8 +12,15 @@ def test_the_tiny_form_prints_all_tables_and_the_goals() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), "--tiny"], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["# command", "# revision", "# machine"]
-    heads = [word for line in lines if (word := line.partition(" ")[0]) in ("noise", "beside")]
-    assert heads == ["noise", "noise", "noise", "beside"]
+    first = ("whole", "looks", "one", "noise", "beside")
+    heads = [word for line in lines if (word := line.partition(" ")[0]) in first]
+    assert heads == ["whole", "whole", "looks", "one", "noise", "noise", "noise", "beside"]
+    nine = re.search(r"^nothing differs +9 +3( +[\d.]+){3} +([\d.]+)$", done.stdout, re.MULTILINE)
+    power = done.stdout.partition("the truth is found")[2]
+    alone = re.search(r"^gains of 1.3 to 1.6 +1 +5 +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", power, re.MULTILINE)
+    assert nine is not None and alone is not None
+    # One report of nine cells and two of one cell, whose seeds are fixed.
+    assert float(nine[2]) == 0 and [float(share) for share in alone.groups()] == [100, 100, 100, 100]
     assert re.search(r"^normal +large +3( +[\d.]+){6}$", done.stdout, re.MULTILINE)
     dominated = re.search(r"^normal +8 +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
     assert dominated is not None

@@ -12,9 +12,9 @@ from typing import Any
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.report.build import Section
-from hpcbench.report.columns import ENERGY, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
+from hpcbench.report.columns import ENERGY, LATER_TESTS, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.front import Front, front, kind
+from hpcbench.report.front import Front, front
 from hpcbench.report.quantities import Quantity, resources, speed, traffic
 from hpcbench.report.quantities.catalogue import CATALOGUE
 from hpcbench.report.weaknesses import Weakened, weakened
@@ -48,7 +48,7 @@ def _figure(quantity: Quantity) -> Figure:
 FIGURES: dict[str, Figure] = {**_of(*_FIRST), **TESTS, **_of(*_NEXT)}
 """Quantities in a fixed order, because programs may count columns."""
 _KNOWN = {*FIGURES, *(one.key for one in _AHEAD)}
-LATER = _of(*(one for one in CATALOGUE if one.of_schemes and one.key not in _KNOWN)) | ENERGY.figures()
+LATER = _of(*(one for one in CATALOGUE if one.of_schemes and one.key not in _KNOWN)) | ENERGY.figures() | LATER_TESTS
 """What was declared since: columns that stand after all others."""
 
 
@@ -85,7 +85,7 @@ COLUMNS: dict[str, Value] = {
     "loss": lambda _submission, _cell, row: row.loss_shown,
     "loss_in_time": lambda _submission, _cell, row: row.loss_in_time.shown if row.loss_in_time else None,
     **_all(FIGURES),
-    "kind": lambda _submission, cell, row: kind(cell, row).name.lower(),
+    "kind": lambda _submission, _cell, row: row.kind.name.lower(),
 }
 """Name of each column, and a function that finds its value. The order is fixed, because programs may count columns."""
 

@@ -13,7 +13,7 @@ from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.formats.csv_rows import FIGURES, LATER
-from hpcbench.report.front import front, kind, simplest
+from hpcbench.report.front import front, simplest
 from hpcbench.report.identical import identical
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
@@ -74,12 +74,11 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
 def _schemes(cell: Cell) -> dict[str, Any]:
     """The schemes compared with the baseline and with each other."""
     found, weak = front(cell), weakened(cell)
-    kinds = {row.scheme: kind(cell, row).name.lower() for row in cell.rows}
     return {
         "schemes": [
             {
                 **_row(row),
-                "kind": kinds[row.scheme],
+                "kind": row.kind.name.lower(),
                 "beaten_by": found.beaten_by(row.scheme),
                 "weaknesses": weak.names(row.scheme),
             }

@@ -10,8 +10,9 @@ from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
 from hpcbench.contract.values import integer, member, text
 from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row, paired, step_time
+from hpcbench.report.compare import Cell, Row, step_time
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.notation import (
     Unit,

@@ -7,7 +7,8 @@ from hpcbench.collect.submission import Submission
 from hpcbench.report.columns import ENERGY, LOSS, SPEED, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.report.front import Duel, front
+from hpcbench.report.duels import Duel
+from hpcbench.report.front import front
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import (
     estimate,

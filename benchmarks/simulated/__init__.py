@@ -1,0 +1,1 @@
+"""Simulations of studies whose truth is known."""

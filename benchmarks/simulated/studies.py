@@ -1,0 +1,90 @@
+"""Simulated studies of known truth, compared as a report compares them."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from statistics import fmean
+
+from hpcbench.collect.submission import RunResult
+from hpcbench.contract.criteria import Criteria
+from hpcbench.contract.state import Verdict
+from hpcbench.report.compare import Cell, compare
+from hpcbench.report.measures import Measures, measure
+
+BASE_LOSS, BASE_RATE = 2.5, 100.0
+SHARED = 0.1, 0.02
+"""Deviation of the logarithm of the speed, and of the loss, from pair to pair."""
+OWN = 0.01, 0.004
+"""The same from run to run."""
+CRITERIA = Criteria()
+MARGINS = math.log1p(CRITERIA.speed_margin), CRITERIA.loss_margin * BASE_LOSS
+Effect = tuple[float, float]
+"""What a scheme adds to the logarithm of the speed, and to the loss."""
+Noise = Callable[[random.Random], float]
+"""Draws a number of mean 0 and deviation 1."""
+
+
+def normal(rng: random.Random) -> float:
+    """Normal."""
+    return rng.gauss(0, 1)
+
+
+def heavy(rng: random.Random) -> float:
+    """Student's t with 3 degrees of freedom, which has a deviation of sqrt(3)."""
+    return rng.gauss(0, 1) / math.sqrt(2 * rng.gammavariate(1.5, 1))
+
+
+def steps(rng: random.Random) -> float:
+    """Mean of 100 steps with a memory, over its deviation, which follows from the correlations of all pairs."""
+    return fmean(ar1(rng, 100, 0.8)) / 0.29326
+
+
+NOISES: dict[str, Noise] = {"normal": normal, "heavy": heavy, "steps": steps}
+
+
+def ar1(rng: random.Random, n: int, memory: float) -> list[float]:
+    """`n` normal values of deviation 1, each the one before times `memory` and something new."""
+    values = [rng.gauss(0, 1)]
+    new = math.sqrt(1 - memory * memory)
+    for _ in range(n - 1):
+        values.append(memory * values[-1] + new * rng.gauss(0, 1))
+    return values
+
+
+def planted(
+    run: str,
+    scheme: str,
+    pairing: str,
+    rate: float,
+    loss: float,
+    codec: str | None = None,
+    cell: dict[str, int] | None = None,
+    repeat: int = 1,
+) -> Measures:
+    """The measures of a run that completed. Without a codec's name the report cannot know the kind of the scheme."""
+    settings = {"scheme": {"default": codec, "rules": []}} if codec else {}
+    ended = Verdict("completed")
+    result = RunResult(run, "study", "site", scheme, repeat, pairing, cell or {}, ended, None, settings)
+    return replace(nothing_measured(), run=result, samples_per_s=rate, loss_valid=loss)
+
+
+@cache
+def nothing_measured() -> Measures:
+    """Measures of a run without a log."""
+    return measure(RunResult("", "", "", "", None, "", {}, Verdict("completed"), None))
+
+
+def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect], codecs: Sequence[str] = ()) -> Cell:
+    """A study of one cell, as the report compares it; the baseline's codec is the first."""
+    runs = []
+    for pair in range(pairs):
+        machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)
+        for k, (speed, loss) in enumerate([(0.0, 0.0), *effects]):
+            rate = BASE_RATE * math.exp(machine + speed + OWN[0] * noise(rng))
+            value = BASE_LOSS + seed + loss + OWN[1] * noise(rng)
+            scheme = f"scheme{k}" if k else "baseline"
+            runs.append(planted(f"r{pair}-{scheme}", scheme, f"r{pair}", rate, value, codecs[k] if codecs else None))
+    (cell,) = compare(runs, "baseline", CRITERIA)
+    return cell

@@ -1,0 +1,56 @@
+"""Training loss against time, and the losses of two runs at equal time."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import fmean
+
+from hpcbench.collect.run_log import RunLog
+from hpcbench.report.statistics import usable
+
+WINDOW = 0.05
+"""Part of a run's steps whose losses are averaged, because one step's loss depends mostly on its batch."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Training loss against the time spent in steps, warm-up included."""
+
+    times: list[float]
+    """Seconds at which each record ended, in rising order."""
+    losses: list[float]
+
+    def loss_at(self, seconds: float, window: int) -> float | None:
+        """Mean of the last `window` losses at that time; None before there are enough, or if one is NaN or infinite."""
+        done = bisect_right(self.times, seconds)
+        last = self.losses[done - window : done] if done >= window else []
+        return fmean(last) if last and all(map(usable, last)) else None
+
+
+def curve(log: RunLog | None) -> Curve | None:
+    """The training curve of a run that is known from its first step to its last.
+
+    None for a run that was resumed or has gaps, because the time of the lost steps is not known. A log with one line
+    for several steps is fine.
+    """
+    if log is None or log.resumed_from or not log.steps:
+        return None
+    numbers = list(log.steps)
+    each = numbers[0]
+    if each < 1 or numbers[-1] != each * len(numbers) or numbers != list(range(each, numbers[-1] + 1, each)):
+        return None
+    seconds, losses = log.steps.column("seconds"), log.steps.column("loss")
+    if not len(seconds) == len(losses) == len(numbers) or not min(seconds) > 0:
+        return None
+    times = [each * time for time in accumulate(seconds)]
+    # A sum with anything in it that is no number is none.
+    return Curve(times, losses) if usable(times[-1]) else None
+
+
+def losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
+    """Losses of two runs when the faster of them ended; None if a curve is missing or had hardly begun by then."""
+    if mine is None or other is None:
+        return None, None
+    window = max(1, round(WINDOW * min(len(mine.times), len(other.times))))
+    until = min(mine.times[-1], other.times[-1])
+    return mine.loss_at(until, window), other.loss_at(until, window)

@@ -1,0 +1,36 @@
+"""The comparison of one scheme with another one."""
+
+from dataclasses import dataclass
+
+from hpcbench.report.findings import LossFinding, SpeedFinding
+
+
+@dataclass(frozen=True)
+class Duel:
+    """The comparison of one scheme with another one, from pairs of runs."""
+
+    scheme: str
+    other: str
+    speed: SpeedFinding | None
+    """Speed of the scheme over the other's; None if they have no pair."""
+    loss: LossFinding | None
+    """Loss of the scheme minus the other's; None if no pair has both losses."""
+
+    @property
+    def beats(self) -> bool:
+        """Whether the scheme is shown to be better in speed or loss, and not worse in the other."""
+        if self.speed is None or self.loss is None:
+            return False
+        if self.speed.shown == "faster":
+            return self.loss.shown in ("as good", "better")
+        return self.loss.shown == "better" and self.speed.as_fast
+
+    @property
+    def faster(self) -> bool:
+        """Whether the scheme is shown to be faster."""
+        return self.speed is not None and self.speed.shown == "faster"
+
+    def turned(self) -> "Duel":
+        """The same duel, seen from the other scheme."""
+        speed = self.speed.turned() if self.speed else None
+        return Duel(self.other, self.scheme, speed, self.loss.turned() if self.loss else None)

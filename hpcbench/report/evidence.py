@@ -1,0 +1,204 @@
+"""Evidence about schemes: pairs of runs and their values, and the findings that one level for the report allows.
+
+Only runs of one pairing are compared with each other, because they shared seed and allocation.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+
+from hpcbench.contract.criteria import Criteria
+from hpcbench.report.curves import curve, losses_at_equal_time
+from hpcbench.report.duels import Duel
+from hpcbench.report.findings import Key, LossFinding, LossTest, SpeedFinding, SpeedTest, Values, margin_of
+from hpcbench.report.hierarchy import Allotment, Chain, Chains, Shares, allot
+from hpcbench.report.kinds import Kind
+from hpcbench.report.measures import Measures, common_rate, completed, own_environment
+from hpcbench.report.statistics import usable
+
+Both = tuple[float | None, float | None]
+Pair = tuple[str, str]
+"""Names of two schemes."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The compared values of one cell, before anything is decided."""
+
+    kinds: Mapping[str, Kind]
+    """Kinds of the schemes that have a pair with the baseline."""
+    speeds: Mapping[str, SpeedTest] = field(default_factory=dict)
+    losses: Mapping[str, LossTest] = field(default_factory=dict)
+    times: Mapping[str, LossTest] = field(default_factory=dict)
+    """Losses at equal time."""
+    gains: Mapping[Pair, SpeedTest] = field(default_factory=dict)
+    """Speed of each scheme with a codec over each control without one."""
+    duel_speeds: Mapping[Pair, SpeedTest] = field(default_factory=dict)
+    duel_losses: Mapping[Pair, LossTest] = field(default_factory=dict)
+
+    @property
+    def chains(self) -> Chains:
+        """The questions in the order in which they are asked."""
+        answers: dict[Hashable, Chain] = {}
+        controls: dict[Hashable, Chain] = {}
+        for scheme, kind in self.kinds.items():
+            gains = tuple(test.question for (own, _), test in self.gains.items() if own == scheme)
+            chain = _chain(self.speeds.get(scheme), self.losses.get(scheme))
+            if chain is not None:
+                asked = tuple(gain for gain in gains if gain is not None)
+                (controls if kind is Kind.PLAIN else answers)[scheme] = Chain(chain.speed, chain.loss, asked)
+        pairs = dict.fromkeys((*self.duel_speeds, *self.duel_losses))
+        duels = ((pair, _chain(self.duel_speeds.get(pair), self.duel_losses.get(pair))) for pair in pairs)
+        times = ((scheme, _chain(None, test)) for scheme, test in self.times.items())
+        return Chains(answers, controls, _asked(duels), _asked(times))
+
+
+def _chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
+    """The chain of two schemes; None if they have one pair, which shows nothing."""
+    chain = Chain(speed.question if speed else None, loss.question if loss else None)
+    return None if chain == Chain() else chain
+
+
+def _asked(chains: Iterable[tuple[Hashable, Chain | None]]) -> dict[Hashable, Chain]:
+    return {key: chain for key, chain in chains if chain is not None}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings about one cell."""
+
+    speed: Mapping[str, SpeedFinding]
+    loss: Mapping[str, LossFinding]
+    loss_in_time: Mapping[str, LossFinding]
+    gains: tuple[Duel, ...]
+    duels: tuple[Duel, ...]
+
+
+def decide(cells: Sequence[Evidence]) -> list[Findings]:
+    """Decide all questions about the cells of a report, with one level for all of them."""
+    allotments = allot([cell.chains for cell in cells])
+    return [_findings(cell, allotment) for cell, allotment in zip(cells, allotments, strict=True)]
+
+
+def _findings(cell: Evidence, allotment: Allotment) -> Findings:
+    nothing = Shares()
+    shares = {**allotment.answers, **allotment.controls}
+    own = {scheme: shares.get(scheme, nothing) for scheme in (*cell.speeds, *cell.losses)}
+    gains = dict.fromkeys(cell.gains, 0.0)
+    for scheme in own:
+        asked = [pair for pair, test in cell.gains.items() if pair[0] == scheme and test.question]
+        gains |= zip(asked, own[scheme].gains, strict=False)
+    duels = []
+    for pair in dict.fromkeys((*cell.duel_speeds, *cell.duel_losses)):
+        given = allotment.duels.get(pair, nothing)
+        speed, loss = cell.duel_speeds.get(pair), cell.duel_losses.get(pair)
+        # What a gain has shown already stays shown.
+        gain = max(gains.get(pair, 0.0), gains.get(pair[::-1], 0.0))
+        shown = speed.finding(given.speed, gain) if speed else None
+        duels.append(Duel(*pair, shown, loss.finding(given.loss) if loss else None))
+    return Findings(
+        {scheme: test.finding(own[scheme].speed) for scheme, test in cell.speeds.items()},
+        {scheme: test.finding(own[scheme].loss) for scheme, test in cell.losses.items()},
+        {scheme: test.finding(allotment.times.get(scheme, nothing).loss) for scheme, test in cell.times.items()},
+        tuple(Duel(*pair, test.finding(gains[pair]), None) for pair, test in cell.gains.items()),
+        tuple(duels),
+    )
+
+
+def gather(
+    schemes: Mapping[str, Sequence[Measures]],
+    base: Sequence[Measures],
+    kinds: Mapping[str, Kind],
+    idle: Sequence[str],
+    criteria: Criteria,
+) -> Evidence:
+    """Gather the values of the schemes of a cell, in pairs with the baseline's and with each other's.
+
+    Parameters
+    ----------
+    schemes
+        Runs of the schemes to compare, without the baseline and without those that diverged.
+    base
+        Runs of the baseline.
+    kinds
+        Kinds of the schemes.
+    idle
+        Schemes whose codecs encoded nothing. They are compared with the baseline alone.
+    criteria
+        The margins.
+    """
+    pairs = {scheme: paired(runs, base) for scheme, runs in schemes.items()}
+    curves = {other.run.pairing: curve(other.run.log) for own in pairs.values() for _, other in own}
+
+    def in_time(mine: Measures, other: Measures) -> Both:
+        return losses_at_equal_time(curve(mine.run.log), curves[other.run.pairing])
+
+    speeds = _speed_tests(pairs, criteria)
+    rivals = [scheme for scheme in speeds if scheme not in idle]
+    coded = [
+        scheme for scheme in rivals if not kinds[scheme].is_control and not own_environment(schemes[scheme][0].run)
+    ]
+    plain = [scheme for scheme in rivals if kinds[scheme] is Kind.PLAIN]
+    gains = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in product(coded, plain)}
+    duels = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in combinations(rivals, 2)}
+    return Evidence(
+        {scheme: kinds[scheme] for scheme in pairs},
+        speeds,
+        _loss_tests(pairs, valid_losses, criteria),
+        _loss_tests(pairs, in_time, criteria),
+        _speed_tests(gains, criteria),
+        _speed_tests(duels, criteria),
+        _loss_tests(duels, valid_losses, criteria, of_both=True),
+    )
+
+
+def _speed_tests(pairs: Mapping[Key, list[tuple[Measures, Measures]]], criteria: Criteria) -> dict[Key, SpeedTest]:
+    return {key: SpeedTest.of(values, criteria.speed_margin) for key, values in family(pairs, rates).items()}
+
+
+def _loss_tests(
+    pairs: Mapping[Key, list[tuple[Measures, Measures]]],
+    losses: Callable[[Measures, Measures], Both],
+    criteria: Criteria,
+    *,
+    of_both: bool = False,
+) -> dict[Key, LossTest]:
+    return {
+        key: LossTest.of(values, margin_of(values, criteria.loss_margin, of_both=of_both))
+        for key, values in family(pairs, losses).items()
+    }
+
+
+def rates(mine: Measures, other: Measures) -> Both:
+    """Samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
+    return common_rate(mine, other) or (None, None)
+
+
+def valid_losses(mine: Measures, other: Measures) -> Both:
+    """Validation losses of both runs after the last step."""
+    return mine.loss_valid, other.loss_valid
+
+
+def family(
+    pairs: Mapping[Key, list[tuple[Measures, Measures]]], values: Callable[[Measures, Measures], Both]
+) -> dict[Key, Values]:
+    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out."""
+    families: dict[Key, Values] = {}
+    for scheme, own in pairs.items():
+        both = [values(mine, other) for mine, other in own]
+        usables = [(a, b) for a, b in both if a is not None and b is not None and usable(a) and usable(b)]
+        if usables:
+            families[scheme] = usables
+    return families
+
+
+def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
+    """Completed runs of a scheme, each with the baseline's run of the same pairing, in the order of the repeats."""
+    own, others = by_pairing(runs), by_pairing(base)
+    order = sorted(own, key=lambda pairing: (own[pairing].run.repeat or 0, pairing))
+    return [(own[pairing], others[pairing]) for pairing in order if pairing in others]
+
+
+def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
+    """Completed runs by their pairing. The first one counts if there are several."""
+    return {run.run.pairing: run for run in reversed(completed(runs))}

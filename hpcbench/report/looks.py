@@ -1,0 +1,61 @@
+"""Looks at a growing study: the part of the level that each number of pairs may use, and the next number worth it.
+
+Whoever reads a report, adds repeats and reads it again has several chances of a false finding. The level is therefore
+divided over a fixed schedule of looks, which a report knows from its number of pairs alone (alpha spending: Lan and
+DeMets, Biometrika 70, 1983). The parts add up to 1, so that the bound holds for any dependence between the looks. With
+few pairs the p-values of two looks are almost independent, and a finer bound would gain little.
+"""
+
+import math
+from bisect import bisect_left
+
+from hpcbench.report.significance import student_t_quantile
+
+LOOKS = (3, 5, 8, 12, 20, 30, 50, 100)
+"""Numbers of pairs at which a study may be looked at. Fewer pairs count as the next of these numbers."""
+PARTS = (0.6, 0.2, 0.1, 0.05, 0.03, 0.01, 0.005, 0.005)
+"""Part of the level at each look. Most goes to few pairs, where Student's t needs it."""
+MOST = LOOKS[-1]
+"""Largest number of pairs that is advised."""
+
+
+def part_of_level(pairs: int) -> float:
+    """Return the part of the level that a comparison of so many pairs may use."""
+    return PARTS[min(bisect_left(LOOKS, pairs), len(LOOKS) - 1)]
+
+
+def next_look(distance: float, scatter: float, share: float, pairs: int, power: float = 0.8) -> int | None:
+    """Return the next look at which a one-sided t test would probably show a mean that lies `distance` away.
+
+    Parameters
+    ----------
+    distance
+        Distance from the value to be excluded to the mean.
+    scatter
+        Standard deviation of the pairs.
+    share
+        Level of the test before it is divided over the looks, as a part of 1.
+    pairs
+        Number of pairs now.
+    power
+        Probability with which the test is to succeed.
+
+    Returns
+    -------
+    int or None
+        None if more than `MOST` are needed, or if the mean lies on the wrong side.
+    """
+    later = (look for look in LOOKS if look > pairs)
+    return next((n for n in later if suffices(n, distance, scatter, share * part_of_level(n), power)), None)
+
+
+def suffices(n: int, distance: float, scatter: float, level: float, power: float = 0.8) -> bool:
+    """Return whether n pairs would probably show a mean that lies `distance` away.
+
+    The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, t with n - 1 degrees of freedom:
+    close to the noncentral t, and closer than the scatter of a few pairs is known.
+    """
+    if distance <= 0 or not level > 0:
+        return False
+    reach = student_t_quantile(1 - level, n - 1) + student_t_quantile(power, n - 1)
+    return reach * scatter <= distance * math.sqrt(n)

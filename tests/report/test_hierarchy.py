@@ -1,0 +1,202 @@
+"""One level for all questions of a report: shares, their order, and false findings of whole simulated reports."""
+
+import random
+import sys
+from collections.abc import Hashable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcbench.report.compare import Study, compare, compare_all
+from hpcbench.report.hierarchy import LEVEL, Allotment, Chain, Chains, Question, Shares, allot, ask, ask_family
+from hpcbench.report.looks import LOOKS
+from hpcbench.report.significance import holm
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from simulated.reports import NULL, TRUTHS, FalseFindings, draw_runs
+from simulated.studies import CRITERIA
+
+OPEN, SIDE, WHOLE = Question(1.0, 1.0), Question(0.0, 1.0), Question(0.0, 0.0)
+"""A question that nothing decides, one that is decided in part, one that is decided with any share."""
+
+
+def drawn(rng: random.Random) -> Question:
+    side = rng.choice([0.0, 1e-5, 1e-3, 0.01, 0.02, 1.0]) * rng.random()
+    return Question(side, side + rng.choice([0.0, 1e-3, 0.1, 1.0]) * rng.random())
+
+
+def drawn_chain(rng: random.Random) -> Chain:
+    speed, loss = (drawn(rng) if rng.random() < 0.9 else None for _ in range(2))
+    return Chain(speed, loss and Question(loss.whole, loss.whole), tuple(drawn(rng) for _ in range(rng.randint(0, 2))))
+
+
+def drawn_cells(rng: random.Random) -> list[Chains]:
+    def family(most: int) -> dict[object, Chain]:
+        return {k: drawn_chain(rng) for k in range(rng.randint(0, most))}
+
+    return [Chains(family(5), family(2), family(6), family(4)) for _ in range(rng.randint(1, 4))]
+
+
+def held(chain: Chain, shares: Shares) -> float:
+    """The share that the undecided questions of a chain use at once: what none of them passes on."""
+    amount = 0.0
+    loss_open = chain.loss is not None and not chain.loss.whole < shares.loss
+    if chain.speed is not None:
+        passes = 1.0 if chain.speed.whole < shares.speed else 0.5 if chain.speed.side < shares.speed else 0.0
+        amount += shares.speed * (1 - passes)
+    if loss_open:
+        amount += shares.loss
+    return amount + sum(g for g, gain in zip(shares.gains, chain.gains, strict=True) if not gain.side < g)
+
+
+def test_no_more_than_the_level_is_in_use() -> None:
+    """At any data: what the undecided questions use together is at most the level."""
+    rng = random.Random(1)
+    for _ in range(300):
+        cells = drawn_cells(rng)
+        total = sum(
+            held(chains[key], shares[key])
+            for cell, allotment in zip(cells, allot(cells), strict=True)
+            for chains, shares in zip(families(cell), families(allotment), strict=True)
+            for key in chains
+        )
+        assert total <= LEVEL * (1 + 1e-12)
+
+
+def test_nothing_is_lost_when_more_is_decided() -> None:
+    """What makes the procedure valid: shares of undecided questions grow with the set of decided ones."""
+    rng = random.Random(2)
+    undecided = 0
+    for _ in range(300):
+        cells = drawn_cells(rng)
+        decided = [
+            Chains(*({k: decide_some(rng, c) for k, c in family.items()} for family in families(cell)))
+            for cell in cells
+        ]
+        for cell, more, before, after in zip(cells, decided, allot(cells), allot(decided), strict=True):
+            for old, new, given, now in zip(*map(families, (cell, more, before, after)), strict=True):
+                for key in old:
+                    if old[key] == new[key]:
+                        for (question, share), (_, later) in zip(
+                            asked(old[key], given[key]), asked(new[key], now[key]), strict=True
+                        ):
+                            assert later >= share * (1 - 1e-12) or question.whole < later
+                            undecided += not question.whole < share
+    assert undecided > 1000
+
+
+def families(cell: Chains | Allotment) -> list[dict[Hashable, Any]]:
+    return [dict(getattr(cell, one.name)) for one in fields(Chains)]
+
+
+def decide_some(rng: random.Random, chain: Chain) -> Chain:
+    if rng.random() < 0.6:
+        return chain
+    return replace(chain, speed=chain.speed and WHOLE, loss=chain.loss and WHOLE)
+
+
+def asked(chain: Chain, shares: Shares) -> list[tuple[Question, float]]:
+    """The questions of a chain, each with its share."""
+    all_of_them = [(chain.speed, shares.speed), (chain.loss, shares.loss), *zip(chain.gains, shares.gains, strict=True)]
+    return [(question, share) for question, share in all_of_them if question is not None]
+
+
+def test_equal_chains_of_one_question_are_holms_method() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        p = [rng.random() ** 4 for _ in range(rng.randint(1, 8))]
+        adjusted = [own for (own,) in holm([[value] for value in p])]
+        asked = ask_family({k: Chain(loss=Question(value, value)) for k, value in enumerate(p)}, LEVEL)
+        assert [shares.finished for shares in asked.values()] == [value < LEVEL for value in adjusted]
+
+
+@pytest.mark.parametrize(
+    ("speed", "loss", "shares"),
+    [
+        (OPEN, OPEN, (0.75, 0.25, 0.0)),
+        (OPEN, WHOLE, (1.0, 0.25, 0.0)),
+        (SIDE, OPEN, (0.75, 0.625, 0.0)),
+        (SIDE, WHOLE, (1.0, 0.25, 0.5)),
+        (WHOLE, OPEN, (0.75, 1.0, 0.0)),
+        (WHOLE, WHOLE, (1.0, 0.25, 1.0)),
+        (None, OPEN, (0.0, 1.0, 0.0)),
+        (SIDE, None, (1.0, 0.0, 0.5)),
+    ],
+)
+def test_the_order_within_a_chain(speed: Question | None, loss: Question | None, shares: tuple[float, ...]) -> None:
+    found = ask(Chain(speed, loss, (OPEN,)), 1.0)
+    assert (found.speed, found.loss, *found.gains) == shares and not found.finished
+    assert ask(Chain(speed, loss, (WHOLE,)), 1.0).finished == (loss in (WHOLE, None) and speed in (WHOLE, None))
+
+
+def test_the_answers_of_all_cells_come_first() -> None:
+    """Details get nothing before an answer of their cell is decided, and all of it when every answer is."""
+    detail = {"a": Chain(OPEN, OPEN)}
+    waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
+    decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)
+    first, second = allot([waiting, decided])
+    assert first.answers["x"].speed == pytest.approx(0.75 * LEVEL / 2 * 1.5), "half of what the decided answer had"
+    assert first.duels["a"].speed == 0
+    assert second.duels["a"].speed == pytest.approx(0.75 * LEVEL / 4)
+    assert allot([decided])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL)
+    assert allot([Chains(duels=detail)])[0].duels["a"].speed == pytest.approx(0.75 * LEVEL), "a cell without an answer"
+    assert allot([]) == []
+
+
+def most(reports: int) -> float:
+    """Five in a hundred reports, and what chance adds to it in one of 200 tries."""
+    return 0.05 * reports + 2.6 * (0.05 * 0.95 * reports) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("truth", "cells", "pairs", "reports"),
+    [
+        ("nothing differs", 1, 5, 80),
+        ("nothing differs", 9, 3, 15),
+        ("controls gain, codecs gain nothing beyond", 1, 8, 40),
+        ("at the margins", 1, 8, 40),
+        ("gains, at a loss at the margin", 1, 3, 40),
+    ],
+)
+def test_whole_reports_of_known_truth(truth: str, cells: int, pairs: int, reports: int) -> None:
+    """With a family for each question, 12 % of the first kind and two thirds of the second had a false finding."""
+    rng = random.Random(f"{truth} {cells} {pairs}")
+    count = FalseFindings()
+    for _ in range(reports):
+        count.add(compare(draw_runs(rng, pairs, TRUTHS[truth], cells=cells), "baseline", CRITERIA), TRUTHS[truth])
+    assert count.some <= most(reports)
+
+
+def test_reading_a_growing_study_again_adds_no_false_findings() -> None:
+    """Followed look by look, a report that tests each time at the whole level is wrong in a quarter of the studies."""
+    rng, false, reports = random.Random(11), 0, 40
+    for _ in range(reports):
+        runs = draw_runs(rng, 12)
+        looks = [compare(runs[: 7 * look], "baseline", CRITERIA) for look in LOOKS if look <= 12]
+        false += any(FalseFindings().add(cells, NULL) for cells in looks)
+    assert false <= most(reports)
+
+
+def test_what_pays_is_found_with_three_pairs() -> None:
+    """One level for all keeps the power for the answer: gains of 1.3 and more, at a scatter of 1 % from run to run."""
+    rng, truth = random.Random(12), TRUTHS["gains of 1.3 to 1.6"]
+    rows = [
+        row
+        for _ in range(30)
+        for cell in compare(draw_runs(rng, 3, truth), "baseline", CRITERIA)
+        for row in cell.rows[2:]
+    ]
+    assert sum(row.speed_shown == "faster" for row in rows) > 0.95 * len(rows)
+    assert sum(row.verdict == "faster and as good" for row in rows) > 0.45 * len(rows)
+
+
+def test_studies_of_one_report_share_the_level() -> None:
+    rng = random.Random(13)
+    study = Study(draw_runs(rng, 3), "baseline", CRITERIA)
+    ((alone,),) = compare_all([study])
+    (first,), (_,) = compare_all([study, study])
+    levels = [row.speed.equal.level for cell in (alone, first) if (row := cell.rows[2]).speed and row.speed.equal]
+    assert levels[1] == pytest.approx(levels[0] / 2)
