@@ -1,6 +1,8 @@
 """What messages and pages tell people to install."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,29 @@ def test_nobody_is_sent_to_the_package_of_another_project() -> None:
         if FROM_AN_INDEX.search(line)
     ]
     assert not places, "\n".join(places)
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "says"),
+    [
+        ((3, 9), 2, "hpcbench needs Python 3.10 or newer"),
+        ((3, 10), 0, ""),
+        ((3, 13), 0, ""),
+        ((3, 14), 0, "tested with Python 3.10 to 3.13: continuing with a newer one"),
+        ((4, 0), 0, "tested with Python 3.10 to 3.13: continuing with a newer one"),
+    ],
+)
+def test_newer_pythons_are_warned_of_and_older_ones_refused(
+    tmp_path: Path, version: tuple[int, int], status: int, says: str
+) -> None:
+    """The checks of the Makefile's interpreter, with an interpreter that claims a version and makes no environment."""
+    python = tmp_path / "python"
+    claim = f"import sys; sys.version_info = ({version[0]}, {version[1]}, 0)"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} -c "{claim}; $2"\nexit 0\n')
+    python.chmod(0o755)
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").split("$(VENV)/bin/python:", 1)[1].split("\n\n")[0]
+    checks = [line for line in lines.replace("\\\n", "").splitlines() if "version_info" in line]
+    (tmp_path / "Makefile").write_text(f"PYTHON = {python}\nall:\n" + "\n".join(checks) + "\n")
+    done = subprocess.run(["make", "-C", tmp_path, "-s"], capture_output=True, text=True, check=False)
+    assert done.returncode == status and says in done.stderr and bool(done.stderr) is bool(says), done.stderr
+    assert len(checks) == 2
