@@ -138,14 +138,15 @@ class Program(Section):
             raise ValueError(f"values.{taken} is a name of hpcbench's own: choose another")
         return self
 
+    def uses(self, name: str) -> bool:
+        """Return whether the command or a variable of the environment has a name in braces."""
+        return any(name in _BRACES.findall(text) for text in (self.command, *self.env.values()))
+
     @model_validator(mode="after")
     def _braces_use_every_value(self) -> "Program":
-        used = {name for text in (self.command, *self.env.values()) for name in _BRACES.findall(text)}
         for name in self.values:
-            if name not in used:
+            if not self.uses(name):
                 raise ValueError(f"values.{name} is not used: write {{{name}}} in command or env, or remove it")
-        if self.seed != type(self).model_fields["seed"].default and "seed" not in used:
-            raise ValueError("seed is not used: write {seed} in command or env, or remove it")
         return self
 
     def words(self, known: Mapping[str, object]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpcbench.contract.problems import FieldPath, shown, user_error
+from hpcbench.contract.program import Program
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
@@ -71,9 +72,20 @@ def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStud
     if schema is ProgramStudy and own is not None:
         raise UserError(f"{where((own,))}: {own}: a study with program has a training of its own: remove {own}")
     try:
-        return schema.model_validate(data)
+        study = schema.model_validate(data)
     except ValidationError as error:
         raise user_error(error, schema, where) from None
+    if isinstance(study, ProgramStudy):
+        _check_seed(study.program, where)
+    return study
+
+
+def _check_seed(program: Program, where: Callable[[FieldPath], str]) -> None:
+    """Refuse a seed that the program never sees. Its runs have one all the same, which tells the repeats apart."""
+    if program.seed != Program.model_fields["seed"].default and not program.uses("seed"):
+        raise UserError(
+            f"{where(('program', 'seed'))}: program.seed: is not used: write {{seed}} in command or env, or remove it"
+        )
 
 
 def fill_model(model: Any, where: str) -> Any:

@@ -273,7 +273,7 @@ def everything(directory: Path, text: str, study: dict[str, Any], site: dict[str
         tail = [*site["launcher"]["args"], site["python"], "-u", "-m", "hpcbench.train", call[-1]]
         own = site["container"]
         if own["image"]:  # it is run with one
-            tail = [*own["args"], own["image"], own["python"], *tail[-4:]]
+            tail = [*own["args"], os.path.expanduser(own["image"]), own["python"], *tail[-4:]]  # noqa: PTH111 (any text)
             first = call.index("apptainer")
             assert call[first - len(site["launcher"]["args"]) : first] == site["launcher"]["args"]
         assert call[-len(tail) :] == tail

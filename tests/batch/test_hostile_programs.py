@@ -132,7 +132,7 @@ def check(directory: Path, keys: Keys, text: str) -> bool:
     elif keys[-1] in ("line", "evaluation"):
         assert getattr(run.program.log, str(keys[-1])) == text
     elif keys[-1] == "directory":
-        assert run.directory == str((directory / text).resolve())
+        assert run.directory == str((directory / os.path.expanduser(text)).resolve())  # noqa: PTH111 (any text)
     return True
 
 

@@ -148,7 +148,7 @@ def test_wrong_files_end_in_one_line_with_their_name(
 def test_torch_files_need_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     (tmp_path / "x.pt").write_bytes(b"")
-    with pytest.raises(UserError, match=r"x\.pt: needs PyTorch to be read: pip install 'hpcbench\[train\]'"):
+    with pytest.raises(UserError, match=r"x\.pt: needs PyTorch to be read: pip install torch"):
         load(str(tmp_path / "x.pt"), 10, F32)
 
 

@@ -113,9 +113,9 @@ def test_codecs(tiny: Tiny) -> None:
     halves = {row[0]: row[1:] for row in Printed(parts[1].splitlines()).rows()}
     for name in ("blosc2 bitshuffle+lz4", "blosc2 shuffle+zstd", "pcodec", "pcodec level 0", "zstd 1", "lz4"):
         for row in (cells[name], halves[name]):
-            assert row[-1] == MISSING or min(numbers(row[:3])) > 0
+            assert row[-1] == MISSING or (float(row[0]) > 0 and min(numbers(row[:3])) >= 0)  # 0.00 where others compute
     verdicts = [line for line in printed.lines if ">=" in line]
-    assert len(verdicts) == 11 and all(re.search(r": (reached|MISSED.*|not measured, .*)$", line) for line in verdicts)
+    assert len(verdicts) == 9 and all(re.search(r": (reached|MISSED.*|not measured, .*)$", line) for line in verdicts)
 
 
 def test_codecs_need_a_gpu(refused: Callable[..., str]) -> None:

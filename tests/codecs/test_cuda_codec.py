@@ -160,7 +160,7 @@ def test_no_cupy_is_told_in_a_line() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 1
     assert "ImportError: codecs on a GPU need CuPy" in done.stderr.splitlines()[-1]
-    assert "pip install cupy-cuda12x" in done.stderr.splitlines()[-1]
+    assert "pip install cupy-cuda13x, or cupy-cuda12x on a V100" in done.stderr.splitlines()[-1]
 
 
 def test_cupy_is_not_imported_before_it_is_needed() -> None:

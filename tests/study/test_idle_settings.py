@@ -18,6 +18,7 @@ from hpcbench.contract import run as contract
 from hpcbench.contract.events import Evaluation, Event
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.problems import section_at
+from hpcbench.contract.program import Program
 from hpcbench.contract.step_line import Step
 from hpcbench.errors import UserError
 from hpcbench.predict.machine import of_gpu
@@ -375,7 +376,7 @@ def test_a_value_that_the_matrix_overrides_is_refused(tmp_path: Path, option: st
 def test_a_program_uses_all_that_its_study_gives_it(tmp_path: Path) -> None:
     program = {"command": "python x.py", "log": "nanogpt", "steps": 4}
     for changed, said in (
-        ({"seed": 7}, "program: seed is not used: write {seed} in command or env, or remove it"),
+        ({"seed": 7}, "program.seed: is not used: write {seed} in command or env, or remove it"),
         ({"values": {"batch": 2}}, "program: values.batch is not used: write {batch} in command or env, or remove it"),
         ({"log": {"line": "(?P<step>[0-9]+) (?P<loss>.*)", "every": 5}}, "every is for a line without the group step"),
     ):
@@ -387,6 +388,15 @@ def test_a_program_uses_all_that_its_study_gives_it(tmp_path: Path) -> None:
     used = {"seed": 7, "values": {"batch": 2}, "env": {"BATCH": "{batch}"}, "command": "python x.py {seed}"}
     path.write_text(json.dumps({"study": "p", "program": {**program, **used}}), encoding="utf-8")
     assert load_study(path)
+
+
+def test_a_program_that_takes_no_seed_may_be_repeated(tmp_path: Path) -> None:
+    """Its run files have seeds that tell the repeats apart."""
+    path = tmp_path / "p.yaml"
+    program = {"command": "python x.py", "log": "nanogpt", "steps": 4}
+    path.write_text(json.dumps({"study": "p", "program": program, "scheme": "baseline", "repeats": 2}), "utf-8")
+    assert [Program.model_validate({**program, "seed": seed}).seed for seed in (1, 2)] == [1, 2]
+    assert [run.repeat for run in expand(load_study(path), ROOM)] == [1, 2]
 
 
 @pytest.mark.parametrize("sparsity", [0.05, 0.9, 0.99])
