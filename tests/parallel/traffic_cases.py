@@ -66,7 +66,7 @@ def drawn(chance: Random) -> Case:
             return case
 
 
-TIERS = {"": 12, "long": 100}
+TIERS = {"": 12, "long": 40}
 """Number of cases by the argument of the worker."""
 
 
