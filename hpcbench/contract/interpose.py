@@ -62,10 +62,12 @@ class Groups(Section):
         "along which its ranks lie.",
     )
     min_bytes: int = Field(65536, ge=0, le=2**40, description="Smaller messages are never encoded.")
-    lossy: list[Literal["parameters", "functional-gathers"]] = Field(
+    lossy: list[Literal["parameters", "functional-gathers", "sums-outside-backward"]] = Field(
         default_factory=list,
-        description="What may be lossy though checkpoints may pass through it: gathers of parameters, and gathers by "
-        "functional collectives (sequence parallelism, but full_tensor() and state dicts as well).",
+        description="What may be lossy though it may be no gradient or activation: gathers of parameters, gathers by "
+        "functional collectives (sequence parallelism, but full_tensor() and state dicts as well), and sums over "
+        "replicas outside a backward pass (gradients that the program sums itself, but averages of parameters and "
+        "counts as well).",
     )
     cuda: bool = Field(
         False,

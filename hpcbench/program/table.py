@@ -15,6 +15,8 @@ _WHY = {
     "exact group": "exact: asked for",
     "no codec": "plain",
     "parameters": "exact: parameters",
+    "outside backward": "exact: outside a backward pass (lossy: [sums-outside-backward])",
+    "complex": "exact: complex numbers",
     "functional gather": "exact: may be a checkpoint",
     "not of data parallelism": "exact: no part of data parallelism",
     "plan": "exact: PyTorch's own is faster, or there is one node",

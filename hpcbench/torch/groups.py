@@ -1,5 +1,6 @@
 """What is known of one process group, and the decision on each kind of call that it makes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 from hpcbench.torch.account import Account, Key, Row
 from hpcbench.torch.dimensions import dimension_of
 from hpcbench.torch.encoded import EncodedGroup
+from hpcbench.torch.gradients import has_complex, is_gradient
 from hpcbench.torch.tensors import DTYPES
 
 _OPERATIONS = {
@@ -38,8 +40,6 @@ class Chosen(NamedTuple):
     plans: tuple[Plan, ...]
     min_bytes: int = 0
     """Bytes below which a part of an exchange is not encoded."""
-    of_sums: bool = False
-    """Whether it holds for sums and averages alone."""
 
 
 class GroupCalls:
@@ -68,6 +68,10 @@ class GroupCalls:
         self._chosen: dict[tuple[object, ...], Chosen] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
+        self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
+        # looking at the values of a call costs, and smaller calls and other groups are exact anyhow
+        looks = self.dimension not in (None, "EXACT") and settings.scheme.algorithm != "native"
+        self._looks_from = settings.groups.min_bytes if looks else math.inf
 
     @property
     def encoded(self) -> EncodedGroup:
@@ -96,8 +100,7 @@ class GroupCalls:
         tensors
             The whole vectors: the sources of reductions, the targets of gathers.
         op
-            The reduction, if the call reduces. Asking it for its number takes longer than all else here, so that this
-            is only done where the number decides.
+            The reduction, if the call reduces.
         ragged
             Whether sizes may differ between the ranks, so that they cannot decide.
         """
@@ -106,19 +109,21 @@ class GroupCalls:
             n = first.numel()
             # asking for the device's name takes longer than all else here
             device = "cpu" if first.is_cpu else first.device.type
-            key: tuple[object, ...] = (call, first.dtype, n, device)
             nbytes = n * first.element_size()
+            key: tuple[object, ...] = (call, first.dtype, n, device)
         else:
             n = sum(t.numel() for t in tensors)
-            key = (call, *((t.dtype, t.numel(), t.device.type) for t in tensors))
             nbytes = sum(t.numel() * t.element_size() for t in tensors)
+            key = (call, *((t.dtype, t.numel(), t.device.type) for t in tensors))
         if ragged:
             key = (call, first.dtype, first.device.type)
+        content = ""
+        if nbytes >= self._looks_from or ragged:
+            content = self._exact_content(call, tensors, op)
+            key = (*key, content)
         chosen = self._chosen.get(key)
         if chosen is None:
-            chosen = self._chosen[key] = self._choose(call, tensors, nbytes, ragged)
-        if chosen.of_sums and op is not None and (reduction := op.op()) not in (SUM, AVERAGE):
-            chosen = self._reduced_otherwise(call, first, reduction)
+            chosen = self._chosen[key] = self._choose(call, tensors, nbytes, ragged, content)
         self._account.call(chosen.row, n, nbytes)
         return chosen
 
@@ -132,13 +137,19 @@ class GroupCalls:
         if self._encoded is not None:
             self._encoded.worker.stop(patience_s)
 
-    def _reduced_otherwise(self, call: Call, tensor: torch.Tensor, reduction: int) -> Chosen:
-        name = _REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction
-        return Chosen(
-            self._row(call.value, str(tensor.dtype).removeprefix("torch."), "", f"reduction {name}"), None, ()
-        )
+    def _exact_content(self, call: Call, tensors: Sequence[torch.Tensor], op: Any) -> str:
+        """Return what the values of a call are if those are never encoded, else an empty string."""
+        if op is not None:
+            reduction = op.op()
+            if reduction not in (SUM, AVERAGE):
+                return f"reduction {_REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction}"
+        if call is not Call.MESSAGE and has_complex(tensors):  # messages keep their complex type
+            return "complex"
+        if op is not None and self.dimension == "DP" and not self._lossy_sums and not is_gradient():
+            return "outside backward"
+        return ""
 
-    def _choose(self, call: Call, tensors: Sequence[torch.Tensor], nbytes: int, ragged: bool) -> Chosen:
+    def _choose(self, call: Call, tensors: Sequence[torch.Tensor], nbytes: int, ragged: bool, content: str) -> Chosen:
         dtype = tensors[0].dtype
         name = str(dtype).removeprefix("torch.")
         scheme, groups = self._settings.scheme, self._settings.groups
@@ -146,10 +157,11 @@ class GroupCalls:
         why = self._hindrance(tensors, nbytes, ragged, rule, call in _OPERATIONS) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
             why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
+        why = why or content
         if why or traffic is None or rule is None:
             return Chosen(self._row(call.value, name, "", why), None, ())
         if self._settings.dry:
-            return Chosen(self._row(call.value, name, "", f"dry run: {rule.codec}"), None, (), of_sums=True)
+            return Chosen(self._row(call.value, name, "", f"dry run: {rule.codec}"), None, ())
         channel = self._channel(traffic, rule, dtype)
         plans: list[Plan] = []
         if call in _OPERATIONS:
@@ -161,7 +173,7 @@ class GroupCalls:
             if len(plans) < len(laid):
                 return Chosen(self._row(call.value, name, "", "plan"), None, ())
         row = self._row(call.value, name, rule.codec, "")
-        return Chosen(row, channel, tuple(plans), self._least(rule), of_sums=True)
+        return Chosen(row, channel, tuple(plans), self._least(rule))
 
     def _hindrance(
         self,

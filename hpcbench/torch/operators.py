@@ -132,14 +132,14 @@ class Operators:
         sent: Sequence[int],
         *_rest: Any,
     ) -> Any:
-        row, channel, _plans, least, _sums = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
+        row, channel, _plans, least = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
         if channel is None:
             return None
         counts = _elements(src, sent, calls.encoded.size), _elements(out, got, calls.encoded.size)
         return calls.encoded.all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
     def _alltoall_list(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
-        row, channel, _plans, least, _sums = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
+        row, channel, _plans, least = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
         if channel is None:
             return None
         joined = torch.cat([part.reshape(-1) for part in srcs])

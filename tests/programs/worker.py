@@ -18,7 +18,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from decisions import automatic, late_mesh, tried
-from interposing import RANKS, SMALL, interposed, settings
+from gradient_sums import sums
+from interposing import ASKED, RANKS, SMALL, interposed, settings
 from program_faults import Played
 from pytorch_programs import PROGRAMS, model, train
 from torch import nn
@@ -87,7 +88,6 @@ def calls() -> dict[str, Any]:
     """Each kind of call with codecs of fixed and of variable size: largest errors, relative to the largest value."""
     rank, p, n = dist.get_rank(), dist.get_world_size(), 4096
     found: dict[str, Any] = {}
-    lossy = Groups(min_bytes=1024, lossy=["parameters", "functional-gathers"])
     stages = dist.new_group(list(range(p)), group_desc="mesh_pp")
 
     def values(of: int, dtype: torch.dtype, count: int = n) -> torch.Tensor:
@@ -130,7 +130,7 @@ def calls() -> dict[str, Any]:
 
     for codec in ("int8:256", "xpk"):
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            asked = settings(codec, groups=lossy)
+            asked = settings(codec, groups=ASKED)
             try:
                 errors, rows = interposed(asked, lambda dtype=dtype: work(dtype))
             except Exception:
@@ -180,7 +180,7 @@ def feedback(*, lost: bool) -> float:
         return total / 30
 
     try:
-        mean, _ = interposed(settings(dp="sign:1024", feedback=True), work)
+        mean, _ = interposed(settings(dp="sign:1024", groups=ASKED, feedback=True), work)
     finally:
         residuals.Residuals.of = kept  # type: ignore[method-assign]
     return float((mean - x).norm() / x.norm())
@@ -269,6 +269,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "late mesh": late_mesh(),
             "automatic": automatic(),
             "tried": tried(),
+            "sums": sums(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
