@@ -3,6 +3,7 @@
 Real programs are run in test_session.py.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -63,14 +64,14 @@ row |= dict(network_bytes=0, encode_s=0.0, decode_s=0.0, lost_overflows=0)
 out = json.loads(os.environ["HPCBENCH_TORCH"])["out"]
 for rank in range(int(sys.argv[1])):
     with open(f"{out}/rank-{rank}.json", "w") as file:
-        json.dump(dict(rank=rank, world=2, rows=[row]), file)
+        json.dump(dict(rank=rank, world=2, rows=[row | other for other in json.loads(sys.argv[3])]), file)
 sys.exit(int(sys.argv[2]))
 """
-"""A program whose ranks report, without PyTorch: how many of two do, and its exit status."""
+"""A program whose ranks report, without PyTorch: how many of two do, its exit status, and what is odd in its rows."""
 
 
-def logged(log: Path, *command: str) -> tuple[int, list[Event]]:
-    status = run_command(command, scheme=None, groups=None, dry=True, out=None, log=log)
+def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, list[Event]]:
+    status = run_command(command, scheme=scheme, groups=None, dry=scheme is None, out=None, log=log)
     lines = log.read_text(encoding="utf-8").split("\n")
     assert lines.pop() == ""
     events = [parse(line, number) for number, line in enumerate(lines, 1)]
@@ -93,7 +94,7 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
 ) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("of an earlier run\n", encoding="utf-8")
-    returned, events = logged(log, sys.executable, "-c", ROWS, str(ranks), str(status))
+    returned, events = logged(log, sys.executable, "-c", ROWS, str(ranks), str(status), "[{}]")
     assert returned == (status or int(not ranks))
     sent = [Traffic, Calls, UnknownGroup] if ranks else []
     assert [type(event) for event in events] == [Start, Configuration, *sent, End]
@@ -106,6 +107,50 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
         assert isinstance(calls, Calls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")
         assert calls.rows[0].call_bytes == 300 * ranks
+
+
+@pytest.mark.parametrize(
+    ("scheme", "odd", "reasons"),
+    [
+        ("naive-int8", [{}], ["the group has no known dimension"]),
+        (
+            "naive-int8",
+            [{"why": "outside backward", "call_bytes": 4000}, {"why": "small"}, {"why": "small", "call": "gather"}],
+            ["outside a backward pass", "small"],
+        ),
+        ("naive-int8", [{"why": "plan", "codec": "int8:256"}], []),
+        ("baseline", [{"why": "no codec"}], []),
+        ("auto.yaml", [{"why": "small"}], ["small"]),
+        ("auto.yaml", [{"why": "small"}, {"why": "plan"}], []),
+    ],
+)
+def test_a_scheme_that_has_encoded_nothing_is_no_success(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    scheme: str,
+    odd: list[dict[str, object]],
+    reasons: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("auto.yaml").write_text('algorithm: auto\ndefault: "int8:256"\n', encoding="utf-8")
+    command = [sys.executable, "-c", ROWS, "2", "0", json.dumps(odd)]
+    status, events = logged(Path("log.jsonl"), *command, scheme=scheme)
+    printed = capsys.readouterr().err
+    end = events[-1]
+    assert isinstance(end, End)
+    if not reasons:
+        assert (status, end.state, end.reason) == (0, "completed", None)
+        assert "no call was encoded" not in printed
+        return
+    assert (status, end.state) == (1, "failed")
+    sentence, table = printed.split("hpcbench: no call was encoded, so that scheme ")[1].split("The reasons:")
+    assert f"most of its bytes were exact ({reasons[0]})" in " ".join(sentence.split())
+    assert end.reason is not None and end.reason.startswith("no call was encoded")
+    rows = table.strip().split("\n")[1:]
+    assert [row.startswith(reason) for row, reason in zip(rows, reasons, strict=True)] == [True] * len(reasons)
+    assert ("lossy: [sums-outside-backward]" in table) == ("outside a backward pass" in reasons)
+    assert scheme.removesuffix(".yaml") in sentence
 
 
 def test_a_log_that_cannot_be_written_costs_no_run(tmp_path: Path) -> None:
