@@ -112,7 +112,7 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
 @pytest.mark.parametrize(
     ("scheme", "odd", "reasons"),
     [
-        ("naive-int8", [{}], ["the group has no known dimension"]),
+        ("naive-int8", [{"group": "odd"}], ["the group has no known dimension"]),
         (
             "naive-int8",
             [{"why": "outside backward", "call_bytes": 4000}, {"why": "small"}, {"why": "small", "call": "gather"}],
