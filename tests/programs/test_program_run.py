@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -175,6 +177,21 @@ def test_a_damaged_setting_never_breaks_the_import_of_torch_and_the_kernels_need
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "1.0\n")
     assert "PyTorch's calls are left alone" in done.stderr
+
+
+def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tmp_path: Path) -> None:
+    """As in a program's environment whose PYTHONPATH has the site-packages of a clone that is installed as editable."""
+    entries = metadata.entry_points(group="torch.backends", name="hpcbench")
+    assert {entry.module for entry in entries} == {"hpcbench_torch"}
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+    code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.torch' in sys.modules)"
+    for asked in ({}, {"HPCBENCH_TORCH": "{}"}):
+        command = [sys.executable, "-S", "-c", code]  # -S leaves .pth files alone, as PYTHONPATH does
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env={**environment, **asked}, check=False
+        )
+        assert (done.returncode, done.stdout.split()[0]) == (0, "True"), done.stderr
+        assert ("PyTorch's calls are left alone" in done.stderr) == bool(asked)
 
 
 def test_the_command_and_the_package_import_neither_torch_nor_mpi_before_they_need_them() -> None:
