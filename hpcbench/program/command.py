@@ -13,6 +13,7 @@ from hpcbench.errors import UserError
 from hpcbench.program.exact import is_idle, state_idle, tabulate_reasons
 from hpcbench.program.launch import Ended, launch
 from hpcbench.program.log import Log
+from hpcbench.program.sent import unknown
 from hpcbench.program.settings import load_groups, load_scheme
 from hpcbench.program.table import summed, table
 
@@ -84,6 +85,11 @@ def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
     console.print(table(ended.ranks))
     if shown < ended.world and out is None:
         console.print("The others were on other nodes, or were killed: --out DIR on a shared file system collects all.")
+    for group in unknown(ended.ranks):
+        console.print(
+            f"hpcbench: group {group.group!r} has no known dimension: {group.bytes / 1e6:.3f} MB were exact; "
+            f"--groups FILE with {group.remedy}"
+        )
     if idle:
         console.print(f"hpcbench: {idle}. The reasons:", style="bold")
         console.print(tabulate_reasons(summed(ended.ranks)))

@@ -22,7 +22,6 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "__avg_scatter_grads": ("deepspeed",),
     "__avg_scatter_contiguous_grads": ("deepspeed",),
     "_reduce_scatter_gradient": ("deepspeed",),
-    "_exec_reduce_tied_grads": ("deepspeed",),
     # Megatron-LM and its relatives
     "start_grad_sync": ("megatron",),
     "finish_grad_sync": ("megatron",),
@@ -32,17 +31,30 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "sync_pseudo_gradient": (),
 }
 """Functions that sum gradients, with the packages to which they belong; none: any package."""
+_OF_REPLICAS: dict[str, tuple[str, ...]] = {
+    **_FUNCTIONS,
+    "_verify_param_shape_across_processes": ("torch",),  # DDP's first call
+    "_sync_module_states": ("torch",),
+    "foreach_all_gather": ("torch",),  # FSDP2
+    "_all_gather_flat_param": ("torch",),  # FSDP1
+}
+"""Functions of frameworks whose groups are replicas, or shards of one."""
 
 
 def is_gradient() -> bool:
     """Return whether the sum that is called now is one of gradients."""
-    return torch._C._current_graph_task_id() >= 0 or _is_called_by_framework()
+    return torch._C._current_graph_task_id() >= 0 or _is_called_by(_FUNCTIONS)
 
 
-def _is_called_by_framework() -> bool:
+def is_of_replicas() -> bool:
+    """Return whether DDP, FSDP or a framework like them makes the present call."""
+    return _is_called_by(_OF_REPLICAS)
+
+
+def _is_called_by(functions: dict[str, tuple[str, ...]]) -> bool:
     frame = sys._getframe(1)
     while frame is not None:
-        packages = _FUNCTIONS.get(frame.f_code.co_name)
+        packages = functions.get(frame.f_code.co_name)
         if packages is not None:
             package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
             if not packages or package in packages:

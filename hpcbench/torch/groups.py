@@ -15,9 +15,9 @@ from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Rule
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 from hpcbench.torch.account import Account, Key, Row
-from hpcbench.torch.dimensions import dimension_of
+from hpcbench.torch.dimensions import dimension_of, dimension_of_message, is_undescribed
 from hpcbench.torch.encoded import EncodedGroup
-from hpcbench.torch.gradients import has_complex, is_gradient
+from hpcbench.torch.gradients import has_complex, is_gradient, is_of_replicas
 from hpcbench.torch.tensors import DTYPES
 
 _OPERATIONS = {
@@ -61,17 +61,19 @@ class GroupCalls:
         self.id = group._id()  # type: ignore[attr-defined]
         self.description = description
         self._group, self._settings, self._account = group, settings, account
-        ranks = dist.get_process_group_ranks(group)
-        self.size = len(ranks)
-        self.dimension = dimension_of(description, ranks, dist.get_world_size(), settings.groups)
+        self._ranks = dist.get_process_group_ranks(group)
+        self.size = len(self._ranks)
+        self.dimension = dimension_of(description, self._ranks, dist.get_world_size(), settings.groups)
+        undescribed = is_undescribed(description)
+        self._may_be_replicas = self.dimension is None and undescribed and not settings.groups.layout
+        self._by_layout = undescribed and bool(settings.groups.layout)
         self._encoded: EncodedGroup | None = None
         self._chosen: dict[tuple[object, ...], Chosen] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
         self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
-        # looking at the values of a call costs, and smaller calls and other groups are exact anyhow
-        looks = self.dimension not in (None, "EXACT") and settings.scheme.algorithm != "native"
-        self._looks_from = settings.groups.min_bytes if looks else math.inf
+        # looking at the values of a call costs, and smaller ones are exact anyhow
+        self._looks_from = math.inf if settings.scheme.algorithm == "native" else settings.groups.min_bytes
 
     @property
     def encoded(self) -> EncodedGroup:
@@ -87,12 +89,21 @@ class GroupCalls:
 
     def exact(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
         """Count a call of an operation that is never encoded."""
+        self._learn_dimension()
         dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
         n = sum(t.numel() for t in tensors)
-        row = self._row(name, dtype, "", "operation")
+        row = self._row(name, self.dimension, dtype, "", "operation")
         self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
 
-    def choose(self, call: Call, tensors: Sequence[torch.Tensor], *, op: Any = None, ragged: bool = False) -> Chosen:
+    def choose(
+        self,
+        call: Call,
+        tensors: Sequence[torch.Tensor],
+        *,
+        op: Any = None,
+        peer: int | None = None,
+        ragged: bool = False,
+    ) -> Chosen:
         """The decision on a call, which is counted.
 
         Parameters
@@ -101,29 +112,35 @@ class GroupCalls:
             The whole vectors: the sources of reductions, the targets of gathers.
         op
             The reduction, if the call reduces.
+        peer
+            The other rank of a message, as a number in the group.
         ragged
             Whether sizes may differ between the ranks, so that they cannot decide.
         """
+        self._learn_dimension()
+        dimension = self.dimension
+        if call is Call.MESSAGE and self._by_layout:
+            dimension = self._dimension_of_message(peer)
         first = tensors[0]
         if len(tensors) == 1:
             n = first.numel()
             # asking for the device's name takes longer than all else here
             device = "cpu" if first.is_cpu else first.device.type
             nbytes = n * first.element_size()
-            key: tuple[object, ...] = (call, first.dtype, n, device)
+            key: tuple[object, ...] = (call, dimension, first.dtype, n, device)
         else:
             n = sum(t.numel() for t in tensors)
             nbytes = sum(t.numel() * t.element_size() for t in tensors)
-            key = (call, *((t.dtype, t.numel(), t.device.type) for t in tensors))
+            key = (call, dimension, *((t.dtype, t.numel(), t.device.type) for t in tensors))
         if ragged:
-            key = (call, first.dtype, first.device.type)
+            key = (call, dimension, first.dtype, first.device.type)
         content = ""
         if nbytes >= self._looks_from or ragged:
             content = self._exact_content(call, tensors, op)
             key = (*key, content)
         chosen = self._chosen.get(key)
         if chosen is None:
-            chosen = self._chosen[key] = self._choose(call, tensors, nbytes, ragged, content)
+            chosen = self._chosen[key] = self._choose(call, dimension, tensors, nbytes, ragged, content)
         self._account.call(chosen.row, n, nbytes)
         return chosen
 
@@ -137,6 +154,23 @@ class GroupCalls:
         if self._encoded is not None:
             self._encoded.worker.stop(patience_s)
 
+    def _learn_dimension(self) -> None:
+        """Take a group without a description for one of replicas once a framework of data parallelism has used it."""
+        if self._may_be_replicas and is_of_replicas():
+            self._may_be_replicas, self.dimension = False, "DP"
+
+    def _dimension_of_message(self, peer: int | None) -> str | None:
+        if peer is None:
+            if self._settings.dry or self._settings.scheme.algorithm == "native":
+                return None
+            raise RuntimeError(
+                f"hpcbench: rank {self._ranks[self._group.rank()]} receives from any source in group "
+                f"{self.description!r}, where `layout` of the groups file tells the dimension of a message by its "
+                "ranks: receive from a named rank, or leave `layout` out"
+            )
+        ranks = self._ranks[self._group.rank()], self._ranks[peer]
+        return dimension_of_message(ranks, dist.get_world_size(), self._settings.groups.layout)
+
     def _exact_content(self, call: Call, tensors: Sequence[torch.Tensor], op: Any) -> str:
         """Return what the values of a call are if those are never encoded, else an empty string."""
         if op is not None:
@@ -149,19 +183,27 @@ class GroupCalls:
             return "outside backward"
         return ""
 
-    def _choose(self, call: Call, tensors: Sequence[torch.Tensor], nbytes: int, ragged: bool, content: str) -> Chosen:
+    def _choose(
+        self,
+        call: Call,
+        dimension: str | None,
+        tensors: Sequence[torch.Tensor],
+        nbytes: int,
+        ragged: bool,
+        content: str,
+    ) -> Chosen:
         dtype = tensors[0].dtype
         name = str(dtype).removeprefix("torch.")
         scheme, groups = self._settings.scheme, self._settings.groups
-        traffic, rule, why = verdict(scheme, groups, self.dimension, call)
+        traffic, rule, why = verdict(scheme, groups, dimension, call)
         why = self._hindrance(tensors, nbytes, ragged, rule, call in _OPERATIONS) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
             why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
         why = why or content
         if why or traffic is None or rule is None:
-            return Chosen(self._row(call.value, name, "", why), None, ())
+            return Chosen(self._row(call.value, dimension, name, "", why), None, ())
         if self._settings.dry:
-            return Chosen(self._row(call.value, name, "", f"dry run: {rule.codec}"), None, ())
+            return Chosen(self._row(call.value, dimension, name, "", f"dry run: {rule.codec}"), None, ())
         channel = self._channel(traffic, rule, dtype)
         plans: list[Plan] = []
         if call in _OPERATIONS:
@@ -171,8 +213,8 @@ class GroupCalls:
             ]
             plans = [plan for plan in laid if plan is not None]
             if len(plans) < len(laid):
-                return Chosen(self._row(call.value, name, "", "plan"), None, ())
-        row = self._row(call.value, name, rule.codec, "")
+                return Chosen(self._row(call.value, dimension, name, "", "plan"), None, ())
+        row = self._row(call.value, dimension, name, rule.codec, "")
         return Chosen(row, channel, tuple(plans), self._least(rule))
 
     def _hindrance(
@@ -217,6 +259,5 @@ class GroupCalls:
             )
         return self._channels[key]
 
-    def _row(self, call: str, dtype: str, codec: str, why: str) -> Row:
-        dimension = self.dimension or "unknown"
-        return self._account.row(Key(self.description, self.size, dimension, call, dtype, codec, why))
+    def _row(self, call: str, dimension: str | None, dtype: str, codec: str, why: str) -> Row:
+        return self._account.row(Key(self.description, self.size, dimension or "unknown", call, dtype, codec, why))

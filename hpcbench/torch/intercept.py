@@ -20,7 +20,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from hpcbench.contract.interpose import Interposition
 from hpcbench.errors import UserError
 from hpcbench.torch.account import Account
-from hpcbench.torch.dimensions import remedy
 from hpcbench.torch.groups import GroupCalls
 from hpcbench.torch.meshes import MeshNames
 from hpcbench.torch.operators import Operators
@@ -58,7 +57,6 @@ class Interception:
         self._known: dict[dist.ProcessGroup, GroupCalls] = {}
         """The same by the groups themselves, until a mesh says more: asking a group for its name at each call costs."""
         self._meshes = MeshNames(self._known.clear)
-        self._named: set[str] = set()
         self._operators = Operators(self.account)
         self._library: torch.library.Library | None = None
         self._hook: Any = None
@@ -131,12 +129,6 @@ class Interception:
             self._known.clear()
         self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
         calls = self._groups[name] = self._known[group] = GroupCalls(group, description, self._settings, self.account)
-        if calls.dimension is None and description not in self._named and self.account.rank == 0:
-            self._named.add(description)
-            log.warning(
-                "hpcbench: group %r (%d ranks) has no known dimension and travels exactly; in the groups file: %s",
-                *(description, group.size(), remedy(description)),
-            )
         return calls
 
 

@@ -151,6 +151,8 @@ def test_a_scheme_that_has_encoded_nothing_is_no_success(
     assert end.reason is not None and end.reason.startswith("no call was encoded")
     rows = table.strip().split("\n")[1:]
     assert [row.startswith(reason) for row, reason in zip(rows, reasons, strict=True)] == [True] * len(reasons)
+    warning = "hpcbench: group 'odd' has no known dimension: 0.001 MB were exact; --groups FILE with groups: [{match:"
+    assert (warning in " ".join(printed.split())) == (odd[0].get("group") == "odd")
     assert ("lossy: [sums-outside-backward]" in table) == ("outside a backward pass" in reasons)
     assert scheme.removesuffix(".yaml") in sentence
 

@@ -124,6 +124,28 @@ def test_shards_of_a_pipeline_are_summed_after_the_backward_pass_and_encoded(ran
     assert all("int8:256" in rank["sums"]["pipeline of shards"] for rank in ranks)
 
 
+@pytest.mark.parametrize("use", ["DDP over a group of all ranks", "DDP over pairs", "DeepSpeed"])
+def test_a_group_without_a_description_is_of_replicas_where_a_framework_sums_gradients(ranks: Ranks, use: str) -> None:
+    assert [rank["uses"][use] for rank in ranks] == [[["DP", "all-reduce"]]] * len(ranks)
+
+
+@pytest.mark.parametrize("use", ["FSDP1", "FSDP2", "torchtitan"])
+def test_shards_over_a_group_without_a_name_of_its_own_are_data_parallel(ranks: Ranks, use: str) -> None:
+    assert [rank["uses"][use] for rank in ranks] == [[["DP", "reduce-scatter"]]] * len(ranks)
+
+
+def test_a_mesh_without_names_is_not_data_parallel(ranks: Ranks) -> None:
+    for rank in ranks:
+        losses, plain, dimensions = rank["uses"]["unnamed"]
+        assert losses == plain
+        assert dimensions == ["unknown"]
+
+
+def test_messages_in_the_group_of_all_ranks_have_the_dimension_of_the_layout(ranks: Ranks) -> None:
+    expected = [["DP", "all-reduce"], ["PP", "point to point"]]
+    assert [rank["uses"]["picotron"] for rank in ranks] == [expected] * len(ranks)
+
+
 def test_exchanges_of_experts_in_equal_and_unequal_parts(ranks: Ranks) -> None:
     for rank in ranks:
         assert max(rank["exchange"]["errors"]) < 0.05

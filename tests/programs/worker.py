@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from decisions import automatic, late_mesh, tried
 from gradient_sums import sums
+from group_uses import uses
 from interposing import ASKED, RANKS, SMALL, interposed, settings
 from program_faults import Played
 from pytorch_programs import PROGRAMS, model, train
@@ -270,6 +271,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "automatic": automatic(),
             "tried": tried(),
             "sums": sums(),
+            "uses": uses(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
