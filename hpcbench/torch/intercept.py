@@ -22,6 +22,7 @@ from hpcbench.errors import UserError
 from hpcbench.torch.account import Account
 from hpcbench.torch.groups import GroupCalls
 from hpcbench.torch.meshes import MeshNames
+from hpcbench.torch.node_labels import NodeLabels
 from hpcbench.torch.operators import Operators
 from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
 
@@ -57,6 +58,7 @@ class Interception:
         self._known: dict[dist.ProcessGroup, GroupCalls] = {}
         """The same by the groups themselves, until a mesh says more: asking a group for its name at each call costs."""
         self._meshes = MeshNames(self._known.clear)
+        self._nodes = NodeLabels()
         self._operators = Operators(self.account)
         self._library: torch.library.Library | None = None
         self._hook: Any = None
@@ -71,6 +73,7 @@ class Interception:
         for name in unknown():
             log.warning("hpcbench: c10d.%s is not known: its calls travel exactly and are not counted", name)
         self._meshes.watch()
+        self._nodes.watch()
         self._hook = register_optimizer_step_post_hook(self._stepped)
 
     def remove(self) -> None:
@@ -79,6 +82,7 @@ class Interception:
             self._library._destroy()  # type: ignore[no-untyped-call]
             self._library = None
             self._meshes.unwatch()
+            self._nodes.unwatch()
             self._hook.remove()
         for group in self._groups.values():
             group.stop(_PATIENCE_S)
