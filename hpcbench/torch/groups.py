@@ -89,7 +89,8 @@ class GroupCalls:
 
     def exact(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
         """Count a call of an operation that is never encoded."""
-        self._learn_dimension()
+        if self._may_be_replicas:
+            self._learn_dimension()
         dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
         n = sum(t.numel() for t in tensors)
         row = self._row(name, self.dimension, dtype, "", "operation")
@@ -117,7 +118,8 @@ class GroupCalls:
         ragged
             Whether sizes may differ between the ranks, so that they cannot decide.
         """
-        self._learn_dimension()
+        if self._may_be_replicas:
+            self._learn_dimension()
         dimension = self.dimension
         if call is Call.MESSAGE and self._by_layout:
             dimension = self._dimension_of_message(peer)
@@ -156,7 +158,7 @@ class GroupCalls:
 
     def _learn_dimension(self) -> None:
         """Take a group without a description for one of replicas once a framework of data parallelism has used it."""
-        if self._may_be_replicas and is_of_replicas():
+        if is_of_replicas():
             self._may_be_replicas, self.dimension = False, "DP"
 
     def _dimension_of_message(self, peer: int | None) -> str | None:

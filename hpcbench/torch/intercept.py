@@ -25,6 +25,7 @@ from hpcbench.torch.meshes import MeshNames
 from hpcbench.torch.node_labels import NodeLabels
 from hpcbench.torch.operators import Operators
 from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
+from hpcbench.torch.timeouts import TimedWait
 
 OLDEST = (2, 13)
 """The oldest torch that the tests have run with."""
@@ -59,6 +60,7 @@ class Interception:
         """The same by the groups themselves, until a mesh says more: asking a group for its name at each call costs."""
         self._meshes = MeshNames(self._known.clear)
         self._nodes = NodeLabels()
+        self._waits = TimedWait()
         self._operators = Operators(self.account)
         self._library: torch.library.Library | None = None
         self._hook: Any = None
@@ -74,6 +76,7 @@ class Interception:
             log.warning("hpcbench: c10d.%s is not known: its calls travel exactly and are not counted", name)
         self._meshes.watch()
         self._nodes.watch()
+        self._waits.watch()
         self._hook = register_optimizer_step_post_hook(self._stepped)
 
     def remove(self) -> None:
@@ -83,6 +86,7 @@ class Interception:
             self._library = None
             self._meshes.unwatch()
             self._nodes.unwatch()
+            self._waits.unwatch()
             self._hook.remove()
         for group in self._groups.values():
             group.stop(_PATIENCE_S)

@@ -146,6 +146,12 @@ def test_messages_in_the_group_of_all_ranks_have_the_dimension_of_the_layout(ran
     assert [rank["uses"]["picotron"] for rank in ranks] == [expected] * len(ranks)
 
 
+def test_a_handle_of_an_encoded_call_takes_a_timeout(ranks: Ranks) -> None:
+    for rank in ranks:
+        error, raised = rank["timed"]
+        assert error < 0.1 and raised == 1
+
+
 def test_exchanges_of_experts_in_equal_and_unequal_parts(ranks: Ranks) -> None:
     for rank in ranks:
         assert max(rank["exchange"]["errors"]) < 0.05

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -249,6 +250,33 @@ def checkpoint(*, lossy: bool) -> float:
     return float(change)
 
 
+def timed() -> list[float]:
+    """Errors of encoded sums whose handles are waited for with a timeout: one that suffices, and one that does not."""
+    x = torch.ones(4096)
+    late = dist.get_rank() == 0
+
+    def work() -> float:
+        handle = dist.all_reduce(x, async_op=True)
+        assert handle.wait(timedelta(seconds=60))
+        return float((x - dist.get_world_size()).abs().max())
+
+    def too_late() -> float:
+        if late:
+            time.sleep(1)
+        handle = dist.all_reduce(x, async_op=True)
+        try:
+            handle.wait(timedelta(seconds=0.2 if not late else 60))
+        except RuntimeError as error:
+            handle.wait()
+            return float("not over after 0.2 s" in str(error))
+        return float(late)
+
+    error, _ = interposed(settings("int8:256", groups=ASKED), work)
+    x.fill_(1)
+    timeout, _ = interposed(settings("int8:256", groups=ASKED), too_late)
+    return [float(error), float(timeout)]
+
+
 def rank(number: int, ranks: int, directory: Path) -> None:
     """One rank. It never returns."""
     status = 1
@@ -272,6 +300,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "tried": tried(),
             "sums": sums(),
             "uses": uses(),
+            "timed": timed(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
