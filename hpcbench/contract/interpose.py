@@ -84,7 +84,8 @@ class Groups(Section):
     cuda: bool = Field(
         False,
         description="Encode sums and gathers of tensors on GPUs, too. Experimental: it has run on an emulated device "
-        "only, and its messages pass through the host.",
+        "only, its messages pass through the host and not NCCL, and it needs CuPy: `pip install cupy-cuda13x`, or "
+        "`cupy-cuda12x` for CUDA 12.",
     )
 
 

@@ -10,7 +10,7 @@ from hpcbench.contract.decide import undecidable
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
-from hpcbench.program.exact import is_idle, state_idle, tabulate_reasons
+from hpcbench.program.exact import is_idle, state_cuda, state_idle, tabulate_reasons
 from hpcbench.program.launch import Ended, launch
 from hpcbench.program.log import Log
 from hpcbench.program.sent import unknown
@@ -90,6 +90,9 @@ def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
             f"hpcbench: group {group.group!r} has no known dimension: {group.bytes / 1e6:.3f} MB were exact; "
             f"--groups FILE with {group.remedy}"
         )
+    on_gpus = state_cuda(summed(ended.ranks))
+    if on_gpus:
+        console.print(f"hpcbench: {on_gpus}.", style="bold")
     if idle:
         console.print(f"hpcbench: {idle}. The reasons:", style="bold")
         console.print(tabulate_reasons(summed(ended.ranks)))

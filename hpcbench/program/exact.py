@@ -10,6 +10,8 @@ from hpcbench.torch.dimensions import remedy
 
 PLAN = "plan"
 """Reason of calls that `auto` left to PyTorch because that was faster."""
+CUDA = "device cuda"
+"""Reason of calls with tensors on a GPU."""
 
 _REASONS: dict[str, tuple[str, str]] = {
     "operation": ("never encoded", ""),
@@ -24,6 +26,10 @@ _REASONS: dict[str, tuple[str, str]] = {
     "parameters": ("parameters", "lossy: [parameters], if checkpoints may be lossy"),
     "functional gather": ("may be a checkpoint", "lossy: [functional-gathers], if checkpoints may be lossy"),
     "not of data parallelism": ("no part of data parallelism", "layout in a groups file, if it is a pipeline's"),
+    CUDA: (
+        "on a GPU, and nothing is compressed over NCCL yet",
+        "cuda: true in a groups file (experimental, through the host; pip install cupy-cuda13x or cupy-cuda12x)",
+    ),
     PLAN: ("PyTorch's own is faster, or there is one node", ""),
     "between nodes": ("only plans of a group tell nodes apart", ""),
 }
@@ -53,6 +59,12 @@ def state_idle(name: str, rows: Sequence[dict[str, Any]]) -> str:
     most = max(rows, key=lambda row: int(row["call_bytes"]), default=None)
     reason = f": most of its bytes were exact ({explain(most['why'])})" if most else ""
     return f"no call was encoded, so that scheme {name} has changed nothing{reason}"
+
+
+def state_cuda(rows: Sequence[dict[str, Any]]) -> str | None:
+    """Return the sentence on tensors on GPUs; None if there are none that were exact for that reason."""
+    nbytes = sum(int(row["call_bytes"]) for row in rows if row["why"] == CUDA)
+    return f"nothing is compressed over NCCL yet: {nbytes / 1e6:.3f} MB on GPUs were exact" if nbytes else None
 
 
 def tabulate_reasons(rows: Sequence[dict[str, Any]]) -> Table:

@@ -122,8 +122,13 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
         ),
         ("naive-int8", [{"why": "plan", "codec": "int8:256"}], []),
         ("baseline", [{"why": "no codec"}], []),
-        ("auto.yaml", [{"why": "small"}], ["small"]),
-        ("auto.yaml", [{"why": "small"}, {"why": "plan"}], []),
+        ("auto-int8", [{"why": "small"}], ["small"]),
+        (
+            "auto-int8",
+            [{"why": "device cuda", "call_bytes": 6_000_000}, {"why": "type"}],
+            ["on a GPU, and nothing is compressed over NCCL yet", "no floating-point type"],
+        ),
+        ("auto-int8", [{"why": "small"}, {"why": "plan"}], []),
     ],
 )
 def test_a_scheme_that_has_encoded_nothing_is_no_success(
@@ -135,7 +140,6 @@ def test_a_scheme_that_has_encoded_nothing_is_no_success(
     reasons: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("auto.yaml").write_text('algorithm: auto\ndefault: "int8:256"\n', encoding="utf-8")
     command = [sys.executable, "-c", ROWS, "2", "0", json.dumps(odd)]
     status, events = logged(Path("log.jsonl"), *command, scheme=scheme)
     printed = capsys.readouterr().err
@@ -154,7 +158,9 @@ def test_a_scheme_that_has_encoded_nothing_is_no_success(
     warning = "hpcbench: group 'odd' has no known dimension: 0.001 MB were exact; --groups FILE with groups: [{match:"
     assert (warning in " ".join(printed.split())) == (odd[0].get("group") == "odd")
     assert ("lossy: [sums-outside-backward]" in table) == ("outside a backward pass" in reasons)
-    assert scheme.removesuffix(".yaml") in sentence
+    assert scheme in sentence
+    on_gpus = "hpcbench: nothing is compressed over NCCL yet: 12.000 MB on GPUs were exact.\n" in printed
+    assert on_gpus == ("cupy-cuda13x" in table) == (odd[0].get("why") == "device cuda")
 
 
 def test_a_log_that_cannot_be_written_costs_no_run(tmp_path: Path) -> None:
