@@ -28,7 +28,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     "not of data parallelism": ("no part of data parallelism", "layout in a groups file, if it is a pipeline's"),
     CUDA: (
         "on a GPU, and nothing is compressed over NCCL yet",
-        "cuda: true in a groups file (experimental, through the host; pip install cupy-cuda13x or cupy-cuda12x)",
+        "cuda: true in a groups file (experimental): pip install cupy-cuda13x or cupy-cuda12x",
     ),
     PLAN: ("PyTorch's own is faster, or there is one node", ""),
     "between nodes": ("only plans of a group tell nodes apart", ""),
