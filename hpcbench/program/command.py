@@ -87,7 +87,7 @@ def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
         console.print("The others were on other nodes, or were killed: --out DIR on a shared file system collects all.")
     for group in unknown(ended.ranks):
         console.print(
-            f"hpcbench: group {group.group!r} has no known dimension: {group.bytes / 1e6:.3f} MB were exact; "
+            f"hpcbench: group {group.group!r} has no known dimension: {(group.bytes or 0) / 1e6:.3f} MB were exact; "
             f"--groups FILE with {group.remedy}"
         )
     on_gpus = state_cuda(summed(ended.ranks))

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d
 
 _MAKES_GROUP = "_new_process_group_helper"
@@ -17,7 +18,7 @@ _published: Counter[str] = Counter()
 """How often the ranks of a group have published their nodes: the same number on all of them."""
 
 
-def publish(group: dist.ProcessGroup, store: dist.Store) -> None:
+def publish(group: dist.ProcessGroup, store: Store) -> None:
     """Tell the other ranks of a group, without waiting for them, on which node this rank is."""
     _published[group.group_name] += 1
     # ranks of one agent of torchrun are on one node
@@ -25,7 +26,7 @@ def publish(group: dist.ProcessGroup, store: dist.Store) -> None:
     store.set(_key(group, group.rank()), label)
 
 
-def read(group: dist.ProcessGroup, store: dist.Store) -> list[str]:
+def read(group: dist.ProcessGroup, store: Store) -> list[str]:
     """Return the nodes of all ranks. Ranks of a group that was made in an unknown way wait for one another."""
     if not _published[group.group_name]:
         publish(group, store)

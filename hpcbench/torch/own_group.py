@@ -12,6 +12,7 @@ from typing import cast
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
+from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d
 
 from hpcbench.comm.topology import Topology
@@ -87,9 +88,10 @@ class OwnGroup:
         return words
 
 
-def _connect_again(store: dist.Store) -> dist.Store:
+def _connect_again(store: Store) -> Store:
     try:
-        return store.clone()
+        connection: Store = store.clone()  # type: ignore[attr-defined]
+        return connection
     except (RuntimeError, NotImplementedError):
         return store  # a store that somebody else has written
 
