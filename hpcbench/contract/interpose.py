@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Section
@@ -31,16 +31,27 @@ def expression(text: str) -> re.Pattern[str]:
 
 
 class GroupPattern(Section):
-    """A dimension for the groups whose description matches."""
+    """A dimension for the groups whose description matches, or that span axes of the layout."""
 
-    match: str = Field(description="Regular expression, searched for in the group's description.")
+    match: str | None = Field(None, description="Regular expression, searched for in the group's description.")
+    axes: list[Meaning] | None = Field(
+        None,
+        description="In place of `match`: dimensions of the axes of `layout` that a group without a description spans.",
+    )
     dimension: Meaning = Field(description="Dimension of these groups; EXACT: never encode their messages.")
 
     @field_validator("match")
     @classmethod
-    def _compiles(cls, match: str) -> str:
-        expression(match)
+    def _compiles(cls, match: str | None) -> str | None:
+        if match is not None:
+            expression(match)
         return match
+
+    @model_validator(mode="after")
+    def _selects(self) -> "GroupPattern":
+        if (self.match is None) == (self.axes is None):
+            raise ValueError("give match or axes, and not both: they select the groups")
+        return self
 
 
 class Axis(Section):
@@ -58,19 +69,23 @@ class Groups(Section):
     )
     layout: list[Axis] = Field(
         default_factory=list,
-        description="Sizes of the dimensions, the outermost first: a group without a description is the dimension "
-        "along which its ranks lie.",
+        description="Sizes of the dimensions, the outermost first. A group without a description has the dimension "
+        "along which its ranks lie; over DP and CP together it is DP. A message in such a group has the dimension in "
+        "which its two ranks differ.",
     )
     min_bytes: int = Field(65536, ge=0, le=2**40, description="Smaller messages are never encoded.")
-    lossy: list[Literal["parameters", "functional-gathers"]] = Field(
+    lossy: list[Literal["parameters", "functional-gathers", "sums-outside-backward"]] = Field(
         default_factory=list,
-        description="What may be lossy though checkpoints may pass through it: gathers of parameters, and gathers by "
-        "functional collectives (sequence parallelism, but full_tensor() and state dicts as well).",
+        description="What may be lossy though it may be no gradient or activation: gathers of parameters, gathers by "
+        "functional collectives (sequence parallelism, but full_tensor() and state dicts as well), and sums over "
+        "replicas outside a backward pass (gradients that the program sums itself, but averages of parameters and "
+        "counts as well).",
     )
     cuda: bool = Field(
         False,
         description="Encode sums and gathers of tensors on GPUs, too. Experimental: it has run on an emulated device "
-        "only, and its messages pass through the host.",
+        "only, its messages pass through the host and not NCCL, and it needs CuPy: `pip install cupy-cuda13x`, or "
+        "`cupy-cuda12x` for CUDA 12.",
     )
 
 

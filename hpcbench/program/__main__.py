@@ -26,7 +26,9 @@ from hpcbench.contract.stamp import stamp
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.contract.times import now
 from hpcbench.errors import UserError
+from hpcbench.program.exact import is_idle, state_idle
 from hpcbench.program.sent import events, reported
+from hpcbench.program.table import summed
 
 _LOOK_S = 0.5
 _GRACE_S = 60.0
@@ -78,11 +80,9 @@ def _nothing_measured(run: ProgramRun, ranks: list[dict[str, object]], last: int
             f"{len(ranks)} of {run.ranks} ranks have said what they sent: the program's interpreter needs hpcbench, "
             "and torch.distributed must have been used"
         )
-    rows = [row for rank in ranks for row in rank["rows"]]  # type: ignore[attr-defined]
-    if run.scheme.algorithm != "auto" and not any(row["codec"] for row in rows):
-        most = max(rows, key=lambda row: row["call_bytes"], default=None)
-        words = f": most of its bytes were exact ({most['why']})" if most else ""
-        return f"no call of the program went through scheme {run.scheme.name}{words}: see `hpcbench run --dry`"
+    rows = summed(ranks)
+    if is_idle(rows, run.scheme):
+        return f"{state_idle(run.scheme.name, rows)}: see `hpcbench run --dry`"
     return ""
 
 

@@ -10,10 +10,12 @@ from hpcbench.contract.decide import undecidable
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
+from hpcbench.program.exact import is_idle, state_cuda, state_idle, tabulate_reasons
 from hpcbench.program.launch import Ended, launch
 from hpcbench.program.log import Log
+from hpcbench.program.sent import unknown
 from hpcbench.program.settings import load_groups, load_scheme
-from hpcbench.program.table import table
+from hpcbench.program.table import summed, table
 
 
 def run(
@@ -45,7 +47,7 @@ def run(
     Returns
     -------
     int
-        Exit status: that of the program, or 1 if no rank has reported.
+        Exit status: that of the program, or 1 if no rank has reported or the scheme has encoded no call.
     """
     if not command:
         raise UserError("no program: write it after --, such as `hpcbench run --dry -- torchrun train.py`")
@@ -60,14 +62,18 @@ def run(
         settings = Interposition(scheme=chosen, groups=load_groups(groups), dry=dry, out=str(where))
         kept = Log(log, command, settings) if log else None
         ended = launch(command, settings)
-    _show(ended, out)
+    rows = summed(ended.ranks)
+    idle = state_idle(chosen.name, rows) if rows and not dry and is_idle(rows, chosen) else None
+    _show(ended, out, idle)
     if kept:
-        kept.close(ended)
-    return ended.status or int(not ended.ranks)
+        kept.close(ended, idle)
+    return ended.status or int(not ended.ranks or idle is not None)
 
 
-def _show(ended: Ended, out: Path | None) -> None:
-    console = Console(stderr=True, width=None if Console(stderr=True).is_terminal else 160, highlight=False)
+def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
+    console = Console(
+        stderr=True, width=None if Console(stderr=True).is_terminal else 160, highlight=False, markup=False
+    )
     if not ended.ranks:
         console.print(
             "hpcbench: no rank has reported. Is hpcbench installed in the program's environment, and has the program "
@@ -79,3 +85,14 @@ def _show(ended: Ended, out: Path | None) -> None:
     console.print(table(ended.ranks))
     if shown < ended.world and out is None:
         console.print("The others were on other nodes, or were killed: --out DIR on a shared file system collects all.")
+    for group in unknown(ended.ranks):
+        console.print(
+            f"hpcbench: group {group.group!r} has no known dimension: {(group.bytes or 0) / 1e6:.3f} MB were exact; "
+            f"--groups FILE with {group.remedy}"
+        )
+    on_gpus = state_cuda(summed(ended.ranks))
+    if on_gpus:
+        console.print(f"hpcbench: {on_gpus}.", style="bold")
+    if idle:
+        console.print(f"hpcbench: {idle}. The reasons:", style="bold")
+        console.print(tabulate_reasons(summed(ended.ranks)))

@@ -37,8 +37,13 @@ class Log:
         asked = settings.model_dump(mode="json", exclude={"out"})
         self._write([_start(settings), _configuration({"command": list(command), **asked})], "w")
 
-    def close(self, ended: Ended) -> None:
-        """Say what was sent, and how the program ended.
+    def close(self, ended: Ended, idle: str | None) -> None:
+        """Write what was sent, and how the program ended.
+
+        Parameters
+        ----------
+        idle
+            Sentence on a scheme that has encoded no call; None if it has.
 
         Raises
         ------
@@ -47,9 +52,11 @@ class Log:
         """
         # no step is known of a program whose output nobody has read
         said = list(events(ended.ranks, self._scheme, (None, None))) if ended.ranks else []
-        state = "failed" if ended.status or not ended.ranks else "completed"
+        state = "failed" if ended.status or not ended.ranks or idle else "completed"
         seconds = time.monotonic() - self._begin
-        self._write([*said, End(time=now(), state=state, steps=None, seconds=seconds, reason=_reason(ended))], "a")
+        self._write(
+            [*said, End(time=now(), state=state, steps=None, seconds=seconds, reason=_reason(ended, idle))], "a"
+        )
 
     def _write(self, said: Iterable[Event], mode: str) -> None:
         try:
@@ -61,11 +68,13 @@ class Log:
             ) from None
 
 
-def _reason(ended: Ended) -> str | None:
+def _reason(ended: Ended, idle: str | None) -> str | None:
     reported = len(ended.ranks)
     found = [f"exit status {ended.status}"] if ended.status else []
     if reported < max(ended.world, 1):
         found.append(f"{reported} of {ended.world} ranks have reported" if ended.world else "no rank has reported")
+    if idle:
+        found.append(idle)
     return ", ".join(found) or None
 
 

@@ -6,20 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-_WHY = {
-    "operation": "exact: never encoded",
-    "type": "exact: no floating-point type of 16 or 32 bits",
-    "small": "exact: small",
-    "one rank": "exact: one rank",
-    "unknown group": "exact: the group has no known dimension",
-    "exact group": "exact: asked for",
-    "no codec": "plain",
-    "parameters": "exact: parameters",
-    "functional gather": "exact: may be a checkpoint",
-    "not of data parallelism": "exact: no part of data parallelism",
-    "plan": "exact: PyTorch's own is faster, or there is one node",
-    "between nodes": "exact: only plans of a group tell nodes apart",
-}
+from hpcbench.program.exact import explain
 
 
 def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -62,7 +49,7 @@ def _why(why: str) -> str:
     head, _, codec = why.partition(": ")
     if head == "dry run":
         return f"would be {codec}"
-    return _WHY.get(why, f"exact: {why}")
+    return "plain" if why == "no codec" else f"exact: {explain(why)}"
 
 
 def _mb(nbytes: int) -> str:

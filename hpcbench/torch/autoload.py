@@ -1,7 +1,8 @@
 """The end of `import torch`, where `hpcbench run` has set its variable.
 
-PyTorch calls the entry point of the group `torch.backends`. An exception there would break `import torch`, so there is
-none: without the kernels the program runs as ever, and `hpcbench run` says that no rank has reported.
+The entry point in start/hpcbench_torch.py comes here, and so does start/sitecustomize.py. An exception would break
+`import torch`, so there is none: without the kernels the program runs as ever, and `hpcbench run` says that no rank has
+reported.
 """
 
 import os

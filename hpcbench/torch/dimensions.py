@@ -1,21 +1,27 @@
 """The parallel dimension of a group: by the user's patterns, by its description, or by a declared layout.
 
-Frameworks describe their groups. A description is not unique to a group, and some groups have none. What is not known
-travels exactly.
+Frameworks describe their groups. A description is not unique to a group, and some groups have none: those are replicas
+if a framework sums gradients over them. What is not known travels exactly.
 """
 
 import math
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from hpcbench.contract.interpose import Axis, Groups
 
 UNDESCRIBED = ("", "undefined", "default_pg", "mesh_default")
 """Descriptions that PyTorch itself gives to groups of any purpose."""
+SEVERAL = "several dimensions"
+"""Name of a group of all ranks in a program whose mesh has several dimensions."""
+_UNNAMED = re.compile(f"dim_[0-9]+|{SEVERAL}")
+"""Names of mesh dimensions that tell nothing."""
 
 _MESH = {
-    "DP": "dp|ddp|fsdp|hsdp|dp_replicate|dp_shard|dp_shard_cp|dp_cp|efsdp|data|data_parallel|replicate|shard",
-    "TP": "tp|tensor|tensor_parallel|model",
+    "DP": "dp|ddp|fsdp|hsdp|dp_replicate|dp_shard|dp_shard_cp|dp_shard_mod_ep|dp_cp|efsdp|data|data_parallel"
+    "|replicate|shard",
+    "TP": "tp|etp|tensor|tensor_parallel|model",
     "SP": "sp|sequence",
     "CP": "cp|context",
     "PP": "pp|pipe|pipeline",
@@ -33,7 +39,7 @@ KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("^PIPELINE_MODEL_PARALLEL_GROUP"), "PP"),
     (re.compile("^(HIERARCHICAL_)?CONTEXT_PARALLEL_GROUP"), "CP"),
     (re.compile("^EXPERT_MODEL_PARALLEL_GROUP$"), "EP"),
-    (re.compile("DATA_PARALLEL_GROUP"), "DP"),
+    (re.compile("(?<!_AND_)DATA_PARALLEL_GROUP"), "DP"),  # TENSOR_AND_DATA_PARALLEL_GROUP has norms and flags
 )
 """Descriptions of frameworks; the first that matches counts."""
 
@@ -53,35 +59,83 @@ def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Gro
         What the user has said.
     """
     for pattern in groups.groups:
-        if re.search(pattern.match, description):
+        if pattern.match is not None and re.search(pattern.match, description):
             return pattern.dimension
-    for known, dimension in KNOWN:
-        if known.search(description):
-            return dimension
-    if description not in UNDESCRIBED:
+    dimensions = {_of_framework(name) for name in _names(description)} - {None}
+    if dimensions:
+        return dimensions.pop() if len(dimensions) == 1 else None
+    if not is_undescribed(description):
         return None
     if groups.layout:
-        return _along(ranks, world, groups.layout)
+        return _of_axes(_axes_of_group(ranks, world, groups.layout), groups)
     # all ranks of a program that has made no mesh: DDP and its like
     return "DP" if description == "default_pg" and len(ranks) == world else None
 
 
+def is_undescribed(description: str) -> bool:
+    """Return whether a description tells nothing of the group's purpose."""
+    return description in UNDESCRIBED or all(
+        _UNNAMED.fullmatch(name.removeprefix("mesh_")) for name in _names(description)
+    )
+
+
+def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Axis]) -> str | None:
+    """Return the dimension along which two ranks of a layout are neighbours; None if there are several or none.
+
+    Parameters
+    ----------
+    ranks
+        The two ranks, as numbers in the world.
+    """
+    first, second = (_coordinates(rank, layout) for rank in ranks)
+    if math.prod(axis.size for axis in layout) != world:
+        return None
+    apart = [axis.dimension for axis, here, there in zip(layout, first, second, strict=True) if here != there]
+    return apart[0] if len(apart) == 1 else None
+
+
+def _names(description: str) -> list[str]:
+    """The names of a group: several meshes may have named it."""
+    names = description.removeprefix("mesh_").split(" or ") if description.startswith("mesh_") else []
+    return [f"mesh_{name}" for name in names] or [description]
+
+
+@cache
+def _of_framework(name: str) -> str | None:
+    return next((dimension for pattern, dimension in KNOWN if pattern.search(name)), None)
+
+
 def remedy(description: str) -> str:
     """The line of a groups file that would give a group a dimension."""
-    if description in UNDESCRIBED:
+    if is_undescribed(description):
         return "layout: [{dimension: DP, size: ...}, ...]"
     return f"groups: [{{match: '^{re.escape(description)}$', dimension: DP}}]"
 
 
-def _along(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> str | None:
-    """The only dimension of a layout along which the ranks lie."""
-    if math.prod(axis.size for axis in layout) != world:
-        return None
-    stride, found = 1, []
+def _coordinates(rank: int, layout: Sequence[Axis]) -> list[int]:
+    coordinates = []
     for axis in reversed(layout):
-        first = ranks[0]
-        origin = first - first // stride % axis.size * stride
-        if axis.size > 1 and list(ranks) == [origin + k * stride for k in range(axis.size)]:
-            found.append(axis.dimension)
-        stride *= axis.size
-    return found[0] if len(found) == 1 else None
+        rank, place = divmod(rank, axis.size)
+        coordinates.append(place)
+    return coordinates[::-1]
+
+
+def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> list[Axis]:
+    """The axes of a layout that a group spans; none if it is not the whole of some."""
+    if math.prod(axis.size for axis in layout) != world:
+        return []
+    places = list(zip(*(_coordinates(rank, layout) for rank in ranks), strict=True))
+    spanned = [axis for axis, place in zip(layout, places, strict=True) if len(set(place)) > 1]
+    whole = all(len(set(place)) in (1, axis.size) for axis, place in zip(layout, places, strict=True))
+    return spanned if whole and len(set(ranks)) == math.prod(axis.size for axis in spanned) else []
+
+
+def _of_axes(axes: Sequence[Axis], groups: Groups) -> str | None:
+    """The dimension of a group that spans axes: the user's, or that of gradients over replicas and positions."""
+    spanned = sorted(axis.dimension for axis in axes)
+    for pattern in groups.groups:
+        if pattern.axes is not None and sorted(pattern.axes) == spanned:
+            return pattern.dimension
+    if len(set(spanned)) == 1:
+        return spanned[0]
+    return "DP" if set(spanned) == {"CP", "DP"} else None

@@ -37,7 +37,7 @@ _TAGS = 64
 
 
 class EncodedGroup:
-    """A group's encoded operations. Making one is a collective call.
+    """A group's encoded operations. All ranks of the group make them, at the same call.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ Begin = Callable[[Vectors, Plan, Channel], Work]
 
 
 class GroupPlans:
-    """The plans of a group's calls. Making them is a collective call.
+    """The plans of a group's calls. All ranks of the group make them, at the same call.
 
     Parameters
     ----------

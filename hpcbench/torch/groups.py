@@ -1,5 +1,6 @@
 """What is known of one process group, and the decision on each kind of call that it makes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Rule
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 from hpcbench.torch.account import Account, Key, Row
-from hpcbench.torch.dimensions import dimension_of
+from hpcbench.torch.dimensions import dimension_of, dimension_of_message, is_undescribed
 from hpcbench.torch.encoded import EncodedGroup
+from hpcbench.torch.gradients import has_complex, is_gradient, is_of_replicas
 from hpcbench.torch.tensors import DTYPES
 
 _OPERATIONS = {
@@ -38,8 +40,6 @@ class Chosen(NamedTuple):
     plans: tuple[Plan, ...]
     min_bytes: int = 0
     """Bytes below which a part of an exchange is not encoded."""
-    of_sums: bool = False
-    """Whether it holds for sums and averages alone."""
 
 
 class GroupCalls:
@@ -61,13 +61,19 @@ class GroupCalls:
         self.id = group._id()  # type: ignore[attr-defined]
         self.description = description
         self._group, self._settings, self._account = group, settings, account
-        ranks = dist.get_process_group_ranks(group)
-        self.size = len(ranks)
-        self.dimension = dimension_of(description, ranks, dist.get_world_size(), settings.groups)
+        self._ranks = dist.get_process_group_ranks(group)
+        self.size = len(self._ranks)
+        self.dimension = dimension_of(description, self._ranks, dist.get_world_size(), settings.groups)
+        undescribed = is_undescribed(description)
+        self._may_be_replicas = self.dimension is None and undescribed and not settings.groups.layout
+        self._by_layout = undescribed and bool(settings.groups.layout)
         self._encoded: EncodedGroup | None = None
         self._chosen: dict[tuple[object, ...], Chosen] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
+        self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
+        # looking at the values of a call costs, and smaller ones are exact anyhow
+        self._looks_from = math.inf if settings.scheme.algorithm == "native" else settings.groups.min_bytes
 
     @property
     def encoded(self) -> EncodedGroup:
@@ -83,12 +89,22 @@ class GroupCalls:
 
     def exact(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
         """Count a call of an operation that is never encoded."""
+        if self._may_be_replicas:
+            self._learn_dimension()
         dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
         n = sum(t.numel() for t in tensors)
-        row = self._row(name, dtype, "", "operation")
+        row = self._row(name, self.dimension, dtype, "", "operation")
         self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
 
-    def choose(self, call: Call, tensors: Sequence[torch.Tensor], *, op: Any = None, ragged: bool = False) -> Chosen:
+    def choose(
+        self,
+        call: Call,
+        tensors: Sequence[torch.Tensor],
+        *,
+        op: Any = None,
+        peer: int | None = None,
+        ragged: bool = False,
+    ) -> Chosen:
         """The decision on a call, which is counted.
 
         Parameters
@@ -96,29 +112,37 @@ class GroupCalls:
         tensors
             The whole vectors: the sources of reductions, the targets of gathers.
         op
-            The reduction, if the call reduces. Asking it for its number takes longer than all else here, so that this
-            is only done where the number decides.
+            The reduction, if the call reduces.
+        peer
+            The other rank of a message, as a number in the group.
         ragged
             Whether sizes may differ between the ranks, so that they cannot decide.
         """
+        if self._may_be_replicas:
+            self._learn_dimension()
+        dimension = self.dimension
+        if call is Call.MESSAGE and self._by_layout:
+            dimension = self._dimension_of_message(peer)
         first = tensors[0]
         if len(tensors) == 1:
             n = first.numel()
             # asking for the device's name takes longer than all else here
             device = "cpu" if first.is_cpu else first.device.type
-            key: tuple[object, ...] = (call, first.dtype, n, device)
             nbytes = n * first.element_size()
+            key: tuple[object, ...] = (call, dimension, first.dtype, n, device)
         else:
             n = sum(t.numel() for t in tensors)
-            key = (call, *((t.dtype, t.numel(), t.device.type) for t in tensors))
             nbytes = sum(t.numel() * t.element_size() for t in tensors)
+            key = (call, dimension, *((t.dtype, t.numel(), t.device.type) for t in tensors))
         if ragged:
-            key = (call, first.dtype, first.device.type)
+            key = (call, dimension, first.dtype, first.device.type)
+        content = ""
+        if nbytes >= self._looks_from or ragged:
+            content = self._exact_content(call, tensors, op)
+            key = (*key, content)
         chosen = self._chosen.get(key)
         if chosen is None:
-            chosen = self._chosen[key] = self._choose(call, tensors, nbytes, ragged)
-        if chosen.of_sums and op is not None and (reduction := op.op()) not in (SUM, AVERAGE):
-            chosen = self._reduced_otherwise(call, first, reduction)
+            chosen = self._chosen[key] = self._choose(call, dimension, tensors, nbytes, ragged, content)
         self._account.call(chosen.row, n, nbytes)
         return chosen
 
@@ -132,24 +156,56 @@ class GroupCalls:
         if self._encoded is not None:
             self._encoded.worker.stop(patience_s)
 
-    def _reduced_otherwise(self, call: Call, tensor: torch.Tensor, reduction: int) -> Chosen:
-        name = _REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction
-        return Chosen(
-            self._row(call.value, str(tensor.dtype).removeprefix("torch."), "", f"reduction {name}"), None, ()
-        )
+    def _learn_dimension(self) -> None:
+        """Take a group without a description for one of replicas once a framework of data parallelism has used it."""
+        if is_of_replicas():
+            self._may_be_replicas, self.dimension = False, "DP"
 
-    def _choose(self, call: Call, tensors: Sequence[torch.Tensor], nbytes: int, ragged: bool) -> Chosen:
+    def _dimension_of_message(self, peer: int | None) -> str | None:
+        if peer is None:
+            if self._settings.dry or self._settings.scheme.algorithm == "native":
+                return None
+            raise RuntimeError(
+                f"hpcbench: rank {self._ranks[self._group.rank()]} receives from any source in group "
+                f"{self.description!r}, where `layout` of the groups file tells the dimension of a message by its "
+                "ranks: receive from a named rank, or leave `layout` out"
+            )
+        ranks = self._ranks[self._group.rank()], self._ranks[peer]
+        return dimension_of_message(ranks, dist.get_world_size(), self._settings.groups.layout)
+
+    def _exact_content(self, call: Call, tensors: Sequence[torch.Tensor], op: Any) -> str:
+        """Return what the values of a call are if those are never encoded, else an empty string."""
+        if op is not None:
+            reduction = op.op()
+            if reduction not in (SUM, AVERAGE):
+                return f"reduction {_REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction}"
+        if call is not Call.MESSAGE and has_complex(tensors):  # messages keep their complex type
+            return "complex"
+        if op is not None and self.dimension == "DP" and not self._lossy_sums and not is_gradient():
+            return "outside backward"
+        return ""
+
+    def _choose(
+        self,
+        call: Call,
+        dimension: str | None,
+        tensors: Sequence[torch.Tensor],
+        nbytes: int,
+        ragged: bool,
+        content: str,
+    ) -> Chosen:
         dtype = tensors[0].dtype
         name = str(dtype).removeprefix("torch.")
         scheme, groups = self._settings.scheme, self._settings.groups
-        traffic, rule, why = verdict(scheme, groups, self.dimension, call)
+        traffic, rule, why = verdict(scheme, groups, dimension, call)
         why = self._hindrance(tensors, nbytes, ragged, rule, call in _OPERATIONS) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
             why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
+        why = why or content
         if why or traffic is None or rule is None:
-            return Chosen(self._row(call.value, name, "", why), None, ())
+            return Chosen(self._row(call.value, dimension, name, "", why), None, ())
         if self._settings.dry:
-            return Chosen(self._row(call.value, name, "", f"dry run: {rule.codec}"), None, (), of_sums=True)
+            return Chosen(self._row(call.value, dimension, name, "", f"dry run: {rule.codec}"), None, ())
         channel = self._channel(traffic, rule, dtype)
         plans: list[Plan] = []
         if call in _OPERATIONS:
@@ -159,9 +215,9 @@ class GroupCalls:
             ]
             plans = [plan for plan in laid if plan is not None]
             if len(plans) < len(laid):
-                return Chosen(self._row(call.value, name, "", "plan"), None, ())
-        row = self._row(call.value, name, rule.codec, "")
-        return Chosen(row, channel, tuple(plans), self._least(rule), of_sums=True)
+                return Chosen(self._row(call.value, dimension, name, "", "plan"), None, ())
+        row = self._row(call.value, dimension, name, rule.codec, "")
+        return Chosen(row, channel, tuple(plans), self._least(rule))
 
     def _hindrance(
         self,
@@ -205,6 +261,5 @@ class GroupCalls:
             )
         return self._channels[key]
 
-    def _row(self, call: str, dtype: str, codec: str, why: str) -> Row:
-        dimension = self.dimension or "unknown"
-        return self._account.row(Key(self.description, self.size, dimension, call, dtype, codec, why))
+    def _row(self, call: str, dimension: str | None, dtype: str, codec: str, why: str) -> Row:
+        return self._account.row(Key(self.description, self.size, dimension or "unknown", call, dtype, codec, why))

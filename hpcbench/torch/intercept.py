@@ -20,11 +20,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from hpcbench.contract.interpose import Interposition
 from hpcbench.errors import UserError
 from hpcbench.torch.account import Account
-from hpcbench.torch.dimensions import remedy
 from hpcbench.torch.groups import GroupCalls
 from hpcbench.torch.meshes import MeshNames
+from hpcbench.torch.node_labels import NodeLabels
 from hpcbench.torch.operators import Operators
 from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
+from hpcbench.torch.timeouts import TimedWait
 
 OLDEST = (2, 13)
 """The oldest torch that the tests have run with."""
@@ -58,7 +59,8 @@ class Interception:
         self._known: dict[dist.ProcessGroup, GroupCalls] = {}
         """The same by the groups themselves, until a mesh says more: asking a group for its name at each call costs."""
         self._meshes = MeshNames(self._known.clear)
-        self._named: set[str] = set()
+        self._nodes = NodeLabels()
+        self._waits = TimedWait()
         self._operators = Operators(self.account)
         self._library: torch.library.Library | None = None
         self._hook: Any = None
@@ -73,6 +75,8 @@ class Interception:
         for name in unknown():
             log.warning("hpcbench: c10d.%s is not known: its calls travel exactly and are not counted", name)
         self._meshes.watch()
+        self._nodes.watch()
+        self._waits.watch()
         self._hook = register_optimizer_step_post_hook(self._stepped)
 
     def remove(self) -> None:
@@ -81,6 +85,8 @@ class Interception:
             self._library._destroy()  # type: ignore[no-untyped-call]
             self._library = None
             self._meshes.unwatch()
+            self._nodes.unwatch()
+            self._waits.unwatch()
             self._hook.remove()
         for group in self._groups.values():
             group.stop(_PATIENCE_S)
@@ -131,12 +137,6 @@ class Interception:
             self._known.clear()
         self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
         calls = self._groups[name] = self._known[group] = GroupCalls(group, description, self._settings, self.account)
-        if calls.dimension is None and description not in self._named and self.account.rank == 0:
-            self._named.add(description)
-            log.warning(
-                "hpcbench: group %r (%d ranks) has no known dimension and travels exactly; in the groups file: %s",
-                *(description, group.size(), remedy(description)),
-            )
         return calls
 
 

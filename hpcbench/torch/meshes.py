@@ -1,6 +1,7 @@
 """Names of mesh dimensions that span all ranks: DeviceMesh gives those the default group, which tells no name."""
 
 import functools
+import logging
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,11 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-_SEVERAL = "several dimensions"
+from hpcbench.torch.dimensions import SEVERAL
+
+_MAKES_GROUP = "_init_one_process_group"
+"""Method through which all meshes get a group for a dimension: new ones, flattened ones and unflattened ones."""
+log = logging.getLogger("hpcbench.torch")
 
 
 class MeshNames:
@@ -23,23 +28,35 @@ class MeshNames:
     def __init__(self, said: Callable[[], None]) -> None:
         self._said = said
         self._names: dict[str, set[str]] = defaultdict(set)
-        self._real: Any = None
+        self._real: dict[str, Any] = {}
 
     def watch(self) -> None:
         """Look at each mesh that is made from now on."""
-        real = self._real = DeviceMesh.__init__
+        if _MAKES_GROUP not in vars(DeviceMesh):
+            log.warning("hpcbench: this PyTorch does not tell the names of meshes over all ranks: use a groups file")
+            return
+        self._real = {name: vars(DeviceMesh)[name] for name in ("__init__", _MAKES_GROUP)}
+        init, makes_group = self._real["__init__"], getattr(DeviceMesh, _MAKES_GROUP)
 
-        @functools.wraps(real)
-        def init(mesh: DeviceMesh, *args: Any, **kwargs: Any) -> None:
-            real(mesh, *args, **kwargs)
+        @functools.wraps(init)
+        def watched_init(mesh: DeviceMesh, *args: Any, **kwargs: Any) -> None:
+            init(mesh, *args, **kwargs)
             self._look(mesh)
-            self._said()
 
-        setattr(DeviceMesh, "__init__", init)  # noqa: B010 - a method is not assigned to otherwise
+        @functools.wraps(makes_group)
+        def watched_group(layout: Any, ranks: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+            group = makes_group(layout, ranks, name, *args, **kwargs)
+            if group is not None and layout.numel() == dist.get_world_size() > 1:
+                self._add(group, name)
+            return group
+
+        setattr(DeviceMesh, "__init__", watched_init)  # noqa: B010 - a method is not assigned to otherwise
+        setattr(DeviceMesh, _MAKES_GROUP, staticmethod(watched_group))
 
     def unwatch(self) -> None:
         """Look at no more meshes."""
-        DeviceMesh.__init__ = self._real  # type: ignore[method-assign]
+        for name, method in self._real.items():
+            setattr(DeviceMesh, name, method)
 
     def described(self, name: str, description: str) -> str:
         """The description of a group, or what the meshes say of it."""
@@ -47,15 +64,11 @@ class MeshNames:
         return description if not said else f"mesh_{' or '.join(sorted(said))}"
 
     def _look(self, mesh: DeviceMesh) -> None:
-        names = mesh.mesh_dim_names
-        if not names or not dist.is_initialized() or mesh.size() != dist.get_world_size() or mesh.size() == 1:
+        if not dist.is_initialized() or mesh.size() != dist.get_world_size() or mesh.size() == 1:
             return
-        whole = [k for k in range(mesh.ndim) if mesh.size(k) == mesh.size()]
-        if not whole:
-            self._names[dist.group.WORLD.group_name].add(_SEVERAL)  # type: ignore[union-attr]
-            return
-        try:
-            group = mesh.get_group(whole[0])
-        except RuntimeError:
-            return  # a mesh without groups
-        self._names[group.group_name].add(names[whole[0]])
+        if all(mesh.size(k) < mesh.size() for k in range(mesh.ndim)):
+            self._add(dist.group.WORLD.group_name, SEVERAL)  # type: ignore[union-attr]
+
+    def _add(self, group: str, name: str) -> None:
+        self._names[group].add(name)
+        self._said()

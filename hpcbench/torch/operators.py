@@ -45,7 +45,7 @@ class Operators:
             "alltoall_": self._alltoall_list,
             "send": self._send,
             "recv_": self._received,
-            "recv_any_source_": self._received,
+            "recv_any_source_": self._received_from_any,
         }
 
     def _allreduce(
@@ -132,14 +132,14 @@ class Operators:
         sent: Sequence[int],
         *_rest: Any,
     ) -> Any:
-        row, channel, _plans, least, _sums = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
+        row, channel, _plans, least = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
         if channel is None:
             return None
         counts = _elements(src, sent, calls.encoded.size), _elements(out, got, calls.encoded.size)
         return calls.encoded.all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
     def _alltoall_list(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
-        row, channel, _plans, least, _sums = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
+        row, channel, _plans, least = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
         if channel is None:
             return None
         joined = torch.cat([part.reshape(-1) for part in srcs])
@@ -148,14 +148,16 @@ class Operators:
         work = calls.encoded.all_to_all(there, joined, counts, channel, row, min_bytes=least)
         return outs, _then(work, lambda: _split(there, outs), outs)
 
-    def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, *_rest: Any) -> Any:
-        row, channel, *_ = calls.choose(Call.MESSAGE, tensors)
+    def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int, *_rest: Any) -> Any:
+        row, channel, *_ = calls.choose(Call.MESSAGE, tensors, peer=peer)
         if channel is None or len(tensors) != 1:
             return None
         return plain([messages.encoded(tensors[0], channel.codec, calls.next_seed(), self._account, row)])
 
-    def _received(self, calls: GroupCalls, plain: Plain, tensors: Tensors, *_rest: Any) -> Any:
-        row, channel, *_ = calls.choose(Call.MESSAGE, tensors)
+    def _received(
+        self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int | None, *_rest: Any
+    ) -> Any:
+        row, channel, *_ = calls.choose(Call.MESSAGE, tensors, peer=peer)
         if channel is None or len(tensors) != 1:
             return None
 
@@ -163,6 +165,9 @@ class Operators:
             return Work.unbox(plain([inbox]))
 
         return messages.received(tensors[0], channel.codec, receive, self._account, row).boxed()
+
+    def _received_from_any(self, calls: GroupCalls, plain: Plain, tensors: Tensors, group: Any, *_rest: Any) -> Any:
+        return self._received(calls, plain, tensors, group, None)
 
 
 def _fit(wholes: Tensors, parts: Tensors, ranks: int) -> bool:

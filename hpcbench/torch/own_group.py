@@ -1,11 +1,10 @@
 """The gloo group that carries a group's encoded messages, and what its ranks tell each other beside them.
 
 The caller's own calls must not get between the messages of a plan. So these travel over a second group with the same
-ranks, which is made at the first encoded call: all ranks of the group make that call.
+ranks, which is made at the first encoded call: all ranks of the group make that call. Nobody waits for it in the
+caller's thread, and it has a connection to the store of its own: one that waits keeps all others from using it.
 """
 
-import os
-import socket
 from collections import Counter
 from datetime import timedelta
 from typing import cast
@@ -13,9 +12,11 @@ from typing import cast
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
+from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d
 
 from hpcbench.comm.topology import Topology
+from hpcbench.torch import node_labels
 from hpcbench.torch.gloo_carrier import GlooCarrier, PointToPoint
 from hpcbench.torch.worker import Job
 
@@ -24,7 +25,7 @@ _made: Counter[str] = Counter()
 
 
 class OwnGroup:
-    """The second group of a group's ranks. Making one is a collective call.
+    """The second group of a group's ranks. All of them make one, at the same call of the group.
 
     Parameters
     ----------
@@ -35,16 +36,17 @@ class OwnGroup:
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._name = f"group {group.group_desc}" if group.group_desc else "a group"
         self._rank, self._size = group.rank(), group.size()
-        store = distributed_c10d._get_process_group_store(group)
+        store = _connect_again(distributed_c10d._get_process_group_store(group))
         _made[group.group_name] += 1  # the keys of an earlier group lead to its closed connections
         self._store = c10d.PrefixStore(f"hpcbench {_made[group.group_name]}", store)
+        self._nodes = node_labels.read(group, store)
         self._timeout = _timeout(group)
         self._gloo: dist.ProcessGroupGloo | None = None
         self._carrier: GlooCarrier | None = None
 
     def topology(self) -> Topology:
-        """The nodes of the ranks. Ranks of one agent of torchrun are on one node."""
-        return Topology.by_label(self.told_by_all("node", f"{socket.gethostname()} {os.environ.get('GROUP_RANK', '')}"))
+        """The nodes of the ranks."""
+        return Topology.by_label(self._nodes)
 
     def told_by_all(self, what: str, text: str) -> list[str]:
         """Tell all ranks a text. The result is what each of them has told."""
@@ -84,6 +86,14 @@ class OwnGroup:
         except RuntimeError:
             return words  # the rank that holds the store is gone
         return words
+
+
+def _connect_again(store: Store) -> Store:
+    try:
+        connection: Store = store.clone()  # type: ignore[attr-defined]
+        return connection
+    except (RuntimeError, NotImplementedError):
+        return store  # a store that somebody else has written
 
 
 def _timeout(group: dist.ProcessGroup) -> timedelta:

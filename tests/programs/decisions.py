@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from interposing import RANKS, SMALL, interposed, settings
+from interposing import ASKED, RANKS, interposed, settings
 from torch.distributed.device_mesh import init_device_mesh
 
-from hpcbench.contract.interpose import Groups, Interposition
+from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.torch import group_plans
 
@@ -50,7 +50,7 @@ def automatic() -> dict[str, Any]:
         return hashlib.sha256(values.numpy().tobytes()).hexdigest()
 
     try:
-        digest, rows = interposed(Interposition(scheme=scheme, groups=SMALL, out="nowhere"), work)
+        digest, rows = interposed(Interposition(scheme=scheme, groups=ASKED, out="nowhere"), work)
     finally:
         group_plans.measured = real
         del os.environ["GROUP_RANK"]
@@ -73,7 +73,7 @@ def tried() -> dict[str, Any]:
     exact = whole.clone()
     dist.all_reduce(exact, group=group)
     scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
-    asked = Interposition(scheme=scheme, groups=Groups(min_bytes=1024, lossy=["parameters"]), out="nowhere")
+    asked = Interposition(scheme=scheme, groups=ASKED, out="nowhere")
     group_plans.pays = kept
 
     def work() -> str:

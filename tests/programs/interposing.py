@@ -8,6 +8,7 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.torch.intercept import Interception
 
 SMALL = Groups(min_bytes=1024)
+ASKED = Groups(min_bytes=1024, lossy=["parameters", "functional-gathers", "sums-outside-backward"])
 RANKS = 4
 
 

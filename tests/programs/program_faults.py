@@ -1,9 +1,13 @@
-"""Ranks that die, leave, stall, fail or disagree. Each fault has two ranks of its own, forked from one process."""
+"""Ranks that die, leave, stall, fail, disagree or begin in another order. Each fault has two ranks of its own.
+
+They are forked from one process.
+"""
 
 import json
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -59,13 +63,61 @@ def disagrees(rank: int) -> None:
     train(lambda step: None)
 
 
+def begins(group: dist.ProcessGroup) -> Callable[[], None]:
+    """Begin sums of a group; the result waits for them."""
+    sums = [torch.ones(n) for n in (4096, 8192)]
+    handles = [dist.all_reduce(x, group=group, async_op=True) for x in sums]
+
+    def wait() -> None:
+        for handle, x in zip(handles, sums, strict=True):
+            handle.wait()
+            assert (x - 2).abs().max() < 0.1
+
+    return wait
+
+
+def other_order(rank: int) -> None:
+    """Each rank begins with another group than the other one."""
+    groups = [dist.new_group([0, 1], group_desc="mesh_tp") for _ in range(2)]
+    waits = [begins(group) for group in (groups if rank == 0 else groups[::-1])]
+    for wait in waits:
+        wait()
+
+
+def two_threads(rank: int) -> None:
+    """Each rank has a thread for each group, and another one is first."""
+    groups = [dist.new_group([0, 1], group_desc="mesh_tp") for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        later = []
+        for group in groups if rank == 0 else groups[::-1]:
+            later.append(threads.submit(lambda group=group: begins(group)()))
+            time.sleep(0.3)
+        for each in later:
+            each.result()
+
+
 FAULTS: dict[str, Callable[[int], None]] = {
     "killed": killed,
     "leaves": leaves,
     "stalls": stalls,
     "encode fails": encode_fails,
     "disagrees": disagrees,
+    "other order": other_order,
+    "two threads": two_threads,
 }
+
+
+def meet(rank: int, where: Path, timeout: timedelta) -> dist.Store:
+    """The store of torchrun: all threads of a rank share one connection, and one that waits keeps it."""
+    port = where / "port"
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, 2, is_master=True, timeout=timeout, wait_for_workers=False)
+        port.with_suffix(".part").write_text(str(store.port), encoding="utf-8")
+        port.with_suffix(".part").rename(port)
+        return store
+    while not port.exists():
+        time.sleep(0.01)
+    return dist.TCPStore("127.0.0.1", int(port.read_text(encoding="utf-8")), 2, timeout=timeout, wait_for_workers=False)
 
 
 def play(name: str, rank: int, where: Path) -> None:
@@ -73,13 +125,8 @@ def play(name: str, rank: int, where: Path) -> None:
     status, words, begin = 0, "", time.monotonic()
     try:
         torch.set_num_threads(1)
-        dist.init_process_group(
-            "gloo",
-            init_method=f"file://{where / 'store'}",
-            rank=rank,
-            world_size=2,
-            timeout=timedelta(seconds=TIMEOUT_S),
-        )
+        timeout = timedelta(seconds=TIMEOUT_S)
+        dist.init_process_group("gloo", store=meet(rank, where, timeout), rank=rank, world_size=2, timeout=timeout)
         least = 1 << 30 if name == "disagrees" and rank == 1 else 1024
         Interception(Interposition(scheme=NAMED, groups=Groups(min_bytes=least), out="nowhere")).install()
         begin = time.monotonic()

@@ -3,7 +3,7 @@
 import pytest
 
 from hpcbench.contract.interpose import Axis, GroupPattern, Groups
-from hpcbench.torch.dimensions import dimension_of, remedy
+from hpcbench.torch.dimensions import dimension_of, dimension_of_message, remedy
 
 NOTHING = Groups()
 
@@ -30,6 +30,13 @@ NOTHING = Groups()
         ("DATA_PARALLEL_GROUP_GLOO", "EXACT"),
         ("mesh_dp or tp", None),  # two meshes that span all ranks, by different names
         ("mesh_several dimensions", None),
+        ("mesh_fsdp or world", "DP"),  # torchtitan
+        ("mesh_batch or dp_shard_cp or several dimensions", "DP"),
+        ("mesh_several dimensions or tp", "TP"),
+        ("TENSOR_AND_DATA_PARALLEL_GROUP", None),
+        ("TENSOR_AND_DATA_PARALLEL_GROUP_WITH_CP", None),
+        ("INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP", "DP"),
+        ("TENSOR_AND_CONTEXT_PARALLEL_GROUP", None),
         ("mesh_dim_0", None),
         ("something else", None),
     ],
@@ -70,6 +77,43 @@ def test_the_users_patterns_go_before_everything() -> None:
 def test_a_declared_layout_tells_groups_without_a_description(ranks: list[int], dimension: str | None) -> None:
     layout = [Axis(dimension="PP", size=2), Axis(dimension="DP", size=2), Axis(dimension="TP", size=2)]
     assert dimension_of("undefined", ranks, 8, Groups(layout=layout)) == dimension
+
+
+LAYOUT = [Axis(dimension=name, size=2) for name in ("DP", "PP", "CP", "TP")]  # type: ignore[arg-type]
+"""Ranks of 16: TP is the number modulo 2, CP has stride 2, PP stride 4 and DP stride 8."""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "dimension"),
+    [
+        ([0, 2, 8, 10], "DP"),  # DP and CP: gradients
+        ([5, 7, 13, 15], "DP"),
+        ([0, 1, 8, 9], "EXACT"),  # DP and TP, as the user says
+        ([0, 1, 2, 3], None),  # CP and TP
+        ([0, 2, 8, 11], None),
+        ([0, 2, 8], None),
+        ([4, 0, 12, 8], None),  # DP and PP, in any order
+        (list(range(16)), None),
+    ],
+)
+def test_a_layout_tells_groups_over_two_axes(ranks: list[int], dimension: str | None) -> None:
+    groups = Groups(layout=LAYOUT, groups=[GroupPattern(axes=["TP", "DP"], dimension="EXACT")])
+    assert dimension_of("undefined", ranks, 16, groups) == dimension
+
+
+@pytest.mark.parametrize(
+    ("ranks", "dimension"),
+    [((0, 4), "PP"), ((12, 8), "PP"), ((0, 1), "TP"), ((3, 11), "DP"), ((0, 5), None), ((3, 3), None)],
+)
+def test_a_layout_tells_messages_in_the_group_of_all_ranks(ranks: tuple[int, int], dimension: str | None) -> None:
+    assert dimension_of_message(ranks, 16, LAYOUT) == dimension
+    assert dimension_of_message(ranks, 32, LAYOUT) is None
+
+
+def test_a_pattern_selects_by_its_description_or_by_axes() -> None:
+    for wrong in ({}, {"match": "a", "axes": ["DP"]}):
+        with pytest.raises(ValueError, match="give match or axes"):
+            GroupPattern.model_validate({**wrong, "dimension": "DP"})
 
 
 def test_a_layout_of_another_size_tells_nothing() -> None:

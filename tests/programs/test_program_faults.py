@@ -11,6 +11,8 @@ import pytest
 Outcomes = dict[str, list[Any]]
 WORKER = Path(__file__).parent / "worker.py"
 FAULTS = ("killed", "leaves", "stalls", "encode fails", "disagrees")
+ORDERS = ("other order", "two threads")
+"""What plain gloo carries out."""
 TIMEOUT_S, PATIENCE_S = 4, 60
 """The groups wait for the first; the rest is for busy machines."""
 
@@ -55,6 +57,11 @@ def test_a_decision_that_differs_between_ranks_is_an_error_on_each(outcomes: Out
     assert [outcome[0] for outcome in outcomes["disagrees"]] == [5, 5]
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_groups_may_begin_in_another_order_on_each_rank(outcomes: Outcomes, order: str) -> None:
+    assert [outcome and (outcome[0], outcome[2]) for outcome in outcomes[order]] == [(0, "")] * 2
+
+
 @pytest.mark.long
 def test_a_hundred_tries(tmp_path: Path) -> None:
     """Each fault twenty times: a crash at the end of an interpreter, or a hang, may come only now and then."""
@@ -63,7 +70,7 @@ def test_a_hundred_tries(tmp_path: Path) -> None:
     tries = json.loads((tmp_path / "faults.json").read_text(encoding="utf-8"))
     assert len(tries) == 20
     for outcomes in tries:
-        for fault in FAULTS:
+        for fault in (*FAULTS, *ORDERS):
             check(outcomes, fault)
         reasons(outcomes)
     for fault in FAULTS:  # one that waits longer than its group does so in every try, on a busy machine too

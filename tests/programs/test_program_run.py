@@ -3,9 +3,12 @@
 Real programs are run in test_session.py.
 """
 
+import json
 import os
 import subprocess
 import sys
+import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -63,14 +66,14 @@ row |= dict(network_bytes=0, encode_s=0.0, decode_s=0.0, lost_overflows=0)
 out = json.loads(os.environ["HPCBENCH_TORCH"])["out"]
 for rank in range(int(sys.argv[1])):
     with open(f"{out}/rank-{rank}.json", "w") as file:
-        json.dump(dict(rank=rank, world=2, rows=[row]), file)
+        json.dump(dict(rank=rank, world=2, rows=[row | other for other in json.loads(sys.argv[3])]), file)
 sys.exit(int(sys.argv[2]))
 """
-"""A program whose ranks report, without PyTorch: how many of two do, and its exit status."""
+"""A program whose ranks report, without PyTorch: how many of two do, its exit status, and what is odd in its rows."""
 
 
-def logged(log: Path, *command: str) -> tuple[int, list[Event]]:
-    status = run_command(command, scheme=None, groups=None, dry=True, out=None, log=log)
+def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, list[Event]]:
+    status = run_command(command, scheme=scheme, groups=None, dry=scheme is None, out=None, log=log)
     lines = log.read_text(encoding="utf-8").split("\n")
     assert lines.pop() == ""
     events = [parse(line, number) for number, line in enumerate(lines, 1)]
@@ -93,7 +96,7 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
 ) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("of an earlier run\n", encoding="utf-8")
-    returned, events = logged(log, sys.executable, "-c", ROWS, str(ranks), str(status))
+    returned, events = logged(log, sys.executable, "-c", ROWS, str(ranks), str(status), "[{}]")
     assert returned == (status or int(not ranks))
     sent = [Traffic, Calls, UnknownGroup] if ranks else []
     assert [type(event) for event in events] == [Start, Configuration, *sent, End]
@@ -106,6 +109,58 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
         assert isinstance(calls, Calls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")
         assert calls.rows[0].call_bytes == 300 * ranks
+
+
+@pytest.mark.parametrize(
+    ("scheme", "odd", "reasons"),
+    [
+        ("naive-int8", [{"group": "odd"}], ["the group has no known dimension"]),
+        (
+            "naive-int8",
+            [{"why": "outside backward", "call_bytes": 4000}, {"why": "small"}, {"why": "small", "call": "gather"}],
+            ["outside a backward pass", "small"],
+        ),
+        ("naive-int8", [{"why": "plan", "codec": "int8:256"}], []),
+        ("baseline", [{"why": "no codec"}], []),
+        ("auto-int8", [{"why": "small"}], ["small"]),
+        (
+            "auto-int8",
+            [{"why": "device cuda", "call_bytes": 6_000_000}, {"why": "type"}],
+            ["on a GPU, and nothing is compressed over NCCL yet", "no floating-point type"],
+        ),
+        ("auto-int8", [{"why": "small"}, {"why": "plan"}], []),
+    ],
+)
+def test_a_scheme_that_has_encoded_nothing_is_no_success(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    scheme: str,
+    odd: list[dict[str, object]],
+    reasons: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", ROWS, "2", "0", json.dumps(odd)]
+    status, events = logged(Path("log.jsonl"), *command, scheme=scheme)
+    printed = capsys.readouterr().err
+    end = events[-1]
+    assert isinstance(end, End)
+    if not reasons:
+        assert (status, end.state, end.reason) == (0, "completed", None)
+        assert "no call was encoded" not in printed
+        return
+    assert (status, end.state) == (1, "failed")
+    sentence, table = printed.split("hpcbench: no call was encoded, so that scheme ")[1].split("The reasons:")
+    assert f"most of its bytes were exact ({reasons[0]})" in " ".join(sentence.split())
+    assert end.reason is not None and end.reason.startswith("no call was encoded")
+    rows = table.strip().split("\n")[1:]
+    assert [row.startswith(reason) for row, reason in zip(rows, reasons, strict=True)] == [True] * len(reasons)
+    warning = "hpcbench: group 'odd' has no known dimension: 0.001 MB were exact; --groups FILE with groups: [{match:"
+    assert (warning in " ".join(printed.split())) == (odd[0].get("group") == "odd")
+    assert ("lossy: [sums-outside-backward]" in table) == ("outside a backward pass" in reasons)
+    assert scheme in sentence
+    on_gpus = "hpcbench: nothing is compressed over NCCL yet: 12.000 MB on GPUs were exact.\n" in printed
+    assert on_gpus == ("cupy-cuda13x" in table) == (odd[0].get("why") == "device cuda")
 
 
 def test_a_log_that_cannot_be_written_costs_no_run(tmp_path: Path) -> None:
@@ -130,6 +185,21 @@ def test_a_damaged_setting_never_breaks_the_import_of_torch_and_the_kernels_need
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "1.0\n")
     assert "PyTorch's calls are left alone" in done.stderr
+
+
+def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tmp_path: Path) -> None:
+    """As in a program's environment whose PYTHONPATH has the site-packages of a clone that is installed as editable."""
+    entries = metadata.entry_points(group="torch.backends", name="hpcbench")
+    assert {entry.module for entry in entries} == {"hpcbench_torch"}
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+    code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.torch' in sys.modules)"
+    for asked in ({}, {"HPCBENCH_TORCH": "{}"}):
+        command = [sys.executable, "-S", "-c", code]  # -S leaves .pth files alone, as PYTHONPATH does
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env={**environment, **asked}, check=False
+        )
+        assert (done.returncode, done.stdout.split()[0]) == (0, "True"), done.stderr
+        assert ("PyTorch's calls are left alone" in done.stderr) == bool(asked)
 
 
 def test_the_command_and_the_package_import_neither_torch_nor_mpi_before_they_need_them() -> None:

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from gradient_sums import EXACT, LOSSY
 from pytorch_programs import PROGRAMS, REPLICAS
 
 Ranks = list[dict[str, Any]]
@@ -91,6 +92,64 @@ def test_each_call_brings_what_it_would_within_the_codecs_error(ranks: Ranks, co
         if codec.startswith("int8"):
             lossy = {name for name, error in found["errors"].items() if error > 2 * rounding}
             assert len(lossy) == len(found["errors"]) or dtype != "float32"
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_all_sums_of_gradients_are_found_inside_the_backward_pass(ranks: Ranks, program: str) -> None:
+    rows = [row for result in results(ranks, program, "int8 on dp") for row in result["rows"]]
+    assert rows and not [row for row in rows if row["why"] == "outside backward"]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_sums_of_what_is_no_gradient_are_those_of_the_plain_program(ranks: Ranks, name: str) -> None:
+    why = "complex" if name.startswith("complex") else "outside backward"
+    assert [rank["sums"][name] for rank in ranks] == [[0.0, [["", why]]]] * len(ranks)
+
+
+@pytest.mark.parametrize("name", [*LOSSY, "asked"])
+def test_sums_of_gradients_are_encoded_wherever_they_are_made(ranks: Ranks, name: str) -> None:
+    for rank in ranks:
+        difference, carried = rank["sums"][name]
+        assert carried == [["int8:256", ""]]
+        assert 0 < difference < 0.5
+
+
+def test_a_rank_that_has_joined_encodes_what_the_others_do(ranks: Ranks) -> None:
+    weights, codecs = ranks[0]["sums"]["join"]
+    assert "int8:256" in codecs
+    assert all(rank["sums"]["join"][0] == weights for rank in ranks)
+
+
+def test_shards_of_a_pipeline_are_summed_after_the_backward_pass_and_encoded(ranks: Ranks) -> None:
+    assert all("int8:256" in rank["sums"]["pipeline of shards"] for rank in ranks)
+
+
+@pytest.mark.parametrize("use", ["DDP over a group of all ranks", "DDP over pairs", "DeepSpeed"])
+def test_a_group_without_a_description_is_of_replicas_where_a_framework_sums_gradients(ranks: Ranks, use: str) -> None:
+    assert [rank["uses"][use] for rank in ranks] == [[["DP", "all-reduce"]]] * len(ranks)
+
+
+@pytest.mark.parametrize("use", ["FSDP1", "FSDP2", "torchtitan"])
+def test_shards_over_a_group_without_a_name_of_its_own_are_data_parallel(ranks: Ranks, use: str) -> None:
+    assert [rank["uses"][use] for rank in ranks] == [[["DP", "reduce-scatter"]]] * len(ranks)
+
+
+def test_a_mesh_without_names_is_not_data_parallel(ranks: Ranks) -> None:
+    for rank in ranks:
+        losses, plain, dimensions = rank["uses"]["unnamed"]
+        assert losses == plain
+        assert dimensions == ["unknown"]
+
+
+def test_messages_in_the_group_of_all_ranks_have_the_dimension_of_the_layout(ranks: Ranks) -> None:
+    expected = [["DP", "all-reduce"], ["PP", "point to point"]]
+    assert [rank["uses"]["picotron"] for rank in ranks] == [expected] * len(ranks)
+
+
+def test_a_handle_of_an_encoded_call_takes_a_timeout(ranks: Ranks) -> None:
+    for rank in ranks:
+        error, raised = rank["timed"]
+        assert error < 0.1 and raised == 1
 
 
 def test_exchanges_of_experts_in_equal_and_unequal_parts(ranks: Ranks) -> None:

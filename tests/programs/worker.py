@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +19,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from decisions import automatic, late_mesh, tried
-from interposing import RANKS, SMALL, interposed, settings
+from gradient_sums import sums
+from group_uses import uses
+from interposing import ASKED, RANKS, SMALL, interposed, settings
 from program_faults import Played
 from pytorch_programs import PROGRAMS, model, train
 from torch import nn
@@ -87,7 +90,6 @@ def calls() -> dict[str, Any]:
     """Each kind of call with codecs of fixed and of variable size: largest errors, relative to the largest value."""
     rank, p, n = dist.get_rank(), dist.get_world_size(), 4096
     found: dict[str, Any] = {}
-    lossy = Groups(min_bytes=1024, lossy=["parameters", "functional-gathers"])
     stages = dist.new_group(list(range(p)), group_desc="mesh_pp")
 
     def values(of: int, dtype: torch.dtype, count: int = n) -> torch.Tensor:
@@ -130,7 +132,7 @@ def calls() -> dict[str, Any]:
 
     for codec in ("int8:256", "xpk"):
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            asked = settings(codec, groups=lossy)
+            asked = settings(codec, groups=ASKED)
             try:
                 errors, rows = interposed(asked, lambda dtype=dtype: work(dtype))
             except Exception:
@@ -180,7 +182,7 @@ def feedback(*, lost: bool) -> float:
         return total / 30
 
     try:
-        mean, _ = interposed(settings(dp="sign:1024", feedback=True), work)
+        mean, _ = interposed(settings(dp="sign:1024", groups=ASKED, feedback=True), work)
     finally:
         residuals.Residuals.of = kept  # type: ignore[method-assign]
     return float((mean - x).norm() / x.norm())
@@ -248,6 +250,33 @@ def checkpoint(*, lossy: bool) -> float:
     return float(change)
 
 
+def timed() -> list[float]:
+    """Errors of encoded sums whose handles are waited for with a timeout: one that suffices, and one that does not."""
+    x = torch.ones(4096)
+    late = dist.get_rank() == 0
+
+    def work() -> float:
+        handle = dist.all_reduce(x, async_op=True)
+        assert handle.wait(timedelta(seconds=60))
+        return float((x - dist.get_world_size()).abs().max())
+
+    def too_late() -> float:
+        if late:
+            time.sleep(1)
+        handle = dist.all_reduce(x, async_op=True)
+        try:
+            handle.wait(timedelta(seconds=0.2 if not late else 60))
+        except RuntimeError as error:
+            handle.wait()
+            return float("not over after 0.2 s" in str(error))
+        return float(late)
+
+    error, _ = interposed(settings("int8:256", groups=ASKED), work)
+    x.fill_(1)
+    timeout, _ = interposed(settings("int8:256", groups=ASKED), too_late)
+    return [float(error), float(timeout)]
+
+
 def rank(number: int, ranks: int, directory: Path) -> None:
     """One rank. It never returns."""
     status = 1
@@ -269,6 +298,9 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "late mesh": late_mesh(),
             "automatic": automatic(),
             "tried": tried(),
+            "sums": sums(),
+            "uses": uses(),
+            "timed": timed(),
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks

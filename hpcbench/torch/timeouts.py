@@ -1,0 +1,46 @@
+"""`work.wait(timeout)` for encoded calls: PyTorch's handle of a future takes no timeout, and raises an error."""
+
+import functools
+import threading
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import Work
+
+_REFUSES = "finite timeout not implemented"
+_NO_TIMEOUT = timedelta(0)
+
+
+class TimedWait:
+    """The method `wait` of all handles, with a timeout where PyTorch has none."""
+
+    def __init__(self) -> None:
+        self._real: Any = None
+
+    def watch(self) -> None:
+        """Replace the method from now on."""
+        real = self._real = Work.wait
+
+        @functools.wraps(real)
+        def wait(work: Work, timeout: timedelta = _NO_TIMEOUT) -> bool:
+            try:
+                return bool(real(work, timeout))
+            except RuntimeError as error:
+                if _REFUSES not in str(error):
+                    raise
+            return _wait(work, timeout)
+
+        setattr(Work, "wait", wait)  # noqa: B010 - a method is not assigned to otherwise
+
+    def unwatch(self) -> None:
+        """Put PyTorch's own method back."""
+        setattr(Work, "wait", self._real)  # noqa: B010
+
+
+def _wait(work: Work, timeout: timedelta) -> bool:
+    future, over = work.get_future(), threading.Event()
+    future.add_done_callback(lambda _: over.set())
+    if not over.wait(timeout.total_seconds()):
+        raise RuntimeError(f"hpcbench: an encoded call is not over after {timeout.total_seconds():g} s")
+    future.wait()
+    return True
