@@ -204,6 +204,7 @@ def _targets(exports: Sequence[Path]) -> "list[Target]":
 
 
 def _save(words: str, path: Path | None) -> None:
+    words = words.encode("utf-8", "replace").decode()  # names of files may hold bytes that are no UTF-8
     if path is None:
         sys.stdout.write(words)
         return
