@@ -133,7 +133,7 @@ def report(
     request = Request(sections, names, output, found.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
     bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
-    bad |= any(size.wrong for table in found.microbenchmarks for size in table.sizes)
+    bad |= any(table.is_bad for table in found.microbenchmarks)
     if against is not None:
         if FORMATS[form].runs:
             raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
