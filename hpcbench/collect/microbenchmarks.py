@@ -25,7 +25,8 @@ _GLUED = re.compile(
     # Open MPI's tag, with or without its time, and torchrun's
     rf"{_TIME}\[[^\[\]\s,]{{0,100}},[0-9]{{1,7}}\]<std(?:out|err|diag)>:"
     r"|\[(?:default|rank)[0-9]{1,7}\]:"
-    r"|# (?:OSU |Size |Datatype: |Collective test |nThread |Out of bounds |Avg bus ))"
+    r"|# (?:OSU |Size |Datatype: |Collective test |nThread |Out of bounds |Avg bus )"
+    r"|#\s{1,20}(?:size\s|\(B\)))"
 )
 """Places where a line begins within another, because several processes wrote at once."""
 
@@ -63,9 +64,9 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """The lines that were glued together, without prefixes and without the backslashes of Markdown."""
+    """The lines that were glued together, without prefixes, and without the backslashes and quotes of Markdown."""
     for piece in _GLUED.split(line[: 4 * _LONGEST]):
-        text = split(piece)[1]
+        text = split(piece)[1].lstrip(" \t>")
         if len(text) <= _LONGEST:
             yield _MARKDOWN.sub(r"\1", text) if "\\" in text else text
 

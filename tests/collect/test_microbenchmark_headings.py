@@ -213,10 +213,18 @@ def test_a_line_end_that_is_missing(at: int) -> None:
     assert rows == [(4, pytest.approx(1.53e-6)), (8, pytest.approx(1.25e-6))]
 
 
+def test_the_units_of_nccl_tests_glued_to_their_heading() -> None:
+    lines = (FIXTURES / "nccl-timestamps.txt").read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if "(B)" in line)
+    (table,) = read([*lines[: at - 1], lines[at - 1] + lines[at], *lines[at + 1 :]], Path("x"))
+    assert [size.values for size in table.sizes] == [size.values for size in table_of("nccl-timestamps.txt").sizes]
+
+
 @pytest.mark.parametrize("name", ["osu-three-types.txt", "osu-allreduce-cuda.txt", "nccl-timestamps.txt"])
-def test_backslashes_of_a_pasted_text(name: str) -> None:
+@pytest.mark.parametrize("begin", ["", "> ", "    ", "> > "])
+def test_marks_of_a_pasted_text(name: str, begin: str) -> None:
     lines = (FIXTURES / name).read_text().splitlines()
-    pasted = [line.replace("#", r"\#").replace("_", r"\_") for line in lines]
+    pasted = [begin + line.replace("#", r"\#").replace("_", r"\_") for line in lines]
     assert read(pasted, Path(name)) == read(lines, Path(name))
 
 
@@ -235,6 +243,7 @@ def test_a_row_that_was_cut_is_remarked() -> None:
     assert len(table.sizes) == 1 and "line 4 looks like a row that was cut" in table.remarks[0]
     (table,) = read([*lines[:12], lines[12][:60]], Path("x"))
     assert len(table.sizes) == 1 and "ends early" in table.remarks[-1]
+    assert table.remarks[0] == "line 13 looks like a row that was cut, and is not read"
 
 
 def test_a_check_that_failed_outside_the_rows() -> None:

@@ -66,8 +66,8 @@ class Heading:
         return len(words) >= self.least if self.columns[-1].name == UNKNOWN else len(words) == len(self.columns)
 
     def begins(self, words: Sequence[str]) -> bool:
-        """Whether words can be the beginning of a row: all numbers, and fewer than a row has."""
-        return 1 < len(words) < self.least and _COUNT.fullmatch(words[0]) is not None and all(map(_is_number, words))
+        """Whether words can be the beginning of a row, which has more."""
+        return self.columns[0].name == SIZE and 1 < len(words) < self.least and self.read(words, 0) is not None
 
     def read(self, words: Sequence[str], line: int) -> Size | None:
         """Return the row that words make; None if one has not the form that its column needs."""

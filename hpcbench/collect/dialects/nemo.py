@@ -49,7 +49,7 @@ NEMO = Dialect(
     ),
 )
 
-_FIELD = r"\|\s*{name}\s+{value}\s*(?=[|(]|GiB|$)"
+_FIELD = r"\|\s*{name}:?\s+{value}\s*(?=[|(]|GiB|$)"
 _SPACED = r"(?:\s*[a-z_]{1,40} +[^|\s][^|]{0,60}\|)"
 
 AUTOMODEL = Dialect(

@@ -218,6 +218,12 @@ def test_overflows_of_an_engine_count_in_a_log_of_the_trainer() -> None:
     assert [record.skipped for record in log.steps.values()] == [None, 1]
 
 
+def test_lines_of_rank_0_with_and_without_its_prefix_are_counted_together() -> None:
+    rows = ["[rank0]:{'loss': 1.5}", "{'loss': 2.5}", "[rank1]:{'loss': 9.5}", "{'loss': 3.5}"]
+    log = read_lines(TRANSFORMERS, *rows)
+    assert [record.loss for record in log.steps.values()] == [1.5, 2.5, 3.5]
+
+
 def test_the_refusal_names_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"program\.log has a regular expression .*docs/how-to/torch\.md"):
         from_log(write_log(tmp_path, "epoch 1/3 loss=3.0", "epoch 2/3 loss=2.5"))
