@@ -96,11 +96,11 @@ class _Reader:
         elif columns := nccl.heading(text):
             self._open(Microbenchmark(self._path, "nccl-tests", self._name, "", number, ()), columns)
             self._title, self._ended = None, False
-        elif self._title and (found := osu.heading(text, self._datatype)):
+        elif self._title and (parsed := osu.heading(text, self._datatype)):
             name, version = self._title["name"], self._title["version"] or ""
             table = Microbenchmark(self._path, "OSU micro-benchmarks", name, version, number, ())
-            self._open(table, found[0])
-            self._row(found[1], number)
+            self._open(table, parsed[0])
+            self._row(parsed[1], number)
         elif self.tables and self._heading is not None:
             self._within(text, number)
 
@@ -160,14 +160,14 @@ class _Reader:
 
     def _row(self, text: str, number: int) -> None:
         assert self._heading is not None
-        table, words = self.tables[-1], text.split()
-        if self._heading.fits(words):
-            if (size := self._heading.read(words, number)) is not None:
+        table, cells = self.tables[-1], text.split()
+        if self._heading.fits(cells):
+            if (size := self._heading.read(cells, number)) is not None:
                 table.sizes.append(size)
-        elif self._heading.begins(words):
+        elif self._heading.begins(cells):
             table.remarks.append(f"line {number} looks like a row that was cut, and is not read")
-        elif len(words) > len(self._heading.columns) and _first(self._heading, words, number):
-            self._wide.append((words, number))
+        elif len(cells) > len(self._heading.columns) and _first(self._heading, cells, number):
+            self._wide.append((cells, number))
 
     def _take_wide(self, table: Microbenchmark) -> None:
         """Take rows that have more words than the heading has columns.
@@ -175,15 +175,15 @@ class _Reader:
         The first quantity is certain. Those behind it are read only if the tool's habit tells what they are.
         """
         assert self._heading is not None
-        widths = [len(words) for words, _ in self._wide]
+        widths = [len(cells) for cells, _ in self._wide]
         width = max(widths, key=widths.count)
-        rows = [(words, line) for words, line in self._wide if len(words) == width]
+        rows = [(cells, line) for cells, line in self._wide if len(cells) == width]
         full = osu.widened(self._heading, rows) if table.tool == "OSU micro-benchmarks" else None
         if full is not None:
             self._heading = full
-            table.sizes += [size for words, line in rows if (size := full.read(words, line))]
+            table.sizes += [size for cells, line in rows if (size := full.read(cells, line))]
             return
-        table.sizes += [size for words, line in rows if (size := _first(self._heading, words, line))]
+        table.sizes += [size for cells, line in rows if (size := _first(self._heading, cells, line))]
         extra = width - len(self._heading.columns)
         self._heading = Heading(_leading(self._heading), self._heading.datatype)
         table.remarks.append(f"rows have {extra} columns more than the heading: only the first quantity is read")
@@ -196,13 +196,13 @@ def _leading(heading: Heading) -> tuple[Column, ...]:
     return heading.columns[: at + 1]
 
 
-def _first(heading: Heading, words: list[str], line: int) -> Size | None:
+def _first(heading: Heading, cells: list[str], line: int) -> Size | None:
     """The row with its first quantity alone, and its verdict if it has one."""
     leading = _leading(heading)
-    verdicts = [word for word in words if word in ("Pass", "Fail")]
-    figures = [word for word in words[len(leading) :] if word not in (*verdicts, "N/A")]
+    verdicts = [cell for cell in cells if cell in ("Pass", "Fail")]
+    figures = [cell for cell in cells[len(leading) :] if cell not in (*verdicts, "N/A")]
     if heading.columns[0].name != SIZE or not all(map(NUMBER.fullmatch, figures)):
         return None
-    size = Heading(leading, heading.datatype).read(words, line)
+    size = Heading(leading, heading.datatype).read(cells, line)
     has_verdict = any(column.name == VALIDATION for column in heading.columns) and len(verdicts) == 1
     return replace(size, wrong=int(verdicts[0] == "Fail")) if size and has_verdict else size

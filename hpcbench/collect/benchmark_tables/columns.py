@@ -61,36 +61,36 @@ class Heading:
         """Number of words that a row needs. Unknown columns at the end may hold any number of words."""
         return 1 + max(i for i, column in enumerate(self.columns) if column.name != UNKNOWN)
 
-    def fits(self, words: Sequence[str]) -> bool:
+    def fits(self, cells: Sequence[str]) -> bool:
         """Whether a row has as many words as it should."""
-        return len(words) >= self.least if self.columns[-1].name == UNKNOWN else len(words) == len(self.columns)
+        return len(cells) >= self.least if self.columns[-1].name == UNKNOWN else len(cells) == len(self.columns)
 
-    def begins(self, words: Sequence[str]) -> bool:
+    def begins(self, cells: Sequence[str]) -> bool:
         """Whether words can be the beginning of a row, which has more."""
-        return self.columns[0].name == SIZE and 1 < len(words) < self.least and self.read(words, 0) is not None
+        return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
 
-    def read(self, words: Sequence[str], line: int) -> Size | None:
+    def read(self, cells: Sequence[str], line: int) -> Size | None:
         """Return the row that words make; None if one has not the form that its column needs."""
         size: int | None = None
         labels = {"datatype": self.datatype}
         values: dict[str, float] = {}
         wrong: list[int | None] = []
-        for column, word in zip(self.columns, words, strict=False):
+        for column, cell in zip(self.columns, cells, strict=False):
             if column.name in _LABELS:
-                labels[_LABELS[column.name]] = "" if word in _NO_LABEL else printable(word, 40)
+                labels[_LABELS[column.name]] = "" if cell in _NO_LABEL else printable(cell, 40)
             elif column.name in (SIZE, SKIPPED):
-                if not _COUNT.fullmatch(word):
+                if not _COUNT.fullmatch(cell):
                     return None
-                size = int(word) if column.name == SIZE else size
+                size = int(cell) if column.name == SIZE else size
             elif column.name in (WRONG, VALIDATION):
-                verdict = _VERDICTS.get(word, -1) if column.name == VALIDATION else _wrong(word)
+                verdict = _VERDICTS.get(cell, -1) if column.name == VALIDATION else _wrong(cell)
                 if verdict is not None and verdict < 0:
                     return None
                 wrong.append(verdict)
             elif column.name != UNKNOWN:
-                if not _is_number(word):
+                if not _is_number(cell):
                     return None
-                values[column.name] = float(word) * column.scale
+                values[column.name] = float(cell) * column.scale
         counted = [count for count in wrong if count is not None]
         return Size(line, size, values, sum(counted) if wrong and len(counted) == len(wrong) else None, **labels)
 
@@ -98,12 +98,12 @@ class Heading:
 _VERDICTS = {"Pass": 0, "Fail": 1}
 
 
-def _is_number(word: str) -> bool:
-    return NUMBER.fullmatch(word) is not None
+def _is_number(cell: str) -> bool:
+    return NUMBER.fullmatch(cell) is not None
 
 
-def _wrong(word: str) -> int | None:
+def _wrong(cell: str) -> int | None:
     """Number of wrong elements; None if nothing was checked, -1 if the word is no number."""
-    if word == "N/A":
+    if cell == "N/A":
         return None
-    return math.ceil(float(word)) if _is_number(word) else -1
+    return math.ceil(float(cell)) if _is_number(cell) else -1

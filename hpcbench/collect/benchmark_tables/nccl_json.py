@@ -66,9 +66,9 @@ def _name(content: dict[str, Any]) -> str:
 
 def _beginning(text: str) -> dict[str, Any]:
     """The whole rows of a file that was cut, and what stands before them."""
-    before, found, rows = text.partition(_RESULTS)
+    before, separator, rows = text.partition(_RESULTS)
     try:
-        content = json.loads(before.rstrip().rstrip(",") + "}") if found else {}
+        content = json.loads(before.rstrip().rstrip(",") + "}") if separator else {}
     except (ValueError, RecursionError):
         return {}
     return {**content, "results": list(_rows(rows.lstrip().removeprefix("[")))} if isinstance(content, dict) else {}
@@ -114,5 +114,5 @@ def _number(value: Any) -> float | None:
 
 
 def _label(value: Any) -> str:
-    words = str(value).strip() if isinstance(value, str | int) else ""
-    return "" if words in ("none", "-1") else printable(words, 40)
+    label = str(value).strip() if isinstance(value, str | int) else ""
+    return "" if label in ("none", "-1") else printable(label, 40)

@@ -47,34 +47,34 @@ def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
     None if the text is no heading: behind ``Size`` it must have a column that is known, and without it no other.
     """
     sized = _SIZED.match(text)
-    rest = (text[sized.end() :] if sized else text.lstrip("# ")).rstrip()
+    remaining = (text[sized.end() :] if sized else text.lstrip("# ")).rstrip()
     columns = [Column(SIZE, "Size")] if sized else []
     names: set[str] = set()
-    while rest and not re.match(r"[0-9.]", rest):
-        matched = next(((found, name) for pattern, name in _COLUMNS if (found := pattern.match(rest))), None)
-        found = matched[0] if matched else _ANY.match(rest)
-        if found is None:
+    while remaining and not re.match(r"[0-9.]", remaining):
+        matched = next(((match, name) for pattern, name in _COLUMNS if (match := pattern.match(remaining))), None)
+        match = matched[0] if matched else _ANY.match(remaining)
+        if match is None:
             return None
-        column = _column(found, matched[1]) if matched else Column(UNKNOWN, found[0])
+        column = _column(match, matched[1]) if matched else Column(UNKNOWN, match[0])
         if column.name in names:
             return None
         names |= {column.name} - {UNKNOWN}
         columns.append(column)
-        rest = rest[found.end() :].lstrip()
+        remaining = remaining[match.end() :].lstrip()
     is_heading = names - {VALIDATION} and (sized or all(column.name != UNKNOWN for column in columns))
-    return (Heading(tuple(columns), datatype), rest) if is_heading else None
+    return (Heading(tuple(columns), datatype), remaining) if is_heading else None
 
 
-def _column(found: "re.Match[str]", name: str) -> Column:
-    groups = found.groupdict()
+def _column(match: "re.Match[str]", name: str) -> Column:
+    groups = match.groupdict()
     if groups.get("unit") is None:
-        return Column(name, found[0])
+        return Column(name, match[0])
     kind = {"overlap": "%"}.get(name, "B/s" if name.startswith("bytes") else "s")
     unit, scale = groups["unit"], UNITS.get(groups["unit"])
     if scale is None or not unit.endswith(kind) or (kind == "s" and unit.endswith("B/s")):
-        return Column(UNKNOWN, found[0])
+        return Column(UNKNOWN, match[0])
     percentile = groups.get("percentile")
-    return Column(f"{name}_p{percentile}" if percentile else name, found[0], scale)
+    return Column(f"{name}_p{percentile}" if percentile else name, match[0], scale)
 
 
 def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
@@ -88,7 +88,7 @@ def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
         return None
     added = (Column(name, name, 1.0 if name == "iterations" else bare[0].scale) for name in _FULL)
     full = Heading((*head.columns, *added)[:width], head.datatype)
-    sizes = [full.read(words, line) for words, line in rows]
+    sizes = [full.read(cells, line) for cells, line in rows]
     return full if all(size and _is_ordered(size) for size in sizes) else None
 
 

@@ -26,27 +26,26 @@ Key = tuple[int | None, str, str, str]
 _LABELS = (("datatype", "type"), ("operation", "reduction"), ("root", "root"))
 
 
-def microbenchmarks(found: Sequence[Microbenchmark]) -> Iterator[Table]:
+def microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
     """Yield a table for each benchmark.
 
     If several files have the same benchmark, each row is compared with that of the first file. A benchmark without a
     name may be any: it is compared with nothing.
     """
     groups: dict[tuple[object, ...], list[_Measured]] = {}
-    for one in found:
-        nameless = () if one.name else (one.path, one.line)
-        group = groups.setdefault((one.tool, one.name, *nameless), [])
-        partner = next((measured for measured in group if measured.takes(one)), None)
+    for table in tables:
+        nameless = () if table.name else (table.path, table.line)
+        group = groups.setdefault((table.tool, table.name, *nameless), [])
+        partner = next((measured for measured in group if measured.takes(table)), None)
         if partner is None:
-            group.append(_Measured([one]))
+            group.append(_Measured([table]))
         else:
-            partner.tables.append(one)
+            partner.tables.append(table)
     for group in groups.values():
-        key = next((key for key in _MAIN if all(key in one.quantities for one in group)), None)
-        for part in [group] if key is not None else [[one] for one in group]:
-            table = _table(part, key)
-            if table is not None:
-                yield table
+        key = next((key for key in _MAIN if all(key in measured.quantities for measured in group)), None)
+        for part in [group] if key is not None else [[measured] for measured in group]:
+            if shown := _table(part, key):
+                yield shown
 
 
 @dataclass
@@ -97,8 +96,8 @@ class _Measured:
 
 def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
     first = group[0].tables[0]
-    rows = [one.rows for one in group]
-    keys = list(dict.fromkeys(key for own in rows for key in own))
+    rows = [measured.rows for measured in group]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
     fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: _bytes(key[0]))]
     for i, (name, head) in enumerate(_LABELS, 1):
         if len({key[i] for key in keys}) > 1:
@@ -108,11 +107,11 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
         fields += [(Column(name, _head(name)), _figure(rows[0], name, first.path)) for name in first.quantities]
     elif key is not None:
         names = _names(group)
-        for i, (one, own, name) in enumerate(zip(group, rows, names, strict=True)):
-            fields.append((Column(f"{key}_{i}", f"{name}: {_head(key)}", group=i), _figure(own, key, one.path)))
+        for i, (measured, row, name) in enumerate(zip(group, rows, names, strict=True)):
+            fields.append((Column(f"{key}_{i}", f"{name}: {_head(key)}", group=i), _figure(row, key, measured.path)))
             if i:
-                fields.append((Column(f"ratio_{i}", f"over {names[0]}", group=i), _over(own, rows[0], key)))
-    fields.append((_WRONG, lambda key: _wrong(sum(one.wrong(key) for one in group))))
+                fields.append((Column(f"ratio_{i}", f"over {names[0]}", group=i), _over(row, rows[0], key)))
+    fields.append((_WRONG, lambda key: _wrong(sum(measured.wrong(key) for measured in group))))
     version = f" {first.version}" if first.version else ""
     kinds = [str(kind) for i in (1, 2) if len(same := {key[i] for key in keys}) == 1 for kind in same if kind]
     name = first.name or f"a benchmark without a name ({first.path.stem})"
@@ -121,21 +120,21 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
         printable(f"{first.tool}{version}: {', '.join([name, *kinds])}"),
         keys,
         fields,
-        notes=[note for one in group for note in one.notes()],
+        notes=[note for measured in group for note in measured.notes()],
         always=fixed,
     )
 
 
 def _names(group: Sequence[_Measured]) -> list[str]:
     """Names of the files, with the line of the heading where a file has several tables."""
-    stems = [one.path.stem for one in group]
-    lines = [f":{one.tables[0].line}" if stems.count(one.path.stem) > 1 else "" for one in group]
+    stems = [measured.path.stem for measured in group]
+    lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
     return [f"{printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
 
 
 def _label(place: int, key: Key) -> Entry:
-    words = str(key[place] or "")
-    return Entry(words, words) if words else Entry()
+    label = str(key[place] or "")
+    return Entry(label, label) if label else Entry()
 
 
 def _bytes(size: int | None) -> Entry:
