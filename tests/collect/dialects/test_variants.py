@@ -162,6 +162,13 @@ def test_fields_of_nemo_in_any_order(order: list[str], missing: set[str], number
     assert quantities(log) == {step: {"step": step, **truth}}
 
 
+@pytest.mark.parametrize(("seen", "is_contradiction"), [(1192, False), (1184, True)])
+def test_samples_of_nemo_count_with_those_of_the_step(tmp_path: Path, seen: int, is_contradiction: bool) -> None:
+    row = "Training epoch 0, iteration 148/149 | consumed_samples: {} | global_batch_size: 8 | global_step: 148"
+    notes = measure(from_log(write_log(tmp_path, row.format(seen)))).notes
+    assert any("consumed samples" in note for note in notes) == is_contradiction
+
+
 VERL_FIELDS = {
     "actor/grad_norm": ("gradient_norm", 0.069),
     "actor/lr": ("lr", 1e-06),
