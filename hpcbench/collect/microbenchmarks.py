@@ -1,176 +1,208 @@
-"""Tables of the OSU micro-benchmarks and of nccl-tests (rccl-tests): sizes, latencies and bandwidths.
+"""Finds tables of the OSU micro-benchmarks and of nccl-tests (rccl-tests) in a file.
 
-Both print a heading, then a line for each size. A line counts only if it has exactly the heading's columns and each has
-the right form. Other lines between them (warnings, output of other ranks) are passed over.
+Warnings, output of other ranks and prefixes of launchers may stand between their lines. A row counts only if it has the
+heading's columns and each has the right form.
 """
 
-import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
+from hpcbench.collect.benchmark_tables import nccl, nccl_json, osu
+from hpcbench.collect.benchmark_tables.columns import NUMBER, SIZE, VALIDATION, Column, Heading
+from hpcbench.collect.benchmark_tables.table import Microbenchmark, Size
 from hpcbench.collect.dialects.prefix import split
 from hpcbench.collect.dialects.texts import texts
 
-Tool = Literal["OSU micro-benchmarks", "nccl-tests"]
-_VALIDATION = "validation"
-
-_OSU_TITLE = re.compile(
-    r"(?:# ?)?OSU (?P<name>\S.{0,120}?)(?: Test| Benchmark)?(?: v(?P<version>[0-9][0-9A-Za-z.]{0,20}))?"
-)
-_OSU_SIZED = re.compile(r"#?\s*Size\s+")
-_OSU_COLUMNS = tuple(
-    (re.compile(pattern), name, scale)
-    for pattern, name, scale in (
-        (r"(?:Avg )?Lat(?:ency)? ?\(us\)", "seconds", 1e-6),
-        (r"Min Lat(?:ency)? ?\(us\)", "seconds_min", 1e-6),
-        (r"Max Lat(?:ency)? ?\(us\)", "seconds_max", 1e-6),
-        (r"P50 Tail Lat ?\(us\)", "seconds_p50", 1e-6),
-        (r"P90 Tail Lat ?\(us\)", "seconds_p90", 1e-6),
-        (r"P99 Tail Lat ?\(us\)", "seconds_p99", 1e-6),
-        (r"Overall ?\(us\)", "seconds_overall", 1e-6),
-        (r"Compute ?\(us\)", "seconds_compute", 1e-6),
-        (r"Pure Comm\. ?\(us\)", "seconds_pure", 1e-6),
-        (r"Overlap ?\(%\)", "overlap", 1e-2),
-        (r"Bandwidth ?\(MB/s\)|MB/s", "bytes_per_s", 1e6),
-        (r"Messages/s", "messages_per_s", 1.0),
-        (r"Iterations", "iterations", 1.0),
-        (r"Validation", _VALIDATION, 1.0),
-    )
-)
-"""Heading of a column, its quantity, and the factor from a printed figure to s, B/s, or a part of 1."""
-_NCCL_HEADING = re.compile(
-    r"#\s+size\s+count\s+type(?P<redop>\s+redop)?(?P<root>\s+root)?(?:\s+time\s+algbw\s+busbw\s+(?:#wrong|error)){2}"
-)
-_NCCL_NAME = re.compile(r"# Collective test concluded: (?P<name>[a-z_]{1,60})")
-_NCCL_COLUMNS = (("seconds", 1e-6), ("algorithm_bytes_per_s", 1e9), ("bus_bytes_per_s", 1e9))
-_NUMBER = re.compile(r"[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?")
-_SIZE = re.compile(r"[0-9]{1,18}")
+__all__ = ["Microbenchmark", "Size", "load", "read"]
 _LONGEST = 4096
 """Most characters of a line of a table."""
-
-
-@dataclass(frozen=True)
-class Size:
-    """One line of a table."""
-
-    line: int
-    bytes: int | None
-    """Message size in bytes; None for an operation without one, such as a barrier."""
-    values: dict[str, float]
-    """Value of each quantity in its base unit (s, B/s, 1/s, part of 1)."""
-    wrong: int | None = None
-    """Number of wrong elements; None if nothing was checked."""
-
-
-@dataclass
-class Microbenchmark:
-    """One table of one tool."""
-
-    path: Path
-    tool: Tool
-    name: str
-    """Name that the tool prints; empty if it prints none."""
-    version: str
-    line: int
-    """Number of the heading's line."""
-    quantities: tuple[str, ...]
-    """Quantities in the order of the columns: the keys that `Size.values` may have."""
-    sizes: list[Size] = field(default_factory=list)
+_MARKDOWN = re.compile(r"\\([#_*<>\[\]|~`+-])")
+_TIME = r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4} ?)?"
+_GLUED = re.compile(
+    r"(?<=\S)(?="
+    # Open MPI's tag, with or without its time, and torchrun's
+    rf"{_TIME}\[[^\[\]\s,]{{0,100}},[0-9]{{1,7}}\]<std(?:out|err|diag)>:"
+    r"|\[(?:default|rank)[0-9]{1,7}\]:"
+    r"|# (?:OSU |Size |Datatype: |Collective test |nThread |Out of bounds |Avg bus )"
+    r"|#\s{1,20}(?:size\s|\(B\)))"
+)
+"""Places where a line begins within another, because several processes wrote at once."""
 
 
 def load(path: Path) -> list[Microbenchmark]:
-    """All tables of a file; none if it cannot be read.
-
-    Prefixes of launchers, and colours, are removed.
-    """
+    """Read all tables of a file; none if it cannot be read. Tables without a row are among them."""
     try:
         with path.open("rb") as stream:
-            return read((split(line.text or "")[1] for line in texts(stream)), path)
+            begin = stream.read(1)
+            if begin == b"{" and path.stat().st_size <= nccl_json.LARGEST:
+                table = nccl_json.read_json((begin + stream.read()).decode("utf-8", "replace"), path)
+                return [table] if table else []
+            stream.seek(0)
+            return read((line.text or "" for line in texts(stream)), path)
     except OSError:
         return []
 
 
-_Row = Callable[[list[str], int], Size | None]
-"""Makes the result of a line from its words and number; None if it is no line of the table."""
-
-
 def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
-    """All tables of a file that hold at least one line.
+    """Read all tables that have a heading.
 
     Parameters
     ----------
     lines
-        Lines without prefixes of launchers, and without line ends.
+        Lines without line ends.
     path
         Path for the results. No file is opened here.
     """
-    found: list[Microbenchmark] = []
-    title: re.Match[str] | None = None
-    row: _Row | None = None
-    for number, text in enumerate(lines, 1):
-        if len(text) > _LONGEST:
-            continue
-        if matched := _OSU_TITLE.fullmatch(text.strip()):
-            title, row = matched, None
-        elif title and (columns := _osu_columns(text)):
-            quantities = tuple(name for name, _ in columns if name != _VALIDATION)
-            version = title["version"] or ""
-            found.append(Microbenchmark(path, "OSU micro-benchmarks", title["name"], version, number, quantities))
-            row = partial(_osu_row, columns, bool(_OSU_SIZED.match(text)))
-        elif matched := _NCCL_HEADING.fullmatch(text.rstrip()):
-            quantities = tuple(name + place for place in ("", "_in_place") for name, _ in _NCCL_COLUMNS)
-            found.append(Microbenchmark(path, "nccl-tests", "", "", number, quantities))
-            row = partial(_nccl_row, 3 + bool(matched["redop"]) + bool(matched["root"]))
-        elif (matched := _NCCL_NAME.match(text)) and found and not found[-1].name:
-            found[-1].name = matched["name"]
-        elif row and (size := row(text.split(), number)):
-            found[-1].sizes.append(size)
-    return [table for table in found if table.sizes]
+    reader = _Reader(path)
+    for number, line in enumerate(lines, 1):
+        for text in _pieces(line):
+            reader.feed(text, number)
+    reader.close()
+    return reader.tables
 
 
-def _osu_columns(text: str) -> list[tuple[str, float]]:
-    """Quantities of a heading, in order; none if it is no heading, or has an unknown column."""
-    rest = _OSU_SIZED.sub("", text, count=1).lstrip("# ").rstrip()
-    columns: list[tuple[str, float]] = []
-    while rest:
-        known = ((pattern.match(rest), name, scale) for pattern, name, scale in _OSU_COLUMNS)
-        column, name, scale = next((one for one in known if one[0]), (None, "", 0.0))
-        if column is None or (name, scale) in columns:
-            return []
-        columns.append((name, scale))
-        rest = rest[column.end() :].lstrip()
-    return columns
+def _pieces(line: str) -> Iterator[str]:
+    """The lines that were glued together, without prefixes, and without the backslashes and quotes of Markdown."""
+    for piece in _GLUED.split(line[: 4 * _LONGEST]):
+        text = split(piece)[1].lstrip(" \t>")
+        if len(text) <= _LONGEST:
+            yield _MARKDOWN.sub(r"\1", text) if "\\" in text else text
 
 
-def _osu_row(columns: list[tuple[str, float]], sized: bool, words: list[str], line: int) -> Size | None:
-    if len(words) != sized + len(columns) or (sized and not _SIZE.fullmatch(words[0])):
-        return None
-    values: dict[str, float] = {}
-    wrong = None
-    for (name, scale), word in zip(columns, words[sized:], strict=True):
-        if name == _VALIDATION and word in ("Pass", "Fail"):
-            wrong = int(word == "Fail")
-        elif name != _VALIDATION and _NUMBER.fullmatch(word):
-            values[name] = float(word) * scale
+class _Reader:
+    """The tables so far, and the one that is open."""
+
+    def __init__(self, path: Path) -> None:
+        self.tables: list[Microbenchmark] = []
+        self._path = path
+        self._title: re.Match[str] | None = None
+        self._datatype = ""
+        self._name = ""
+        self._heading: Heading | None = None
+        self._ended = True
+        self._wide: list[tuple[list[str], int]] = []
+
+    def feed(self, text: str, number: int) -> None:
+        """Take the next line."""
+        if matched := osu.TITLE.fullmatch(text.strip()):
+            self.close()
+            self._title, self._datatype = matched, ""
+        elif matched := osu.DATATYPE.fullmatch(text.strip()):
+            self._take_datatype(matched["datatype"])
+        elif matched := nccl.NAME.match(text):
+            self._take_name(matched["place"], matched["name"])
+        elif columns := nccl.heading(text):
+            self._open(Microbenchmark(self._path, "nccl-tests", self._name, "", number, ()), columns)
+            self._title, self._ended = None, False
+        elif self._title and (parsed := osu.heading(text, self._datatype)):
+            name, version = self._title["name"], self._title["version"] or ""
+            table = Microbenchmark(self._path, "OSU micro-benchmarks", name, version, number, ())
+            self._open(table, parsed[0])
+            self._row(parsed[1], number)
+        elif self.tables and self._heading is not None:
+            self._within(text, number)
+
+    def close(self) -> None:
+        """End the open table."""
+        if self._heading is None:
+            return
+        table = self.tables[-1]
+        if self._wide and not table.sizes:
+            self._take_wide(table)
+        table.quantities = self._heading.quantities
+        if unknown := self._heading.unknown:
+            table.remarks.append(f"columns that are not read: {', '.join(dict.fromkeys(unknown))}")
+        if not self._ended:
+            table.remarks.append("the table ends early: nccl-tests print two lines of totals below it. Was it stopped?")
+        self._heading, self._ended, self._wide = None, True, []
+
+    def _open(self, table: Microbenchmark, columns: Heading) -> None:
+        self.close()
+        self.tables.append(table)
+        self._heading = columns
+
+    def _take_datatype(self, datatype: str) -> None:
+        """Take the type of the rows below. Some programs print it below the heading, the others above."""
+        if self._heading is not None and not self.tables[-1].sizes:
+            self._heading = replace(self._heading, datatype=datatype)
         else:
-            return None
-    return Size(line, int(words[0]) if sized else None, values, wrong)
+            self.close()
+            self._datatype = datatype
+
+    def _take_name(self, place: str, name: str) -> None:
+        if place == "starting":
+            self.close()
+            self._name = name
+            return
+        if self.tables and self.tables[-1].tool == "nccl-tests":
+            self.tables[-1].name = self.tables[-1].name or name
+        self._name = ""
+
+    def _within(self, text: str, number: int) -> None:
+        """Take a line below a heading."""
+        assert self._heading is not None
+        table = self.tables[-1]
+        if table.tool == "nccl-tests":
+            if (matched := nccl.END.fullmatch(text)) is not None:
+                table.failed |= matched["failed"] is not None
+                self._ended = True
+                return
+            if not table.sizes and (columns := nccl.with_units(self._heading, text)) is not None:
+                self._heading = columns
+                return
+        elif (matched := osu.FAILED.search(text)) is not None:
+            table.failed = True
+            table.remarks.append(matched[0].strip())
+            return
+        self._row(text, number)
+
+    def _row(self, text: str, number: int) -> None:
+        assert self._heading is not None
+        table, cells = self.tables[-1], text.split()
+        if self._heading.fits(cells):
+            if (size := self._heading.read(cells, number)) is not None:
+                table.sizes.append(size)
+        elif self._heading.begins(cells):
+            table.remarks.append(f"line {number} looks like a row that was cut, and is not read")
+        elif len(cells) > len(self._heading.columns) and _first(self._heading, cells, number):
+            self._wide.append((cells, number))
+
+    def _take_wide(self, table: Microbenchmark) -> None:
+        """Take rows that have more words than the heading has columns.
+
+        The first quantity is certain. Those behind it are read only if the tool's habit tells what they are.
+        """
+        assert self._heading is not None
+        widths = [len(cells) for cells, _ in self._wide]
+        width = max(widths, key=widths.count)
+        rows = [(cells, line) for cells, line in self._wide if len(cells) == width]
+        full = osu.widened(self._heading, rows) if table.tool == "OSU micro-benchmarks" else None
+        if full is not None:
+            self._heading = full
+            table.sizes += [size for cells, line in rows if (size := full.read(cells, line))]
+            return
+        table.sizes += [size for cells, line in rows if (size := _first(self._heading, cells, line))]
+        extra = width - len(self._heading.columns)
+        self._heading = Heading(_leading(self._heading), self._heading.datatype)
+        table.remarks.append(f"rows have {extra} columns more than the heading: only the first quantity is read")
 
 
-def _nccl_row(lead: int, words: list[str], line: int) -> Size | None:
-    if len(words) != lead + 8 or not (_SIZE.fullmatch(words[0]) and _SIZE.fullmatch(words[1])):
+def _leading(heading: Heading) -> tuple[Column, ...]:
+    """The columns up to the first quantity."""
+    names = [column.name for column in heading.columns]
+    at = next(i for i, name in enumerate(names) if name in heading.quantities)
+    return heading.columns[: at + 1]
+
+
+def _first(heading: Heading, cells: list[str], line: int) -> Size | None:
+    """The row with its first quantity alone, and its verdict if it has one."""
+    leading = _leading(heading)
+    verdicts = [cell for cell in cells if cell in ("Pass", "Fail")]
+    figures = [cell for cell in cells[len(leading) :] if cell not in (*verdicts, "N/A")]
+    if heading.columns[0].name != SIZE or not all(map(NUMBER.fullmatch, figures)):
         return None
-    values: dict[str, float] = {}
-    wrong: int | None = 0
-    for place, part in (("", words[lead : lead + 4]), ("_in_place", words[lead + 4 :])):
-        *figures, errors = part
-        if not all(map(_NUMBER.fullmatch, figures)) or not (errors == "N/A" or _NUMBER.fullmatch(errors)):
-            return None
-        for (name, scale), word in zip(_NCCL_COLUMNS, figures, strict=True):
-            values[name + place] = float(word) * scale
-        wrong = None if wrong is None or errors == "N/A" else wrong + math.ceil(float(errors))
-    return Size(line, int(words[0]), values, wrong)
+    size = Heading(leading, heading.datatype).read(cells, line)
+    has_verdict = any(column.name == VALIDATION for column in heading.columns) and len(verdicts) == 1
+    return replace(size, wrong=int(verdicts[0] == "Fail")) if size and has_verdict else size

@@ -156,7 +156,9 @@ def from_log(path: Path) -> RunResult:
         known = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
             f"{printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
-            f" {log.lines} lines, nor one of {known}; nor a table of the OSU micro-benchmarks or nccl-tests"
+            f" {log.lines} lines, nor one of {known}; nor a table of the OSU micro-benchmarks or nccl-tests."
+            " To read the log of another program, run it from a study whose program.log has a regular expression of its"
+            " lines (docs/how-to/torch.md)"
         )
     if log.dialect != "hpcbench" and form is None:
         return _foreign(path, log)

@@ -26,6 +26,12 @@ Framework = Literal[
     "nanogpt",
     "llm.c",
     "maxtext",
+    "nemo",
+    "automodel",
+    "litgpt",
+    "verl",
+    "mlperf",
+    "transformers",
 ]
 """Frameworks whose logs `hpcbench report` reads, in small letters."""
 PRINTED = ("step", "steps", "loss", "seconds", "samples_per_s", "tokens_per_s", "lr", "gradient_norm")

@@ -133,7 +133,7 @@ def report(
     request = Request(sections, names, output, found.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
     bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
-    bad |= any(size.wrong for table in found.microbenchmarks for size in table.sizes)
+    bad |= any(table.is_bad for table in found.microbenchmarks)
     if against is not None:
         if FORMATS[form].runs:
             raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
@@ -204,6 +204,7 @@ def _targets(exports: Sequence[Path]) -> "list[Target]":
 
 
 def _save(words: str, path: Path | None) -> None:
+    words = words.encode("utf-8", "replace").decode()  # names of files may hold bytes that are no UTF-8
     if path is None:
         sys.stdout.write(words)
         return

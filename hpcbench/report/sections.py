@@ -68,11 +68,30 @@ def _run(path: Path) -> RunResult:
     try:
         return from_log(path)
     except NoRunError:
-        if load_microbenchmarks(path):
+        if _tables(path):
             raise UserError(
                 f"{printable(str(path))}: a table of micro-benchmarks has no scheme: give it without NAME="
             ) from None
         raise
+
+
+def _tables(path: Path) -> list[Microbenchmark]:
+    """The tables of a file that have rows; none if it has no table.
+
+    Raises
+    ------
+    UserError
+        No table of the file has a row.
+    """
+    tables = load_microbenchmarks(path)
+    filled = [table for table in tables if table.sizes]
+    if tables and not filled:
+        first = tables[0]
+        raise UserError(
+            f"{printable(str(path))}:{first.line}: the heading of a table of {first.tool}, but no row below it has its"
+            " columns: was the benchmark stopped, or are the rows in another file?"
+        )
+    return filled
 
 
 def _common(words: Sequence[str], several: str) -> str:
@@ -124,7 +143,7 @@ def read(paths: list[Path]) -> Subjects:
         try:
             runs.append((path, from_log(path)))
         except NoRunError:
-            if not (tables := load_microbenchmarks(path)):
+            if not (tables := _tables(path)):
                 raise
             microbenchmarks += tables
     submissions.extend(gather(runs))

@@ -69,11 +69,6 @@ def test_old_nccl_tests_without_operator_and_unchecked() -> None:
     assert table.name == ""
 
 
-def test_a_heading_with_an_unknown_column_is_no_table() -> None:
-    lines = ["# OSU MPI Latency Test v9", "# Size   Avg Latency(us)   Temperature(K)", "1   2.0   300"]
-    assert read(lines, Path("x")) == []
-
-
 @given(
     name=st.sampled_from(sorted(path.name for path in FIXTURES.glob("*.txt"))),
     place=st.floats(0, 1),
@@ -86,7 +81,7 @@ def test_a_damaged_file_gives_no_figure_that_is_not_in_its_line(name: str, place
     damaged = (text[:at] if cut else text[:at] + junk + text[at:]).split("\n")
     for table in read(damaged, Path(name)):
         for size in table.sizes:
-            words = damaged[size.line - 1].split()
+            words = damaged[size.line - 1].replace("<stdout>:", " ").split()  # the tag of a launcher
             assert size.bytes is None or str(size.bytes) in [word.lstrip("0") or "0" for word in words]
             printed = [float(word) for word in words if word.replace(".", "", 1).replace("e+", "", 1).isdigit()]
             possible = [number * scale for number in printed for scale in (1, 1e-6, 1e6, 1e9, 1e-2)]

@@ -76,3 +76,75 @@ def test_wrong_results_end_with_status_one() -> None:
     assert report([FIXTURES / "nccl-all-reduce.txt"]) == 1
     assert report([FIXTURES / "osu-validation.txt"]) == 1
     assert report([FIXTURES / "osu-allreduce-cuda.txt"]) == 0
+
+
+def test_unnamed_tables_of_two_benchmarks_are_not_compared() -> None:
+    found = read([FIXTURES / "nccl-unnamed-all-reduce.txt", FIXTURES / "nccl-unnamed-all-gather.txt"])
+    tables = list(microbenchmarks(found.microbenchmarks))
+    assert ["all-reduce" in table.title for table in tables] == [True, False]
+    assert not any("over" in column.head for table in tables for column in table.columns)
+    assert all("`# Collective test starting: NAME`" in " ".join(table.notes) for table in tables)
+
+
+def test_tables_are_compared_once_they_are_named(tmp_path: Path) -> None:
+    text = (FIXTURES / "nccl-unnamed-all-reduce.txt").read_text()
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path, busbw in zip(paths, ("28.48", "14.24"), strict=True):
+        path.write_text("# Collective test starting: all_reduce_perf\n" + text.replace("28.48", busbw))
+    (table,) = microbenchmarks(read(paths).microbenchmarks)
+    assert table.rows[0][-1].value == pytest.approx(0.5)
+
+
+def test_types_and_reductions_stand_in_rows_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    path = FIXTURES / "nccl-all-operations.txt"
+    (table,) = microbenchmarks(read([path]).microbenchmarks)
+    assert [tuple(entry.shown for entry in (*row[:4], row[-1])) for row in table.rows] == [
+        ("196608", "float", "sum", "125.9", "-"),
+        ("204800", "float", "sum", "126.3", "12"),
+        ("196608", "float", "max", "125.8", "-"),
+        ("204800", "float", "max", "124.6", "-"),
+        ("196608", "float", "min", "125.5", "-"),
+        ("196608", "bfloat16", "min", "205.5", "-"),
+    ]
+    assert report([path], "json") == 1
+    sizes = json.loads(capsys.readouterr().out)["microbenchmarks"][0]["sizes"]
+    assert [(size["datatype"], size["operation"]) for size in sizes][-2:] == [("float", "min"), ("bfloat16", "min")]
+
+
+def test_types_of_osu_are_told_apart_and_never_compared() -> None:
+    (table,) = microbenchmarks(read([FIXTURES / "osu-three-types.txt"]).microbenchmarks)
+    assert [row[1].shown for row in table.rows] == ["MPI_CHAR"] * 2 + ["MPI_INT"] * 2 + ["MPI_FLOAT"] * 2
+    assert [column.head for column in table.columns] == ["size (B)", "type", "time (us)"]
+
+
+def test_a_benchmark_that_a_file_holds_twice_has_the_line_in_its_head(tmp_path: Path) -> None:
+    text = (FIXTURES / "osu-allreduce-cuda.txt").read_text()
+    (tmp_path / "twice.txt").write_text(text + text)
+    (table,) = microbenchmarks(read([tmp_path / "twice.txt"]).microbenchmarks)
+    heads = [column.head for column in table.columns]
+    assert len(set(heads)) == len(heads) and "twice:6: time (us)" in heads
+
+
+def test_wrong_elements_count_though_the_row_was_measured_again(tmp_path: Path) -> None:
+    text = (FIXTURES / "osu-validation.txt").read_text()
+    lines = text.splitlines()
+    bad = next(line for line in lines if "Fail" in line)
+    (tmp_path / "x.txt").write_text("\n".join([*lines, bad.replace("Fail", "Pass"), ""]))
+    (table,) = microbenchmarks(read([tmp_path / "x.txt"]).microbenchmarks)
+    assert [row[-1].value for row in table.rows] == [None, 1]
+
+
+def test_a_heading_without_a_row_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("# OSU MPI Latency Test v9\n# Size   Avg Latency(us)\nKilled\n")
+    with pytest.raises(UserError, match=r"x.txt:2: the heading of a table of OSU .* no row below it"):
+        report([tmp_path / "x.txt"])
+
+
+def test_remarks_stand_below_the_table() -> None:
+    notes = [
+        " ".join(table.notes)
+        for name in ("nccl-one-of-two-stopped.txt", "nccl-timestamps.txt")
+        for table in microbenchmarks(read([FIXTURES / name]).microbenchmarks)
+    ]
+    assert ["ends early" in note for note in notes] == [True, False, False]
+    assert "not read: timestamp" in notes[2]

@@ -1,5 +1,6 @@
 """Finds the records of a log. A line may hold several, and one record may be wrapped into several lines."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,6 +51,7 @@ class Assembler:
         self._dialect = dialect
         self._open: dict[int | None, LogRecord] = {}
         self._step: int | None = None
+        self._counts: Counter[int] = Counter()
         self._found = 0
 
     def feed(self, text: Text) -> Iterator[LogRecord]:
@@ -69,8 +71,11 @@ class Assembler:
             ended = text.ended or end < len(text.text)
             self._found += 1
             found = LogRecord(line, text.number, self._found, ended, rank, match.groupdict(), self._step, [piece])
+            if line.counted:
+                self._counts[rank or 0] += 1  # rank 0 prints some of its lines without a prefix
+                found.groups["step"] = str(self._counts[rank or 0])
             if line.kind == "step" and found.groups.get("step") is not None:
-                self._step = int(match["step"])
+                self._step = found.group("step")
             whole = line.ends.search(piece)
             at = match.start() + whole.end() if whole else end
             yield from self._begin(found, piece[: whole.end()] if whole else None)

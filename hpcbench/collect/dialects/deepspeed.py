@@ -4,6 +4,7 @@ Frameworks that are built on DeepSpeed print these lines, too, between their own
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
+from hpcbench.collect.dialects.transformers import END, EVALUATIONS, LOSSES
 from hpcbench.collect.dialects.units import GIB, NUMBER, PLAIN, SECONDS, WHOLE
 
 _ASSIGNED = r"(?:^|[ ,]){name}={value}(?=GB|,|\s|$)"
@@ -12,7 +13,7 @@ _MEMORY = Field("MaxMemAllocated", "memory_bytes", GIB)  # it divides by 1024 th
 
 DEEPSPEED = Dialect(
     "DeepSpeed",
-    words=("step", "SamplesPerSec", "OVERFLOW"),
+    words=("step", "SamplesPerSec", "OVERFLOW", "loss", "train_runtime"),
     engine=True,
     lines=(
         Line(
@@ -52,6 +53,9 @@ DEEPSPEED = Dialect(
                 Field("samples/sec", "samples_per_s", PLAIN),
             ),
         ),
+        LOSSES,
+        EVALUATIONS,
+        END,
         Line(r"\[deep(?:speed|scale)\] OVERFLOW!(?: Rank (?P<rank>[0-9]{1,7}))? Skipping step", kind="overflow"),
         Line(r"\[deepspeed\] fp16 dynamic loss scale overflow! Skipping step", kind="overflow"),
     ),

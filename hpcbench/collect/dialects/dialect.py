@@ -68,11 +68,15 @@ class Line:
     """State that the line of an end tells."""
     note: str = ""
     """Note for readers of the line's numbers."""
+    ahead: bool = False
+    """Whether a line without a step belongs to the next step that is printed."""
+    counted: bool = False
+    """Whether lines without a step are numbered here, from 1."""
 
     @cached_property
     def begins(self) -> re.Pattern[str]:
         """Expression that finds its head."""
-        return re.compile(_APART + self.head)
+        return re.compile(("" if self.head.startswith(r"\{") else _APART) + self.head)  # no word has a brace
 
     @cached_property
     def ends(self) -> re.Pattern[str]:
@@ -113,7 +117,10 @@ class Dialect:
     """Words of which at least one stands in every line of the dialect. Other lines are not looked at more closely."""
     lines: tuple[Line, ...]
     engine: bool = False
-    """Whether other frameworks are built on it, so that its lines stand in their logs, too."""
+    """Whether other frameworks are built on it, so that its lines stand in their logs, too.
+
+    Engines read each other's lines.
+    """
 
     def heads(self, text: str) -> list[tuple[Line, re.Match[str]]]:
         """The places where its lines begin in a line of the file, in order.
@@ -127,8 +134,13 @@ class Dialect:
         return [head for i, head in enumerate(found) if i == 0 or head[1].start() >= found[i - 1][1].end()]
 
     def probes(self, text: str) -> bool:
-        """Whether one of its step lines begins in a line of the file."""
-        return self._may_hold(text) and any(line.kind == "step" and line.begins.search(text) for line in self.lines)
+        """Whether one of its step lines begins in a line of the file. Lines without a step belong to others."""
+        return self._may_hold(text) and any(line.begins.search(text) for line in self._numbered)
+
+    @cached_property
+    def _numbered(self) -> tuple[Line, ...]:
+        steps = (line for line in self.lines if line.kind == "step")
+        return tuple(line for line in steps if line.counted or "step" in line.begins.groupindex)
 
     def _may_hold(self, text: str) -> bool:
         for word in self.words:  # any() would take twice as long, for each line of the file  # noqa: SIM110

@@ -6,9 +6,9 @@ last rank, so that the prefix does not name rank 0.
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.forms import BAR, BARS
-from hpcbench.collect.dialects.units import FEW, GLUED_FLOPS, MILLISECONDS, PERCENT, PLAIN, TFLOPS, WHOLE
+from hpcbench.collect.dialects.units import FEW, GLUED_FLOPS, MILLISECONDS, NUMBER, PERCENT, PLAIN, TFLOPS, WHOLE
 
-_ITERATION = r"iteration +(?P<step>[0-9]{1,18})/ *(?P<steps>[0-9]{1,18}) *\|"
+_ITERATION = r"(?<!, )iteration +(?P<step>[0-9]{1,18})/ *(?P<steps>[0-9]{1,18}) *\|"
 _LAST = r"\s*number of nan iterations:\s*[0-9]{1,9}\s*\|"
 _COMMON = (
     Field("elapsed time per iteration (ms)", "seconds", MILLISECONDS),
@@ -40,7 +40,7 @@ _ENDS = (
 
 MEGATRON = Dialect(
     "Megatron-LM",
-    words=("iteration", " loss at ", "[after ", "[exiting "),
+    words=("iteration", "Step Time", " loss at ", "[after ", "[exiting "),
     lines=(
         Line(
             _ITERATION,
@@ -61,6 +61,17 @@ MEGATRON = Dialect(
                 Field("tokens per gpu per second (tgs)", "tokens_per_s_per_rank", PLAIN),
                 Field("TFLOPs", "hardware_flops_per_rank", TFLOPS),
             ),
+        ),
+        # Megatron-Bridge prints it before the iteration's line, from rank 0.
+        Line(
+            rf"Step Time ?: ?(?={NUMBER} ?s)",
+            tail=r"MODEL_TFLOP/s/GPU",
+            joined=rf"{NUMBER} ?s {{1,3}}GPU utilization ?: ?{NUMBER} ?MODEL_TFLOP/s/GPU",
+            fields=(
+                Field("GPU utilization", "model_flops_per_rank", TFLOPS, form=r"{name} ?: ?{value} ?MODEL"),
+                Field("tok/s/gpu", "tokens_per_s_per_rank", PLAIN, form=r"[\s,]{value} ?{name}"),
+            ),
+            ahead=True,
         ),
         _evaluation(rf"validation{_SET} loss at (?![^|]{{0,80}}\btest\b){_WHERE}", "valid"),
         _evaluation(rf"validation{_SET} loss at (?=[^|]{{0,80}}\btest\b){_WHERE}", "test"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpcbench.collect.dialects.assemble import LogRecord
+from hpcbench.collect.dialects.dialect import Line
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.cut import Cut
@@ -19,6 +20,8 @@ class _Kept:
     rank: int | None
     steps: int | None
     values: dict[str, Value]
+    kinds: set[Line]
+    """The kinds of lines that gave the values."""
 
 
 @dataclass
@@ -40,13 +43,19 @@ class Merge:
         kept = self._steps.setdefault(step, mine)
         if kept is mine:
             return
-        if not kept.values.keys().isdisjoint(mine.values):
+        if not kept.kinds.isdisjoint(mine.kinds) and not kept.values.keys().isdisjoint(mine.values):
             self._ranks += mine.rank != kept.rank
             self._again += mine.rank == kept.rank
         first, second = (mine, kept) if mine.rank == 0 and kept.rank != 0 else (kept, mine)
         first.values = second.values | first.values
+        first.kinds |= second.kinds
         first.steps = second.steps if first.steps is None else first.steps
         self._steps[step] = first
+
+    def missing(self, values: dict[str, Value]) -> dict[str, Value]:
+        """Return the values of quantities that no step has."""
+        present = {name for kept in self._steps.values() for name in kept.values}
+        return {name: value for name, value in values.items() if name not in present}
 
     def evaluation(self, step: int | None, found: LogRecord) -> None:
         """Add an evaluation.
@@ -92,4 +101,4 @@ class Merge:
 
 
 def _kept(found: LogRecord, values: dict[str, Value]) -> _Kept:
-    return _Kept(found.number, found.order, found.rank, found.group("steps"), values)
+    return _Kept(found.number, found.order, found.rank, found.group("steps"), values, {found.line})

@@ -35,7 +35,7 @@ def read(path: Path) -> RunLog:
             return log
         dialect = max(counts, key=lambda dialect: counts[dialect])
         reader = Reader(path, dialect)
-        if len(counts) > 1:
+        if len(counts) > 1 and not dialect.engine:
             others = ", ".join(f"{count} of {other.name}" for other, count in counts.items() if other is not dialect)
             reader.log.note(
                 Cut(1, f"read as a log of {dialect.name}, by {counts[dialect]} lines; there are also {others}")

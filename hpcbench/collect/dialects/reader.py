@@ -8,10 +8,14 @@ from hpcbench.collect.dialects.assemble import Assembler, LogRecord
 from hpcbench.collect.dialects.dialect import Dialect
 from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
+from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import MOST_NOTES, RunLog
 from hpcbench.contract.cut import Cut
 from hpcbench.contract.events import End
 from hpcbench.contract.step_line import Step
+
+_MANY_SKIPPED = 0.5
+"""Part of skipped steps above which a note says so. A loss scale that settles skips fewer, unless the log is short."""
 
 
 class Reader:
@@ -32,6 +36,7 @@ class Reader:
         self._end: End | None = None
         self._last = 0
         self._overflowed: int | None = None
+        self._ahead: dict[str, Value] = {}
         self._said: dict[str, None] = {}
 
     def feed(self, text: Text) -> None:
@@ -50,7 +55,7 @@ class Reader:
             self._take(found)
             log.cut = log.cut or (found.values is None and found.number == log.lines)
         self._merge.into(log)
-        log.notes[:0] = [*(Cut(1, words) for words in self._said), *self._merge.remarks()]
+        log.notes[:0] = [*(Cut(1, words) for words in self._said), *self._merge.remarks(), *_skipped(log.last_step)]
         del log.notes[MOST_NOTES:]
         if end := self._how_it_ended(log.last_step):
             log.events.append(end)
@@ -73,21 +78,38 @@ class Reader:
         step = found.before if found.group("step") is None else found.group("step")
         if line.kind == "end":
             self._end = End(line=found.number, state=line.state, steps=None)
+            found.values = self._merge.missing(found.values or {})
+            if found.values and step is not None:
+                self._take_step(step, found)
+        elif line.ahead:
+            self._ahead = self._ahead or found.values or {}
         elif line.kind == "overflow":
             self._overflow(found)
         elif found.values is None:
             what = "an evaluation" if line.kind == "evaluation" else f"step {step}"
             self.log.note(Cut(found.number, f"the line of {what} was cut"))
+            self._ahead_of(found)
         elif line.kind == "evaluation":
             self._merge.evaluation(step, found)
         elif step is not None:
-            self._merge.step(step, found)
-            means = {field.attribute for field in line.fields if field.running_mean}
-            self.log.running_means |= means & found.values.keys()
-            if line.note:
-                self._said[line.note] = None
+            self._take_step(step, found)
         if line.kind == "step":
             self._last = max(self._last, found.number)
+
+    def _take_step(self, step: int, found: LogRecord) -> None:
+        found.values = {**self._ahead_of(found), **(found.values or {})}
+        self._merge.step(step, found)
+        means = {field.attribute for field in found.line.fields if field.running_mean}
+        self.log.running_means |= means & found.values.keys()
+        if found.line.note:
+            self._said[found.line.note] = None
+
+    def _ahead_of(self, found: LogRecord) -> dict[str, Value]:
+        """The values that were printed before the line of a step, and belong to it."""
+        if found.group("step") is None:
+            return {}
+        values, self._ahead = self._ahead, {}
+        return values
 
     def _overflow(self, found: LogRecord) -> None:
         """Count an overflow. Each rank may report it, and the reports of one rank are counted."""
@@ -106,3 +128,14 @@ class Reader:
             diverged = last.loss is not None and not math.isfinite(last.loss)
             end = replace(end, steps=last.step, state="nan" if diverged else end.state)
         return end
+
+
+def _skipped(last: Step | None) -> list[Cut]:
+    """A note if so many steps were skipped that the run hardly learned."""
+    skipped = last.skipped or 0 if last is not None else 0
+    if last is None or skipped <= _MANY_SKIPPED * last.step:
+        return []
+    # Steps that are counted here are fewer than those of the engine that skips.
+    of_all = f" of {last.step} steps were skipped ({100 * skipped / max(last.step, 1):.0f} %)"
+    words = of_all if skipped <= last.step else " steps were skipped"
+    return [Cut(last.line, f"{skipped}{words}: they took time, and changed no weight")]

@@ -4,13 +4,20 @@ from hpcbench.collect.dialects.deepspeed import DEEPSPEED
 from hpcbench.collect.dialects.dialect import Dialect, Line
 from hpcbench.collect.dialects.huggingface import NANOTRON, PICOTRON
 from hpcbench.collect.dialects.karpathy import LLM_C, NANOGPT
+from hpcbench.collect.dialects.litgpt import LITGPT
 from hpcbench.collect.dialects.maxtext import MAXTEXT
 from hpcbench.collect.dialects.megatron import MEGATRON, NEOX
+from hpcbench.collect.dialects.mlperf import MLPERF
+from hpcbench.collect.dialects.nemo import AUTOMODEL, NEMO
 from hpcbench.collect.dialects.torchtitan import TORCHTITAN
+from hpcbench.collect.dialects.transformers import trainer
+from hpcbench.collect.dialects.verl import VERL
 
+TRANSFORMERS = trainer(DEEPSPEED)
 DIALECTS: tuple[Dialect, ...] = (
-    # GPT-NeoX's line holds one that looks like Megatron's.
+    # Lines of GPT-NeoX and NeMo hold what looks like Megatron's.
     NEOX,
+    NEMO,
     MEGATRON,
     DEEPSPEED,
     TORCHTITAN,
@@ -19,6 +26,11 @@ DIALECTS: tuple[Dialect, ...] = (
     NANOGPT,
     LLM_C,
     MAXTEXT,
+    AUTOMODEL,
+    LITGPT,
+    VERL,
+    MLPERF,
+    TRANSFORMERS,
 )
 """The dialects, in the order in which they are asked whether a line is theirs."""
 

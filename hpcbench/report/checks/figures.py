@@ -116,7 +116,11 @@ def consumed(subject: Subject) -> Iterator[str]:
     if len(sizes) != 1:
         return  # unknown, or growing
     (batch,) = sizes
-    for line, step, seen in subject.log.steps.columns("line", "step", "consumed_samples"):
+    rows = subject.log.steps.columns("line", "step", "consumed_samples")
+    # NeMo counts its steps from 0, and the samples with those of the step.
+    before = int(subject.log.dialect == "NeMo")
+    for line, number, seen in rows:
+        step = number + before
         if seen != step * batch:
             words = f"{seen:.0f} consumed samples, and {step * batch:.0f} by {step:.0f} steps of {batch:.0f}"
             yield subject.at(int(line), words)

@@ -105,7 +105,7 @@ class Citations:
             inside = path.resolve().relative_to(self._directory.resolve())
         except (OSError, ValueError):
             return ""
-        return "./" + quote(inside.as_posix()) if path.is_file() else ""
+        return "./" + quote(os.fsencode(inside.as_posix())) if path.is_file() else ""  # a name may be no UTF-8
 
     def target(self, source: str) -> str:
         """Link to a place: to its line within the page, else to its file beside the page; empty if there is neither."""

@@ -1,6 +1,9 @@
 """Tables of micro-benchmarks: all results of one, or several files of the same benchmark side by side."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from hpcbench.collect.microbenchmarks import Microbenchmark, Size
 from hpcbench.contract.text import printable
@@ -14,76 +17,151 @@ _UNITS = {
     "bytes_per_s": Unit(1e9, "GB/s"),
     "messages_per_s": Unit(1.0, "1/s"),
     "overlap": Unit(1e-2, "%"),
+    "variation": Unit(1e-2, "%"),
     "iterations": Unit(1.0, ""),
 }
 _WRONG = Column("wrong", "wrong", help="Elements that came out wrong, or 1 for a validation that failed.")
+Key = tuple[int | None, str, str, str]
+"""Size, data type, reduction and root of a row."""
+_LABELS = (("datatype", "type"), ("operation", "reduction"), ("root", "root"))
 
 
-def microbenchmarks(found: Sequence[Microbenchmark]) -> Iterator[Table]:
-    """A table for each benchmark.
+def microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
+    """Yield a table for each benchmark.
 
-    If several files have the same benchmark, each size is compared with that of the first file.
+    If several files have the same benchmark, each row is compared with that of the first file. A benchmark without a
+    name may be any: it is compared with nothing.
     """
-    groups: dict[tuple[str, str], list[Microbenchmark]] = {}
-    for one in found:
-        groups.setdefault((one.tool, one.name), []).append(one)
+    groups: dict[tuple[object, ...], list[_Measured]] = {}
+    for table in tables:
+        nameless = () if table.name else (table.path, table.line)
+        group = groups.setdefault((table.tool, table.name, *nameless), [])
+        partner = next((measured for measured in group if measured.takes(table)), None)
+        if partner is None:
+            group.append(_Measured([table]))
+        else:
+            partner.tables.append(table)
     for group in groups.values():
-        table = _table(group)
-        if table is not None:
-            yield table
+        key = next((key for key in _MAIN if all(key in measured.quantities for measured in group)), None)
+        for part in [group] if key is not None else [[measured] for measured in group]:
+            if shown := _table(part, key):
+                yield shown
 
 
-def _table(group: Sequence[Microbenchmark]) -> Table | None:
-    first = group[0]
-    # Of a size that was measured twice the last counts: the first warms up caches in many a script.
-    figures = [{size.bytes: size for size in one.sizes} for one in group]
-    fields: list[Field[int | None]] = [(Column("bytes", "size (B)"), _bytes)]
+@dataclass
+class _Measured:
+    """Tables that stand as one: those of a file that measure the same quantities of different rows."""
+
+    tables: list[Microbenchmark]
+
+    def takes(self, other: Microbenchmark) -> bool:
+        """Whether a table of the same benchmark belongs to these."""
+        first = self.tables[0]
+        same = (first.path, first.version, first.quantities) == (other.path, other.version, other.quantities)
+        return same and self.rows.keys().isdisjoint(size.key for size in other.sizes)
+
+    @property
+    def path(self) -> Path:
+        """File of the tables."""
+        return self.tables[0].path
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """Quantities of the tables."""
+        return self.tables[0].quantities
+
+    @property
+    def rows(self) -> dict[Key, Size]:
+        """The rows. Of one that was measured twice the last counts: the first warms up caches in many a script."""
+        return {size.key: size for table in self.tables for size in table.sizes}
+
+    def wrong(self, key: Key) -> int:
+        """Number of wrong elements of a row, each time that it was measured."""
+        return sum(size.wrong or 0 for table in self.tables for size in table.sizes if size.key == key)
+
+    def notes(self) -> Iterator[str]:
+        """Sentences about the tables."""
+        for table in self.tables:
+            place = f"{printable(str(table.path))}:{table.line}"
+            yield f"read from {place}"
+            yield from (f"{place}: {printable(remark)}" for remark in table.remarks)
+            if table.failed and not any(size.wrong for size in table.sizes):
+                yield f"{place}: the benchmark reports a check that failed"
+            if not table.name:
+                yield (
+                    f"{place}: nothing tells which benchmark this is, so that it is compared with no other table."
+                    " To name it, write the line `# Collective test starting: NAME` above it"
+                )
+
+
+def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
+    first = group[0].tables[0]
+    rows = [measured.rows for measured in group]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: _bytes(key[0]))]
+    for i, (name, head) in enumerate(_LABELS, 1):
+        if len({key[i] for key in keys}) > 1:
+            fields.append((Column(name, head, words=True), partial(_label, i)))
+    fixed = len(fields)
     if len(group) == 1:
-        fields += [(Column(key, _head(key)), _figure(first, figures[0], key)) for key in first.quantities]
-    elif key := next((key for key in _MAIN if all(key in one.quantities for one in group)), None):
-        for i, (one, own) in enumerate(zip(group, figures, strict=True)):
-            head = f"{printable(one.path.stem, NAMES)}: {_head(key)}"
-            fields.append((Column(f"{key}_{i}", head, group=i), _figure(one, own, key)))
+        fields += [(Column(name, _head(name)), _figure(rows[0], name, first.path)) for name in first.quantities]
+    elif key is not None:
+        names = _names(group)
+        for i, (measured, row, name) in enumerate(zip(group, rows, names, strict=True)):
+            fields.append((Column(f"{key}_{i}", f"{name}: {_head(key)}", group=i), _figure(row, key, measured.path)))
             if i:
-                over = Column(f"ratio_{i}", f"over {printable(first.path.stem, NAMES)}", group=i)
-                fields.append((over, _over(own, figures[0], key)))
-    fields.append((_WRONG, lambda size: _wrong([own[size] for own in figures if size in own])))
+                fields.append((Column(f"ratio_{i}", f"over {names[0]}", group=i), _over(row, rows[0], key)))
+    fields.append((_WRONG, lambda key: _wrong(sum(measured.wrong(key) for measured in group))))
     version = f" {first.version}" if first.version else ""
+    kinds = [str(kind) for i in (1, 2) if len(same := {key[i] for key in keys}) == 1 for kind in same if kind]
+    name = first.name or f"a benchmark without a name ({first.path.stem})"
     return tabulate(
         "microbenchmark",
-        printable(f"{first.tool}{version}: {first.name or 'a benchmark without a name'}"),
-        list(dict.fromkeys(size for own in figures for size in own)),
+        printable(f"{first.tool}{version}: {', '.join([name, *kinds])}"),
+        keys,
         fields,
-        notes=[f"read from {printable(str(one.path))}:{one.line}" for one in group],
+        notes=[note for measured in group for note in measured.notes()],
+        always=fixed,
     )
+
+
+def _names(group: Sequence[_Measured]) -> list[str]:
+    """Names of the files, with the line of the heading where a file has several tables."""
+    stems = [measured.path.stem for measured in group]
+    lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
+    return [f"{printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
+
+
+def _label(place: int, key: Key) -> Entry:
+    label = str(key[place] or "")
+    return Entry(label, label) if label else Entry()
 
 
 def _bytes(size: int | None) -> Entry:
     return Entry() if size is None else Entry(f"{size}", size)
 
 
-def _figure(one: Microbenchmark, own: dict[int | None, Size], key: str) -> Callable[[int | None], Entry]:
-    def entry(size: int | None) -> Entry:
-        value = own[size].values.get(key) if size in own else None
+def _figure(rows: Mapping[Key, Size], name: str, path: Path) -> Callable[[Key], Entry]:
+    def entry(key: Key) -> Entry:
+        value = rows[key].values.get(name) if key in rows else None
         if value is None:
             return Entry()
-        shown = f"{value:.0f}" if key == "iterations" else _unit(key).show(value)
-        return Entry(shown, value, source=f"{one.path}:{own[size].line}")
+        shown = f"{value:.0f}" if name == "iterations" else _unit(name).show(value)
+        return Entry(shown, value, source=f"{path}:{rows[key].line}")
 
     return entry
 
 
-def _over(own: dict[int | None, Size], base: dict[int | None, Size], key: str) -> Callable[[int | None], Entry]:
-    def entry(size: int | None) -> Entry:
-        mine, other = (side[size].values.get(key) if size in side else None for side in (own, base))
+def _over(rows: Mapping[Key, Size], base: Mapping[Key, Size], name: str) -> Callable[[Key], Entry]:
+    def entry(key: Key) -> Entry:
+        mine, other = (side[key].values.get(name) if key in side else None for side in (rows, base))
         value = mine / other if mine is not None and other else None
         return Entry(ratio(value), value)
 
     return entry
 
 
-def _wrong(sizes: Sequence[Size]) -> Entry:
-    wrong = sum(size.wrong or 0 for size in sizes)
+def _wrong(wrong: int) -> Entry:
     return Entry(f"{wrong}", wrong, "bad") if wrong else Entry()
 
 

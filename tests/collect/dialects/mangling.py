@@ -14,8 +14,10 @@ from hpcbench.contract.events import Evaluation
 
 DIRECTORY = Path(__file__).parent / "logs"
 LOGS = {path.stem: path.read_bytes() for path in sorted(DIRECTORY.glob("*.log"))}
-BY_LINE_END = {"megatron-2020", "nanotron-2024", "deepspeed-2022", "nanogpt", "llmc-cuda", "llmc-others"}
-"""Logs of old formats, some of whose lines nothing but their end marks as whole."""
+BY_LINE_END = {
+    "megatron-2020", "nanotron-2024", "deepspeed-2022", "nanogpt", "llmc-cuda", "llmc-others", "nemo", "verl", "mlperf",
+}  # fmt: skip
+"""Logs with lines that only their end marks as whole, or whose step stands at their end."""
 
 Quantities = dict[int, dict[str, float | str]]
 

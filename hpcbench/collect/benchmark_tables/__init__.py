@@ -1,0 +1,1 @@
+"""Tables of micro-benchmarks: what a table holds, and the headings of each tool."""

@@ -1,0 +1,109 @@
+"""The columns under a heading, and the rows that fit them."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcbench.collect.benchmark_tables.table import Size
+from hpcbench.contract.text import printable
+
+SIZE, SKIPPED, TYPE, OPERATION, ROOT = "size", "skipped", "type", "operation", "root"
+WRONG, VALIDATION = "wrong", "validation"
+"""Columns that hold no quantity. The cells of `SKIPPED` are numbers that nobody needs."""
+UNKNOWN = ""
+"""Name of a column that is not known."""
+_LABELS = {TYPE: "datatype", OPERATION: "operation", ROOT: "root"}
+_NO_LABEL = ("none", "-1")
+
+UNITS = {
+    "ns": 1e-9, "us": 1e-6, "usec": 1e-6, "ms": 1e-3, "s": 1.0, "%": 1e-2,
+    "B/s": 1.0, "KB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
+}  # fmt: skip
+"""Factor from a printed figure to s, B/s, or a part of 1."""
+NUMBER = re.compile(r"[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?")
+_COUNT = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a heading."""
+
+    name: str
+    """Quantity, one of the names above, or `UNKNOWN`."""
+    head: str
+    """Text of the heading."""
+    scale: float = 1.0
+    """Factor to the base unit."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """All columns of a table, in order."""
+
+    columns: tuple[Column, ...]
+    datatype: str = ""
+    """Data type of all rows, if no column names it."""
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """Quantities in the order of their columns."""
+        others = (SIZE, SKIPPED, WRONG, VALIDATION, UNKNOWN, *_LABELS)
+        return tuple(column.name for column in self.columns if column.name not in others)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Heads of the columns that are not read."""
+        return [printable(column.head, 40) for column in self.columns if column.name == UNKNOWN]
+
+    @property
+    def least(self) -> int:
+        """Number of words that a row needs. Unknown columns at the end may hold any number of words."""
+        return 1 + max(i for i, column in enumerate(self.columns) if column.name != UNKNOWN)
+
+    def fits(self, cells: Sequence[str]) -> bool:
+        """Whether a row has as many words as it should."""
+        return len(cells) >= self.least if self.columns[-1].name == UNKNOWN else len(cells) == len(self.columns)
+
+    def begins(self, cells: Sequence[str]) -> bool:
+        """Whether words can be the beginning of a row, which has more."""
+        return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
+
+    def read(self, cells: Sequence[str], line: int) -> Size | None:
+        """Return the row that words make; None if one has not the form that its column needs."""
+        size: int | None = None
+        labels = {"datatype": self.datatype}
+        values: dict[str, float] = {}
+        wrong: list[int | None] = []
+        for column, cell in zip(self.columns, cells, strict=False):
+            if column.name in _LABELS:
+                labels[_LABELS[column.name]] = "" if cell in _NO_LABEL else printable(cell, 40)
+            elif column.name in (SIZE, SKIPPED):
+                if not _COUNT.fullmatch(cell):
+                    return None
+                size = int(cell) if column.name == SIZE else size
+            elif column.name in (WRONG, VALIDATION):
+                verdict = _VERDICTS.get(cell, -1) if column.name == VALIDATION else _wrong(cell)
+                if verdict is not None and verdict < 0:
+                    return None
+                wrong.append(verdict)
+            elif column.name != UNKNOWN:
+                if not _is_number(cell):
+                    return None
+                values[column.name] = float(cell) * column.scale
+        counted = [count for count in wrong if count is not None]
+        return Size(line, size, values, sum(counted) if wrong and len(counted) == len(wrong) else None, **labels)
+
+
+_VERDICTS = {"Pass": 0, "Fail": 1}
+
+
+def _is_number(cell: str) -> bool:
+    return NUMBER.fullmatch(cell) is not None
+
+
+def _wrong(cell: str) -> int | None:
+    """Number of wrong elements; None if nothing was checked, -1 if the word is no number."""
+    if cell == "N/A":
+        return None
+    return math.ceil(float(cell)) if _is_number(cell) else -1

@@ -1,0 +1,63 @@
+"""The log lines of MLPerf Training: JSON behind ``:::MLLOG``.
+
+``eval_accuracy`` is left out: in one benchmark it is a loss, in the next an accuracy.
+"""
+
+from dataclasses import replace
+
+from hpcbench.collect.dialects.dialect import Dialect, Field, Line
+from hpcbench.collect.dialects.units import PLAIN, SECONDS
+
+_FORM = r'"{name}": *{value}(?=[,}\s])'
+_UP_TO = r"(?:(?!:::MLLOG)[^\n]){0,4000}?"
+_KEYS = r'"key": *"(?:tracked_stats|train_loss|training_stats|throughput)"'
+
+
+def _step(number: str) -> str:
+    return rf'(?={_UP_TO}{_KEYS})(?={_UP_TO}"{number}": *(?P<step>[0-9]{{1,18}})[,}}\s])'
+
+
+_STATISTICS = Line(
+    r":::MLLOG \{" + _step("step"),
+    tail=r'"metadata": *\{[^{}]{0,2000}\} *\}',
+    form=_FORM,
+    fields=(
+        Field("throughput", "samples_per_s", PLAIN),
+        Field("train_step_time", "seconds", SECONDS),
+        Field("train_loss", "loss", PLAIN),
+        Field("reduced_train_loss", "loss", PLAIN),
+        Field("value", "loss", PLAIN, form=r'"key": *"train_loss", *"{name}": *{value}(?=[,}\s])'),
+    ),
+)
+
+MLPERF = Dialect(
+    "MLPerf",
+    words=(":::MLLOG",),
+    lines=(
+        _STATISTICS,
+        replace(_STATISTICS, head=r":::MLLOG \{" + _step("step_num")),
+        replace(
+            _STATISTICS,
+            head=r":::MLLOG \{" + _step("samples_count"),
+            note="the log numbers its lines by the samples that the run has seen: step numbers are those of samples",
+        ),
+        Line(
+            r":::MLLOG \{(?=" + _UP_TO + r'"key": *"(?:eval_loss|validation_loss|val_loss)")'
+            r"(?=" + _UP_TO + r'"(?:step|step_num|samples_count)": *(?P<step>[0-9]{1,18})[,}\s])',
+            tail=r'"metadata": *\{[^{}]{0,2000}\} *\}',
+            form=r'"{name}": *{value}(?=[,}\s])',
+            fields=(Field("value", "valid", PLAIN),),
+            kind="evaluation",
+        ),
+        Line(
+            r":::MLLOG \{(?=" + _UP_TO + r'"key": *"run_stop"' + _UP_TO + r'"status": *"success")',
+            kind="end",
+            state="completed",
+        ),
+        Line(
+            r":::MLLOG \{(?=" + _UP_TO + r'"key": *"run_stop"' + _UP_TO + r'"status": *"aborted")',
+            kind="end",
+            state="stopped",
+        ),
+    ),
+)

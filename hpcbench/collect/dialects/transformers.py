@@ -1,0 +1,69 @@
+"""The log lines of the Trainer of Hugging Face's transformers, and of TRL: dictionaries without a step number.
+
+The Trainer may drive DeepSpeed, whose lines then stand between the dictionaries. A log belongs to whichever prints more
+lines: DeepSpeed's have step numbers, and the Trainer's have losses.
+"""
+
+import re
+from dataclasses import replace
+
+from hpcbench.collect.dialects.dialect import Dialect, Field, Line
+from hpcbench.collect.dialects.units import PLAIN, SCALED_COUNT
+
+_FORM = r"""['"]{name}['"]: ['"]?{value}['"]?(?=[,}])"""
+_PAIRS = r"""(?:['"][^'"{}]{1,80}['"]: [^{}]{1,80}?(?:, |(?=\})))*\}"""
+
+
+def _dictionary(key: str) -> str:
+    """Expression of the beginning of a dictionary with a key."""
+    return rf"""\{{(?=[^{{}}]{{0,4000}}?['"]{key}['"]: )"""
+
+
+LOSSES = Line(
+    _dictionary("loss"),
+    tail=r"\}",
+    joined=_PAIRS,
+    form=_FORM,
+    fields=(
+        Field("loss", "loss", PLAIN),
+        Field("learning_rate", "lr", PLAIN),
+        Field("grad_norm", "gradient_norm", PLAIN),
+        Field("num_tokens", "consumed_tokens", SCALED_COUNT),
+        Field("num_input_tokens_seen", "consumed_tokens", SCALED_COUNT),
+    ),
+)
+"""The dictionary of some steps. It belongs to the step before it, unless it is counted."""
+EVALUATIONS = Line(
+    _dictionary(r"eval_(?:(?P<set>\w{1,60}?)_)?loss"),
+    tail=r"\}",
+    joined=_PAIRS,
+    form=_FORM,
+    fields=(Field("eval_loss", "valid", PLAIN), Field("eval_*_loss", "valid", PLAIN)),
+    kind="evaluation",
+)
+END = Line(
+    _dictionary("train_runtime"),
+    tail=r"\}",
+    joined=_PAIRS,
+    form=_FORM,
+    fields=(
+        Field("train_samples_per_second", "samples_per_s", PLAIN, running_mean=True),
+        Field("train_tokens_per_second", "tokens_per_s", PLAIN, running_mean=True),
+    ),
+    kind="end",
+    state="completed",
+    note="samples/s are the Trainer's mean over the whole run",
+)
+
+
+def trainer(engine: Dialect) -> Dialect:
+    """Return the Trainer's dialect, with the lines of an engine. Their step numbers are left out, because it counts."""
+    lines = (replace(line, head=re.sub(r"\(\?P<step>", "(?:", line.head)) for line in engine.lines)
+    counted = replace(LOSSES, counted=True, note="the Trainer prints no step numbers: its lines are counted")
+    others = tuple(line for line in lines if line not in (LOSSES, EVALUATIONS, END))
+    return Dialect(
+        "transformers",
+        words=("loss", "train_runtime", *engine.words),
+        engine=True,
+        lines=(counted, EVALUATIONS, END, *others),
+    )
