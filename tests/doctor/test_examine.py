@@ -115,6 +115,36 @@ def test_lsid_without_bsub(machine: Machine) -> None:
     assert answering(sightings()) is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "health"),
+    [
+        ("echo 'batch daemon not responding ... still trying' >&2; sleep 1000", Health.UNKNOWN),
+        ("echo 'Failed in an LSF library call: Communication time out' >&2; exit 255", Health.MISSING),
+        ("echo 'LSF is down. Please wait ...' >&2", Health.MISSING),
+    ],
+    ids=["hangs", "fails", "says nothing"],
+)
+def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, health: Health
+) -> None:
+    machine.answers(recorded("lsf-jsrun"))  # lsid asks another daemon
+    machine.script("bqueues", answer)
+    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
+    seen = sightings()
+    assert answering(seen) is None
+    check = one(check_schedulers(seen, "lsf"), "scheduler lsf")
+    assert check.health is health and check.failed
+    assert "lsid answers, but not the daemon that takes jobs" in check.fact
+
+
+def test_a_flux_broker_that_cannot_list_jobs_does_not_work(machine: Machine) -> None:
+    answers = recorded("flux")
+    del answers["flux jobs -n -c 1"]
+    machine.answers(answers)
+    assert answering(sightings()) is None
+    assert one(check_schedulers(sightings(), "flux"), "scheduler flux").failed
+
+
 def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine) -> None:
     machine.answers({**recorded("slurm-22.05"), **recorded("flux")})
     seen = answering(sightings())
