@@ -12,7 +12,7 @@ class BatchJob:
     """A job, or an array of jobs of one shape."""
 
     name: str
-    """Id within the submission; once it is submitted, its name in the queue (`Scheduler.queue_name`), unique for the user."""
+    """Id within the submission; once it is submitted, its name in the queue: see `Scheduler.queue_name`."""
     script: str
     """Relative to the submission."""
     jobs: list[str]

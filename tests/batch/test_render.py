@@ -28,6 +28,7 @@ from hpcbench.batch.scripts.render import OF_SCRIPT, render, render_array
 from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.load_site import load_site, offer, site_names
 from hpcbench.batch.sites.site import Site
+from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
@@ -277,6 +278,39 @@ def test_directives_that_clash_are_refused(kind: str, directives: dict[str, Any]
     site = Site.model_validate({**FULL, "scheduler": {"kind": kind, "directives": directives}})
     with pytest.raises(ValueError, match=says):
         render(job(), site=site, study="s", root="/r")
+
+
+def lsf_slots(**scheduler: Any) -> Site:
+    return Site.model_validate({**FULL, "scheduler": {"kind": "lsf", "allocation": "slots", **scheduler}})
+
+
+@pytest.mark.parametrize("value", ["rusage[mem=8GB]", "select[type==any] rusage[mem=4]", "mem>8000 order[ut]"])
+def test_a_resource_requirement_of_the_site_is_joined_with_ours(value: str) -> None:
+    site = lsf_slots(directives={"-R": value})
+    text = render(job(), site=site, study="s", root="/r")
+    [line] = [line for line in text.splitlines() if line.startswith("#BSUB -R")]
+    assert re.fullmatch(rf"#BSUB -R '{re.escape(value)} span\[ptile=\d+\]'", line)
+    assert [fault.words for fault in faults(site) if "directives" in fault.path] == []
+
+
+OPTIONS = "-n -N -R -M -c -g -G -x -csm -nnodes -alloc_flags -core_isolation -gpu --nslots --gres --qos --mem -q -P -e"
+
+
+@pytest.mark.parametrize("option", OPTIONS.split())
+@pytest.mark.parametrize(
+    "scheduler",
+    [{"kind": "slurm"}, {"kind": "flux"}, {"kind": "lsf"}, {"kind": "lsf", "allocation": "slots"}],
+    ids=["slurm", "flux", "lsf", "lsf-slots"],
+)
+def test_sites_check_and_submit_agree_on_directives(scheduler: dict[str, Any], option: str) -> None:
+    site = Site.model_validate({**FULL, "scheduler": {**scheduler, "directives": {option: "x"}}})
+    refused = any("directives" in fault.path for fault in faults(site))
+    try:
+        render(replace(job(), queue=None, account=None), site=site, study="s", root="/r")
+    except ValueError as error:
+        assert refused and f"scheduler.directives: {option} " in str(error)
+    else:
+        assert not refused
 
 
 @pytest.mark.parametrize("root", ["/a b", "/a%J", "/a$(id)", "/a'b", '/a"b', "/a\nb", "/ä"])

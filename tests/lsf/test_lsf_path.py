@@ -269,6 +269,13 @@ def test_a_queue_that_takes_no_exclusive_jobs(place: Make, mpich: dict[str, obje
         here.submit()
 
 
+def test_a_site_reserves_memory(place: Make, mpich: dict[str, object]) -> None:
+    here = place("lsf-cluster", site={**mpich, "scheduler__directives": {"-R": "rusage[mem=8GB]"}})
+    root = here.submit().root
+    assert states(wait_until_over(here, root)) == [State.COMPLETED]
+    assert len({host for _, host, _ in here.ranks}) == 2
+
+
 def test_an_old_bjobs_is_asked_for_the_fields_that_it_has(place: Make, mpich: dict[str, object]) -> None:
     here = place("lsf-cluster", site={**mpich, "scheduler__max_array": 2}, flavour="old")
     here.acts({"r1-baseline": "hold"})
