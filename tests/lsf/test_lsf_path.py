@@ -260,12 +260,11 @@ def test_refusals_leave_nothing(place: Make, name: str, fake: dict[str, object],
     assert here.fake.jobs == []
 
 
-def test_a_queue_that_takes_no_exclusive_jobs(place: Make, mpich: dict[str, object]) -> None:
-    site = {**mpich, "scheduler__directives": {"-x": None}}
-    here = place("lsf-cluster", site=site, queues={"normal": {"exclusive": False}})
-    with pytest.raises(
-        UserError, match=r"Queue does not accept exclusive jobs.*: remove -x from scheduler\.directives"
-    ):
+@pytest.mark.parametrize(("flavour", "word"), [("lsf", "EXCLUSIVE"), ("lsf-like", "exclusive")])
+def test_a_queue_that_takes_no_exclusive_jobs(place: Make, mpich: dict[str, object], flavour: str, word: str) -> None:
+    site = {**mpich, **(LIKE if flavour == "lsf-like" else {}), "scheduler__directives": {"-x": None}}
+    here = place("lsf-cluster", site=site, flavour=flavour, queues={"normal": {"exclusive": False}})
+    with pytest.raises(UserError, match=rf"Queue does not accept {word} jobs.*: remove -x from scheduler\.directives"):
         here.submit()
 
 

@@ -9,6 +9,7 @@ from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
+from hpcbench.batch.schedulers.lsf_dialect import OVER
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler, the_one
 from hpcbench.batch.sites.site import Site
@@ -19,7 +20,6 @@ TERMINATE_WAIT = 45.0
 """Seconds between a cancel and the next, harder one: LSF itself sends SIGINT, SIGTERM and SIGKILL 10 s apart."""
 
 _REFUSED = re.compile(r"Job <([^>]+)>: (.+)")
-_OVER = re.compile("already finished|No matching job|is being terminated|is not found")
 
 
 @register_scheduler("lsf")
@@ -109,7 +109,7 @@ def _bkill(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
     for some in portions(ids):
         answer = ask(["bkill", *options, *some], plain_environment(), hangs=HANGS)
         said = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.said)}
-        if answer.status and not said and not _OVER.search(answer.said):
+        if answer.status and not said and not OVER.search(answer.said):
             raise UserError(f"bkill: {answer.first_line}")
-        refused.update((job, why) for job, why in said.items() if job in some and not _OVER.search(why))
+        refused.update((job, why) for job, why in said.items() if job in some and not OVER.search(why))
     return refused
