@@ -13,6 +13,7 @@ from hpcbench import __version__
 from hpcbench.batch.batch_job import batch_jobs
 from hpcbench.batch.find_submission import remember
 from hpcbench.batch.plan_jobs import choose, plan
+from hpcbench.batch.schedulers.clean_environment import settings_left_out
 from hpcbench.batch.schedulers.scheduler import scheduler_class
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.load_site import load_site, offer
@@ -106,6 +107,9 @@ def submit(
     jobs, notes = plan(runs, loaded, site, dry_run=not asks)
     if refusal:  # the files may be on the site's machine alone
         notes.append(f"submit would refuse this here: {refusal}")
+    left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
+    if left_out:
+        notes.append(f"{', '.join(left_out)}: of this shell alone: write in environment: of the site what jobs need")
     base = options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
     if after is not None:

@@ -36,6 +36,11 @@ def survey(seen: Sighting) -> Cluster:
         )
     cluster.queues = [_bounded(line) for line in cluster.queues]
     refused = _refused(cluster)
+    if re.search(r"RESOURCE_RESERVE_PER_TASK\s*=\s*[Yy]", parameters):
+        cluster.notes.append(
+            "bparams: RESOURCE_RESERVE_PER_TASK=Y: -gpu num= counts for each slot: set gpu_request: none and "
+            'directives: {-gpu: "num=N/host:j_exclusive=yes"}, with the GPUs of a node for N'
+        )
     if refused:
         cluster.scheduler["refuses"] = Said(refused, "bsub -h does not list them", sure=False)
     _request(cluster, said.out, blocks)

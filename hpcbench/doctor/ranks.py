@@ -1,16 +1,20 @@
 """What the ranks will find: their interpreter and its packages, their launcher, and whether two of them meet."""
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.local import environment
-from hpcbench.batch.scripts.launchers import program_name, solve
+from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
 from hpcbench.doctor.ask import Answer, ask
@@ -128,9 +132,22 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
         _, launch = solve(site, nodes=1, ranks_per_node=2, program=launcher_of(site))
     except ValueError as error:
         return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
-    said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
+    with _listed_hosts(launch) as launch:
+        said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     wanted = None if site.node.cores == "auto" else site.node.cores
     return [_meet(shlex.join([*launch, python]), said, wanted, shares=site.oversubscribe), _aware(site, said.out)]
+
+
+@contextlib.contextmanager
+def _listed_hosts(launch: list[str]) -> Iterator[list[str]]:
+    """Give a launch line that names a host file one that lists this host for both ranks."""
+    if HOST_FILE not in launch:
+        yield launch
+        return
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(f"{socket.gethostname()}\n" * 2)
+        file.flush()
+        yield [file.name if word == HOST_FILE else word for word in launch]
 
 
 def _meet(command: str, said: Answer, wanted: int | None, *, shares: bool) -> Check:

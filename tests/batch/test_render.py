@@ -343,7 +343,7 @@ def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) 
         ("gres", "slurm", "all", 2, Fraction(0), []),  # an empty --gres= is an error
         ("gpus-per-node", "slurm", "one", 4, Fraction(1), ["#SBATCH --gpus-per-node=4"]),
         ("gpus-per-task", "slurm", "one", 2, Fraction(2), ["#SBATCH --gpus-per-task=2"]),
-        ("gpu", "lsf", "one", 4, Fraction(1), ["#BSUB -gpu num=4"]),
+        ("gpu", "lsf", "one", 4, Fraction(1), ["#BSUB -gpu num=4:j_exclusive=yes"]),
     ],
 )
 def test_gpus_are_asked_for_as_the_site_wants_it(
@@ -368,7 +368,15 @@ def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str
 
 def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
     found = heads("slots", "#BSUB")
-    assert {"-n 384", "-R 'span[ptile=32]'", "-gpu num=4", "-P my-bank", "-r", "-wt 5", "-wa URG"} <= set(found)
+    assert {
+        "-n 384",
+        "-R 'span[ptile=32]'",
+        "-gpu num=4:j_exclusive=yes",
+        "-P my-bank",
+        "-r",
+        "-wt 5",
+        "-wa URG",
+    } <= set(found)
     assert not [line for line in found if line.startswith(("-nnodes", "-G", "-rn"))]
 
 
@@ -524,10 +532,38 @@ def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -
     assert theirs.replace(f"# mine\n# {FULL['site']}\n", "") == ours != theirs
 
 
+def test_a_shared_launch_host_loads_no_mpi_library() -> None:
+    assert "hpcbench.doctor.job --no-mpi" in script("summit")
+    assert "hpcbench.doctor.job &" in script("lsf-cluster")
+    code = "import runpy, sys; runpy.run_module('hpcbench.doctor.job', run_name='__main__')"
+    code += "; print('mpi4py' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "--no-mpi"], capture_output=True, text=True, check=True)
+    said, loaded = done.stdout.splitlines()
+    assert loaded == "False" and "not loaded on this shared host" in said
+
+
+@pytest.mark.parametrize(("rank", "left"), [("", "1"), ("0", "gone")])
+@pytest.mark.parametrize("name", ["lassen", "summit"])
+def test_settings_of_a_sites_shell_reach_spectrum_mpi(name: str, rank: str, left: str) -> None:
+    text = script(name)
+    scrub = text[text.index("# Variables of an outer job") : text.index("# ---- the claim")]
+    environment = {"PATH": os.environ["PATH"], "OMPI_MCA_x": "1", "OMPI_COMM_WORLD_SIZE": "4"}
+    environment |= {"OMPI_COMM_WORLD_RANK": rank} if rank else {}
+    done = subprocess.run(
+        ["bash", "-c", scrub + "\necho ${OMPI_MCA_x:-gone} ${OMPI_COMM_WORLD_SIZE:-gone}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{left} gone\n"
+
+
 def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote
     known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
+    known |= {"host_file", "shared_host"}
     for path in data_dir("templates").iterdir():
         tree = environment.parse(path.read_text(encoding="utf-8"))
         assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name

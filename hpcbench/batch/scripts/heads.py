@@ -161,7 +161,11 @@ def _gpus(job: Job, site: Site) -> Options:
         return [("--gpus-per-task", shape.gpus_per_rank)]
     shared = site.visibility != "one"
     number = site.node.gpus if shared else -(-shape.ranks_per_node * shape.gpus_per_rank // 1)
-    return [{"gres": ("--gres", f"gpu:{number}"), "gpu": ("-gpu", f"num={number}")}.get(how, (f"--{how}", number))]
+    return [
+        {"gres": ("--gres", f"gpu:{number}"), "gpu": ("-gpu", f"num={number}:j_exclusive=yes")}.get(
+            how, (f"--{how}", number)
+        )
+    ]
 
 
 def _charged(job: Job, site: Site, queue_option: str, account_option: str) -> Options:

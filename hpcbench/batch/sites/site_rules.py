@@ -90,7 +90,7 @@ def _launcher_goes_with_scheduler(site: Site) -> Iterator[Fault]:
     kind = site.launcher.kind
     wanted = _SCHEDULER_OF.get(kind)
     if wanted and wanted != site.scheduler.kind:
-        free = "mpich, openmpi or mvapich"
+        free = "mpich, openmpi, mvapich or mpirun_rsh"
         usual = [name for name, of in _SCHEDULER_OF.items() if of == site.scheduler.kind]
         yield Fault(
             ("launcher", "kind"),
@@ -107,6 +107,12 @@ def _launcher_can_show_so_many_gpus(site: Site) -> Iterator[Fault]:
         yield Fault(("launcher", "visibility"), f"{kind} shows each rank all GPUs of its node: write all")
     elif kind in ("srun", "lrun", "flux") and visibility == "socket":
         yield Fault(("launcher", "visibility"), f"{kind} shows a rank its own GPUs or all: write one or all")
+
+
+@rule("launcher.kind")
+def _mpi_is_for_job_step_managers(site: Site) -> Iterator[Fault]:
+    if site.launcher.mpi is not None and site.launcher.kind not in ("jsrun", "lrun"):
+        yield Fault(("launcher", "mpi"), "is for jsrun and lrun, which start ranks of several libraries: remove it")
 
 
 @rule("launcher.kind", "device", "container")
