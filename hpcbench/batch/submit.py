@@ -117,6 +117,13 @@ def submit(
         if after.ids and not after.any_end and site.scheduler.kind == "lsf" and "-ti" in site.scheduler.refuses:
             name = after.root.parent.name
             notes.append(f"{site.site} refuses -ti: should {name} fail, the jobs wait until you cancel them")
+    if not (options.dry_run or site.retired or site.scheduler.kind == "local" or site.checked != "never"):
+        from hpcbench.batch.sites.met_ranks import have_met
+
+        if not have_met(site, base.parent):
+            notes.append(
+                f"no two ranks have met on {site.site} yet: `hpcbench doctor --site {name} --run` tries its launcher"
+            )
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
     with _existing(base) as directory, locked(directory):
