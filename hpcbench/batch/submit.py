@@ -126,6 +126,7 @@ def submit(
             )
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
+    more |= {"site_file": str(Path(site_document.name).absolute()), "study_file": str(study.absolute())}
     with _existing(base) as directory, locked(directory):
         if not options.dry_run and not options.again:
             from hpcbench.batch.resume import find_unfinished, resume
