@@ -12,7 +12,7 @@ class BatchJob:
     """A job, or an array of jobs of one shape."""
 
     name: str
-    """Within the submission; as it is handed in, unique among all that this user ever hands in, to look it up by."""
+    """Id within the submission; once it is submitted, its name in the queue: see `Scheduler.queue_name`."""
     script: str
     """Relative to the submission."""
     jobs: list[str]

@@ -55,8 +55,8 @@ def cancel(root: Path, only: str | None = None) -> str:
                 meant.setdefault(handed.number, []).append(id)
         its = [handed for handed in ledger.submitted if handed.number in meant]
         cancelled = [(ledger.cancel(handed), meant[handed.number]) for handed in its]
-        # A call that nobody answered may have been sent again: what else was taken must not begin now.
-        more = [id for handed, _ in cancelled if not handed.argv for id in scheduler.copies(handed.name)]
+        # A call may have been sent again, by the scheduler's program or a site's wrapper: no copy must begin now.
+        more = scheduler.copies([handed.name for handed, _ in cancelled])
         relays = [handed.id for handed in ledger.submitted if handed.id and not set(handed.jobs) & set(tracked.jobs)]
         more += [id for id, word in (scheduler.poll(relays) if relays else {}).items() if word.state.alive]
         ids = list(dict.fromkeys([*ids, *more]))

@@ -117,8 +117,11 @@ def _once_a_node(site: Site, container: Container | None, *, nodes: int, program
         The site's launcher starts all ranks of the job and no fewer.
     """
     part = container is not None and container.kind == "pyxis"  # of the launcher, which so is needed
-    if nodes == 1 and not part and site.launcher.kind not in ("jsrun", "lrun"):
-        return ["env"]  # the job script is there already; IBM's runs on a node beside those of the job
+    beside = site.launcher.kind in ("jsrun", "lrun") or (
+        site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes"
+    )
+    if nodes == 1 and not part and not beside:
+        return ["env"]  # the job script is there already; IBM's runs on a host beside those of the job
     if site.launcher.kind == "ibrun":
         raise ValueError("ibrun starts as many ranks as the job has: set program.start to rank")
     _, launch = solve(site, nodes=nodes, ranks_per_node=1, program=program)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
+from hpcbench.batch.rewrite_jobs import changed_fields, check_sets, rewrite_jobs
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.submit_jobs import settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
@@ -16,6 +17,7 @@ from hpcbench.contract.judge_job import Status
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import check_place
 from hpcbench.errors import UserError
+from hpcbench.files import shown_path
 
 _MENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
 """Ends that say nothing against the run itself."""
@@ -30,9 +32,13 @@ class Retried:
     left: dict[str, str]
     """Runs that were not, and why."""
     note: str
+    changes: str = ""
+    """What the site file says otherwise by now, and what became of that; empty where it says the same."""
 
 
-def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
+def retry(
+    root: Path, *, all: bool = False, whole: bool = False, sets: Sequence[str] = (), update: bool = False
+) -> Retried:
     """Hand in the jobs again whose runs did not complete; completed runs of the same job are kept.
 
     A run that left a checkpoint goes on from there.
@@ -43,12 +49,17 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         Runs, too, that failed by themselves, ran out of memory or were cancelled.
     whole
         Repeat all runs of those jobs from their beginning, so that a pair shares an allocation again.
+    sets
+        Other limits of the jobs, ``walltime=4h``; with a walltime, runs that reached theirs are tried again, too.
+    update
+        Write the job scripts by what the site file says now.
 
     Raises
     ------
     UserError
         The submission was a dry run, its scheduler cannot be asked or refuses, or another command is at work on it.
     """
+    check_sets(sets)
     root = root.absolute()  # schedulers' programs are called elsewhere, and are told where the script is
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
@@ -60,20 +71,43 @@ def retry(root: Path, *, all: bool = False, whole: bool = False) -> Retried:
         check_place(root, tracked.submission)
         if tracked.silent:
             raise UserError(f"{root}: {tracked.silent}: what runs must not be handed in twice: ask again later")
-        again, left = _choose(root, tracked, all=all, whole=whole)
+        longer = any(text.startswith("walltime=") for text in sets)
+        again, left = _choose(root, tracked, all=all, whole=whole, longer=longer)
+        changes = _changes(root, tracked, update=update)
+        if again and (sets or update):
+            rewrite_jobs(root, tracked.submission, again, sets, updates_site=update)
+            scheduler = open_scheduler(root)
         jobs = [BatchJob(job, f"jobs/{job}/job.sh", [job]) for job in again]
         with _put_aside(root, tracked, again, ledger, whole=whole):
             note = submit_jobs(scheduler, ledger, jobs, name=tracked.submission.name) if jobs else ""
-    return Retried(list(again), [run for runs in again.values() for run in runs], left, note)
+    return Retried(list(again), [run for runs in again.values() for run in runs], left, note, changes)
 
 
-def _choose(root: Path, tracked: Tracked, *, all: bool, whole: bool) -> tuple[dict[str, list[str]], dict[str, str]]:
+def _changes(root: Path, tracked: Tracked, *, update: bool) -> str:
+    """Return the words for the user about a site file that has changed since."""
+    name = tracked.submission.site_file
+    try:
+        changed = changed_fields(root, tracked.submission)
+    except UserError as error:
+        if update:
+            raise
+        return f"the scripts stay as they were, and the site file is wrong by now: {error}"
+    if not changed or name is None:
+        return ""
+    fields = "; ".join(f"{field}: {words}" for field, words in changed.items())
+    what = "taken over" if update else "not taken over: `hpcbench retry --update` writes the scripts anew"
+    return f"{shown_path(name)} has changed since ({fields}): {what}"
+
+
+def _choose(
+    root: Path, tracked: Tracked, *, all: bool, whole: bool, longer: bool
+) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The runs to try again, by their jobs; and why the others that did not complete are not."""
     left: dict[str, str] = {}
     again: dict[str, list[str]] = {}
     for run in tracked.submission.runs:
         status = tracked.runs[run.id]
-        reason = _why_not(status, tracked.jobs[run.job], root / run.path, all=all)
+        reason = _why_not(status, tracked.jobs[run.job], root / run.path, all=all, longer=longer)
         if reason is None:
             again.setdefault(run.job, []).append(run.id)
         elif status.state is not State.COMPLETED:
@@ -83,7 +117,7 @@ def _choose(root: Path, tracked: Tracked, *, all: bool, whole: bool) -> tuple[di
     return again, left
 
 
-def _why_not(status: Status, job: Status, directory: Path, *, all: bool) -> str | None:
+def _why_not(status: Status, job: Status, directory: Path, *, all: bool, longer: bool) -> str | None:
     """Why a run is not tried again; None if it is."""
     if status.state is State.COMPLETED:
         return "completed"
@@ -95,8 +129,8 @@ def _why_not(status: Status, job: Status, directory: Path, *, all: bool) -> str 
         return "its job was cancelled: --all tries it again"
     if status.state is State.PENDING:
         return "was not handed in: `hpcbench submit` again"
-    if status.state is State.TIMED_OUT and not all and not any((directory / "checkpoint").glob("step-*")):
-        return "timed out without a checkpoint, and would again: submit it with a longer walltime, or use --all"
+    if status.state is State.TIMED_OUT and not (all or longer) and not any((directory / "checkpoint").glob("step-*")):
+        return "timed out without a checkpoint, and would again: give it more time by --set walltime=TIME, or use --all"
     if status.state in _MENDS or all:
         return None
     return f"{status.state.value}{f' ({status.reason})' if status.reason else ''}: --all tries it again"

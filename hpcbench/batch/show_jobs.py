@@ -101,8 +101,9 @@ def show_retried(root: Path, retried: "Retried") -> None:
         print(f"{root}: nothing to try again")
     for run, reason in retried.left.items():
         print(f"  {run} is left: {reason}")
-    if retried.note:
-        print(retried.note)
+    for note in (retried.changes, retried.note):
+        if note:
+            print(note)
 
 
 def _count(number: int, thing: str) -> str:

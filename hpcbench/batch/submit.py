@@ -13,6 +13,7 @@ from hpcbench import __version__
 from hpcbench.batch.batch_job import batch_jobs
 from hpcbench.batch.find_submission import remember
 from hpcbench.batch.plan_jobs import choose, plan
+from hpcbench.batch.schedulers.clean_environment import settings_left_out
 from hpcbench.batch.schedulers.scheduler import scheduler_class
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.load_site import load_site, offer
@@ -106,6 +107,9 @@ def submit(
     jobs, notes = plan(runs, loaded, site, dry_run=not asks)
     if refusal:  # the files may be on the site's machine alone
         notes.append(f"submit would refuse this here: {refusal}")
+    left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
+    if left_out:
+        notes.append(f"{', '.join(left_out)}: of this shell alone: write in environment: of the site what jobs need")
     base = options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
     if after is not None:
@@ -113,8 +117,16 @@ def submit(
         if after.ids and not after.any_end and site.scheduler.kind == "lsf" and "-ti" in site.scheduler.refuses:
             name = after.root.parent.name
             notes.append(f"{site.site} refuses -ti: should {name} fail, the jobs wait until you cancel them")
+    if not (options.dry_run or site.retired or site.scheduler.kind == "local" or site.checked != "never"):
+        from hpcbench.batch.sites.met_ranks import have_met
+
+        if not have_met(site, base.parent):
+            notes.append(
+                f"no two ranks have met on {site.site} yet: `hpcbench doctor --site {name} --run` tries its launcher"
+            )
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
+    more |= {"site_file": str(Path(site_document.name).absolute()), "study_file": str(study.absolute())}
     with _existing(base) as directory, locked(directory):
         if not options.dry_run and not options.again:
             from hpcbench.batch.resume import find_unfinished, resume

@@ -54,12 +54,11 @@ def submit_jobs(
         after = _relayed(scheduler, ledger, after, name, sleep)
     for done, job in enumerate(jobs):
         again = ledger.times(job.jobs[0])
-        full = f"{name}-{job.name}" + (f".{again + 1}" if again else "")
         begun = {id: attempts_begun(ledger.root, id) for id in job.jobs}
         if again:
             for id in job.jobs:  # it is known to be over; a compute node may have nobody to ask
                 close_claim(ledger.root / "jobs" / id, now())
-        job = replace(job, name=full)
+        job = replace(job, name=scheduler.queue_name(name, job.name, again))
         if after is not None:
             job = replace(job, after=after.ids, after_any=after.any_end)
         try:
@@ -94,7 +93,7 @@ def _relayed(scheduler: Scheduler, ledger: Ledger, after: After, name: str, slee
         relay, some = f"w{number:02d}", after.ids[begin : begin + scheduler.most_after]
         handed = ledger.of(relay)
         if handed is None or handed.id is None:
-            job = BatchJob(f"{name}-{relay}", RELAY, [relay], after=some, after_any=after.any_end)
+            job = BatchJob(scheduler.queue_name(name, relay), RELAY, [relay], after=some, after_any=after.any_end)
             handed = _hand_in(scheduler, ledger, job, {relay: 0}, sleep)
         ids.append(str(handed.id))
     return replace(after, ids=ids)
@@ -114,8 +113,7 @@ def _look_again(
         if found is not None:
             return found
         silent = ""
-    name = scheduler.shown(submitted.name)
-    queue = f"and nobody can look it up ({silent})" if silent else f"and the queue shows no {name} so far"
+    queue = f"and nobody can look it up ({silent})" if silent else f"and the queue shows no {submitted.name} so far"
     raise UserError(
         f"{unclear}, {queue}: handed/{submitted.number:04d}.json keeps that in mind: "
         "the same command again looks for it first"

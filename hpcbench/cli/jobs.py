@@ -112,6 +112,15 @@ def retry(
     whole: Annotated[
         bool, typer.Option("--whole", help="Repeat all runs of those jobs, so that pairs share an allocation again.")
     ] = False,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Another limit of the jobs: --set walltime=4h, queue, account."
+        ),
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Write the job scripts anew by what the site file says now.")
+    ] = False,
 ) -> None:
     """Hand in again the runs that a second try can mend. Runs continue from their checkpoints."""
     from hpcbench.batch.find_submission import find_root
@@ -119,7 +128,7 @@ def retry(
     from hpcbench.batch.show_jobs import show_retried
 
     root = find_root(directory)
-    show_retried(root, hand_in_again(root, all=all, whole=whole))
+    show_retried(root, hand_in_again(root, all=all, whole=whole, sets=sets or (), update=update))
 
 
 def run(

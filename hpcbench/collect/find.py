@@ -11,6 +11,9 @@ from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import Job
 from hpcbench.errors import UserError
 
+_SOON = 2.0
+"""Seconds after the end of a script until its scheduler is asked for the reason."""
+
 
 def resolve(path: Path) -> Path:
     """The submission at `path`, or the newest of the numbered ones in it, which is then named on stderr.
@@ -52,6 +55,8 @@ class Jobs:
         self._root = root
         self._clock = clock
         self._next = clock()
+        self._took = 0.0
+        self._soon = _SOON
         self.silent: str | None = None
         """Why the scheduler did not answer the last question; None if it did."""
         try:
@@ -64,9 +69,14 @@ class Jobs:
         begin = self._clock()
         ask = begin >= self._next
         tracked = track(self._root, ask=ask)
+        ending = any(status.state.alive and status.exit is not None for status in tracked.jobs.values())
+        now = self._clock()
         if ask:
-            self.silent = tracked.silent
-            self._next = self._clock() + max(self._pause, 5 * (self._clock() - begin))
+            self.silent, self._took = tracked.silent, now - begin
+            self._next = now + max(self._pause, 5 * self._took)
+            self._soon = 2 * self._soon if ending else _SOON
+        if ending:  # a script has failed, and its scheduler may know more: it is asked soon, then ever later
+            self._next = min(self._next, now + max(self._soon, 5 * self._took))
         return _jobs(tracked)
 
 

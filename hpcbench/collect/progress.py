@@ -14,7 +14,7 @@ from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.program import LogForm
 from hpcbench.contract.state import OPEN, Job, State, Verdict
 from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submission
-from hpcbench.contract.times import elapsed
+from hpcbench.contract.times import elapsed, moment
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
@@ -36,6 +36,8 @@ class Progress:
     loss_valid: float | None = None
     elapsed: float | None = None
     """Seconds since the run began, or seconds that it took."""
+    start: str | None = None
+    end: str | None = None
     left: float | None = None
     """Seconds that the remaining steps will take at the speed of the last ones."""
 
@@ -87,6 +89,15 @@ class Follower:
             self._asked = (self._clock(), self._states())
         self.jobs = {job.id: self._asked[1].get(job.id, Job(job.id, State.UNKNOWN)) for job in self.plan.jobs}
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
+
+    def since_start(self, runs: list[Progress]) -> float:
+        """Return the seconds since the first run began, or those between its begin and the end of the last run."""
+        starts = [time for run in runs if (time := moment(run.start)) is not None]
+        ends = [time for run in runs if (time := moment(run.end)) is not None]
+        if not starts:
+            return 0.0
+        until = self._now() if not ends or any(run.state in OPEN for run in runs) else max(ends)
+        return max(0.0, (until - min(starts)).total_seconds())
 
     def left(self, runs: list[Progress]) -> float | None:
         """Seconds until all runs will have ended; None until a run has a known speed."""
@@ -151,6 +162,8 @@ class Follower:
             samples_per_s=last.samples_per_s if last else None,
             loss_valid=log.final_loss() if log else None,
             elapsed=seconds,
+            start=found.start,
+            end=found.end,
             left=left,
         )
 

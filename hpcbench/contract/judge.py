@@ -120,7 +120,7 @@ def judge(
     if log is not None and log.lines:
         alone = judge_log(log)
         return Verdict(alone.state, f"{alone.reason}; job {job.id}{why}" if why else alone.reason, alone.where)
-    return Verdict(State.UNKNOWN, f"nothing tells how job {job.id} ended{progress}{why}")
+    return Verdict(State.UNKNOWN, f"the state of job {job.id} is unknown{progress}{why}")
 
 
 def judge_log(log: Ending) -> Verdict:

@@ -111,6 +111,9 @@ class SubmissionFile(Plan):
     """Name that the names of all jobs begin with."""
     root: str | None = None
     """Directory that it was written in. Its scripts contain this path."""
+    site_file: str | None = None
+    study_file: str | None = None
+    """Absolute paths of what was submitted; they may have changed since."""
     dry_run: bool = False
     requeue: int = 0
     """How often a job may go back into its queue."""

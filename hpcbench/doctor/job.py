@@ -1,7 +1,8 @@
 """``python -m hpcbench.doctor.job``: one line about the interpreter that a job starts its ranks by.
 
 Job scripts run it before the first run, in the environment that ranks will have, so that it must be quick and start
-nothing: MPI is loaded, and not initialized.
+nothing: MPI is loaded, and not initialized. With ``--no-mpi`` it is not loaded: scripts of whole-node jobs of
+LSF run on a launch host that users share.
 """
 
 import platform
@@ -13,9 +14,10 @@ import hpcbench
 PACKAGES = ("torch", "numpy")
 
 
-def line() -> str:
-    """Interpreter, packages, and the MPI library that mpi4py finds."""
-    found = [f"hpcbench {hpcbench.__version__}", _mpi(), *(_package(name) for name in PACKAGES)]
+def line(*, loads_mpi: bool = True) -> str:
+    """Return interpreter, packages, and the MPI library that mpi4py finds."""
+    mpi = _mpi() if loads_mpi else f"{_package('mpi4py')}, whose library is not loaded on this shared host"
+    found = [f"hpcbench {hpcbench.__version__}", mpi, *(_package(name) for name in PACKAGES)]
     return f"{sys.executable}: Python {platform.python_version()}; {'; '.join(found)}"
 
 
@@ -39,4 +41,4 @@ def _mpi() -> str:
 
 
 if __name__ == "__main__":
-    print(line())
+    print(line(loads_mpi="--no-mpi" not in sys.argv[1:]))

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import pairwise
 
 from hpcbench.batch.scripts.duration import Duration
@@ -33,15 +34,43 @@ def survey(seen: Sighting) -> Cluster:
         cluster.notes.append(
             "bparams names no MAX_JOB_ARRAY_SIZE (LSF's own default is 1000): no job arrays until max_array is set"
         )
-    if "openlava" in seen.fact.lower():
-        cluster.scheduler["refuses"] = Said(
-            list(_UNKNOWN_THERE), "options of LSF's bsub that OpenLava's lacks", sure=False
+    cluster.queues = [_bounded(line) for line in cluster.queues]
+    refused = _refused(cluster)
+    if re.search(r"RESOURCE_RESERVE_PER_TASK\s*=\s*[Yy]", parameters):
+        cluster.notes.append(
+            "bparams: RESOURCE_RESERVE_PER_TASK=Y: -gpu num= counts for each slot: set gpu_request: none and "
+            'directives: {-gpu: "num=N/host:j_exclusive=yes"}, with the GPUs of a node for N'
         )
+    if refused:
+        cluster.scheduler["refuses"] = Said(refused, "bsub -h does not list them", sure=False)
     _request(cluster, said.out, blocks)
     return cluster
 
 
-_UNKNOWN_THERE = ("-wa", "-wt", "-rn", "-cwd", "-ti")
+_SPARED = ("-wa", "-wt", "-rn", "-cwd", "-ti")
+"""Options of ours that relatives of LSF may lack, and that scripts can do without."""
+_ALWAYS = ("-J", "-n", "-o", "-q", "-R", "-W")
+"""Options that every bsub has: a text without them does not list the options."""
+
+
+def _refused(cluster: Cluster) -> list[str]:
+    """Return the options of ours that the help of bsub does not list."""
+    answer = ask(["bsub", "-h"])  # relatives of LSF end with an error after it
+    listed = set(re.findall(r"(?<![\w-])-[A-Za-z]\w*", f"{answer.out}\n{answer.err}"))
+    if not listed.issuperset(_ALWAYS):
+        cluster.notes.append(
+            "bsub -h lists no options: if submit is refused for one of -wa -wt -rn -cwd -ti, name it in refuses"
+        )
+        return []
+    return [option for option in _SPARED if option not in listed]
+
+
+def _bounded(line: Line) -> Line:
+    """Return the queue with no more nodes in a job than the cluster has of their kind."""
+    kind = line.kind()
+    if kind is None or (line.max_nodes is not None and line.max_nodes <= kind.count):
+        return line
+    return replace(line, max_nodes=kind.count)
 
 
 def _parameters() -> str:

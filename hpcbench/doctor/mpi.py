@@ -66,7 +66,8 @@ def launcher(kind: str) -> tuple[str, list[str], str]:
         if plugin and mpi:
             return "srun", [f"--mpi={plugin}"], f"{mpi.fact}; {listed}. The wrong one starts worlds of one rank"
         if not (mpi and mpi.kind):
-            return "srun", [], f"{listed}; no mpiexec was seen. Say --mpi=... in args as your MPI library wants"
+            seen = "no MPI library was seen: load its module and draft again, or say --mpi=... in args as it wants"
+            return "srun", [], f"{listed}; {seen}"
     if mpi and mpi.kind:
         return mpi.kind, [], mpi.fact
     return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH that says whose it is"

@@ -71,10 +71,15 @@ def _mpi4py() -> Finding:
     import mpi4py
 
     mpi4py.rc.initialize = False  # a login node may forbid it, or hang
-    from mpi4py import MPI
-
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the package is there, and the library that it loads is not
+        return "missing", f"{version('mpi4py')} found no MPI library: {error}", NO_LIBRARY
     library = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
     return "ok", f"{version('mpi4py')} with {library}", ""
+
+
+NO_LIBRARY = "load the module of an MPI library (modules: of the site file), or pip install mpich (the extra local)"
 
 
 STAGES: dict[str, Callable[[], Finding]] = {

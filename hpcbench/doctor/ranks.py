@@ -1,16 +1,21 @@
 """What the ranks will find: their interpreter and its packages, their launcher, and whether two of them meet."""
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.local import environment
-from hpcbench.batch.scripts.launchers import program_name, solve
+from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
+from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
 from hpcbench.doctor.ask import Answer, ask
@@ -128,9 +133,25 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
         _, launch = solve(site, nodes=1, ranks_per_node=2, program=launcher_of(site))
     except ValueError as error:
         return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
-    said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
+    with _listed_hosts(launch) as launch:
+        said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     wanted = None if site.node.cores == "auto" else site.node.cores
-    return [_meet(shlex.join([*launch, python]), said, wanted, shares=site.oversubscribe), _aware(site, said.out)]
+    meets = _meet(shlex.join([*launch, python]), said, wanted, shares=site.oversubscribe)
+    if meets.health is Health.OK and site.scheduler.kind != "local":
+        remember_met(site)
+    return [meets, _aware(site, said.out)]
+
+
+@contextlib.contextmanager
+def _listed_hosts(launch: list[str]) -> Iterator[list[str]]:
+    """Give a launch line that names a host file one that lists this host for both ranks."""
+    if HOST_FILE not in launch:
+        yield launch
+        return
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(f"{socket.gethostname()}\n" * 2)
+        file.flush()
+        yield [file.name if word == HOST_FILE else word for word in launch]
 
 
 def _meet(command: str, said: Answer, wanted: int | None, *, shares: bool) -> Check:
@@ -153,8 +174,22 @@ def _meet(command: str, said: Answer, wanted: int | None, *, shares: bool) -> Ch
     if said.present and said.status is None:
         remedy = "look whether ranks wait for each other, or the job for nodes"
         return unknown(name, f"{command}: {said.problem}", remedy, needed=True)
-    fact = f"{command}: {said.problem or f'worlds of {sizes}'}"
-    return missing(name, fact, "start the command by hand", needed=True)
+    error = _last_error(said.err)
+    fact = f"{command}: {error or said.problem or f'worlds of {sizes}'}"
+    remedy = probe.NO_LIBRARY if _LACKS_LIBRARY.search(error) else "start the command by hand"
+    return missing(name, fact, remedy, needed=True)
+
+
+_LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot open", re.IGNORECASE)
+
+
+def _last_error(text: str) -> str:
+    """Return the last error that a rank printed, without what its launcher puts in front; empty if there is none.
+
+    Launchers print information about themselves first, and afterwards that a rank has ended.
+    """
+    errors = re.findall(r"(?:^|[\s:>\]])((?:\w+\.)*\w*(?:Error|Exception)\b: .+)$", text, re.MULTILINE)
+    return " ".join(errors[-1].split())[:200] if errors else ""
 
 
 def _aware(site: Site, said: str) -> Check:

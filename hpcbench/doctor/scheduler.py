@@ -75,6 +75,11 @@ def _lsf() -> Sighting:
     version = re.search(r"\b\d+(\.\d+)+", product)
     if not shutil.which("bsub"):
         return Sighting("lsf", Health.MISSING, f"{product}: lsid answers, but bsub is not on PATH", name[1])
+    queues = ask(["bqueues", "-l"])  # lsid asks another daemon, which answers without the one that takes jobs
+    if not queues.ok or "QUEUE" not in queues.out:
+        health = Health.UNKNOWN if queues.present and queues.status is None else Health.MISSING
+        why = queues.problem or f"bqueues lists no queue: {queues.err.strip()[:120]}"
+        return Sighting("lsf", health, f"{product}: lsid answers, but not the daemon that takes jobs: {why}", name[1])
     return Sighting("lsf", Health.OK, f"{product}: cluster {name[1]}", name[1], version[0] if version else None)
 
 
@@ -82,6 +87,9 @@ def _flux() -> Sighting:
     size = ask(["flux", "getattr", "size"])
     if not size.ok or not size.out.strip().isdigit():
         return _silent("flux", size, "flux getattr size gives no number")
+    jobs = ask(["flux", "jobs", "-n", "-c", "1"])  # a broker gives its size without the one that takes jobs
+    if not jobs.ok:
+        return _silent("flux", jobs, "")
     said = ask(["flux", "version"])
     version = re.search(r"(?:commands|broker):\s*(\S+)", said.out)
     fact = f"Flux {version[1] if version else 'of unknown version'}: an instance of {size.out.strip()} brokers answers"

@@ -22,6 +22,8 @@ _POLL = 0.5
 """Seconds between two looks. They are rare because training runs on the same cores."""
 _SAY = 10.0
 """Seconds between two plain lines of one run."""
+_SILENCE = 60.0
+"""Seconds without a plain line after which a waiting run is named again."""
 _PATIENCE = 60.0
 """Seconds that jobs may be unknown to a scheduler that answers. A scheduler that does not answer is waited for."""
 _STYLES: dict[str, str] = {
@@ -68,7 +70,7 @@ def follow(
     console = console or Console(highlight=False)
     ask = jobs or Jobs(root)
     follower = Follower(root, ask, clock=clock)
-    begin = clock()
+    begin: float | None = None
     silent_since: float | None = None
     view: _View = _Screen(console) if console.is_terminal else _Lines(console)
     runs: list[Progress] = []
@@ -76,6 +78,8 @@ def follow(
         with view:
             while True:
                 runs = follower.poll()
+                if begin is None:  # the runs may have begun long before somebody looks
+                    begin = clock() - follower.since_start(runs)
                 states = {job.state for job in follower.jobs.values()}
                 if "unknown" not in states:
                     silent_since = None
@@ -133,7 +137,7 @@ class _Screen(_View):
         self._live.stop()
 
     def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
-        self._live.update(picture(runs, elapsed, left, max(self.console.height - 4, 4)), refresh=True)
+        self._live.update(picture(runs, elapsed, left, self.console.height, self.console.width), refresh=True)
 
 
 class _Lines(_View):
@@ -143,12 +147,16 @@ class _Lines(_View):
         super().__init__(console)
         self._states: dict[str, State] = {}
         self._said: dict[str, float] = {}
+        self._last = 0.0
 
     def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
         for i, run in enumerate(runs):
             before = self._states.get(run.id, "pending")
             self._states[run.id] = run.state
             if run.state == "pending":
+                if before != "pending":
+                    self._say(elapsed, f"{run.id}: waits to continue{_why(run)}")
+                    self._said[""] = elapsed
                 continue
             if run.state == "running":
                 if before != "running":
@@ -166,24 +174,40 @@ class _Lines(_View):
         if waits and not self._said and not over and elapsed >= _SAY:
             self._said[""] = elapsed
             self._say(elapsed, "nothing has started yet: the jobs wait for their turn, `hpcbench status` says for what")
+        elif not over and not any(run.state == "running" for run in runs) and elapsed - self._last >= _SILENCE:
+            pending = next((run for run in runs if run.state == "pending"), None)
+            if pending is not None:
+                self._say(elapsed, f"{pending.id}: still waits{_why(pending)}")
         if over:
             self.console.print(Text(summary(runs, elapsed, None)), soft_wrap=True)
 
     def _say(self, elapsed: float, words: str) -> None:
+        self._last = elapsed
         self.console.print(Text(f"[{span(elapsed):>5}] {printable(words, 400)}"), soft_wrap=True)
 
 
-def picture(runs: list[Progress], elapsed: float, left: float | None, height: int) -> RenderableType:
-    """A row for each run and a line about all.
+def picture(runs: list[Progress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
+    """Return a row for each run, the reasons of some, and a line about all.
 
-    If there are more runs than `height` rows, the important ones are shown.
+    Parameters
+    ----------
+    height, width
+        Rows and columns of the screen. If there are more runs than rows, the important ones are shown.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):
         table.add_column(name, no_wrap=True, overflow="ellipsis")
     for name in ("step", "loss", "samples/s", "left"):
         table.add_column(name, justify="right", no_wrap=True)
-    shown = _choose(runs, height)
+    shown = _choose(runs, max(height - 4, 4))
+    told = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
+    told.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
+    reasons = [
+        Text(printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
+        for run in told[:3]
+    ]
+    lines = sum(len(reason.wrap(Console(width=width), width)) for reason in reasons)
+    shown = _choose(runs, max(height - 3 - lines, 4))  # beside a head, a summary and the cursor's line
     for run in shown:
         steps = f"{run.step}/{run.steps}" if run.steps else "-"
         final = run.loss_valid if run.loss_valid is not None else run.loss
@@ -195,14 +219,9 @@ def picture(runs: list[Progress], elapsed: float, left: float | None, height: in
             significant(run.samples_per_s),
             span(run.left),
         )
-    reasons = [
-        Text(printable(f"{run.id}: {outcome(run)}", 200), style="red", no_wrap=True, overflow="ellipsis")
-        for run in shown
-        if run.state not in OPEN and run.verdict.reason
-    ]
     hidden = len(runs) - len(shown)
     more = [Text(f"... and {hidden} more", style="dim")] if hidden else []
-    return Group(table, *more, *reasons[:3], Text(summary(runs, elapsed, left)))
+    return Group(table, *more, *reasons, Text(summary(runs, elapsed, left)))
 
 
 def outcome(run: Progress) -> str:
@@ -211,6 +230,10 @@ def outcome(run: Progress) -> str:
         took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
         return f"completed{took}, loss (valid) {loss(run.loss_valid)}"
     return str(run.verdict)
+
+
+def _why(run: Progress) -> str:
+    return f": {run.verdict.reason}" if run.verdict.reason else ""
 
 
 def _progress(run: Progress) -> str:

@@ -100,6 +100,8 @@ def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
         said |= {"cores": number("-c", "--cores-per-task"), "gpus": number("-g", "--gpus-per-task")}
         by_task, by_node = {"ranks", "cores", "gpus"}, {"per_node"}
         assert not (any(said[k] for k in by_task) and any(said[k] for k in by_node)), "families of options are mixed"
+    elif program == "mpirun_rsh":
+        said = {"ranks": number("-np"), "cores": number("MV2_THREADS_PER_PROCESS")}
     elif program == "mpirun":
         match = re.search(r"ppr:(\d+):node(?::PE=(\d+))?", text)
         assert match

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.files import write_json
+from hpcbench.batch.files import now, write_json
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
+from hpcbench.collect.find import Jobs
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
@@ -68,8 +69,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def mark(root: Path, job: str, exit: int) -> None:
-    stamp = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z"}
+def mark(root: Path, job: str, exit: int, end: str = "2026-01-01T00:01:00Z") -> None:
+    stamp = {"start": "2026-01-01T00:00:00Z", "end": end}
     write_json(root / "jobs" / job / "status.json", {"state": "ended", "attempt": 1, "exit": exit, **stamp})
 
 
@@ -140,3 +141,36 @@ def test_a_submission_that_cannot_be_written_to_is_tracked_all_the_same(
     monkeypatch.setattr("hpcbench.batch.tracking.seen.write_json", full)
     scheduler.words = {"11": JobStatus(State.RUNNING), "12": JobStatus(State.RUNNING)}
     assert states(track(root)) == [State.RUNNING, State.RUNNING]
+
+
+def test_the_reason_of_a_failure_is_asked_for_soon_after_the_end_of_its_script(
+    root: Path, scheduler: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcbench.collect.find.open_scheduler", lambda root: scheduler)
+    clock = 0.0
+    jobs = Jobs(root, lambda: clock)
+    scheduler.words = {"11": JobStatus(State.RUNNING), "12": JobStatus(State.RUNNING)}
+    mark(root, "j1", 0)
+    jobs()
+    mark(root, "j2", 1, end=now())
+    times = []
+    while clock < 40:
+        clock += 1.0
+        before = len(scheduler.questions)
+        assert jobs()["j2"].state is State.RUNNING  # its scheduler may yet give another reason
+        times += [clock] if len(scheduler.questions) > before else []
+    assert times == [3.0, 7.0, 15.0, 31.0]
+    scheduler.words = {"12": JobStatus(State.OUT_OF_MEMORY, "OOM", 137)}
+    clock = 63.0
+    assert jobs()["j2"].state is State.OUT_OF_MEMORY
+
+
+def test_a_job_that_waits_while_nobody_answers_has_not_ended(root: Path, scheduler: Slow) -> None:
+    scheduler.words = {"11": JobStatus(State.PENDING), "12": JobStatus(State.PENDING)}
+    track(root)
+    scheduler.words = "bjobs: LSF is down"
+    run = track(root).runs["r1"]
+    assert (run.state, run.reason) == (
+        State.UNKNOWN,
+        "the state of job j1 is unknown: bjobs: LSF is down; last seen pending",
+    )

@@ -75,6 +75,20 @@ HALF = Fraction(1, 2)
          "mpiexec -n 3 -bind-to core:10 -map-by socket"),
         (site("slurm-cluster", launcher__kind="mvapich"), 2, 4, 1,
          "mpiexec -n 8 -ppn 4 -bind-to core:16 -genv MV2_ENABLE_AFFINITY 0 -genv MVP_ENABLE_AFFINITY 0"),
+        (site("lassen", launcher__kind="mvapich"), 2, 4, 1,
+         "mpiexec -n 8 -ppn 4 -f jobs/JOB/hosts -bind-to core:10 -genv MV2_ENABLE_AFFINITY 0 "
+         "-genv MVP_ENABLE_AFFINITY 0"),
+        # MVAPICH2's user guide: mpirun_rsh -np N -hostfile FILE NAME=VALUE ... PROGRAM
+        (site("lassen", launcher__kind="mpirun_rsh", gpu_aware_mpi=True), 16, 4, 1,
+         "mpirun_rsh -export-all -np 64 -hostfile jobs/JOB/hosts MV2_ENABLE_AFFINITY=1 MV2_CPU_BINDING_POLICY=hybrid "
+         "MV2_THREADS_PER_PROCESS=10 MV2_USE_CUDA=1"),
+        (site("slurm-cluster", launcher__kind="mpirun_rsh", device="cpu", oversubscribe=True), 1, 9, None,
+         "mpirun_rsh -export-all -np 9 -hostfile jobs/JOB/hosts MV2_ENABLE_AFFINITY=0"),
+        (site("lassen", launcher={"kind": "jsrun", "mpi": "mvapich"}, gpu_aware_mpi=True), 16, 4, 1,
+         "jsrun -n 64 -r 4 -a 1 -c 10 -g 1 -b packed:10 -d packed"),
+        (site("lassen", launcher={"kind": "lrun", "mpi": "mvapich"}, gpu_aware_mpi=True), 16, 4, 1, "lrun -N16 -T4"),
+        (site("summit", environment={"OMPI_MCA_x": "1", "PAMI_ENABLE_STRIPING": "1"}), 2, 6, 1,
+         "jsrun -n 12 -r 6 -a 1 -c 7 -g 1 -b packed:7 -d packed -E OMPI_MCA_x"),
         (site("slurm-cluster", launcher__kind="mpich", device="cpu", oversubscribe=True), 1, 100, None,
          "mpiexec -n 100 -bind-to none"),
         (site("slurm-cluster", launcher__kind="openmpi", device="cpu", oversubscribe=True), 1, 100, None,
@@ -262,6 +276,7 @@ def test_the_nearest_that_is_offered_fits_and_nothing_is_nearer(
 
 def test_variables_reach_the_ranks_of_other_nodes() -> None:
     assert export_words(["A"], site("lsf-cluster")) == ["-x", "A"]
+    assert export_words(["A", "B"], site("summit")) == ["-E", "A", "-E", "B"]
     for kind in ("mpich", "mvapich"):
         assert export_words(["A"], site("slurm-cluster", launcher__kind=kind)) == []
 

@@ -28,6 +28,7 @@ from hpcbench.batch.scripts.render import OF_SCRIPT, render, render_array
 from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.load_site import load_site, offer, site_names
 from hpcbench.batch.sites.site import Site
+from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
@@ -279,6 +280,39 @@ def test_directives_that_clash_are_refused(kind: str, directives: dict[str, Any]
         render(job(), site=site, study="s", root="/r")
 
 
+def lsf_slots(**scheduler: Any) -> Site:
+    return Site.model_validate({**FULL, "scheduler": {"kind": "lsf", "allocation": "slots", **scheduler}})
+
+
+@pytest.mark.parametrize("value", ["rusage[mem=8GB]", "select[type==any] rusage[mem=4]", "mem>8000 order[ut]"])
+def test_a_resource_requirement_of_the_site_is_joined_with_ours(value: str) -> None:
+    site = lsf_slots(directives={"-R": value})
+    text = render(job(), site=site, study="s", root="/r")
+    [line] = [line for line in text.splitlines() if line.startswith("#BSUB -R")]
+    assert re.fullmatch(rf"#BSUB -R '{re.escape(value)} span\[ptile=\d+\]'", line)
+    assert [fault.words for fault in faults(site) if "directives" in fault.path] == []
+
+
+OPTIONS = "-n -N -R -M -c -g -G -x -csm -nnodes -alloc_flags -core_isolation -gpu --nslots --gres --qos --mem -q -P -e"
+
+
+@pytest.mark.parametrize("option", OPTIONS.split())
+@pytest.mark.parametrize(
+    "scheduler",
+    [{"kind": "slurm"}, {"kind": "flux"}, {"kind": "lsf"}, {"kind": "lsf", "allocation": "slots"}],
+    ids=["slurm", "flux", "lsf", "lsf-slots"],
+)
+def test_sites_check_and_submit_agree_on_directives(scheduler: dict[str, Any], option: str) -> None:
+    site = Site.model_validate({**FULL, "scheduler": {**scheduler, "directives": {option: "x"}}})
+    refused = any("directives" in fault.path for fault in faults(site))
+    try:
+        render(replace(job(), queue=None, account=None), site=site, study="s", root="/r")
+    except ValueError as error:
+        assert refused and f"scheduler.directives: {option} " in str(error)
+    else:
+        assert not refused
+
+
 @pytest.mark.parametrize("root", ["/a b", "/a%J", "/a$(id)", "/a'b", '/a"b', "/a\nb", "/ä"])
 @pytest.mark.parametrize("kind", ["slurm", "lsf", "flux"])
 def test_paths_that_a_scheduler_would_expand_are_refused(kind: str, root: str) -> None:
@@ -309,7 +343,7 @@ def asked(how: str, kind: str = "slurm", visibility: str = "one", **shape: Any) 
         ("gres", "slurm", "all", 2, Fraction(0), []),  # an empty --gres= is an error
         ("gpus-per-node", "slurm", "one", 4, Fraction(1), ["#SBATCH --gpus-per-node=4"]),
         ("gpus-per-task", "slurm", "one", 2, Fraction(2), ["#SBATCH --gpus-per-task=2"]),
-        ("gpu", "lsf", "one", 4, Fraction(1), ["#BSUB -gpu num=4"]),
+        ("gpu", "lsf", "one", 4, Fraction(1), ["#BSUB -gpu num=4:j_exclusive=yes"]),
     ],
 )
 def test_gpus_are_asked_for_as_the_site_wants_it(
@@ -334,7 +368,15 @@ def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str
 
 def test_slots_of_lsf_are_asked_for_without_nnodes() -> None:
     found = heads("slots", "#BSUB")
-    assert {"-n 384", "-R 'span[ptile=32]'", "-gpu num=4", "-P my-bank", "-r", "-wt 5", "-wa URG"} <= set(found)
+    assert {
+        "-n 384",
+        "-R 'span[ptile=32]'",
+        "-gpu num=4:j_exclusive=yes",
+        "-P my-bank",
+        "-r",
+        "-wt 5",
+        "-wa URG",
+    } <= set(found)
     assert not [line for line in found if line.startswith(("-nnodes", "-G", "-rn"))]
 
 
@@ -490,10 +532,38 @@ def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -
     assert theirs.replace(f"# mine\n# {FULL['site']}\n", "") == ours != theirs
 
 
+def test_a_shared_launch_host_loads_no_mpi_library() -> None:
+    assert "hpcbench.doctor.job --no-mpi" in script("summit")
+    assert "hpcbench.doctor.job &" in script("lsf-cluster")
+    code = "import runpy, sys; runpy.run_module('hpcbench.doctor.job', run_name='__main__')"
+    code += "; print('mpi4py' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "--no-mpi"], capture_output=True, text=True, check=True)
+    said, loaded = done.stdout.splitlines()
+    assert loaded == "False" and "not loaded on this shared host" in said
+
+
+@pytest.mark.parametrize(("rank", "left"), [("", "1"), ("0", "gone")])
+@pytest.mark.parametrize("name", ["lassen", "summit"])
+def test_settings_of_a_sites_shell_reach_spectrum_mpi(name: str, rank: str, left: str) -> None:
+    text = script(name)
+    scrub = text[text.index("# Variables of an outer job") : text.index("# ---- the claim")]
+    environment = {"PATH": os.environ["PATH"], "OMPI_MCA_x": "1", "OMPI_COMM_WORLD_SIZE": "4"}
+    environment |= {"OMPI_COMM_WORLD_RANK": rank} if rank else {}
+    done = subprocess.run(
+        ["bash", "-c", scrub + "\necho ${OMPI_MCA_x:-gone} ${OMPI_COMM_WORLD_SIZE:-gone}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{left} gone\n"
+
+
 def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote
     known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
+    known |= {"host_file", "shared_host"}
     for path in data_dir("templates").iterdir():
         tree = environment.parse(path.read_text(encoding="utf-8"))
         assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name

@@ -169,3 +169,59 @@ def test_a_queue_that_refuses_a_second_try_costs_no_run_what_it_has(
     retry(root, all=True, whole=True)
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     assert (root / "runs" / "r1-baseline" / "log.1.txt").exists()
+
+
+def failed(fake: Fake) -> Path:
+    """A submission whose job has failed, with its launch line in its script."""
+    fake.acts({"naive-zfp8": "fail"})
+    fake.write_study(walltime="40s", stop_ahead="20s")
+    root = start(fake).root
+    wait_until_over(root)
+    assert "'--extra arg')" in (root / "jobs" / "j0001-r1" / "job.sh").read_text(encoding="utf-8")
+    return root
+
+
+def write_args(fake: Fake, args: list[str], **changes: object) -> None:
+    fake.write_site(launcher={"kind": "mpich", "program": str(fake.launcher), "args": args}, **changes)
+
+
+def test_retry_says_what_has_changed_in_the_site_file_and_takes_it_over_when_told(fake: Fake) -> None:
+    root = failed(fake)
+    assert retry(root).changes == ""
+    write_args(fake, ["--mpi=pmi2"])
+    again = retry(root, all=True)
+    assert again.runs == ["r1-naive-zfp8"]
+    assert (
+        'launcher.args: ["--extra arg"] -> ["--mpi=pmi2"]): not taken over: `hpcbench retry --update`' in again.changes
+    )
+    wait_until_over(root)
+    assert "--extra arg" in [call for call in fake.calls if "run" in call][-1]["argv"]
+    fake.acts({})
+    assert retry(root, all=True, update=True).changes.endswith(": taken over")
+    assert states(wait_until_over(root)) == [State.COMPLETED] * 3
+    argv = [call for call in fake.calls if "run" in call][-1]["argv"]
+    assert "--mpi=pmi2" in argv and "--extra arg" not in argv
+    assert "--extra arg" in (root / "jobs" / "j0001-r1" / "job.1.sh").read_text(encoding="utf-8")
+    assert retry(root).changes == ""
+
+
+def test_retry_gives_a_job_more_time(fake: Fake) -> None:
+    root = failed(fake)
+    fake.acts({})
+    retry(root, all=True, sets=["walltime=90s"])
+    text = (root / "jobs" / "j0001-r1" / "job.sh").read_text(encoding="utf-8")
+    assert "limit=$((90 - SECONDS))" in text and "'--extra arg')" in text
+    assert states(wait_until_over(root)) == [State.COMPLETED] * 3
+    [job] = track(root).submission.jobs
+    assert (job.walltime, job.stop_ahead) == (90, 20)
+
+
+def test_what_would_make_other_runs_is_no_retry(fake: Fake) -> None:
+    root = failed(fake)
+    before = (root / "jobs" / "j0001-r1" / "job.sh").read_bytes()
+    with pytest.raises(UserError, match=r"--set 'train.steps=5': retry repeats the same runs"):
+        retry(root, sets=["train.steps=5"])
+    write_args(fake, [], threads=2)
+    with pytest.raises(UserError, match=r"site\.yaml: threads changed, which makes other runs: submit .* --again"):
+        retry(root, all=True, update=True)
+    assert (root / "jobs" / "j0001-r1" / "job.sh").read_bytes() == before

@@ -149,7 +149,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
         (lsf(directives={"-P": "b"}), "-P: is set by hpcbench"),
         (lsf(gpu_request="gres"), "gres is not for lsf: use none or gpu"),
         ({**lsf(), "launcher": {"kind": "ibrun"}}, "ibrun starts ranks in jobs of slurm, not of lsf"),
-        ({"scheduler": {"kind": "flux"}}, "use flux, mpich, openmpi or mvapich"),
+        ({"scheduler": {"kind": "flux"}}, "use flux, mpich, openmpi, mvapich or mpirun_rsh"),
         ({"scheduler": {"kind": "local"}}, "srun starts ranks in jobs of slurm, not of local: use mpich,"),
         (
             {"scheduler": {"kind": "local", "max_array": 3}, "launcher": {"kind": "mpich"}},
@@ -162,6 +162,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
             "remove it",
         ),
         ({"scheduler": {"kind": "slurm", "directives": {"--export": "NONE"}}}, "--export: is set by hpcbench"),
+        ({"launcher": {"kind": "srun", "mpi": "mvapich"}}, "launcher.mpi: is for jsrun and lrun"),
         ({"launcher": {"kind": "ibrun", "visibility": "one"}}, "launcher.visibility: ibrun shows each rank all GPUs"),
         ({"launcher": {"kind": "srun", "visibility": "socket"}}, "write one or all"),
         ({"node": {"cores": 32}}, "device: cuda needs node.gpus"),

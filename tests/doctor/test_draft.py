@@ -199,9 +199,52 @@ def test_a_relative_of_lsf_is_asked_in_its_own_words(machine: Machine, tmp_path:
     recording = {line: text for line, text in plain.items() if line != "bparams -a"}
     name = "OpenLava 2.2, Nov 2014\n\nMy cluster name is lava\nMy master name is m1\n"
     machine.answers({**recording, "bparams -l": told, "lsid": name})
+    machine.script("bsub", f"cat >&2 <<'END'\n{OLD_HELP}\nEND\nexit 255")
     site = site_of(draft(), tmp_path)
     assert site.scheduler.max_array == 500  # bparams -a is refused there
     assert site.scheduler.refuses == ["-wa", "-wt", "-rn", "-cwd", "-ti"]
+
+
+OLD_HELP = """Usage: bsub [-h] [-V] [-x] [-H] [-r] [-N] [-B] [-I | -K | -Ip | -Is]
+\t\t[-L login_shell] [-c cpu_limit[/host_spec]] [-W run_limit[/host_spec]] [-P project_name]
+\t\t[-q queue_name ...] [-R res_req] [-n min_processors[,max_processors]] [-J job_name]
+\t\t[-o out_file] [-e err_file] [-w depend_cond] [-sp priority] [command [argument ...]]"""
+NEW_HELP = """bsub [options] command
+-r | -rn
+-cwd "current_working_directory"
+-J job_name | -J "job_name[index_list]%job_slot_limit"
+-n min_tasks[,max_tasks]
+-o output_file
+-q "queue_name ..."
+-R "res_req" [-R "res_req" ...]
+-ti
+-W [hour:]minute[/host_name]
+-w 'dependency_expression'
+-wa 'signal'
+-wt '[hour:]minute'"""
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (OLD_HELP, ["-wa", "-wt", "-rn", "-cwd", "-ti"]),
+        (NEW_HELP, []),
+        (NEW_HELP.replace("-ti\n", ""), ["-ti"]),
+        (NEW_HELP.replace("\n-", ", -"), []),
+        ("bsub: see the manual", []),
+    ],
+    ids=["old", "new", "without -ti", "on one line", "no list"],
+)
+def test_what_bsub_does_not_list_is_refused_whatever_the_product_is_called(
+    machine: Machine, tmp_path: Path, text: str, refused: list[str]
+) -> None:
+    machine.answers({line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")})
+    machine.script("bsub", f"cat <<'END'\n{text}\nEND")
+    drafted = draft()
+    site = site_of(drafted, tmp_path)
+    assert site.scheduler.refuses == refused
+    assert ("bsub -h lists no options" in " ".join(drafted.split())) == ("manual" in text)
+    assert {queue.max_nodes for queue in site.queues.values()} == {3}  # hosts of this kind
 
 
 def test_an_lsf_cluster_without_jsrun(machine: Machine, tmp_path: Path) -> None:

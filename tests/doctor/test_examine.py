@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from machine import Machine, recorded
 
 import hpcbench
 from hpcbench import cli
+from hpcbench.batch.sites.met_ranks import have_met
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor import place, ranks, selftest, shell
+from hpcbench.doctor import place, probe, ranks, selftest, shell
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, Health
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
@@ -113,6 +115,36 @@ def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
 def test_lsid_without_bsub(machine: Machine) -> None:
     machine.answers({"lsid": recorded("lsf-jsrun")["lsid"]})
     assert answering(sightings()) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "health"),
+    [
+        ("echo 'batch daemon not responding ... still trying' >&2; sleep 1000", Health.UNKNOWN),
+        ("echo 'Failed in an LSF library call: Communication time out' >&2; exit 255", Health.MISSING),
+        ("echo 'LSF is down. Please wait ...' >&2", Health.MISSING),
+    ],
+    ids=["hangs", "fails", "says nothing"],
+)
+def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, health: Health
+) -> None:
+    machine.answers(recorded("lsf-jsrun"))  # lsid asks another daemon
+    machine.script("bqueues", answer)
+    monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.5)
+    seen = sightings()
+    assert answering(seen) is None
+    check = one(check_schedulers(seen, "lsf"), "scheduler lsf")
+    assert check.health is health and check.failed
+    assert "lsid answers, but not the daemon that takes jobs" in check.fact
+
+
+def test_a_flux_broker_that_cannot_list_jobs_does_not_work(machine: Machine) -> None:
+    answers = recorded("flux")
+    del answers["flux jobs -n -c 1"]
+    machine.answers(answers)
+    assert answering(sightings()) is None
+    assert one(check_schedulers(sightings(), "flux"), "scheduler flux").failed
 
 
 def test_a_flux_instance_goes_before_the_slurm_that_started_it(machine: Machine) -> None:
@@ -369,6 +401,65 @@ def test_a_node_with_fewer_cores_than_the_file_says_is_told(machine: Machine) ->
     assert check.remedy.startswith("write node: {cores: 2}")
     shares = site.model_copy(update={"oversubscribe": True})
     assert ranks.check_world(shares, run=True)[0].health is Health.OK
+
+
+SRUN = """echo 'srun: cpu-bind=MASK - n1, task  0  0 [4711]: mask 0x1 set' >&2
+echo 'Traceback (most recent call last):' >&2
+echo '0: {error}' >&2
+echo 'srun: error: n1: task 0: Exited with exit code 1' >&2
+exit 1"""
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("RuntimeError: cannot load MPI library", "load the module of an MPI library"),
+        ("ImportError: libmpi.so.12: cannot open shared object file", "load the module of an MPI library"),
+        ("ModuleNotFoundError: No module named x", "start the command by hand"),
+        ("mpi4py.MPI.Exception: MPI_ERR_OTHER: known error", "start the command by hand"),
+    ],
+)
+def test_the_ranks_own_error_is_shown_and_not_what_their_launcher_says(
+    machine: Machine, error: str, remedy: str
+) -> None:
+    machine.script("mpiexec", SRUN.format(error=error))
+    site = local(launcher={"kind": "mpich", "program": str(machine.directory / "mpiexec")}, threads=1)
+    check, _ = ranks.check_world(site, run=True)
+    assert check.failed and check.fact.endswith(f": {error}") and check.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize("kind", [ImportError, RuntimeError])
+def test_mpi4py_without_an_mpi_library_is_not_a_missing_mpi4py(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    class Fails:
+        rc = types.SimpleNamespace()
+
+        @property
+        def MPI(self) -> None:  # noqa: N802  the package's own name
+            raise kind("cannot load MPI library")
+
+    monkeypatch.setitem(sys.modules, "mpi4py", Fails())  # type: ignore[arg-type]
+    monkeypatch.setattr("hpcbench.doctor.probe.version", lambda name: "4.1.1")
+    health, fact, remedy = probe._mpi4py()
+    assert (health, fact) == ("missing", "4.1.1 found no MPI library: cannot load MPI library")
+    assert "pip install mpich" in remedy and "mpi4py" not in remedy
+
+
+def test_that_ranks_have_met_is_remembered_until_their_launch_changes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    machine.script("mpiexec", "echo world=1; echo world=1")
+    launch = {"kind": "mpich", "program": str(machine.directory / "mpiexec")}
+    node, python = {"cores": 4}, sys.executable
+    site = local(scheduler={"kind": "slurm"}, launcher=launch, node=node, python=python)
+    ranks.check_world(site, run=True)
+    assert not have_met(site, tmp_path)
+    machine.script("mpiexec", "echo world=2; echo cores=64")
+    ranks.check_world(site, run=True)
+    assert have_met(site, tmp_path)
+    assert not have_met(site.model_copy(update={"modules": ["other-mpi"]}), tmp_path)
 
 
 def test_where_a_scheduler_answers_no_ranks_are_started_unasked(

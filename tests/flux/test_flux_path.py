@@ -9,6 +9,7 @@ from hpcbench.batch.after import find_after
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.flux_answers import decimal
+from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
@@ -123,3 +124,53 @@ def test_what_the_node_takes_with_it(place: Make, capsys: Capture) -> None:
     here.acts({})
     assert retry(root).runs == ["r1-baseline"]
     assert states(wait_until_over(here, root)) == [State.COMPLETED]
+
+
+@pytest.fixture
+def killed(place: Make, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A submission that was killed after Flux had taken its job, which waits: no queue runs it."""
+    here = place()
+    here.acts({"r1-baseline": "hold"})
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "close", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            here.submit()
+    return here
+
+
+def test_submit_again_finds_the_job_of_a_killed_submission(killed: Place) -> None:
+    again = killed.submit()
+    [job] = killed.fake.jobs
+    [submitted] = Ledger(again.root).submitted
+    assert (submitted.id, submitted.name) == (str(job.id), job.name)
+    killed.go()
+    assert states(wait_until_over(killed, again.root)) == [State.COMPLETED]
+
+
+def test_cancel_finds_the_job_of_a_killed_submission(killed: Place) -> None:
+    assert cancel(killed.root) == "1 job: ended"
+    [job] = killed.fake.wait()
+    assert job.why == "owner"
+
+
+def test_every_copy_of_a_job_is_cancelled(place: Make) -> None:
+    here = place(nodes=2)
+    here.acts({"r1-baseline": "hold"})
+    root = here.submit().root
+    [call] = [call for call in here.fake.calls if call.argv[:1] == ["batch"]]
+    here.began()
+    here.fake.run("flux", *call.argv)  # as a wrapper that sends each call twice, and answers once
+    assert cancel(root) == "2 jobs: ended"
+    here.fake.wait()
+    assert [job.why for job in here.fake.jobs] == ["owner", "owner"]
+
+
+def test_a_copy_that_begins_after_the_end_does_not_run_the_job_again(place: Make) -> None:
+    here = place()
+    here.acts({"r1-baseline": "fail"})
+    root = here.submit().root
+    wait_until_over(here, root)
+    [call] = [call for call in here.fake.calls if call.argv[:1] == ["batch"]]
+    here.fake.run("flux", *call.argv)
+    here.fake.wait()
+    assert [job.exit for job in here.fake.jobs] == [1, 73]

@@ -140,5 +140,5 @@ def test_names_in_messages_are_those_of_the_queue(place: Make, monkeypatch: pyte
     with pytest.raises(UserError, match=r"the queue shows no fake_[0-9a-f]{6}_j0001_r1 so far"):
         here.submit()
     root = here.root
-    assert re.fullmatch(r"fake-[0-9a-f]{6}-j0001-r1", Ledger(root).submitted[0].name)
+    assert re.fullmatch(r"fake_[0-9a-f]{6}_j0001_r1", Ledger(root).submitted[0].name)
     wait_for(lambda: states(track(root)) == [State.UNKNOWN])

@@ -49,6 +49,30 @@ def test_the_scripts_of_shipped_sites(place: Make, name: str, site: dict[str, st
     assert (call.stdin is None) is (name == "summit")  # bsub script there, bsub < script here
 
 
+MPIRUN_RSH = """#!/bin/bash
+while [ "$1" != -hostfile ]; do shift; done
+cp -- "$2" "$(dirname "$0")/hosts.txt"
+rank=0 hosts=$2
+shift 2
+while read -r host; do
+  HPCBENCH_FAKE_HOST=$host PMI_RANK=$rank env "$@" < /dev/null || exit
+  rank=$((rank + 1))
+done < "$hosts"
+"""
+
+
+def test_mpirun_rsh_starts_no_rank_on_the_launch_host(place: Make, tmp_path: Path) -> None:
+    program = tmp_path / "mpirun_rsh"
+    program.write_text(MPIRUN_RSH)
+    program.chmod(0o755)
+    here = place("lassen", site={"launcher": {"kind": "mpirun_rsh", "program": str(program)}})
+    here.write_study(ranks_per_node=2)
+    root = here.submit().root
+    assert states(wait_until_over(here, root)) == [State.COMPLETED]
+    assert (tmp_path / "hosts.txt").read_text().split() == ["node1", "node1", "node2", "node2"]
+    assert sorted(here.ranks) == [("1", f"node{1 + rank // 2}", rank) for rank in range(4)]
+
+
 def test_elements_of_arrays_are_tracked_each_by_itself(place: Make, capsys: Capture) -> None:
     here = place(site={"scheduler__max_array": 3})
     here.acts({"r2-baseline": "fail", "r4-baseline": "hold"})
@@ -260,13 +284,19 @@ def test_refusals_leave_nothing(place: Make, name: str, fake: dict[str, object],
     assert here.fake.jobs == []
 
 
-def test_a_queue_that_takes_no_exclusive_jobs(place: Make, mpich: dict[str, object]) -> None:
-    site = {**mpich, "scheduler__directives": {"-x": None}}
-    here = place("lsf-cluster", site=site, queues={"normal": {"exclusive": False}})
-    with pytest.raises(
-        UserError, match=r"Queue does not accept exclusive jobs.*: remove -x from scheduler\.directives"
-    ):
+@pytest.mark.parametrize(("flavour", "word"), [("lsf", "EXCLUSIVE"), ("lsf-like", "exclusive")])
+def test_a_queue_that_takes_no_exclusive_jobs(place: Make, mpich: dict[str, object], flavour: str, word: str) -> None:
+    site = {**mpich, **(LIKE if flavour == "lsf-like" else {}), "scheduler__directives": {"-x": None}}
+    here = place("lsf-cluster", site=site, flavour=flavour, queues={"normal": {"exclusive": False}})
+    with pytest.raises(UserError, match=rf"Queue does not accept {word} jobs.*: remove -x from scheduler\.directives"):
         here.submit()
+
+
+def test_a_site_reserves_memory(place: Make, mpich: dict[str, object]) -> None:
+    here = place("lsf-cluster", site={**mpich, "scheduler__directives": {"-R": "rusage[mem=8GB]"}})
+    root = here.submit().root
+    assert states(wait_until_over(here, root)) == [State.COMPLETED]
+    assert len({host for _, host, _ in here.ranks}) == 2
 
 
 def test_an_old_bjobs_is_asked_for_the_fields_that_it_has(place: Make, mpich: dict[str, object]) -> None:

@@ -28,6 +28,7 @@ class Stage:
         self.lines: dict[str, list[str]] = {}
         self.job = State.PENDING
         self.exit: int | None = None
+        self.attempt = 1
         self.time = 0.0
         self.script: list[Callable[[], None]] = []
         for scheme in SCHEMES:
@@ -54,7 +55,7 @@ class Stage:
         self.job, self.exit = State.FAILED if status else State.COMPLETED, status
 
     def jobs(self) -> Mapping[str, Job]:
-        return {"j0001-r1": Job("j0001-r1", self.job, self.exit)}
+        return {"j0001-r1": Job("j0001-r1", self.job, self.exit, attempt=self.attempt)}
 
     def sleep(self, seconds: float) -> None:
         self.time += 5
@@ -219,12 +220,58 @@ def test_more_runs_than_rows() -> None:
     runs += [Progress("now", "j", Verdict("running"), 3, 5, 3.0, 20.0)]
     runs += [Progress(f"p{k}", "j", Verdict("pending")) for k in range(950)]
     console = Console(file=StringIO(), width=100, record=True)
-    console.print(picture(runs, 3700, 60, 10))
+    console.print(picture(runs, 3700, 60, 14, 100))
     out = console.export_text()
     assert "now" in out and "bad: failed: it broke (log.txt:3)" in out
     assert "... and 993 more" in out
     assert "1002 runs: 950 pending, 50 completed, 1 failed, 1 running; 1:01:40 elapsed, about 1:00 left" in out
     assert len(out.splitlines()) < 16
+
+
+def test_a_reason_is_shown_with_its_remedy_in_a_narrow_window() -> None:
+    reason = "the scheduler refused the job because of its account, which nobody knows here: set account: in the study"
+    runs = [Progress(f"r{k}", "j", Verdict("failed", reason), 2, 5) for k in range(20)]
+    console = Console(file=StringIO(), width=80, height=24, record=True)
+    console.print(picture(runs, 60, None, 24, 80))
+    out = console.export_text()
+    assert " ".join(out.split()).count("set account: in the study") == 3
+    assert "20 runs: 20 failed" in out
+    assert len(out.splitlines()) <= 24
+
+
+def test_the_time_starts_with_the_first_run_and_not_with_the_view(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.start("baseline")
+    stage.grow("baseline", 9)
+    now = datetime(2026, 11, 21, 6, 40, 0, tzinfo=timezone.utc)
+    follower = Follower(stage.root, stage.jobs, now=lambda: now, clock=lambda: stage.time)
+    assert follower.since_start(follower.poll()) == 600
+    for scheme in SCHEMES:
+        stage.grow(scheme, 99)
+        stage.end(scheme)
+    stage.end_job(0)
+    status, out = stage.follow()
+    assert (status, out.splitlines()[-1]) == (0, "2 runs: 2 completed; 1:00 elapsed")
+
+
+def test_a_run_that_waits_to_continue_is_named_and_named_again(stage: Stage) -> None:
+    def requeue() -> None:
+        stage.job = State.PENDING
+        write_marker(stage.run("baseline"), "j0001-r1", 75)
+        stage.attempt = 2
+
+    def go_on() -> None:
+        stage.attempt = 1
+        whole_story(stage, 0)
+
+    stage.script = [lambda: stage.start("baseline"), lambda: stage.grow("baseline", 9), requeue]
+    stage.script += [lambda: None] * 30 + [go_on]
+    status, out = stage.follow()
+    waits = [line for line in out.splitlines() if "waits to continue" in line or "still waits" in line]
+    assert status == 0
+    assert waits[0] == "[ 0:15] r1-baseline: waits to continue: continues in attempt 2"
+    assert [line.split("]")[1] for line in waits[1:]] == [" r1-baseline: still waits: continues in attempt 2"] * 2
 
 
 def test_spans() -> None:

@@ -62,7 +62,7 @@ FATES = {
     "preempted": Fate("preempted", "preempted", "preempted", keep=7, marker=BEGAN),
     "stopped": Fate("stopped", "told to stop", keep=6, tail=end("stopped", "told to stop"), exit=75),
     "truncated": Fate("incomplete", CUT, "unknown", keep=7, tail="step 5/6 | lo", marker=BEGAN),
-    "unknown": Fate("unknown", "nothing tells how job", "unknown", keep=0),
+    "unknown": Fate("unknown", "is unknown", "unknown", keep=0),
     "odd-marker": Fate("unknown", "its exit marker cannot be read", keep=7, marker='{"state": "done"}'),
 }
 

@@ -15,6 +15,9 @@ PREFIXES = (
 )
 """Prefixes of variables that a scheduler or launcher sets in its jobs or takes for options."""
 
+_SETTINGS = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
+"""Prefixes of what users set to tune Open MPI and its relative Spectrum MPI."""
+
 NAMES = ("MPI_LOCALNRANKS", "MPI_LOCALRANKID")
 
 CONFIGURATION = frozenset(
@@ -40,6 +43,23 @@ def clean_environment(environment: Mapping[str, str] | None = None, keep: Collec
     found = os.environ if environment is None else environment
     kept = CONFIGURATION.union(keep)
     return {name: value for name, value in found.items() if name in kept or not _foreign(name)}
+
+
+def settings_left_out(environment: Mapping[str, str], site: Collection[str]) -> list[str]:
+    """Return the names of MPI settings of this shell that jobs will not get.
+
+    Inside another launcher's rank they may be that launcher's, and nobody misses them.
+
+    Parameters
+    ----------
+    environment
+        Variables of this process.
+    site
+        Names of variables that the site sets.
+    """
+    if {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"} & environment.keys():
+        return []
+    return sorted(name for name in environment if name.startswith(_SETTINGS) and name not in site)
 
 
 def _foreign(name: str) -> bool:

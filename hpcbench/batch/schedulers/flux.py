@@ -36,7 +36,8 @@ class Flux(Scheduler):
         if len(job.jobs) != 1:
             raise UserError(f"{job.name}: Flux has no job arrays: hand in its {len(job.jobs)} jobs one by one")
         scheme = "afterany" if job.after_any else "afterok"
-        argv = ["batch", *(f"--dependency={scheme}:{id}" for id in job.after), str(script)]
+        # On the command line a name goes before that of the script, which several submissions may share.
+        argv = ["batch", f"--job-name={job.name}", *(f"--dependency={scheme}:{id}" for id in job.after), str(script)]
         try:
             done = ask(["flux", *argv], {**clean_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"})
         except SilenceError as error:
@@ -51,11 +52,12 @@ class Flux(Scheduler):
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up what was handed in under a name."""
-        done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{status}|{name}")
-        if done.status:
-            raise UserError(f"flux jobs --name={name}: {done.first_line}")
-        job = the_one(flux_answers.named(done.out, name), lambda id: id)
+        job = the_one(_named(name), lambda id: id)
         return None if job is None else Receipt(job, [job])
+
+    def copies(self, names: Sequence[str]) -> list[str]:
+        """Return the ids of the live jobs that have one of these names, asked for one by one: Flux takes one name."""
+        return [id for name in names for id, word in _named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         """The answer of `flux jobs` about these ids."""
@@ -79,6 +81,14 @@ class Flux(Scheduler):
             over = done.status and "inactive" in done.err
             answers[id] = "already over" if over else done.first_line if done.status else "ended"
         return answers
+
+
+def _named(name: str) -> Mapping[str, JobStatus]:
+    """Return the state of every job of this name, by id."""
+    done = _flux("jobs", "-a", "-n", f"--name={name}", "-o", "{id.dec}|{status}|{name}")
+    if done.status:
+        raise UserError(f"flux jobs --name={name}: {done.first_line}")
+    return flux_answers.named(done.out, name)
 
 
 def _flux(*argv: str) -> Answer:

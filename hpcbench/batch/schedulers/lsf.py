@@ -9,6 +9,7 @@ from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
+from hpcbench.batch.schedulers.lsf_dialect import OVER
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler, the_one
 from hpcbench.batch.sites.site import Site
@@ -19,7 +20,6 @@ TERMINATE_WAIT = 45.0
 """Seconds between a cancel and the next, harder one: LSF itself sends SIGINT, SIGTERM and SIGKILL 10 s apart."""
 
 _REFUSED = re.compile(r"Job <([^>]+)>: (.+)")
-_OVER = re.compile("already finished|No matching job|is being terminated|is not found")
 
 
 @register_scheduler("lsf")
@@ -52,21 +52,21 @@ class Lsf(Scheduler):
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up what was handed in under a name."""
-        words = self._query.named(lsf_name(name))
+        words = self._query.named(_plain(name))
         job = the_one(words, _job)
         if job is None:
             return None
         array = jobs > 1 or any("[" in id for id in words if _job(id) == job)
         return Receipt(job, [f"{job}[{k + 1}]" for k in range(jobs)] if array else [job])
 
-    def copies(self, name: str) -> list[str]:
-        """Ids of the live jobs that bear a name."""
-        words = self._query.named(lsf_name(name))
-        return [id for id, word in words.items() if word.state.alive or word.state is State.UNKNOWN]
+    def copies(self, names: Sequence[str]) -> list[str]:
+        """Return the ids of the live jobs of these names, asked for one by one: bjobs takes one name."""
+        words = [item for name in names for item in self._query.named(_plain(name)).items()]
+        return [id for id, word in words if word.state.alive or word.state is State.UNKNOWN]
 
-    def shown(self, name: str) -> str:
-        """The name as the scheduler has it."""
-        return lsf_name(name)
+    def queue_name(self, submission: str, job: str, before: int = 0) -> str:
+        """Return the name without hyphens: filters of some sites take any ``-n`` on the command line for the option."""
+        return _plain(super().queue_name(submission, job, before))
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         """The answers of `bjobs` and `bhist` about these ids."""
@@ -78,8 +78,7 @@ class Lsf(Scheduler):
         return cancel(ids, self._query.listed, forces)
 
 
-def lsf_name(name: str) -> str:
-    """A name without hyphens: filters of some sites take any ``-n`` on the command line for the option."""
+def _plain(name: str) -> str:
     return name.replace("-", "_")
 
 
@@ -96,7 +95,7 @@ def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
         Whether this LSF knows -ti: it ends a job that waits for what has failed, which would else wait for ever.
     """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
-    options = ["-J", lsf_name(job.name) + array]
+    options = ["-J", _plain(job.name) + array]
     if job.after:
         kind = "ended" if job.after_any else "done"
         options += ["-w", " && ".join(f"{kind}({id})" for id in job.after)]
@@ -110,7 +109,7 @@ def _bkill(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
     for some in portions(ids):
         answer = ask(["bkill", *options, *some], plain_environment(), hangs=HANGS)
         said = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.said)}
-        if answer.status and not said and not _OVER.search(answer.said):
+        if answer.status and not said and not OVER.search(answer.said):
             raise UserError(f"bkill: {answer.first_line}")
-        refused.update((job, why) for job, why in said.items() if job in some and not _OVER.search(why))
+        refused.update((job, why) for job, why in said.items() if job in some and not OVER.search(why))
     return refused

@@ -45,6 +45,7 @@ TERMINATIONS: Mapping[str, State] = {
     "TERM_MEMLIMIT": State.OUT_OF_MEMORY,
     "TERM_SWAP": State.OUT_OF_MEMORY,
     "TERM_ZOMBIE": State.NODE_FAILED,
+    "TERM_CSM_ALLOC": State.NODE_FAILED,  # IBM's job step manager could not set up or keep the nodes
     "TERM_PREEMPT": State.PREEMPTED,
     "TERM_REQUEUE_OWNER": State.PREEMPTED,
     "TERM_REQUEUE_ADMIN": State.PREEMPTED,

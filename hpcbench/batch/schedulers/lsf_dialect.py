@@ -5,6 +5,9 @@ import re
 from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.batch.schedulers.submit_command import Dialect
 
+OVER = re.compile("already finished|No matching job|is being terminated|is not found")
+"""What bkill answers where there is nothing left to end."""
+
 DIALECT = Dialect(
     id=re.compile(r"^Job <(\d+)> is submitted to\b", re.MULTILINE),
     busy=re.compile("[Tt]ry (again )?later|LSF is down|Resource temporarily unavailable"),
@@ -12,10 +15,11 @@ DIALECT = Dialect(
     remedies=(
         (
             re.compile("illegal option|no longer supported"),
-            "this LSF does not take it: name it in scheduler.refuses of the site file, or look at scheduler: there",
+            "this LSF does not take it: name it in scheduler.refuses of the site file, or look at scheduler: there "
+            "(submitit's plugin: lsf_refuses)",
         ),
         (
-            re.compile("[Ee]xclusive"),
+            re.compile("exclusive", re.IGNORECASE),
             "remove -x from scheduler.directives of the site file, or set queue: in the study to one that is EXCLUSIVE",
         ),
         (

@@ -38,7 +38,9 @@ class Parameters:
     launcher: str = "mpirun -n {tasks}"
     """What starts several tasks."""
     signal_delay_min: int = 2
-    """Minutes ahead of the limit at which a function is asked to checkpoint."""
+    """Minutes ahead of the limit at which a function is asked to checkpoint, by ``-wa`` and ``-wt``; 0 for never."""
+    refuses: Sequence[str] = ()
+    """Options that this LSF does not take: ``-wa`` and ``-wt``, without which no function is asked to checkpoint."""
     array_parallelism: int = 256
     additional_parameters: Mapping[str, str | int | None] = field(default_factory=dict)
     """More options, such as ``{"-x": None}``."""
@@ -50,6 +52,9 @@ class Parameters:
             raise ValueError(f"job name {self.job_name!r}: letters, digits and . _ - only, at most 64")
         if self.hand_in not in ("stdin", "file"):
             raise ValueError(f"hand_in {self.hand_in!r}: stdin or file")
+        for option in self.refuses:
+            if option not in ("-wa", "-wt"):
+                raise ValueError(f"refuses: {option!r}: only -wa and -wt can be left out")
         for name in ("time", "nodes", "tasks_per_node", "cpus_per_task", "array_parallelism"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)}: at least 1")
@@ -119,7 +124,7 @@ def _directives(shape: Parameters, elements: int) -> list[str]:
             options.append(("-gpu", f'"num={shape.gpus_per_node}"'))
         if shape.mem_gb is not None:
             options.append(("-R", f'"rusage[mem={shape.mem_gb:g}GB]"'))
-    if shape.signal_delay_min and shape.time > shape.signal_delay_min:
+    if shape.signal_delay_min and shape.time > shape.signal_delay_min and not shape.refuses:
         options += [("-wa", "USR2"), ("-wt", shape.signal_delay_min)]
     options += shape.additional_parameters.items()
     return [f"#BSUB {option}" + ("" if value is None else f" {value}") for option, value in options]

@@ -122,10 +122,11 @@ class Scheduler(ABC):
             The scheduler cannot be asked.
         """
 
-    def copies(self, name: str) -> list[str]:
-        """Ids, by which `cancel` knows them, of all under a name that is not over.
+    def copies(self, names: Sequence[str]) -> list[str]:
+        """Return the ids, as `cancel` takes them, of all live jobs that have one of these names.
 
-        They are several where a call was sent more than once: one of them runs the job, the others leave at once.
+        Several have one name where a call was sent more than once, by LSF's own program or by a site's wrapper of it:
+        one of them runs the job, the others leave at once.
 
         Raises
         ------
@@ -134,9 +135,19 @@ class Scheduler(ABC):
         """
         return []
 
-    def shown(self, name: str) -> str:
-        """The name of a job as the queue shows it."""
-        return name
+    def queue_name(self, submission: str, job: str, before: int = 0) -> str:
+        """Return the name of a job in the queue; the ledger, the submission and every search use this one.
+
+        Parameters
+        ----------
+        submission
+            Name of the submission, unique among all submissions of this user.
+        job
+            Id of the job within it.
+        before
+            Number of times that the job was submitted before.
+        """
+        return f"{submission}-{job}" + (f".{before + 1}" if before else "")
 
     @abstractmethod
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

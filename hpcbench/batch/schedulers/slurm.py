@@ -56,9 +56,10 @@ class Slurm(Scheduler):
         array = jobs > 1 or any("_" in id for id in words if _job(id) == job)
         return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
 
-    def copies(self, name: str) -> list[str]:
-        """Ids of the live jobs that bear a name."""
-        return [id for id, word in self._query.named(name).items() if word.state.alive]
+    def copies(self, names: Sequence[str]) -> list[str]:
+        """Return the ids of the live jobs that have one of these names."""
+        words = [item for some in portions(names) for item in self._query.named(*some).items()]
+        return [id for id, word in words if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         """The answers of `squeue` and `sacct` about these ids."""

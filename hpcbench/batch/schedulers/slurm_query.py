@@ -77,19 +77,19 @@ class SlurmQuery:
             found.update(self._squeue(["--jobs", ",".join(some)]))
         return {job: found[job] for job in ids if job in found}
 
-    def named(self, name: str) -> dict[str, JobStatus]:
-        """How all stands that was handed in under this name, by the ids of elements.
+    def named(self, *names: str) -> dict[str, JobStatus]:
+        """Return the state of every job that has one of these names, by the ids of elements.
 
         Raises
         ------
         UserError
             The controller does not answer.
         """
-        argv = ["squeue", "--noheader", "--array", "--states=all", f"--name={name}", "--format=%i|%T"]
+        argv = ["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T"]
         answer = ask(argv, _environment())
         if answer.status:
             raise UserError(f"squeue: {answer.first_line}")
-        accounted = self._sacct([f"--name={name}", "--allocations"], ("JobID", "State"))
+        accounted = self._sacct([f"--name={','.join(names)}", "--allocations"], ("JobID", "State"))
         return {**read_states(accounted.out if accounted else ""), **read_states(answer.out)}
 
     def _squeue(self, which: list[str]) -> dict[str, JobStatus]:

@@ -15,10 +15,11 @@ from typing import Any
 
 from submitit.core import core, job_environment, logger, plugins, utils
 
-from hpcbench.batch.schedulers.clean_environment import clean_environment
+from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
+from hpcbench.batch.schedulers.client import ask
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.lsf_dialect import DIALECT
-from hpcbench.batch.schedulers.lsf_query import LsfQuery
+from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER
+from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
 from hpcbench.batch.schedulers.submit_command import hand_in
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
@@ -71,7 +72,10 @@ class LSFJob(core.Job[core.R]):
 
 
 def _bkill(argv: list[str], check: bool) -> None:
-    subprocess.run(argv, check=check, stdin=subprocess.DEVNULL, timeout=60)
+    """Call bkill; a job that is over needs no end, and is no error."""
+    answer = ask(argv, plain_environment(), hangs=HANGS)
+    if check and answer.status and not OVER.search(answer.said):
+        raise subprocess.CalledProcessError(answer.status, argv, answer.out, answer.err)
 
 
 class LSFExecutor(core.PicklingExecutor):
@@ -250,6 +254,10 @@ class LSFScriptJob(ScriptJob):
 
     _cancel_command = "bkill"
     watcher = LSFInfoWatcher()
+
+    def cancel(self, check: bool = True) -> None:
+        """End it; with `check`, fail where LSF refuses."""
+        _bkill([self._cancel_command, lsf_id(self.job_id)], check)
 
 
 class LSFScriptExecutor(ScriptExecutor):

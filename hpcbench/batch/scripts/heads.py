@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
+from hpcbench.batch.scripts.clash import clash
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.quoting import quote
 from hpcbench.batch.scripts.refused import check_needed, left_out
@@ -48,12 +49,22 @@ def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | N
     options += [(_CWD[sentinel], root), (_LOG[sentinel], f"{root}/{log}")]
     refused = left_out(site)
     options = [one for one in options if one[0] not in refused]
-    ours = {option for option, _ in options}
-    check_needed(site, ours)
-    for option in site.scheduler.directives:
-        if option in ours:
-            raise ValueError(f"{option} is set by hpcbench: remove it from scheduler.directives")
-    return [directive(sentinel, *option) for option in (*options, *site.scheduler.directives.items())]
+    check_needed(site, {option for option, _ in options})
+    for option, value in site.scheduler.directives.items():
+        ours = [name for name, _ in options if (name, option) != ("-R", "-R")]
+        why = "is set by hpcbench: remove it" if option in ours else clash(site, option, value)
+        if why is not None:
+            raise ValueError(f"scheduler.directives: {option} {why}")
+    return [directive(sentinel, *option) for option in _joined(options, site)]
+
+
+def _joined(options: Options, site: Site) -> Options:
+    """Return our options and those of the site; LSF's relatives take one -R, whose selection must come first."""
+    more = dict(site.scheduler.directives)
+    options = [
+        (name, f"{more.pop(name)} {value}" if name == "-R" and more.get(name) else value) for name, value in options
+    ]
+    return [*options, *more.items()]
 
 
 def directive(sentinel: str, option: str, value: object = None) -> str:
@@ -108,11 +119,9 @@ def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
     options: Options = [("-J", name + (array or ""))]
     if site.scheduler.allocation == "nodes":
         options.append(("-nnodes", shape.nodes))
-        _refuse(site, ("-n", "-R", "-csm"), "excludes -nnodes")
     else:
         slots = min(shape.ranks_per_node * shape.cores_per_rank, site.node.usable_cores)  # ranks may share cores
         options += [("-n", shape.nodes * slots), ("-R", f"span[ptile={slots}]")]
-        _refuse(site, ("-nnodes", "-alloc_flags", "-core_isolation"), "goes with -nnodes: set scheduler.allocation")
     options += _gpus(job, site)
     if job.walltime is not None:
         ahead = -(-job.stop_ahead.seconds // 60)
@@ -125,7 +134,6 @@ def _flux(job: Job, site: Site, name: str, array: str | None) -> Options:
     """Whole nodes. `flux batch` counts slots and `flux run` tasks: ranks are counted on the launch line alone."""
     if array is not None:
         raise ValueError("flux has no job arrays")
-    _refuse(site, ("-n", "-N", "-c", "-g", "--nslots", "--cores-per-slot", "--gpus-per-slot"), "counts slots")
     options: Options = [("--job-name", name), ("--nodes", job.shape.nodes), ("--exclusive", None), *_gpus(job, site)]
     if job.walltime is not None:
         options.append(("--time-limit", f"{job.walltime.seconds}s"))
@@ -153,7 +161,11 @@ def _gpus(job: Job, site: Site) -> Options:
         return [("--gpus-per-task", shape.gpus_per_rank)]
     shared = site.visibility != "one"
     number = site.node.gpus if shared else -(-shape.ranks_per_node * shape.gpus_per_rank // 1)
-    return [{"gres": ("--gres", f"gpu:{number}"), "gpu": ("-gpu", f"num={number}")}.get(how, (f"--{how}", number))]
+    return [
+        {"gres": ("--gres", f"gpu:{number}"), "gpu": ("-gpu", f"num={number}:j_exclusive=yes")}.get(
+            how, (f"--{how}", number)
+        )
+    ]
 
 
 def _charged(job: Job, site: Site, queue_option: str, account_option: str) -> Options:
@@ -163,9 +175,3 @@ def _charged(job: Job, site: Site, queue_option: str, account_option: str) -> Op
     if job.account is not None:
         found.append((site.scheduler.account_option or account_option, job.account))
     return found
-
-
-def _refuse(site: Site, options: Sequence[str], why: str) -> None:
-    for option in options:
-        if option in site.scheduler.directives:
-            raise ValueError(f"{option} {why}: remove it from scheduler.directives")

@@ -10,6 +10,8 @@ Launch = Callable[[Shape, Site], list[str]]
 """Arguments after the program's name."""
 
 _REGISTRY: dict[str, tuple[str, Launch]] = {}
+HOST_FILE = "jobs/JOB/hosts"
+"""Stands in launch lines for the file in which a job script lists its hosts, one line a rank, without a launch host."""
 _MOST_TRIED = 4096
 """Ranks a node up to which a shape is looked for that fits."""
 
@@ -92,11 +94,13 @@ def program_name(kind: str) -> str:
 
 
 def export_words(names: Iterable[str], site: Site) -> list[str]:
-    """Options that carry variables of the launcher's environment to all ranks.
+    """Return the options that carry variables of the launcher's environment to all ranks.
 
-    Open MPI's mpirun passes its environment on to the ranks of its own node; the others pass it on to all.
+    Open MPI's mpirun passes its environment on to the ranks of its own node; jsrun need not pass on what begins with
+    OMPI_; the others pass everything on to all.
     """
-    return [word for name in names for word in ("-x", name)] if site.launcher.kind == "openmpi" else []
+    option = {"openmpi": "-x", "jsrun": "-E"}.get(site.launcher.kind)
+    return [word for name in names for word in (option, name)] if option else []
 
 
 @register_launcher("auto", "mpiexec")  # as long as nobody has found out, which loading a site does
@@ -107,12 +111,17 @@ def mpich(shape: Shape, site: Site) -> list[str]:
     Hydra hands out cores in their order. Where that would put a rank on two sockets, it goes round the sockets.
     """
     per_node = ["-ppn", str(shape.ranks_per_node)] if shape.nodes > 1 else []
-    argv = ["-n", str(shape.ranks), *per_node, "-bind-to"]
+    argv = ["-n", str(shape.ranks), *per_node, *_hosts(site), "-bind-to"]
     if site.oversubscribe:
         return [*argv, "none"]
     cores, of_socket = shape.cores_per_rank, site.node.socket_cores
     straddles = of_socket % cores and shape.ranks_per_node > of_socket // cores and site.visibility != "all"
     return [*argv, f"core:{cores}", *(["-map-by", "socket"] if straddles else [])]
+
+
+def _hosts(site: Site) -> list[str]:
+    """Return Hydra's option for a host file: in jobs by -nnodes it would put ranks on the launch host."""
+    return ["-f", HOST_FILE] if site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes" else []
 
 
 @register_launcher("mvapich", "mpiexec")
@@ -124,6 +133,20 @@ def mvapich(shape: Shape, site: Site) -> list[str]:
     """
     off = [word for prefix in ("MV2", "MVP") for word in ("-genv", f"{prefix}_ENABLE_AFFINITY", "0")]
     return [*mpich(shape, site), *off]
+
+
+@register_launcher("mpirun_rsh", "mpirun_rsh")
+def mpirun_rsh(shape: Shape, site: Site) -> list[str]:
+    """MVAPICH2's own launcher, that of MVAPICH2-GDR too: ranks take the lines of the host file in their order.
+
+    It binds nothing. The library binds each rank to its cores; where ranks share cores, it must not.
+    """
+    argv = ["-export-all", "-np", str(shape.ranks), "-hostfile", HOST_FILE]
+    if site.oversubscribe:
+        return [*argv, "MV2_ENABLE_AFFINITY=0"]
+    cores = f"MV2_THREADS_PER_PROCESS={shape.cores_per_rank}"
+    gpus = ["MV2_USE_CUDA=1"] if site.gpu_aware_mpi and site.device == "cuda" else []
+    return [*argv, "MV2_ENABLE_AFFINITY=1", "MV2_CPU_BINDING_POLICY=hybrid", cores, *gpus]
 
 
 @register_launcher("openmpi", "mpirun")
@@ -191,7 +214,12 @@ def jsrun(shape: Shape, site: Site) -> list[str]:
     numbers = {"-n": shape.nodes * sets.per_node, "-r": sets.per_node, "-a": sets.ranks, "-c": sets.cores}
     line = [word for option, number in {**numbers, "-g": sets.gpus}.items() for word in (option, str(number))]
     binding = ["-b", f"packed:{shape.cores_per_rank}", "-d", "packed"]
-    return [*line, *binding, *(["--smpiargs=-gpu"] if site.gpu_aware_mpi else [])]
+    variables = export_words((name for name in site.environment if name.startswith("OMPI_")), site)
+    return [*line, *binding, *(["--smpiargs=-gpu"] if _spectrum_takes_gpus(site) else []), *variables]
+
+
+def _spectrum_takes_gpus(site: Site) -> bool:
+    return bool(site.gpu_aware_mpi) and site.launcher.mpi != "mvapich"
 
 
 @register_launcher("lrun", "lrun")
@@ -204,4 +232,4 @@ def lrun(shape: Shape, site: Site) -> list[str]:
     argv = [f"-N{shape.nodes}", f"-T{shape.ranks_per_node}"]
     if shape.gpus_per_rank and site.visibility == "all":
         argv.append("--gpubind=off")
-    return [*argv, *(["-M", "-gpu"] if site.gpu_aware_mpi else [])]
+    return [*argv, *(["-M", "-gpu"] if _spectrum_takes_gpus(site) else [])]

@@ -13,7 +13,7 @@ from hpcbench.batch.scripts.containers import contained
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.heads import head, smuggles
 from hpcbench.batch.scripts.job import Job
-from hpcbench.batch.scripts.launchers import export_words
+from hpcbench.batch.scripts.launchers import HOST_FILE, export_words
 from hpcbench.batch.scripts.overrides import check_overrides
 from hpcbench.batch.scripts.quoting import words
 from hpcbench.batch.sites.site import Site
@@ -75,6 +75,8 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
         each = 1 if job.once_a_node else job.shape.ranks_per_node
         found = contained(job.container, site, ranks_per_node=each, root=root, reads=job.reads, names=names)
         inside, job = found.inside, replace(job, launch=[*job.launch, *found.launch])
+    host_file = f"{root}/jobs/{job.id}/hosts" if HOST_FILE in job.launch else None
+    job = replace(job, launch=[str(host_file) if word == HOST_FILE else word for word in job.launch])
     directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
     return _script(
         f"{site.scheduler.kind}.sh.j2",
@@ -85,6 +87,8 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
         study=study,
         root=root,
         inside=inside,
+        host_file=host_file,
+        shared_host=site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes",
         requeues=job.requeue > 0 and site.scheduler.kind != "flux",
         calls=[(run, *_own_environment(job, run, site)) for run in job.runs],
     )

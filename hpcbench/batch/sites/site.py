@@ -14,7 +14,7 @@ from hpcbench.study.size import Capacity
 Option = Annotated[str, Field(pattern=OPTION, max_length=100)]
 
 
-SHOWS_ALL = ("mpich", "openmpi", "mvapich", "ibrun")
+SHOWS_ALL = ("mpich", "openmpi", "mvapich", "mpirun_rsh", "ibrun")
 """Launchers that cannot keep a node's GPUs from a rank."""
 
 
@@ -125,11 +125,16 @@ class Network(Section):
 class Launcher(Section):
     """What starts the ranks inside a job."""
 
-    kind: Literal["auto", "mpich", "openmpi", "mvapich", "srun", "jsrun", "lrun", "ibrun", "flux"] = Field(
-        description="Its dialect; auto finds out whose the launcher of this machine is."
+    kind: Literal["auto", "mpich", "openmpi", "mvapich", "mpirun_rsh", "srun", "jsrun", "lrun", "ibrun", "flux"] = (
+        Field(description="Its dialect; auto finds out whose the launcher of this machine is.")
     )
     program: Line | None = Field(None, description="Its path; by default found on PATH.")
     args: list[Line] = Field(default_factory=list, description="More arguments, after ours.")
+    mpi: Literal["spectrum", "mvapich"] | None = Field(
+        None,
+        description="MPI library of the ranks that jsrun or lrun start, by default spectrum. Spectrum MPI alone gets "
+        "-gpu where gpu_aware_mpi is true; what MVAPICH needs goes into environment.",
+    )
     visibility: Literal["one", "socket", "all"] | None = Field(
         None,
         description="GPUs that a rank sees: its own, its socket's, or the node's. It changes what is measured. By "

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from hpcbench.batch.scripts.clash import clash
 from hpcbench.batch.scripts.containers import check
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
@@ -89,7 +90,7 @@ def _launcher_goes_with_scheduler(site: Site) -> Iterator[Fault]:
     kind = site.launcher.kind
     wanted = _SCHEDULER_OF.get(kind)
     if wanted and wanted != site.scheduler.kind:
-        free = "mpich, openmpi or mvapich"
+        free = "mpich, openmpi, mvapich or mpirun_rsh"
         usual = [name for name, of in _SCHEDULER_OF.items() if of == site.scheduler.kind]
         yield Fault(
             ("launcher", "kind"),
@@ -106,6 +107,12 @@ def _launcher_can_show_so_many_gpus(site: Site) -> Iterator[Fault]:
         yield Fault(("launcher", "visibility"), f"{kind} shows each rank all GPUs of its node: write all")
     elif kind in ("srun", "lrun", "flux") and visibility == "socket":
         yield Fault(("launcher", "visibility"), f"{kind} shows a rank its own GPUs or all: write one or all")
+
+
+@rule("launcher.kind")
+def _mpi_is_for_job_step_managers(site: Site) -> Iterator[Fault]:
+    if site.launcher.mpi is not None and site.launcher.kind not in ("jsrun", "lrun"):
+        yield Fault(("launcher", "mpi"), "is for jsrun and lrun, which start ranks of several libraries: remove it")
 
 
 @rule("launcher.kind", "device", "container")
@@ -229,35 +236,12 @@ def _options_are_for_the_scheduler(site: Site) -> Iterator[Fault]:
         )
 
 
-_OURS = {
-    "slurm": "-J --job-name -N --nodes -n --ntasks --ntasks-per-node -c --cpus-per-task -t --time -D --chdir "
-    "-o --output -e --error --open-mode --requeue --no-requeue --signal -a --array -d --dependency --export",
-    "lsf": "-J -nnodes -W -cwd -o -oo -e -eo -w -r -rn -wa -wt -K -I",
-    "flux": "-N --nodes -n --nslots -t --time-limit --job-name --output --exclusive -x --dependency --cwd --urgency",
-    "local": "",
-}
-_QUEUE = {"slurm": "-p --partition", "lsf": "-q", "flux": "-q --queue", "local": ""}
-_GPUS = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "-gpu")
-
-
-@rule("scheduler.kind", "scheduler.account_option", "scheduler.queue_option")
-def _directives_are_not_ours(site: Site) -> Iterator[Fault]:
-    scheduler = site.scheduler
-    queue = [scheduler.queue_option] if scheduler.queue_option else _QUEUE[scheduler.kind].split()
-    ours = {*_OURS[scheduler.kind].split(), *queue, scheduler.account_option}
-    if scheduler.gpu_request != "none":
-        ours |= {option for option in _GPUS if (scheduler.kind, option) != ("lsf", "-G")}
-    for option, value in scheduler.directives.items():
-        path: FieldPath = ("scheduler", "directives", option)
-        if option in ours:
-            yield Fault(path, "is set by hpcbench: remove it")
-        elif option in scheduler.refuses:
-            yield Fault(path, "is among scheduler.refuses: remove it there or here")
-        elif scheduler.kind == "lsf" and option == "-n":
-            yield Fault(path, "excludes -nnodes: remove it, or write allocation: slots, which sets it")
-        elif scheduler.kind == "lsf" and option == "-R" and (scheduler.allocation == "nodes" or "span[" in str(value)):
-            sets = "excludes -nnodes" if scheduler.allocation == "nodes" else "span[] is set by hpcbench"
-            yield Fault(path, f"{sets}: remove it")
+@rule("scheduler.kind", "scheduler.account_option", "scheduler.queue_option", "scheduler.allocation")
+def _directives_do_not_clash(site: Site) -> Iterator[Fault]:
+    for option, value in site.scheduler.directives.items():
+        why = clash(site, option, value)
+        if why is not None:
+            yield Fault(("scheduler", "directives", option), why)
 
 
 @rule()

@@ -19,8 +19,12 @@ runs=(r1-nodes12-baseline r1-nodes12-naive-mpc r1-nodes12-naive-zfp8 r1-nodes12-
 cd -- "$root" || exit 74
 
 # Variables of an outer job or launcher would steer ours, silently.
+outer=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}
+[ -z "$outer" ] || echo "inside another launcher's rank: settings in OMPI_MCA_*, PRTE_MCA_* and PMIX_MCA_* are dropped" >&2
 for name in $(compgen -e); do
   case $name in
+    OMPI_MCA_* | PRTE_MCA_* | PMIX_MCA_* | OMPI_ALLOW_RUN_AS_ROOT*) # what the user sets goes on to the launcher
+      [ -z "$outer" ] || unset -v "$name" ;;
     SLURM_CONF | SLURM_CLUSTERS | LSF_ENVDIR | LSF_SERVERDIR | LSF_BINDIR | LSF_LIBDIR) ;;
     SLURM* | SRUN_* | SBATCH_* | JSM_* | FLUX_*) unset -v "$name" ;;
     PMI_* | PMIX_* | OMPI_* | PRTE_* | HYDRA_* | HYDI_* | MPIEXEC_*) unset -v "$name" ;;
@@ -359,7 +363,7 @@ variables() {
 record() {
   (umask 077 && keep environment variables) & # no filter knows all that it may hold
   keep modules module list &
-  keep python python3 -m hpcbench.doctor.job &
+  keep python python3 -m hpcbench.doctor.job --no-mpi &
   keep limits ulimit -a &
   keep system uname -a &
   keep nvidia-smi nvidia-smi -q &
@@ -448,8 +452,8 @@ set_aside "$reserve"
 mark_job running && [ -z "$why" ] || exit 74 # what comes now would be lost
 
 export OMP_NUM_THREADS=10
-export PAMI_MAX_NUM_CACHED_PAGES=0
-export OMPI_MCA_coll_hcoll_enable=0
+export PAMI_ENABLE_STRIPING=1
+export PAMI_IBV_ADAPTER_AFFINITY=1
 
 provenance
 [ ! -e "jobs/$job/provenance/python.txt" ] || tail -n 1 -- "jobs/$job/provenance/python.txt"

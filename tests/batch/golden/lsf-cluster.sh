@@ -2,7 +2,7 @@
 #BSUB -J neox-hybrid-j0001-r1
 #BSUB -n 384
 #BSUB -R 'span[ptile=32]'
-#BSUB -gpu num=4
+#BSUB -gpu num=4:j_exclusive=yes
 #BSUB -W 1:30
 #BSUB -wt 2
 #BSUB -wa URG

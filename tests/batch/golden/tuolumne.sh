@@ -396,6 +396,7 @@ start=$time
 name=''
 id=${FLUX_ENCLOSING_ID:-$(flux getattr jobid 2> /dev/null)}
 id=${id/#$'\xc6\x92'/f} # ids begin with a letter that is not ASCII
+name=$(timeout 60 flux --parent jobs -n -o '{name}' "$id" 2> /dev/null)
 listed() { # the instance above knows of it: this job is one of its own
   local said
   if ! said=$(timeout 60 flux --parent jobs -n -o '{status}' "$1" 2>&1); then

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
+from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment, settings_left_out
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,9 @@ def test_the_process_s_own_environment_stays(monkeypatch: pytest.MonkeyPatch) ->
     assert "SLURM_JOB_ID" not in found
     assert (found["LC_ALL"], found["TZ"]) == ("C", "UTC")
     monkeypatch.delenv("SLURM_JOB_ID")  # fails if it had been taken from the process
+
+
+def test_settings_of_the_shell_that_jobs_do_not_get_are_named() -> None:
+    shell = {"OMPI_MCA_coll": "x", "PMIX_MCA_a": "1", "OMPI_DIR": "/opt", "OMPI_MCA_btl": "y", "PATH": "/bin"}
+    assert settings_left_out(shell, {"OMPI_MCA_btl": "y"}) == ["OMPI_MCA_coll", "PMIX_MCA_a"]
+    assert settings_left_out({**shell, "PMIX_RANK": "0"}, {}) == []

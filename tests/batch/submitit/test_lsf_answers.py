@@ -63,6 +63,7 @@ def test_no_state_is_without_a_row() -> None:
         ("TERM_MEMLIMIT", State.OUT_OF_MEMORY),
         ("TERM_SWAP", State.OUT_OF_MEMORY),
         ("TERM_ZOMBIE", State.NODE_FAILED),
+        ("TERM_CSM_ALLOC", State.NODE_FAILED),  # which retry takes
         ("TERM_PREEMPT", State.PREEMPTED),
         ("TERM_REQUEUE_OWNER", State.PREEMPTED),
         ("TERM_REQUEUE_ADMIN", State.PREEMPTED),

@@ -220,7 +220,7 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
     assert back_end.find("none", 1) is None
     twice = back_end.find("twice", 1)
     assert twice is not None and twice.id == "8"
-    assert back_end.copies("twice") == ["7", "8"]
+    assert back_end.copies(["twice"]) == ["7", "8"]
 
 
 def test_cancel(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

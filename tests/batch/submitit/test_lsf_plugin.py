@@ -13,7 +13,7 @@ import submitit
 from programs import Programs
 
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
-from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment
+from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment, LSFScriptJob
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +137,27 @@ def test_cancel(lsf: Programs, tmp_path: Path) -> None:
     assert jobs[0].done(force_check=True) is False
 
 
+@pytest.mark.parametrize("kind", [LSFJob, LSFScriptJob])
+@pytest.mark.parametrize("said", ["Job <1>: Job has already finished", "Job <1>: No matching job found"])
+def test_a_job_that_is_over_is_cancelled_without_an_error(
+    programs: Programs, tmp_path: Path, kind: type[LSFJob[None]] | type[LSFScriptJob], said: str
+) -> None:
+    programs.answer("bkill", "", f"{said}\n", 255)
+    kind(folder=tmp_path, job_id="1").cancel()
+    assert programs.calls("bkill")[0]["argv"] == ["1"]
+
+
+@pytest.mark.parametrize("kind", [LSFJob, LSFScriptJob])
+def test_a_cancel_that_lsf_refuses_is_an_error_where_it_is_checked(
+    programs: Programs, tmp_path: Path, kind: type[LSFJob[None]] | type[LSFScriptJob]
+) -> None:
+    programs.answer("bkill", "", "Job <1>: Operation not permitted\n", 255)
+    job = kind(folder=tmp_path, job_id="1")
+    with pytest.raises(subprocess.CalledProcessError):
+        job.cancel()
+    job.cancel(check=False)
+
+
 def test_unknown_parameters(lsf: Programs, tmp_path: Path) -> None:
     executor = submitit.AutoExecutor(tmp_path, cluster="lsf")
     with pytest.raises(NameError, match="lsf_colour"):
@@ -163,6 +184,8 @@ def test_directives() -> None:
         "-wa USR2",
         "-wt 2",
     ]
+    for spared in ({"refuses": ["-wa"]}, {"refuses": ["-wa", "-wt"]}, {"signal_delay_min": 0}):
+        assert not {"-wa USR2", "-wt 2"} & set(directives(time=90, **spared))
     whole = directives(nodes=3, tasks_per_node=4, whole_nodes=True, group="bank", additional_parameters={"-x": None})
     assert "-nnodes 3" in whole
     assert whole[-1] == "-x"
@@ -181,6 +204,7 @@ def test_directives() -> None:
         {"additional_parameters": {"x y": 1}},
         {"hand_in": "mouth"},
         {"nodes": 0},
+        {"refuses": ["-J"]},
     ],
 )
 def test_what_directives_cannot_hold(wrong: dict[str, Any]) -> None:

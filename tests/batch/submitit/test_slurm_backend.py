@@ -250,7 +250,7 @@ def test_find(programs: Programs, tmp_path: Path) -> None:
     assert back_end.find("none", 1) is None
     twice = back_end.find("twice", 1)
     assert twice is not None and twice.id == "8"
-    assert back_end.copies("twice") == ["7", "8", "9"]
+    assert back_end.copies(["twice"]) == ["7", "8", "9"]
     assert all("--states=all" in call["argv"] for call in programs.calls("squeue"))
 
 

@@ -116,7 +116,8 @@ def _jobs(options: Options, config: Config, state: State) -> list[Job]:
     if minutes > config.most_minutes(queue, hosts):
         raise RefusedError("RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted.")
     if "-x" in options and not config.queues[queue].get("exclusive", True):
-        raise RefusedError("Queue does not accept exclusive jobs. Job not submitted.")
+        word = "EXCLUSIVE" if FLAVOURS[config.flavour].reasons else "exclusive"
+        raise RefusedError(f"Queue does not accept {word} jobs. Job not submitted.")
     if hosts < config.queues[queue].get("min_nodes", 1):
         raise RefusedError("Too few processors requested. Job not submitted.")
     if hosts > config.most_nodes(queue):

@@ -1,0 +1,148 @@
+"""New scripts for jobs that are tried again: by what the site file says now, or with other limits."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpcbench.batch.files import write_json
+from hpcbench.batch.plan_jobs import plan
+from hpcbench.batch.schedulers.open_scheduler import open_site
+from hpcbench.batch.scripts.job import Job
+from hpcbench.batch.scripts.render import render
+from hpcbench.batch.sites.load_site import load_site, offer
+from hpcbench.batch.sites.site import Site
+from hpcbench.contract.problems import shown
+from hpcbench.contract.submission import FILE, SubmissionFile
+from hpcbench.errors import UserError
+from hpcbench.files import read_json, shown_path
+from hpcbench.study.expand import expand
+from hpcbench.study.load import load_study
+
+_LIMITS = ("walltime", "stop_ahead", "run_limit", "queue", "account")
+"""Fields of a study that change how a job is asked for, and nothing of its runs."""
+_OF_RUNS = ("site", "node", "device", "gpu_aware_mpi", "oversubscribe", "threads", "ranks_per_node", "schemes")
+"""Fields of a site that change the runs themselves."""
+_NO_MATTER = ("description", "network", "retired", "sources", "checked", "work")
+
+
+def check_sets(sets: Sequence[str]) -> None:
+    """Refuse settings that would make other runs of those that are tried again.
+
+    Raises
+    ------
+    UserError
+        One of them sets something else than a limit of jobs.
+    """
+    for text in sets:
+        if text.partition("=")[0] not in _LIMITS:
+            raise UserError(
+                f"--set {shown(text)}: retry repeats the same runs, and sets {', '.join(_LIMITS)} alone: "
+                "submit the study with it"
+            )
+
+
+def changed_fields(root: Path, submission: SubmissionFile) -> dict[str, str]:
+    """Return what the site file says otherwise than it did when the submission was written, by dotted fields.
+
+    Raises
+    ------
+    UserError
+        The site file is wrong by now.
+    """
+    if submission.site_file is None or not Path(submission.site_file).is_file():
+        return {}
+    then, now = _flat(open_site(root)), _flat(load_site(submission.site_file)[0])
+    fields = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    return {name: f"{_words(then.get(name))} -> {_words(now.get(name))}" for name in fields}
+
+
+def rewrite_jobs(
+    root: Path, submission: SubmissionFile, jobs: Collection[str], sets: Sequence[str], *, updates_site: bool
+) -> None:
+    """Write the scripts of these jobs anew; the old ones stay beside them as ``job.N.sh``.
+
+    Parameters
+    ----------
+    sets
+        Limits of the jobs, as `check_sets` allows them.
+    updates_site
+        Whether the site file counts as it is now.
+
+    Raises
+    ------
+    UserError
+        The site now describes other runs, or the study cannot be planned on it.
+    """
+    site = _new_site(root, submission) if updates_site else open_site(root)
+    planned = _plan(root, submission, site, sets)
+    stored = {job.id: job for job in submission.jobs if job.id in jobs}
+    templates = Path(site.templates) if site.templates else None
+    scripts: dict[str, tuple[Job, str]] = {}
+    for id, old in stored.items():
+        job = next((job for job in planned if set(old.runs) <= set(job.runs)), None)
+        if job is None:
+            raise UserError(f"{root}: job {id}: the study no longer has its runs: submit the study with --again")
+        job = replace(job, id=id, runs=list(old.runs))
+        try:
+            scripts[id] = job, render(job, site=site, study=submission.study, root=str(root), templates=templates)
+        except ValueError as error:
+            raise UserError(f"{site.site}: {error}") from None
+    for id, (_, text) in scripts.items():
+        _replace(root / "jobs" / id / "job.sh", text)
+    if updates_site:
+        write_json(root / "site.json", site.model_dump(mode="json"))
+    data = read_json(root / FILE) or {}
+    for entry in data["jobs"]:
+        if entry["id"] in scripts:
+            job = scripts[entry["id"]][0]
+            entry["walltime"] = job.walltime.seconds if job.walltime else None
+            entry["stop_ahead"] = job.stop_ahead.seconds
+    write_json(root / FILE, data)
+
+
+def _new_site(root: Path, submission: SubmissionFile) -> Site:
+    if submission.site_file is None:
+        raise UserError(f"{root}: does not say which site file it is of: submit the study with --again")
+    changed = changed_fields(root, submission)
+    others = [name for name in changed if name.partition(".")[0] in _OF_RUNS or name == "launcher.visibility"]
+    if others:
+        raise UserError(
+            f"{shown_path(submission.site_file)}: {', '.join(others)} changed, which makes other runs: "
+            "submit the study with --again"
+        )
+    return load_site(submission.site_file)[0]
+
+
+def _plan(root: Path, submission: SubmissionFile, site: Site, sets: Sequence[str]) -> list[Job]:
+    """Plan the study as it was submitted, with other limits."""
+    kept, given = root / "study.yaml", Path(submission.study_file or "")
+    same = given.is_file() and given.read_bytes() == kept.read_bytes()  # what it names lies beside it
+    before: Any = []
+    if (root / "study.set.json").is_file():
+        before = json.loads((root / "study.set.json").read_text(encoding="utf-8"))
+    loaded = load_study(given if same else kept, [*before, *sets])
+    return plan(expand(loaded, site.capacity, offer(site)), loaded, site, dry_run=False)[0]
+
+
+def _replace(path: Path, text: str) -> None:
+    number = 1
+    while path.with_name(f"job.{number}.sh").exists():
+        number += 1
+    path.rename(path.with_name(f"job.{number}.sh"))
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _flat(site: Site) -> dict[str, object]:
+    """Return the values of a site by dotted fields, down to the second level."""
+    fields: dict[str, object] = {}
+    for name, value in site.model_dump(mode="json", exclude=set(_NO_MATTER)).items():
+        nested = isinstance(value, dict) and name != "schemes"
+        fields.update({f"{name}.{key}": each for key, each in value.items()} if nested else {name: value})
+    return fields
+
+
+def _words(value: object) -> str:
+    return "nothing" if value is None else json.dumps(value)

@@ -1,0 +1,56 @@
+"""Whether two ranks have ever met on a site: a launcher of the wrong MPI library starts worlds of one rank."""
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from hpcbench.batch.sites.site import Site
+from hpcbench.files import read_json
+
+_STARTS_RANKS = ("launcher", "modules", "setup", "environment", "python", "container")
+"""Fields of a site that decide whether ranks meet."""
+
+
+def remember_met(site: Site) -> None:
+    """Remember that two ranks met, started as the site says."""
+    with contextlib.suppress(OSError):  # a home directory may be full: then it is asked for again
+        _path().parent.mkdir(parents=True, exist_ok=True)
+        with _path().open("a", encoding="utf-8") as out:
+            out.write(f"{_digest(site)}\n")
+
+
+def have_met(site: Site, results: Path) -> bool:
+    """Return whether two ranks met, started as the site says: in `doctor --run`, or in a run that completed.
+
+    Parameters
+    ----------
+    results
+        Directory of the studies' directories.
+    """
+    try:
+        if _digest(site) in _path().read_text(encoding="utf-8").split():
+            return True
+    except (OSError, ValueError):
+        pass
+    for path in results.glob("*/[0-9]*/site.json"):
+        then = read_json(path) or {}
+        if all(then.get(name) == value for name, value in _starting(site).items()):
+            marks = path.parent.glob("runs/*/status.json")
+            if any((mark := read_json(each)) is not None and mark.get("exit") == 0 for each in marks):
+                return True
+    return False
+
+
+def _starting(site: Site) -> dict[str, object]:
+    return site.model_dump(mode="json", include=set(_STARTS_RANKS))
+
+
+def _digest(site: Site) -> str:
+    return hashlib.sha256(json.dumps([site.site, _starting(site)], sort_keys=True).encode()).hexdigest()
+
+
+def _path() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "hpcbench" / "met-ranks.txt"
