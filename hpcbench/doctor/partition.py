@@ -102,7 +102,7 @@ def _max_nodes(
     """The most nodes of a job on nodes of this kind; a job of more waits for ever, though Slurm takes it."""
     bounds = [_number(words.get("MaxNodes")), kind.count if kind else _number(words.get("TotalNodes"))]
     for key in ("MaxTRES", "MaxTRESPU"):
-        bounds += [_nodes_of(*match.groups(), kind) for match in _TRES.finditer(limits.get(key, ""))]
+        bounds += [_nodes_of(match[1], match[2], match[3], kind) for match in _TRES.finditer(limits.get(key, ""))]
     others = [str(other) for other in nodes if kind and other.shape != kind.shape]
     if kind and others:
         notes.append(f"other nodes are in it, too: {'; '.join(others)}. Its limit counts {kind}")
