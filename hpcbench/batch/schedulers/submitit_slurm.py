@@ -12,8 +12,8 @@ from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 
 _WANTS_GPUS = re.compile(
     r"GPU spec|CPU job|GPU jobs? only|--gres|--gpus"
-    r"|(?:request|specif|ask|requir|reserv|need)\w*\s+(?:(?!partition|queue|qos|node)[\w-]+\s+){0,4}gpus?\b"
-    r"|\bgpus?\s+(?:[\w-]+\s+){0,3}(?:request|specif|requir|reserv|need)",
+    r"|(?:request|specify|specified|ask|require|reserve|need)\w*\s+(?:(?!partition|queue|qos|node)[\w-]+\s+){0,4}gpus?\b"
+    r"|\bgpus?\s+(?:[\w-]+\s+){0,3}(?:request|specify|specified|require|reserve|need)",
     re.IGNORECASE,
 )
 """How a site's own plugin says that a job must ask for GPUs, in whatever words."""
