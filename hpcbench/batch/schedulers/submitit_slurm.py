@@ -55,7 +55,7 @@ DIALECT = Dialect(
         (re.compile("[Pp]artition"), "set queue: in the study to one of the machine's"),
         (re.compile("QOS|[Pp]olicy|[Ll]imit"), "fewer jobs or nodes at once, or another queue: in the study"),
         (
-            re.compile("node configuration|Memory spec|--mem|gres|[Pp]rocessors|CPU count"),
+            re.compile("node configuration|Memory spec|--mem|gres|(?i:processors)|CPU count"),
             "check node: and scheduler: of the site file",
         ),
         (re.compile("Unable to contact"), "Slurm's controller does not answer: try again later"),
