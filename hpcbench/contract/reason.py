@@ -4,23 +4,19 @@ import re
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
+from hpcbench.contract.complaint import Complaint, Spoken, first_complaint, last_line, read_lines
 from hpcbench.contract.event.base import BEGIN
-from hpcbench.contract.stamp import unstamped
+from hpcbench.contract.exceptions import Exceptions
 from hpcbench.contract.state import NO_ROOM_EXIT
 from hpcbench.contract.text import printable
+from hpcbench.contract.torchrun import RootCause
 
-_LONGEST = 1 << 16
-_MOST = 200
-"""Number of lines that are kept of each end of a file: the first messages and the last ones."""
 _WORKER = re.compile(r"hpcbench\.(?:train|program): (?P<words>.+)")
 _HYDRA = re.compile(r"=\s+(?:RANK (?P<rank>[0-9]+) )?PID (?P<pid>[0-9]{1,9}) RUNNING AT (?P<host>\S+)")
-# PyTorch puts the rank before an exception: "[rank3]: ValueError: ..."
-_EXCEPTION = re.compile(
-    r"(?:\[rank[0-9]+\]: )?(?P<words>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?)"
-)
-_SAID = [
+_SIGNALS = [
     # Open MPI and PRRTE: "process rank 2 with PID 0 on node n1 exited on signal 9 (Killed)."
     re.compile(r"rank (?P<rank>[0-9]+) with PID [0-9]+ on node (?P<host>\S+) exited on signal (?P<signal>[0-9]{1,2})"),
     # MPICH's Hydra
@@ -31,10 +27,25 @@ _SAID = [
     re.compile(r"srun: error: (?P<host>\S+): task (?P<rank>[0-9]+): (?P<word>Killed|Segmentation fault|Aborted)"),
     re.compile(r"srun: error: \S+: tasks [-0-9,]+: (?P<word>Killed|Segmentation fault|Aborted)"),
 ]
-_LIMITS = [
+_CAUSES = [
     (re.compile(r"oom[-_]kill", re.IGNORECASE), "out of memory: the scheduler killed a process"),
     (re.compile(r"DUE TO TIME LIMIT|TERM_RUNLIMIT"), "the job's time was up"),
+    # Slurm: "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-03-05T11:08:03 DUE TO NODE n2 FAILURE ***"
+    (
+        re.compile(r"\*\*\* ((?:STEP|JOB) .* DUE TO (?:NODE|PREEMPTION|JOB REQUEUE|RESERVATION)\b.*?) *(?:\*\*\*|$)"),
+        "{}",
+    ),
+    (re.compile(r"srun: error: (Node failure on \S+)"), "{}"),
+    (
+        re.compile(r"((?:CPU binding outside of job step allocation|Unable to satisfy cpu bind request).*?)\.?$"),
+        "{}: set node.cores of the site file to the cores that a job gets, or add --cpu-bind=none to launcher.args",
+    ),
 ]
+"""What ends a run from outside, or keeps it from beginning, whatever its ranks say then."""
+_REMEDIES = [
+    (re.compile("LSF affinity file"), "unset LSB_AFFINITY_HOSTFILE, which names it, in setup: of the site file"),
+]
+"""What to do about a complaint of a launcher."""
 _EXITS = {
     NO_ROOM_EXIT: " (nothing could be written: the disk is full, over its quota, read-only or gone)",
     127: " (command not found)",
@@ -42,29 +53,8 @@ _EXITS = {
 _WORDS = {"Killed": 9, "Segmentation fault": 11, "Aborted": 6}
 # What a worker or an interpreter exits with by itself is 0, 1 or 2; these are signals that Hydra's mpiexec hands on.
 _BARE_SIGNALS = {4, 6, 7, 8, 9, 11, 15}
-
-# Lines that say nothing about why a run failed: rulers, warnings, what launchers count afterwards.
-_RULER = re.compile(r"[\W_]*")
-_WARNING = re.compile(r"(?:\S+:\s*)?warning\b|.*\b\w*warning: |A high-performance Open MPI ", re.IGNORECASE)
-_NOISE = re.compile(
-    rf"{_RULER.pattern}$|=|YOUR APPLICATION|This typically|Please see"
-    r"|Abort\(|Traceback |During handling|The above exception"
-    r"|srun: (?!fatal: |error: )|srun: error: \S+: tasks? \S+ (?:Exited with|Terminated)|slurmstepd-\S+: error: \*\*\*"
-)
-_HYDRA_CALL = re.compile(r"\[(?:mpiexec|proxy)\S*@[^\]]*\] (?:\w+ \([^)]*\): )?")
-"""The name of its own function that MPICH's launcher writes before a message."""
-_COMPLAINS = re.compile(
-    r"error|fatal|fail|cannot|can't|could ?n[o']t|unable|not found|no such|denied|not enough|not allowed|detected"
-    r"|invalid|illegal|refus|unknown|unrecogni|not recogni|must|missing|abort|disallow|exceed",
-    re.IGNORECASE,
-)
-
-
-_CANNOT_LOAD = re.compile(
-    r"can ?not (load|create|find).*(pmi|mpi)|could ?n[o']t (load|find).*plugin|invalid mpi (plugin )?type",
-    re.IGNORECASE,
-)
-"""A launcher that was told to speak another interface: it says so among harmless complaints of that interface."""
+_CRASHES = {4, 5, 6, 7, 8, 11}
+"""Signals by which a process ends itself; others come from outside, and may end the victims of another rank."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +85,60 @@ def signal_of(status: int) -> int | None:
     return status if status in _BARE_SIGNALS else None
 
 
+class _Weight(IntEnum):
+    """How well evidence explains a failure, best first."""
+
+    WORKER = 0
+    CAUSE = 1
+    EXCEPTION = 2
+    CRASH = 3
+    KILL = 4
+    VICTIM = 5
+
+
+class _Evidence:
+    """What known messages of launchers and interpreters tell, by weight; the first of each weight counts."""
+
+    def __init__(self, errors: Path, log: Path) -> None:
+        self.first: dict[_Weight, Diagnosis] = {}
+        self._log = log
+        self._culprit = ""
+        for path in (errors, log):
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        exceptions, root_cause = Exceptions(), RootCause()
+        for line in read_lines(path):
+            self._read_line(line, f"{path}:{line.number}")
+            exceptions.read(line)
+            root_cause.read(line)
+        if root_cause.signal:
+            number, words, line_number = root_cause.signal
+            self._add_signal(number, Diagnosis(printable(words), f"{path}:{line_number}"))
+        for weight, raised in (
+            (_Weight.EXCEPTION, exceptions.cause(root_cause.ranks)),
+            (_Weight.VICTIM, exceptions.victim()),
+        ):
+            if raised:
+                self._add(weight, Diagnosis(printable(raised.text), f"{path}:{raised.number}"))
+
+    def _read_line(self, line: Spoken, where: str) -> None:
+        if matched := _WORKER.match(line.text):
+            self._add(_Weight.WORKER, Diagnosis(printable(matched["words"]), where))
+        elif matched := _HYDRA.match(line.text):
+            self._culprit = self._culprit or _rank(matched["rank"], matched["pid"], matched["host"], self._log)
+        elif killed := _signal(line.text, self._culprit):
+            self._add_signal(killed[0], Diagnosis(killed[1], where))
+        elif cause := _cause(line.text):
+            self._add(_Weight.CAUSE, Diagnosis(cause, where))
+
+    def _add(self, weight: _Weight, diagnosis: Diagnosis) -> None:
+        self.first.setdefault(weight, diagnosis)
+
+    def _add_signal(self, number: int, diagnosis: Diagnosis) -> None:
+        self._add(_Weight.CRASH if number in _CRASHES else _Weight.KILL, diagnosis)
+
+
 def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
     """Say why a run failed.
 
@@ -108,100 +152,48 @@ def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
     Notes
     -----
     Known messages of launchers and interpreters are searched for in both files. If there is none and the log has no
-    event, the run never began: its launcher refused, and the reason is the launcher's first complaint. If the run had
-    begun, the reason is the last message on its standard error.
+    event, the run never began: its launcher refused, and the reason is the launcher's first complaint, which also goes
+    before the signals by which the launcher ends ranks. If the run had begun, the reason is the last message on its
+    standard error.
     """
-    said: list[tuple[int, Diagnosis]] = []
-    culprit = ""
-    for path in (errors, log):
-        for line, words in _lines(path):
-            where = f"{path}:{line}"
-            if matched := _WORKER.match(words):
-                said.append((0, Diagnosis(printable(matched["words"]), where)))
-            elif matched := _HYDRA.match(words):
-                culprit = culprit or _rank(matched["rank"], matched["pid"], matched["host"], log)
-            elif found := _signal(words, culprit):
-                said.append((2, Diagnosis(found, where)))
-            elif found := next((reason for pattern, reason in _LIMITS if pattern.search(words)), ""):
-                said.append((1, Diagnosis(found, where)))
-            elif matched := _EXCEPTION.fullmatch(words):
-                said.append((3, Diagnosis(printable(matched["words"]), where)))
-    if said:
-        rank = min(rank for rank, _ in said)
-        best = [diagnosis for priority, diagnosis in said if priority == rank]
-        # Of a chain of exceptions the last is the one that ended the rank; of signals the first started it.
-        return best[-1] if rank == 3 else best[0]
+    evidence = _Evidence(errors, log).first
+    best = min(evidence, default=None)
+    began = next(_beginning(log, BEGIN), None) is not None
+    if best is _Weight.KILL and _Weight.VICTIM not in evidence and not began:
+        for path in (errors, log):
+            complaint = first_complaint(path)
+            if complaint and complaint.complains and not _signal(complaint.text, ""):
+                return _quote(status, complaint, path)
+    if best is not None:
+        return evidence[best]
     if status is None:
         return Diagnosis("no exit status was recorded")
     killed = signal_of(status)
-    began = next(_beginning(log, BEGIN), None) is not None
     if killed is None or not began:
         for path in (errors, log):
-            spoken = _last(path) if began else _first(path)
+            spoken = last_line(path) if began else first_complaint(path)
             # A launcher that waits for ranks which it could not start is killed in the end, and has said why before.
-            if spoken and (killed is None or status < 128 or _COMPLAINS.search(spoken.reason)):
-                return Diagnosis(f"exit status {status}: {spoken.reason}", spoken.where)
+            if spoken and (killed is None or status < 128 or spoken.complains):
+                return _quote(status, spoken, path)
     if killed is not None:
         return Diagnosis(f"a rank was killed by signal {_name(killed)}, exit status {status}")
     words = " (command not found)" if status == 127 else ""
     return Diagnosis(f"exit status {status}{words}, and nothing says why")
 
 
-def _first(path: Path) -> Diagnosis | None:
-    """The first line with a complaint, else the first useful line.
-
-    A sentence that is wrapped over several lines is joined.
-    """
-    kept = [one for one, _ in zip(_lines(path), range(_MOST), strict=False)]
-    telling = []
-    ruler, warned = -1, -1
-    for index, (number, words) in enumerate(kept):
-        if _RULER.fullmatch(words):
-            ruler = number
-        elif number == warned + 1 or (number == ruler + 1 and words.startswith("WARNING")):
-            warned = number  # a paragraph of Open MPI between rulers
-        elif not (_NOISE.match(words) or _WARNING.match(words)):
-            telling.append((index, words))
-    if not telling:
-        return None
-    index, words = next(
-        (one for wanted in (_CANNOT_LOAD, _COMPLAINS) for one in telling if wanted.search(one[1])), telling[0]
+def _quote(status: int | None, complaint: Complaint, path: Path) -> Diagnosis:
+    remedy = next((f": {remedy}" for pattern, remedy in _REMEDIES if pattern.search(complaint.text)), "")
+    ended = "" if status is None else f"exit status {status}: "
+    return Diagnosis(
+        f"{ended}{complaint.text.rstrip('.') if remedy else complaint.text}{remedy}", f"{path}:{complaint.line}"
     )
-    line = kept[index][0]
-    for below, (number, more) in enumerate(kept[index + 1 : index + 3], line + 1):
-        if number != below or words[-1] in ".:;!?)\"'" or _NOISE.match(more):
-            break
-        words += f" {more}"
-    return Diagnosis(_bare(words), f"{path}:{line}")
 
 
-def _last(path: Path) -> Diagnosis | None:
-    found = None
-    for line, words in _lines(path):
-        if not (_NOISE.match(words) or _WARNING.match(words) or _HYDRA_CALL.match(words)):
-            found = Diagnosis(_bare(words), f"{path}:{line}")
-    return found
-
-
-def _bare(words: str) -> str:
-    return printable(_HYDRA_CALL.sub("", words, count=1))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty and that the run did not write itself, with their numbers."""
-    try:
-        with path.open("rb") as stream:
-            number = 0
-            fresh = True
-            while raw := stream.readline(_LONGEST):
-                number += fresh
-                raw = unstamped(raw)[1] if fresh else raw
-                # Step lines and events are the bulk of a log, and tell nothing of a failure.
-                if fresh and not raw.startswith((b"step ", b"{")) and (text := raw.decode("utf-8", "replace").strip()):
-                    yield number, text
-                fresh = raw.endswith(b"\n")
-    except OSError:
-        return
+def _cause(text: str) -> str:
+    for pattern, form in _CAUSES:
+        if matched := pattern.search(text):
+            return printable(form.format(*matched.groups()))
+    return ""
 
 
 def _beginning(log: Path, begin: str) -> Iterator[str]:
@@ -213,14 +205,15 @@ def _beginning(log: Path, begin: str) -> Iterator[str]:
         return
 
 
-def _signal(words: str, culprit: str) -> str:
-    for pattern in _SAID:
-        if matched := pattern.search(words):
+def _signal(text: str, culprit: str) -> tuple[int, str] | None:
+    """The signal that a launcher reports, and who got it in words."""
+    for pattern in _SIGNALS:
+        if matched := pattern.search(text):
             groups = matched.groupdict()
             number = int(groups["signal"]) if groups.get("signal") else _WORDS[groups["word"]]
             who = f"rank {groups['rank']} on {groups['host']}" if groups.get("rank") else culprit or "a rank"
-            return printable(f"{who} was killed by signal {_name(number)}")
-    return ""
+            return number, printable(f"{who} was killed by signal {_name(number)}")
+    return None
 
 
 def _rank(rank: str | None, pid: str, host: str, log: Path) -> str:

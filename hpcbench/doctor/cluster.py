@@ -1,7 +1,7 @@
 """What was seen of a machine, before it becomes a site file: values with their sources."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -28,6 +28,15 @@ class Nodes:
     gpu: str | None = None
     socket_gpus: tuple[int, ...] | None = None
     gpu_memory_gb: int | None = None
+    doubt: str = ""
+    """Why the number of GPUs has to be checked, for people; empty where it is certain."""
+    gres: str = ""
+    """How a job asks for these GPUs alone where the node has slices of others, too: ``gpu:a100:4``."""
+
+    @property
+    def shape(self) -> tuple[int | None, int | None, str | None]:
+        """What a site file describes: cores, GPUs and their model."""
+        return self.cores, self.gpus, self.gpu
 
     def __str__(self) -> str:
         parts = [f"{self.count} node{'' if self.count == 1 else 's'}"]
@@ -56,10 +65,12 @@ class Line:
     max_submitted: int | None = None
     notes: Sequence[str] = ()
     """What else it says, for people."""
+    barred: str = ""
+    """Why this user may not submit to it, for people; empty where nothing says so."""
 
     def kind(self) -> Nodes | None:
-        """The nodes that it has most of, those with GPUs before the others."""
-        return max(self.nodes, key=lambda nodes: (bool(nodes.gpus), nodes.count), default=None)
+        """Return the kind of node that it has most of, kinds with GPUs before the others."""
+        return max(merge(self.nodes), key=lambda nodes: (bool(nodes.gpus), nodes.count), default=None)
 
 
 @dataclass
@@ -77,10 +88,27 @@ class Cluster:
     """What has no field, or could not be asked."""
 
     def chosen(self) -> Line | None:
-        """The queue whose nodes the site describes: the default one, unless only others have GPUs."""
-        ranked = sorted(self.queues, key=lambda line: (not line.open, not line.default))
-        with_gpus = [line for line in ranked if (kind := line.kind()) and kind.gpus]
-        for line in with_gpus:
-            if line.default or line.open:
-                return line
-        return next(iter(with_gpus or ranked), None)
+        """Return the queue whose nodes the site describes: the default one, unless only others have GPUs.
+
+        A queue that the user may submit to comes before all that are closed to the user.
+        """
+
+        def rank(line: Line) -> tuple[bool, bool, bool, bool]:
+            kind = line.kind()
+            return bool(line.barred), not (kind and kind.gpus), not line.open, not line.default
+
+        return min(self.queues, key=rank, default=None)
+
+
+def merge(nodes: Sequence[Nodes]) -> list[Nodes]:
+    """Join nodes of one shape that differ in their memory alone; the smallest memory counts for all."""
+    merged: dict[tuple[int | None, int | None, str | None], Nodes] = {}
+    for each in nodes:
+        before = merged.get(each.shape)
+        if before is None:
+            merged[each.shape] = each
+            continue
+        memory = min((gb for gb in (before.memory_gb, each.memory_gb) if gb), default=None)
+        larger = max(before, each, key=lambda kind: kind.count)
+        merged[each.shape] = replace(larger, count=before.count + each.count, memory_gb=memory)
+    return list(merged.values())

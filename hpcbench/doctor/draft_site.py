@@ -12,7 +12,7 @@ from hpcbench.batch.files import now
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Scheduler, Site
-from hpcbench.contract.section import NAME
+from hpcbench.contract.section import LABEL, NAME
 from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster, Line, Nodes
 from hpcbench.doctor.gpus import gpus_here
@@ -98,10 +98,10 @@ class _Text:
 
     def _queues(self) -> None:
         lines = [line for line in self._cluster.queues if line.name]
-        alike = [line for line in lines if line.open and re.fullmatch(NAME, line.name) and self._same(line)]
+        alike = [line for line in lines if not self._why_left_out(line)]
         if alike:
             self._lines.append(f"{'queues:':{_COLUMN}}# the first is the default; limits as they are now")
-        for line in sorted(alike, key=lambda line: line is not self._queue):
+        for line in sorted(alike, key=lambda line: (line is not self._queue, bool(line.barred))):
             limits = {
                 "min_nodes": line.min_nodes,
                 "max_nodes": line.max_nodes,
@@ -110,22 +110,26 @@ class _Text:
                 "source": f"{line.source}, {now()[:10]}",
             }
             self._put(f"  {_flow(line.name)}", {key: value for key, value in limits.items() if value is not None})
-            for note in line.notes:
+            notes = [f"closed to you: {line.barred}"] if line.barred else []
+            for note in (*notes, *(note for note in line.notes if not line.barred.startswith(note))):
                 self._note(f"{line.name}: {note}", indent=2)
         for line in lines:
-            if line not in alike:
-                why = "closed" if not line.open else f"other nodes: {'; '.join(map(str, line.nodes)) or 'unseen'}"
-                self._note(
-                    f"{line.name} is left out ({why}); a site file describes one kind of node", indent=2 if alike else 0
-                )
+            if why := self._why_left_out(line):
+                self._note(f"{line.name} is left out {why}", indent=2 if alike else 0)
         if self._queue and self._queue.max_walltime:
             usual = min(Duration.parse(self._queue.max_walltime), Duration.parse("2h"))
             self._put("walltime", str(usual), "of a job where a study has none; shorter ones start sooner", sure=False)
 
-    def _same(self, line: Line) -> bool:
+    def _why_left_out(self, line: Line) -> str:
+        """Why a queue is not in the file, in words; empty where it is."""
+        if not line.open:
+            return "(closed)"
+        if not re.fullmatch(LABEL, line.name):
+            return "(its name is not usable in a site file: at most 128 letters, digits and . _ : / @ + - are)"
         kind = line.kind()
-        shape = (self._nodes.cores, self._nodes.gpus, self._nodes.gpu)
-        return line is self._queue or kind is None or (kind.cores, kind.gpus, kind.gpu) == shape
+        if line is self._queue or kind is None or kind.shape == self._nodes.shape:
+            return ""
+        return f"(other nodes: {'; '.join(map(str, line.nodes)) or 'unseen'}); a site file describes one kind of node"
 
     def _node(self) -> None:
         nodes = self._nodes
@@ -133,7 +137,9 @@ class _Text:
         cores, sockets, by_socket = _fitting(nodes)
         of = f"of {self._queue.name}: " if self._queue and self._queue.name else ""
         self._lines.append(f"{'node:':{_COLUMN}}# {_clean(of)}{_clean(str(nodes))}")
-        self._put("  gpus", nodes.gpus or 0, where if nodes.gpus is not None else "unseen", sure=nodes.gpus is not None)
+        certain = nodes.gpus is not None and not nodes.doubt
+        seen = where if nodes.gpus is not None else "unseen"
+        self._put("  gpus", nodes.gpus or 0, ": ".join(filter(None, (seen, nodes.doubt))), sure=certain)
         if nodes.gpu:
             self._put("  gpu", nodes.gpu, f"{where}: the whole name helps readers")
         if nodes.gpu_memory_gb:

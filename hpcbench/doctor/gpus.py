@@ -49,6 +49,9 @@ def check_gpus(needed: bool) -> Check:
     if gpus.found:
         kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.found)
         return found("GPUs", "; ".join(f"{number} x {kind}" for kind, number in kinds.items()), needed=needed)
+    if "version mismatch" in gpus.problem:
+        remedy = "the driver was updated and its old kernel module is still loaded: reload the module, or reboot"
+        return missing("GPUs", gpus.problem, remedy, needed=needed)
     remedy = "install the driver, or write device: cpu in the site file" if needed else ""
     if gpus.absent or "did not answer" not in gpus.problem:
         return missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)

@@ -26,7 +26,8 @@ def survey(seen: Sighting) -> Cluster:
     if said.problem:
         cluster.notes.append(f"queues are unknown: {said.problem}")
     blocks = re.split(r"^QUEUE:\s*", said.out, flags=re.MULTILINE)[1:]
-    cluster.queues = [_line(block, hosts, default[1] if default else None) for block in blocks]
+    slots = not (shutil.which("jsrun") or shutil.which("lrun"))  # which ask for whole nodes
+    cluster.queues = [_line(block, hosts, default[1] if default else None, slots=slots) for block in blocks]
     array = re.search(r"(?:MAX_JOB_ARRAY_SIZE\s*=|[Mm]aximum size of a job array:?)\s*(\d+)", parameters)
     if array and int(array[1]):
         cluster.scheduler["max_array"] = Said(int(array[1]), "bparams: MAX_JOB_ARRAY_SIZE")
@@ -114,7 +115,12 @@ def _hosts(cluster: Cluster) -> list[Nodes]:
     said = ask(["lshosts", "-w"])
     if said.problem:
         cluster.notes.append(f"hosts are unknown: {said.problem}")
-    gpus = _gpus()
+    gpus, in_slices = _gpus()
+    if in_slices:
+        number = "its GPUs are" if len(in_slices) == 1 else "their GPUs are"
+        cluster.notes.append(
+            f"lshosts -gpu: {', '.join(in_slices)}: {number} in MIG mode and not counted: a job would get slices"
+        )
     alike: Counter[tuple[int, int | None, tuple[str, ...], tuple[int, ...]]] = Counter()
     for line in said.out.splitlines():
         words = line.split()
@@ -131,30 +137,40 @@ def _hosts(cluster: Cluster) -> list[Nodes]:
             gpu=" and ".join(dict.fromkeys(models)) or None,
             socket_gpus=places if len(places) > 1 else None,
             sockets=len(places) if len(places) > 1 else None,
+            doubt=f"{len(set(models))} models in a host: write the number of one" if len(set(models)) > 1 else "",
         )
         for (cores, memory, models, places), count in alike.items()
     ]
 
 
-def _gpus() -> dict[str, tuple[tuple[str, ...], tuple[int, ...]]]:
-    """By host: the models of its GPUs, and how many are near each part of its memory. Only its first row names it."""
+def _gpus() -> tuple[dict[str, tuple[tuple[str, ...], tuple[int, ...]]], list[str]]:
+    """By host: the models of its GPUs, and how many are near each part of its memory; and hosts with slices of GPUs.
+
+    Only the first row of a host names it. GPUs in MIG mode are left out.
+    """
     rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    said = ask(["lshosts", "-gpu"])
-    lines = said.out.splitlines() if said.ok else []
+    in_slices: dict[str, None] = {}
+    answer = ask(["lshosts", "-gpu"])
+    lines = answer.out.splitlines() if answer.ok else []
     heads = lines[0].split() if lines else []
     if "numa_id" not in heads or "gpu_model" not in heads:
-        return {}
+        return {}, []
     host = ""
     for line in lines[1:]:
         words = line.split()
         if line[:1].strip() and len(words) > 1:
             host = words.pop(0)
         if host and len(words) >= len(heads) - 1 and words[0].isdigit():
-            rows[host].append((words[heads.index("gpu_model") - 1], words[heads.index("numa_id") - 1]))
-    return {
-        host: (tuple(model for model, _ in found), tuple(Counter(sorted(place for _, place in found)).values()))
-        for host, found in rows.items()
+            row = dict(zip(heads[1:], words, strict=False))
+            if row.get("mig", "").upper() == "Y":
+                in_slices[host] = None
+            else:
+                rows[host].append((row["gpu_model"], row["numa_id"]))
+    places = {
+        host: (tuple(model for model, _ in gpus), tuple(Counter(sorted(place for _, place in gpus)).values()))
+        for host, gpus in rows.items()
     }
+    return places, list(in_slices)
 
 
 def _gigabytes(text: str) -> int | None:
@@ -162,38 +178,74 @@ def _gigabytes(text: str) -> int | None:
     return int(float(match[1]) * _UNITS[match[2]]) or None if match else None
 
 
-def _line(block: str, hosts: list[Nodes], default: str | None) -> Line:
+def _line(block: str, hosts: list[Nodes], default: str | None, *, slots: bool) -> Line:
     name = (block.split() or ["?"])[0]
     notes = []
-    users, where = (re.search(rf"^{key}:\s*(.*\S)", block, re.MULTILINE) for key in ("USERS", "HOSTS"))
+    users, where, needs = (
+        re.search(rf"^{key}:\s*(.*\S)", block, re.MULTILINE) for key in ("USERS", "HOSTS", "RES_REQ")
+    )
     for what, match in (("for users", users), ("on hosts", where)):
         if match and match[1] != "all":
             notes.append(f"{what} {match[1][:80]}")
     status = re.search(r"\b(Open|Closed):(Active|Inact\w*)", block)
+    cores = kind.cores if (kind := Line(name, "", hosts).kind()) else None
+    most = _most_slots(block, notes) if slots else None
+    max_nodes = max(1, most // cores) if most and cores else None
+    if most and cores:
+        notes.append(f"at most {most} slots a job, {cores} cores a host")
+    if needs:
+        notes.append(f"RES_REQ {needs[1][:80]}")
+    if needs and re.search(r"span\[\s*hosts\s*=\s*1\s*\]", needs[1]):
+        max_nodes = 1
     return Line(
         name,
         f"bqueues -l {name}",
         hosts,
         default=name == default or (default is None and "default queue" in block.lower()),
         open=not status or status[1] == "Open",
+        max_nodes=max_nodes,
         max_walltime=_run_limit(block, notes),
         notes=notes,
     )
 
 
 def _run_limit(block: str, notes: list[str]) -> str | None:
-    """The value below the word RUNLIMIT; of two, the one that is a maximum and no default."""
-    most = block.rpartition("MAXIMUM LIMITS:")[2]
-    lines = most.splitlines()
-    for head, values in pairwise(lines):
-        at = head.find("RUNLIMIT")
-        if at < 0:
-            continue
-        heads = [match.start() for match in re.finditer(r"\S+", head)]
-        after = [start for start in heads if start > at]
-        cell = values[at if len(heads) > 1 and heads[0] < at else 0 : after[0] if after else None].strip()
-        try:
-            return str(Duration.of_lsf(cell))
-        except ValueError as error:
-            notes.append(f"RUNLIMIT: {error}")
+    """The longest job that the queue takes."""
+    cell = _maximum(block, "RUNLIMIT")
+    try:
+        return str(Duration.of_lsf(cell)) if cell else None
+    except ValueError as error:
+        notes.append(f"RUNLIMIT: {error}")
     return None
+
+
+def _most_slots(block: str, notes: list[str]) -> int | None:
+    """The most slots of a job: TASKLIMIT has least, usual and most, or some of them; older LSF calls it PROCLIMIT."""
+    cells = [cell for head in ("TASKLIMIT", "PROCLIMIT") if (cell := _maximum(block, head))]
+    bounds = [int(cell.split()[-1]) for cell in cells if re.fullmatch(r"\d+(\s+\d+){0,2}", cell)]
+    notes += [f"{name} {slots} slots" for name, slots in _slot_limits(block).items()]
+    return min([*bounds, *_slot_limits(block).values()], default=None)
+
+
+def _slot_limits(block: str) -> dict[str, int]:
+    """Slots that all jobs of the queue and those of one user may have, from its table of parameters."""
+    lines = block.splitlines()
+    for heads, values in pairwise(lines):
+        row = dict(zip(heads.split(), values.split(), strict=False))
+        if heads.split()[:1] == ["PRIO"] and "JL/U" in row:
+            return {name: int(row[name]) for name in ("MAX", "JL/U") if row[name].isdigit()}
+    return {}
+
+
+def _maximum(block: str, head: str) -> str:
+    """The value below a head; of two, the one that is a maximum and no default. Empty where there is none."""
+    for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
+        starts = [match.start() for match in re.finditer(r"\S+", heads)]
+        names = heads.split()
+        if head not in names:
+            continue
+        place = names.index(head)
+        begin = starts[place] if place else 0
+        end = starts[place + 1] if place + 1 < len(starts) else None
+        return values[begin:end].strip()
+    return ""

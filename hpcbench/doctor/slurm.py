@@ -2,34 +2,33 @@
 
 import getpass
 import re
-from collections.abc import Iterator
 
-from hpcbench.batch.scripts.duration import Duration
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.cluster import Cluster, Line, Nodes, Said
+from hpcbench.doctor.cluster import Cluster, Nodes, Said
+from hpcbench.doctor.gres import Gpus, read_gres
+from hpcbench.doctor.partition import Association, read_partition
 from hpcbench.doctor.scheduler import Sighting
 
 _SHAPES = "%P|%D|%c|%X|%Y|%Z|%m|%G"
-_GPU = re.compile(r"gpu(?::([^:,()|]+))?:(\d+)(?:\(S:([\d,-]+)\))?")
 
 
 def survey(seen: Sighting) -> Cluster:
     """Partitions, nodes, limits and accounts."""
     cluster = Cluster("slurm", seen.fact, seen.name)
     config = _fields(ask(["scontrol", "show", "config"]).out)
-    qos = dict(_qos())
+    qos = _qos()
     shapes = _shapes(cluster)
-    said = ask(["scontrol", "--oneliner", "show", "partition"])
-    if said.problem:
-        cluster.notes.append(f"partitions are unknown: {said.problem}")
-    partitions = [_words(line) for line in said.out.splitlines() if line.startswith("PartitionName=")]
-    cluster.queues = [_line(words, shapes, qos) for words in partitions]
+    associations = _associations(cluster)
+    answer = ask(["scontrol", "--oneliner", "show", "partition"])
+    if answer.problem:
+        cluster.notes.append(f"partitions are unknown: {answer.problem}")
+    partitions = [_words(line) for line in answer.out.splitlines() if line.startswith("PartitionName=")]
+    cluster.queues = [read_partition(words, shapes, qos, associations) for words in partitions]
     array = config.get("MaxArraySize", "")
     if array.isdigit() and int(array) > 1:
         cluster.scheduler["max_array"] = Said(
             int(array) - 1, f"scontrol show config: MaxArraySize = {array}, which is one above"
         )
-    _accounts(cluster)
     chosen = cluster.chosen()
     kind = chosen.kind() if chosen else None
     if chosen and kind:
@@ -38,7 +37,10 @@ def survey(seen: Sighting) -> Cluster:
         _reserved(cluster, chosen.name)
     for name, limits in qos.items():
         if limits:
-            cluster.notes.append(f"quality of service {name}: {', '.join(limits.values())} (sacctmgr show qos)")
+            cluster.notes.append(
+                f"quality of service {name}: {', '.join(f'{key} {value}' for key, value in limits.items())} "
+                "(sacctmgr show qos)"
+            )
     if qos:
         cluster.notes.append(
             "where a quality of service takes the place of a partition, write queue_option: --qos and list those"
@@ -87,94 +89,80 @@ def _shapes(cluster: Cluster) -> dict[str, list[Nodes]]:
 def _nodes(count: str, cpus: str, sockets: str, cores: str, threads: str, memory: str, gres: str) -> Nodes:
     """Slurm's CPUs are cores or hardware threads, as the administrator chose."""
     per_node = (_number(sockets) or 1) * (_number(cores) or 1)
-    said = _number(cpus.rstrip("+"))
-    gpus = [(kind, int(number), where) for kind, number, where in _GPU.findall(gres)]
-    total = sum(number for _, number, _ in gpus)
+    all_cpus = _number(cpus.rstrip("+"))
+    gpus = read_gres(gres)
     megabytes = _number(memory.rstrip("+"))
     return Nodes(
         count=int(count) if count.isdigit() else 0,
-        cores=min(per_node, said) if said else per_node,
+        cores=min(per_node, all_cpus) if all_cpus else per_node,
         sockets=_number(sockets),
-        threads=max(1, said // per_node) if said else _number(threads),
+        threads=max(1, all_cpus // per_node) if all_cpus else _number(threads),
         memory_gb=megabytes // 1024 or None if megabytes else None,
-        gpus=total,
-        gpu=" and ".join(dict.fromkeys(kind for kind, _, _ in gpus if kind)) or None,
+        gpus=gpus.number,
+        gpu=" and ".join(gpus.models) or None,
         socket_gpus=_by_socket(gpus, _number(sockets) or 1),
+        doubt=gpus.doubt,
+        gres=gpus.request,
     )
 
 
-def _by_socket(gpus: list[tuple[str, int, str]], sockets: int) -> tuple[int, ...] | None:
+def _by_socket(gpus: Gpus, sockets: int) -> tuple[int, ...] | None:
     """GPUs of each socket, where each entry belongs to one."""
-    if not gpus or not all(where.isdigit() and int(where) < sockets for _, _, where in gpus):
+    if not gpus.entries or not all(e.sockets.isdigit() and int(e.sockets) < sockets for e in gpus.entries):
         return None
-    return tuple(sum(number for _, number, where in gpus if int(where) == socket) for socket in range(sockets))
+    return tuple(sum(e.number for e in gpus.entries if int(e.sockets) == socket) for socket in range(sockets))
 
 
-def _line(words: dict[str, str], shapes: dict[str, list[Nodes]], qos: dict[str, dict[str, str]]) -> Line:
-    name = words["PartitionName"]
-    limits = qos.get(words.get("QoS", ""), {})
-    notes = [
-        f"{key}={words[key]}" for key in ("AllowAccounts", "AllowGroups", "AllowQos") if words.get(key, "ALL") != "ALL"
-    ]
-    notes += [f"QoS={words['QoS']}: {', '.join(limits.values())}"] if limits else []
-    try:
-        longest = Duration.of_slurm(words.get("MaxTime", "infinite"))
-    except ValueError as error:
-        longest = None
-        notes.append(str(error))
-    return Line(
-        name,
-        f"scontrol show partition {name}",
-        shapes.get(name, ()),
-        default=words.get("Default") == "YES",
-        open=words.get("State", "UP") == "UP",
-        min_nodes=number if (number := _number(words.get("MinNodes"))) and number > 1 else None,
-        max_nodes=_number(words.get("MaxNodes")) or _number(words.get("TotalNodes")),  # more would wait for ever
-        max_walltime=str(longest) if longest else None,
-        max_submitted=_number(limits.get("MaxSubmitPU", "").rpartition(" ")[2]),
-        notes=notes,
-    )
-
-
-def _qos() -> Iterator[tuple[str, dict[str, str]]]:
-    """Qualities of service and their limits in words; none where there is no accounting."""
+def _qos() -> dict[str, dict[str, str]]:
+    """Qualities of service and their limits; none where there is no accounting."""
     keys = ("MaxWall", "MaxSubmitPU", "MaxJobsPU", "MaxTRES", "MaxTRESPU")
-    said = ask(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
-    for line in said.out.splitlines() if said.ok else ():
-        name, *values = line.split("|")
-        if len(values) == len(keys):
-            yield name, {key: f"{key} {value}" for key, value in zip(keys, values, strict=True) if value}
+    answer = ask(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
+    rows = [line.split("|") for line in answer.out.splitlines()] if answer.ok else []
+    return {
+        name: {key: value for key, value in zip(keys, values, strict=True) if value}
+        for name, *values in rows
+        if len(values) == len(keys)
+    }
 
 
-def _accounts(cluster: Cluster) -> None:
+def _associations(cluster: Cluster) -> list[Association]:
     user = getpass.getuser()
     format_ = "format=Account,Partition,QOS,MaxSubmit"
-    said = ask(["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={user}", format_])
-    rows = [row for line in said.out.splitlines() if len(row := line.split("|")) == 4] if said.ok else []
+    answer = ask(["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={user}", format_])
+    rows = [row for line in answer.out.splitlines() if len(row := line.split("|")) == 4] if answer.ok else []
     accounts = list(dict.fromkeys(row[0] for row in rows if row[0]))
     source = f"sacctmgr show assoc: yours are {', '.join(accounts)}; a study names one in `account`"
     cluster.scheduler["account_option"] = (
         Said("--account", source)
         if accounts
         else Said(
-            "--account", f"Slurm's own; your accounts are unknown: {said.problem or 'sacctmgr names none'}", sure=False
+            "--account",
+            f"Slurm's own; your accounts are unknown: {answer.problem or 'sacctmgr names none'}",
+            sure=False,
         )
     )
     limits = [number for row in rows if (number := _number(row[3]))]
     if limits:
         cluster.scheduler["max_submitted"] = Said(min(limits), "sacctmgr show assoc: MaxSubmit of your association")
+    return [Association(row[0], row[1], tuple(filter(None, row[2].split(",")))) for row in rows if row[0]]
 
 
 def _request(cluster: Cluster, words: dict[str, str], kind: Nodes, config: dict[str, str]) -> None:
     """How the head of a script asks for GPUs, and for nodes of its own: a neighbour would disturb what is measured."""
-    if kind.gpus:
+    directives: dict[str, str | int | None] = {}
+    sources = []
+    if kind.gpus and kind.gres:
+        cluster.scheduler["gpu_request"] = Said(
+            "none", f"scheduler.directives ask for {kind.gres}: a request without a model may give slices", sure=False
+        )
+        directives["--gres"] = kind.gres
+        sources.append("sinfo: MIG slices")
+    elif kind.gpus:
         cluster.scheduler["gpu_request"] = Said(
             "gres",
             "sinfo shows GPUs as gres; TACC and others want none, some gpus-per-node: see the site's pages",
             sure=False,
         )
-    directives: dict[str, str | int | None] = {}
-    sources = []
     if words.get("OverSubscribe") != "EXCLUSIVE":
         directives["--exclusive"] = None
         sources.append(f"OverSubscribe={words.get('OverSubscribe', '?')}: nodes may be shared")

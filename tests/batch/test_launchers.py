@@ -46,9 +46,11 @@ HALF = Fraction(1, 2)
          "jsrun -n 2 -r 1 -a 4 -c 40 -g 4 -b packed:10 -d packed"),
         (site("lassen", gpu_aware_mpi=True), 16, 4, 1, "lrun -N16 -T4 -M -gpu"),
         (site("lassen", launcher__visibility="all"), 2, 4, 1, "lrun -N2 -T4 --gpubind=off"),
-        # OLCF's Frontier guide: srun -N2 -n16 -c7 --gpus-per-task=1 --gpu-bind=closest
+        # OLCF's Frontier guide has --gpu-bind=closest, which is one GPU a rank only where no two are equally close
         (site("frontier", device="cuda"), 2, 8, 1,
-         "srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --gpus-per-task=1 --gpu-bind=closest"),
+         "srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --gpus-per-task=1 --gpu-bind=per_task:1"),
+        (site("perlmutter", launcher__visibility="one", node__sockets=2), 2, 2, 2,
+         "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=64 --gpus-per-task=2 --gpu-bind=per_task:2"),
         (site("frontier"), 2, 8, None,
          "srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --cpu-bind=cores"),
         # warpx Tools/machines/perlmutter-nersc: -c 32 counts hardware threads

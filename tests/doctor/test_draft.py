@@ -86,6 +86,92 @@ def test_three_gpus_on_two_sockets(machine: Machine, tmp_path: Path) -> None:
     assert (node.gpus, node.gpu, node.socket_gpus) == (3, "a100", [1, 2])
 
 
+_MARKED_GPUS = re.compile(r"# CHECK: sinfo: .*\n(\s*#.*\n)*  gpus: |^  gpus: \d+ +# CHECK", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus", "model", "request_"),
+    [
+        ("gpu:ampere:6(S:0-1),gpu:1g.10gb:28(S:0-1)", 6, "ampere", "gpu:ampere:6"),
+        ("gpu:a100_3g.20gb:4,gpu:a100_mig_1g_5gb:7(S:0,1),gpu:a100:2", 2, "a100", "gpu:a100:2"),
+        ("gpu:nvidia_h100_1g.12gb+me:7,gpu:h100:7", 7, "h100", "gpu:h100:7"),
+        ("gpu:turing:1,gpu:ampere:3,gpu:1g.5gb:7", 4, "turing and ampere", "gpu:turing:1,gpu:ampere:3"),
+    ],
+    ids=["profiles", "other names of them", "with media engines", "next to two models"],
+)
+def test_slices_of_gpus_are_not_counted(
+    machine: Machine, tmp_path: Path, gres: str, gpus: int, model: str, request_: str
+) -> None:
+    """A request without a model could be served by slices."""
+    machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert (site.node.gpus, site.node.gpu) == (gpus, model)
+    assert _MARKED_GPUS.search(text) and "MIG slices" in text
+    assert (site.scheduler.gpu_request, site.scheduler.directives["--gres"]) == ("none", request_)
+
+
+@pytest.mark.parametrize(
+    ("gres", "model", "one"),
+    [
+        ("gpu:turing:1,gpu:ampere:3", "turing and ampere", "gpus: 3 and --gres=gpu:ampere:3"),
+        ("gpu:v100:3(S:0),gpu:a100:1(S:1)", "v100 and a100", "gpus: 3 and --gres=gpu:v100:3"),
+        ("gpu:2,gpu:a100:2", "a100", "gpus: 2 and --gres=gpu:a100:2"),
+    ],
+)
+def test_two_models_in_a_node_are_marked(machine: Machine, tmp_path: Path, gres: str, model: str, one: str) -> None:
+    machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert (site.node.gpus, site.node.gpu, site.scheduler.gpu_request) == (4, model, "gres")
+    assert _MARKED_GPUS.search(text)
+    assert f"for one write {one}" in " ".join(text.replace("#", "").split())
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus", "model"),
+    [
+        ("craynetwork:4,vgpu:8,gpu:h100:4(S:0-1),shard:h100:32(S:0-1),nvme:1", 4, "h100"),
+        ("gpu:3090:2,mps:400", 2, "3090"),
+        ("gpu:tesla:no_consume:4(IDX:0-3)", 4, "tesla"),
+        ("gpu:a100-40g:4", 4, "a100-40g"),
+        ("gpu:rtx6000", 1, "rtx6000"),
+        ("gpu", 1, None),
+    ],
+)
+def test_whole_gpus_of_one_model_are_certain(
+    machine: Machine, tmp_path: Path, gres: str, gpus: int, model: str | None
+) -> None:
+    machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert (site.node.gpus, site.node.gpu, site.scheduler.gpu_request) == (gpus, model, "gres")
+    assert re.search(r"^  gpus: \d+ +# sinfo$", text, re.MULTILINE)
+
+
+def test_a_node_of_slices_alone_has_no_gpus(machine: Machine, tmp_path: Path) -> None:
+    row = "4|8|1|8|1|16000|gpu:fake:4"
+    recording = change(SLURM, SHAPES, row, "4|8|1|8|1|16000|gpu:1g.5gb:28")
+    machine.answers({**recording, SHAPES: recording[SHAPES].replace("|gpu:fake:4", "|gpu:2g.10gb:12")})
+    text = draft()
+    assert site_of(text, tmp_path).node.gpus == 0
+    assert "CHECK: sinfo: MIG slices (28 1g.5gb) are not counted" in text
+
+
+def test_limits_count_the_nodes_that_are_described(machine: Machine, tmp_path: Path) -> None:
+    """Slurm takes a job of 50 nodes with 4 GPUs each, and lets it wait for ever."""
+    rows = (
+        "debug*|100|64|2|32|1|256000|(null)\ndebug*|2|128|2|64|1|520000|gpu:a100:4(S:0-1)\n"
+        "debug*|3|128|2|64|1|510000|gpu:a100:4(S:0-1)\ndebug*|4|40|2|20|1|310000|gpu:a100:2(S:0-1)"
+    )
+    machine.answers(change(SLURM, SHAPES, "debug*|4|8|1|8|1|16000|gpu:fake:4", rows))
+    text = draft()
+    site = site_of(text, tmp_path)
+    assert (site.node.cores, site.node.gpus, site.queues["debug"].max_nodes) == (128, 4, 5)
+    assert site.node.memory_gb == 498, "the smallest of those that differ in nothing else"
+    assert "debug: other nodes are in it, too: 100 nodes, 64 cores" in " ".join(text.split())
+
+
 def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
     recording = change(
         SLURM,
@@ -93,6 +179,7 @@ def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
         "MaxNodes=UNLIMITED MaxTime=01:00:00 MinNodes=0",
         "MaxNodes=64 MaxTime=UNLIMITED MinNodes=2",
     )
+    recording = change(recording, SHAPES, "debug*|4|", "debug*|90|")
     recording = change(recording, PARTITIONS, "OverSubscribe=NO", "OverSubscribe=EXCLUSIVE")
     recording = change(recording, CONFIG, "CR_CORE_MEMORY", "CR_CORE")
     site = site_of((machine.answers(recording), draft())[1], tmp_path)
@@ -170,6 +257,92 @@ def test_limits_of_an_association_and_a_quality_of_service(machine: Machine, tmp
     assert site.scheduler.max_submitted == 20
     assert site.queues["debug"].max_submitted == 8
     assert "proj_g, other" in text and "MaxWall 2-00:00:00" in text
+
+
+@pytest.mark.parametrize(
+    ("limits", "max_time", "expected"),
+    [
+        ("02:00:00|2|1|node=4|gres/gpu=16", "UNLIMITED", ("2h", 4, 2)),
+        ("2-00:00:00||||", "12:00:00", ("12h", 40, None)),
+        ("|||cpu=192|", "1-00:00:00", ("1d", 3, None)),
+        ("||||gres/gpu=9,mem=4T", "1-00:00:00", ("1d", 2, None)),
+        ("|||gres/gpu:h100=20,gres/gpu:v100=4|", "1-00:00:00", ("1d", 5, None)),
+    ],
+    ids=["all", "the partition's time is shorter", "cores", "GPUs of a user", "GPUs of a model"],
+)
+@pytest.mark.parametrize("of", ["partition", "job"])
+def test_limits_of_the_quality_of_service(
+    machine: Machine, tmp_path: Path, limits: str, max_time: str, expected: tuple[str, int, int | None], of: str
+) -> None:
+    recording = change(SLURM, SHAPES, "debug*|4|8|1|8|1|16000|gpu:fake:4", "debug*|40|64|2|32|1|512000|gpu:h100:4")
+    recording = change(recording, QOS, "normal|||||", f"normal|||||\nshort|{limits}")
+    recording = change(recording, PARTITIONS, "MaxTime=01:00:00", f"MaxTime={max_time}")
+    if of == "partition":
+        recording = change(recording, PARTITIONS, "QoS=N/A", "QoS=short")
+    else:
+        recording = change(recording, ASSOC, "root||normal|", "root||short|")
+    machine.answers(recording)
+    site = site_of(draft(), tmp_path)
+    queue = site.queues["debug"]
+    assert (queue.max_walltime, queue.max_nodes, queue.max_submitted) == expected
+    assert queue.source is not None and "sacctmgr show qos" in queue.source
+
+
+def test_of_two_qualities_of_service_the_partitions_wins(machine: Machine, tmp_path: Path) -> None:
+    recording = change(SLURM, QOS, "normal|||||", "normal|00:30:00|5|||\nlong|1-00:00:00||||")
+    recording = change(recording, PARTITIONS, "MaxTime=01:00:00", "MaxTime=UNLIMITED")
+    machine.answers(change(recording, PARTITIONS, "QoS=N/A", "QoS=long"))
+    queue = site_of(draft(), tmp_path).queues["debug"]
+    assert (queue.max_walltime, queue.max_submitted) == ("1d", 5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "accounts", "why"),
+    [
+        ("AllowAccounts=staff,admins", "proj1||normal|", "AllowAccounts=staff,admins, and your accounts are proj1"),
+        ("AllowQos=vip", "proj1||normal,long|", "AllowQos=vip, and your qualities of service are long, normal"),
+        ("AllowGroups=nobodys-group", "proj1||normal|", "AllowGroups=nobodys-group, and your groups are"),
+        ("DenyAccounts=proj1", "proj1||normal|", "DenyAccounts=proj1, and your accounts are proj1"),
+        ("AllowAccounts=ALL", "proj1|long|normal|", "your associations are for long"),
+        ("ReqResv=YES", "proj1||normal|", "ReqResv=YES: it needs a reservation"),
+    ],
+)
+def test_a_partition_that_is_closed_to_the_user_is_not_the_default(
+    machine: Machine, tmp_path: Path, rule: str, accounts: str, why: str
+) -> None:
+    key = rule.partition("=")[0]
+    line = next(line for line in SLURM[PARTITIONS].splitlines() if "=debug " in line)
+    barred = re.sub(rf"{key}=\S+", rule, line) if f" {key}=" in line else f"{line} {rule}"
+    recording = change(change(SLURM, PARTITIONS, line, barred), ASSOC, "root||normal|", accounts)
+    machine.answers(recording)
+    text = draft()
+    assert list(site_of(text, tmp_path).queues) == ["long", "debug"]
+    assert f"debug: closed to you: {why}" in " ".join(text.replace("#", "").split())
+
+
+@pytest.mark.parametrize("rule", ["AllowAccounts=staff,proj1", "AllowQos=vip,normal", "DenyAccounts=proj1"])
+def test_a_partition_that_one_account_may_use_is_open(machine: Machine, tmp_path: Path, rule: str) -> None:
+    key = rule.partition("=")[0]
+    line = next(line for line in SLURM[PARTITIONS].splitlines() if "=debug " in line)
+    ruled = re.sub(rf"{key}=\S+", rule, line) if f" {key}=" in line else f"{line} {rule}"
+    recording = change(change(SLURM, PARTITIONS, line, ruled), ASSOC, "root||normal|", "proj1||normal|\nproj2||normal|")
+    machine.answers(recording)
+    text = draft()
+    assert list(site_of(text, tmp_path).queues) == ["debug", "long"]
+    assert f"debug: {rule}" in text and "closed to you" not in text
+
+
+def test_names_of_partitions(machine: Machine, tmp_path: Path) -> None:
+    def named(name: str) -> str:
+        recording = {command: text.replace("debug", name) for command, text in SLURM.items()}
+        machine.answers({command.replace("debug", name): text for command, text in recording.items()})
+        return draft()
+
+    for name in ("gpu_h100+long@2025", "yes", "12", "1e3", "null"):
+        assert list(site_of(named(name), tmp_path).queues) == [name, "long"]
+    text = named("gpu#1")
+    assert list(site_of(text, tmp_path).queues) == ["long"]
+    assert "gpu#1 is left out (its name is not usable in a site file" in text
 
 
 def test_a_coral_machine(machine: Machine, tmp_path: Path) -> None:
@@ -252,6 +425,47 @@ def test_an_lsf_cluster_without_jsrun(machine: Machine, tmp_path: Path) -> None:
     machine.answers({"mpirun --version": "mpirun (IBM Spectrum MPI) 10.3.1.02rtm0"})
     site = site_of(draft(), tmp_path)
     assert (site.scheduler.allocation, site.scheduler.gpu_request, site.launcher.kind) == ("slots", "gpu", "openmpi")
+
+
+PLAIN_LSF = {line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")}
+_LIMITS = "MAXIMUM LIMITS:\n RUNLIMIT\n 1440.0 min"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "most"),
+    [
+        (_LIMITS, "MAXIMUM LIMITS:\n RUNLIMIT                TASKLIMIT\n 1440.0 min of h41n01    1 4 126", 3),
+        (_LIMITS, "MAXIMUM LIMITS:\n RUNLIMIT\n 1440.0 min\n\n TASKLIMIT\n 84", 2),
+        (_LIMITS, "MAXIMUM LIMITS:\n RUNLIMIT     PROCLIMIT\n 1440.0 min   2 20", 1),
+        ("Open:Active       -    -    -    -  9216", "Open:Active     200   90    -    -  9216", 2),
+        ("HOSTS:  computes/", "HOSTS:  computes/\nRES_REQ:  select[ngpus>0] span[hosts=1]", 1),
+        ("HOSTS:  computes/", "HOSTS:  computes/\nRES_REQ:  span[ptile=4]", None),
+    ],
+    ids=["TASKLIMIT", "of its own", "PROCLIMIT", "slots of a user", "one host", "no limit"],
+)
+def test_nodes_of_an_lsf_queue_by_its_slots(
+    machine: Machine, tmp_path: Path, old: str, new: str, most: int | None
+) -> None:
+    machine.answers(change(PLAIN_LSF, "bqueues -l", old, new))
+    queue = site_of(draft(), tmp_path).queues["batch"]
+    assert (queue.max_nodes, queue.max_walltime) == (most, "1d")
+
+
+def test_slots_limit_no_queue_that_is_asked_for_whole_nodes(machine: Machine, tmp_path: Path) -> None:
+    machine.answers(recorded("lsf-jsrun"))
+    assert site_of(draft(), tmp_path).queues["killable"].max_nodes is None
+
+
+def test_hosts_of_lsf_whose_gpus_are_cut_into_slices(machine: Machine, tmp_path: Path) -> None:
+    hosts = PLAIN_LSF["lshosts -gpu"].splitlines()
+    table = [
+        f"{hosts[0]}    vendor mig",
+        *(f"{row} Nvidia {'Y' if 7 <= k < 13 else 'N'}" for k, row in enumerate(hosts[1:], 1)),
+    ]
+    machine.answers({**PLAIN_LSF, "lshosts -gpu": "\n".join(table)})
+    text = draft()
+    assert site_of(text, tmp_path).node.gpus == 6 and "# of batch: 2 nodes, 42 cores, 6 GPUs" in text
+    assert "lshosts -gpu: h41n02: its GPUs are in MIG mode and not counted" in " ".join(text.split())
 
 
 def test_llnl_has_lrun(machine: Machine, tmp_path: Path) -> None:

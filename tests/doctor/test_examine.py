@@ -193,6 +193,13 @@ def test_gpus_of_amd(machine: Machine) -> None:
     assert check_gpus(needed=True).fact == "1 x AMD Instinct MI300A, 128 GB, driver 6.8"
 
 
+def test_a_driver_that_was_updated_under_its_module_is_not_installed_again(machine: Machine) -> None:
+    machine.script("nvidia-smi", "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18")
+    check = check_gpus(needed=True)
+    assert check.health is Health.MISSING and "version mismatch" in check.fact
+    assert "reload the module, or reboot" in check.remedy and "install" not in check.remedy
+
+
 def test_gpus_whose_driver_hangs_are_unknown(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.script("nvidia-smi", "sleep 1000")
     monkeypatch.setattr("hpcbench.doctor.ask.PATIENCE", 0.3)

@@ -38,12 +38,18 @@ class Answer:
         return "\n".join(part for part in (self.out.strip(), self.err.strip()) if part)
 
     @property
-    def first_line(self) -> str:
-        """The line that most likely says what is wrong: a numbered one, as LSF's filters have it, goes first."""
+    def errors(self) -> list[str]:
+        """The lines that say what is wrong: numbered ones, as LSF's filters have them, else errors, else all."""
         lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
         numbered = [line for line in lines if self.status and re.match(r"\d+: \S", line)]
-        errors = numbered or [line for line in lines if "error" in line.lower()]
-        return (errors or lines or [f"no output, exit status {self.status}"])[-1 if errors else 0]
+        return numbered[-1:] or [line for line in lines if "error" in line.lower()] or lines
+
+    @property
+    def first_line(self) -> str:
+        """The line that most likely says what is wrong: the first error, and the last, which may say what followed."""
+        lines = self.errors or [f"no output, exit status {self.status}"]
+        last = lines[-1] if "error" in lines[-1].lower() else lines[0]
+        return "; ".join(dict.fromkeys((lines[0], last)))
 
 
 def program(argv: Sequence[str]) -> str:

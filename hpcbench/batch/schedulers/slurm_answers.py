@@ -1,7 +1,7 @@
 """What Slurm's squeue and sacct print, as words of ours."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcbench.batch.schedulers.job_status import JobStatus
@@ -44,6 +44,23 @@ _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
 
 _WAITED = frozenset({"Resources", "Priority"})
 """Why a job was in the queue; Slurm goes on saying so of one that was cancelled there."""
+
+_REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
+    (
+        re.compile("BadConstraints"),
+        "no node has what the job asks for: `hpcbench cancel` ends it; check node: and scheduler: of the site file",
+    ),
+    (
+        re.compile("launch failed requeued held"),
+        "its node could not start it: `scontrol release` lets it run again, `hpcbench cancel` ends it",
+    ),
+    (
+        re.compile("Partition(Node|Time)Limit"),
+        "its queue never takes it: `hpcbench cancel` ends it; set nodes:, walltime: or queue: in the study",
+    ),
+    (re.compile("JobHeldUser|JobHeldAdmin"), "it is held: `scontrol release` lets it run, `hpcbench cancel` ends it"),
+)
+"""What to do about a job that would wait for ever, by Slurm's reason."""
 
 SQUEUE_FIELDS = ("JobArrayID", "State", "exit_code", "RestartCnt", "StartTime", "EndTime", "NodeList", "Reason")
 """The last one is free text: it may hold the separator."""
@@ -180,10 +197,12 @@ def _file(words: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
 
 
 def _reason(theirs: str, reason: str) -> str:
-    """Slurm's word where it says more than ours, and its reason where it gives one."""
+    """Slurm's word where it says more than ours, its reason where it gives one, and the remedy of a stuck job."""
     reason = _known(reason)
     said = "" if theirs in _PLAIN else theirs
-    return ": ".join(part for part in (said, reason) if part)
+    waits = state(theirs) is State.PENDING
+    remedy = next((remedy for pattern, remedy in _REMEDIES if waits and pattern.search(reason)), "")
+    return ": ".join(part for part in (said, reason, remedy) if part)
 
 
 def _known(cell: str) -> str:

@@ -64,10 +64,8 @@ def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
         where = f" in {found[3]}" if found[3] else ""
         yield f"Slurm would start {job.name} at {found[1]} on {found[2]}{where}, as things stand"
     elif answer.status and not _unsure(answer, dialect):
-        remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)
         raise UserError(
-            f"sbatch --test-only: Slurm would refuse {job.name}: {answer.first_line}"
-            + (f": {remedy}" if remedy else "")
+            f"sbatch --test-only: Slurm would refuse {job.name}: {answer.first_line}{dialect.remedy(answer)}"
         )
 
 

@@ -36,6 +36,11 @@ class Dialect:
     hangs: "re.Pattern[str] | None" = None
     """Nobody answers the program, and it sends the job again and again: each of them may be taken in the end."""
 
+    def remedy(self, answer: Answer) -> str:
+        """Return what to do about a refusal, after a colon; empty where that is unknown."""
+        errors = "\n".join(answer.errors)
+        return next((f": {remedy}" for pattern, remedy in self.remedies if pattern.search(errors)), "")
+
 
 def hand_in(
     argv: Sequence[str],
@@ -70,8 +75,7 @@ def hand_in(
         if not (left and busy):
             break
         time.sleep(left.pop(0))
-    remedy = next((remedy for pattern, remedy in dialect.remedies if pattern.search(answer.said)), None)
-    raise UserError(f"{program(argv)} refused the job: {answer.first_line}" + (f": {remedy}" if remedy else ""))
+    raise UserError(f"{program(argv)} refused the job: {answer.first_line}{dialect.remedy(answer)}")
 
 
 def _killed(answer: Answer) -> bool:

@@ -10,17 +10,52 @@ from hpcbench.batch.schedulers.submit_command import Dialect
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
 from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 
+_WANTS_GPUS = re.compile(
+    r"GPU spec|CPU job|GPU jobs? only|--gres|--gpus"
+    r"|(?:request|specify|specified|ask|require|reserve|need)\w*\s+(?:(?!partition|queue|qos|node)[\w-]+\s+){0,4}gpus?\b"
+    r"|\bgpus?\s+(?:[\w-]+\s+){0,3}(?:request|specify|specified|require|reserve|need)",
+    re.IGNORECASE,
+)
+"""How a site's own plugin says that a job must ask for GPUs, in whatever words."""
+
 DIALECT = Dialect(
     id=re.compile(r"^Submitted batch job (\d+)(?: on cluster \S+)?\s*$", re.MULTILINE),
     busy=re.compile("Resource temporarily unavailable|Slurm temporarily unable to accept job"),
     unclear=re.compile("Socket timed out|Zero Bytes were transmitted|Message receive failure|Unexpected message"),
     remedies=(
-        (re.compile("[Ii]nvalid account|account or"), "set account: in the study to one that may run there"),
-        (re.compile("[Ii]nvalid partition|nvalid qos|[Pp]artition"), "set queue: in the study to one of the machine's"),
-        (re.compile("time limit is invalid"), "set walltime: in the study to what the queue allows"),
+        (
+            re.compile("DOS line breaks"),
+            "write the templates and setup: lines of the site file with UNIX line breaks (dos2unix)",
+        ),
+        (re.compile("[Ii]nvalid partition|nvalid qos|nvalid QOS"), "set queue: in the study to one of the machine's"),
+        (re.compile("MaxWall"), "set walltime: in the study to what the queue allows"),
+        (re.compile("(QOS|Assoc)(Max|Min|Grp)"), "fewer jobs or nodes at once, or another queue: in the study"),
+        (
+            re.compile("[Ii]nvalid (generic resource|gres|GRES|Trackable)|GRES|TRES|[Gg][Pp][Uu] type|type of GPU"),
+            "set scheduler.gpu_request of the site file to what the site takes; where it wants a model, set it to none "
+            "and write --gres: gpu:MODEL:NUMBER in scheduler.directives",
+        ),
+        (
+            _WANTS_GPUS,
+            "set scheduler.gpu_request of the site file to gres, gpus-per-node or gpus-per-task",
+        ),
+        (
+            re.compile("[Nn]ode count|number of nodes|(Min|Max)Nodes|node limit"),
+            "set nodes: in the study to what the queue allows",
+        ),
+        (
+            re.compile(r"[Tt]ime limit\b|[Ww]all ?(clock|time)|--time\b"),
+            "set walltime: in the study to what the queue allows",
+        ),
+        (
+            re.compile(r"[Aa]ccount\b|[Pp]roject\b|--account|[Bb]alance|[Aa]llocation (has|is) "),
+            "set account: in the study to one that may run there",
+        ),
+        (re.compile("[Rr]eservation"), "write --reservation in scheduler.directives of the site file"),
+        (re.compile("[Pp]artition"), "set queue: in the study to one of the machine's"),
         (re.compile("QOS|[Pp]olicy|[Ll]imit"), "fewer jobs or nodes at once, or another queue: in the study"),
         (
-            re.compile("node configuration|Memory spec|GRES|gres"),
+            re.compile("node configuration|Memory spec|--mem|gres|(?i:processors)|CPU count"),
             "check node: and scheduler: of the site file",
         ),
         (re.compile("Unable to contact"), "Slurm's controller does not answer: try again later"),

@@ -171,7 +171,8 @@ def srun(shape: Shape, site: Site) -> list[str]:
         return [*argv, "--cpu-bind=cores"]
     _one_or_all(shape, site)
     if site.visibility == "one":
-        return [*argv, f"--gpus-per-task={shape.gpus_per_rank}", "--gpu-bind=closest"]
+        # Slurm's manual: closest binds a task to all GPUs of its NUMA domain, per_task to as many as are its own.
+        return [*argv, f"--gpus-per-task={shape.gpus_per_rank}", f"--gpu-bind=per_task:{shape.gpus_per_rank}"]
     # A step has all GPUs of its job; it is told again in the words of the site, where there are any.
     asked = {"none": [], "gres": [f"--gres=gpu:{site.node.gpus}"]}
     again = asked.get(site.scheduler.gpu_request, [f"--gpus-per-node={site.node.gpus}"])

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from hpcbench.batch.scripts.duration import Duration
-from hpcbench.contract.section import OPTION, Count, Line, Name, PathLine, Precision, Section, Variable
+from hpcbench.contract.section import OPTION, Count, Label, Line, Name, PathLine, Precision, Section, Variable
 from hpcbench.study.container import Container
 from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.size import Capacity
@@ -148,7 +148,7 @@ class Site(Section):
     site: Name = Field(description="Name.")
     description: Line | None = Field(None, description="For people.")
     scheduler: Scheduler = Field(description="What takes the jobs.")
-    queues: dict[Name, Queue] = Field(default_factory=dict, description="Queues; the first is the default.")
+    queues: dict[Label, Queue] = Field(default_factory=dict, description="Queues; the first is the default.")
     walltime: str | None = Field(None, description="Limit of a job where the study has none, such as 2h.")
     node: Node = Field(default_factory=Node, description="One compute node.")
     network: Network | None = Field(None, description="What lies between the nodes.")

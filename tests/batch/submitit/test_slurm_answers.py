@@ -55,6 +55,27 @@ def test_each_state(theirs: str, ours: State, alive: bool) -> None:
     assert word.state.alive is alive
 
 
+@pytest.mark.parametrize(
+    ("theirs", "reason", "remedy"),
+    [
+        ("PENDING", "BadConstraints", "check node: and scheduler: of the site file"),
+        ("REQUEUE_HOLD", "launch failed requeued held", "`scontrol release` lets it run again"),
+        ("PENDING", "PartitionNodeLimit", "set nodes:, walltime: or queue: in the study"),
+        ("PENDING", "JobHeldAdmin", "`scontrol release` lets it run"),
+    ],
+)
+def test_a_job_that_would_wait_for_ever_has_a_remedy(theirs: str, reason: str, remedy: str) -> None:
+    [word] = read_squeue(f"7|{theirs}|0|0|N/A|N/A||{reason}\n").values()
+    [short] = read_squeue_short(f"7|{theirs}||{reason}\n").values()
+    assert word.state is State.PENDING and reason in word.reason and remedy in word.reason
+    assert short.reason == word.reason
+
+
+def test_a_job_that_only_waits_for_its_turn_has_none() -> None:
+    [word] = read_squeue("7|PENDING|0|0|N/A|N/A||Priority\n").values()
+    assert word.reason == "Priority"
+
+
 def test_no_state_is_without_a_row() -> None:
     assert {row[0] for row in ROWS} == set(STATES)
 

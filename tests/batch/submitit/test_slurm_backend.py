@@ -117,6 +117,37 @@ FAILED = "sbatch: error: Batch job submission failed: "
         (f"{FAILED}Unable to contact slurm controller (connect failure)\n", "later"),
         (f"{FAILED}Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)\n", "fewer"),
         (f"{FAILED}A new reason\n", "A new reason"),
+        (
+            "sbatch: error: Cannot find GPU specification, you may not submit a job not requesting GPUs in a GPU "
+            f"partition, partition: batch_gpu\n{FAILED}Unspecified error\n",
+            "scheduler.gpu_request",
+        ),
+        (
+            "sbatch: error: *** Error partition 'h200' is not valid for this job\n"
+            "sbatch: error: *** Error: CPU job setup is not valid\n",
+            "scheduler.gpu_request",
+        ),
+        (
+            f"sbatch: error: Jobs in partition a100 must request at least one GPU.\n{FAILED}Unspecified error\n",
+            "gpu_req",
+        ),
+        (f"sbatch: error: lua: no GPUs were requested\n{FAILED}Unspecified error\n", "scheduler.gpu_request"),
+        (f"{FAILED}Invalid Trackable RESource (TRES) specification\n", "scheduler.gpu_request"),
+        (f"sbatch: error: specify a GPU type, as in --gres=gpu:a100:1\n{FAILED}Unspecified error\n", "gpu:MODEL:"),
+        (f"sbatch: error: invalid partition specified: gpu\n{FAILED}Invalid partition name specified\n", "queue:"),
+        (f"{FAILED}User's group not permitted to use this partition\n", "queue:"),
+        (
+            "sbatch: error: Batch script contains DOS line breaks (\\r\\n)\n"
+            "sbatch: error: instead of expected UNIX line breaks (\\n).\n",
+            "dos2unix",
+        ),
+        (
+            f"sbatch: lua: Submitted job 1 is going to partition gpu\n{FAILED}Node count specification invalid\n",
+            "nodes:",
+        ),
+        (f"sbatch: error: You must specify a project with --account\n{FAILED}Unspecified error\n", "account:"),
+        (f"sbatch: error: lua: Please specify a wallclock limit (--time)\n{FAILED}Unspecified error\n", "walltime:"),
+        (f"sbatch: error: Memory specification can not be satisfied\n{FAILED}Unspecified error\n", "site file"),
     ],
 )
 def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> None:
@@ -124,6 +155,8 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
     with pytest.raises(UserError) as caught:
         slurm(tmp_path).submit(batch_job(tmp_path))
     assert not isinstance(caught.value, UnclearError)
+    errors = [line for line in err.strip().splitlines() if "error" in line]
+    assert errors[0] in str(caught.value), "the first one is the cause"
     assert err.strip().splitlines()[-1] in str(caught.value)
     assert remedy in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -1,0 +1,190 @@
+"""What a launcher says in its own words: the first complaint of a file, or its last useful line."""
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from hpcbench.contract.labels import split_label
+from hpcbench.contract.stamp import unstamped
+from hpcbench.contract.text import printable
+
+_LONGEST = 1 << 16
+_MOST = 200
+"""Lines of a file that are searched for its first complaint."""
+_JOINED = 3
+"""Lines of a wrapped sentence that are joined."""
+
+# Lines that say nothing about why a run failed: rulers, warnings, what launchers count afterwards.
+_RULER = re.compile(r"[\W_]*")
+_DASHES = re.compile(r"-{20,}")
+"""What Open MPI writes above and below a message, whose first sentence is the statement."""
+_WRAPPED = 50
+"""Least length of a line that may be continued in the next one, outside of such a message."""
+_WARNING = re.compile(
+    r"(?:\S+:\s*)?warning\b|.*\b\w*warning: |A high-performance Open MPI |[IW][0-9]{4} ", re.IGNORECASE
+)
+_ASIDE = re.compile(r"WARNING|Primary job +terminated|\w+ detected that one or more processes exited")
+"""First words of a paragraph of Open MPI that tells no cause."""
+_PROGRAM = re.compile(r"\S+: ")
+_NOISE = re.compile(
+    rf"{_RULER.pattern}$|=|YOUR APPLICATION|This typically|Please see"
+    r"|Abort\(|Traceback |During handling|The above exception"
+    r"|srun: (?!fatal: |error: )|srun: error: \S+: tasks? \S+ (?:Exited with|Terminated|Killed)"
+    r"|slurmstepd(?:-\S+)?: error: \*\*\*"
+)
+_HYDRA_CALL = re.compile(r"\[(?:mpiexec|proxy)\S*@[^\]]*\] (?:\w+ \([^)]*\): )?")
+"""The name of its own function that MPICH's launcher writes before a message."""
+_COMPLAINS = re.compile(
+    r"error|fatal|fail|cannot|can't|could ?n[o']t|unable|not found|no such|denied|not enough|not allowed|detected"
+    r"|invalid|illegal|refus|unknown|unrecogni|not recogni|must|missing|abort|disallow|exceed",
+    re.IGNORECASE,
+)
+_CANNOT_LOAD = re.compile(
+    r"can ?not (load|create|find).*(pmi|mpi)|could ?n[o']t (load|find).*plugin|invalid mpi (plugin )?type",
+    re.IGNORECASE,
+)
+"""A launcher that was told to speak another interface: it says so among harmless complaints of that interface."""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A line of a run's output."""
+
+    number: int
+    """In the file, from 1."""
+    place: int
+    """Among the lines of its rank, empty ones too: neighbours belong together, whatever other ranks write between."""
+    source: str
+    """The rank that wrote it, as `split_label` has it."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What a launcher says, and the line where it begins."""
+
+    text: str
+    line: int
+
+    @property
+    def complains(self) -> bool:
+        """Whether it says that something is wrong."""
+        return bool(_COMPLAINS.search(self.text))
+
+
+def read_lines(path: Path) -> Iterator[Spoken]:
+    """Yield the lines that are not empty and that the run did not write itself; none where there is no file."""
+    places: dict[str, int] = {}
+    try:
+        with path.open("rb") as stream:
+            number = 0
+            fresh = True
+            while raw := stream.readline(_LONGEST):
+                number += fresh
+                raw = unstamped(raw)[1] if fresh else raw
+                # Step lines and events are the bulk of a log, and tell nothing of a failure.
+                if fresh and not raw.startswith((b"step ", b"{")):
+                    source, text = split_label(raw.decode("utf-8", "replace").strip())
+                    places[source] = places.get(source, 0) + 1
+                    if text:
+                        yield Spoken(number, places[source], source, text)
+                fresh = raw.endswith(b"\n")
+    except OSError:
+        return
+
+
+def first_complaint(path: Path) -> Complaint | None:
+    """Return the first line with a complaint, else the first useful line; a wrapped sentence is joined."""
+    by_source: dict[str, list[Spoken]] = {}
+    for line in islice(read_lines(path), _MOST):
+        by_source.setdefault(line.source, []).append(line)
+    useful = [(lines, index) for lines in by_source.values() for index in _useful(lines)]
+    useful.sort(key=lambda entry: entry[0][entry[1]].number)
+    if not useful:
+        return None
+    lines, index = next(
+        (
+            (lines, index)
+            for wanted in (_CANNOT_LOAD, _COMPLAINS)
+            for lines, index in useful
+            if wanted.search(lines[index].text)
+        ),
+        useful[0],
+    )
+    return _complaint(lines, index)
+
+
+def last_line(path: Path) -> Complaint | None:
+    """Return the last line that may say why; of a message between rulers the first sentence."""
+    by_source: dict[str, deque[Spoken]] = {}
+    for line in read_lines(path):
+        by_source.setdefault(line.source, deque(maxlen=_MOST)).append(line)
+    ends = [
+        (lines, index)
+        for lines in map(list, by_source.values())
+        for index in _useful(lines)
+        if not _HYDRA_CALL.match(lines[index].text)
+    ]
+    if not ends:
+        return None
+    lines, index = max(ends, key=lambda entry: entry[0][entry[1]].number)
+    if _message(lines, index) is None:
+        return Complaint(_bare(lines[index].text), lines[index].number)
+    return _complaint(lines, index)
+
+
+def _complaint(lines: Sequence[Spoken], index: int) -> Complaint:
+    """The sentence of a line, from its beginning and joined where it is wrapped."""
+    message = _message(lines, index)
+    begin = index if message is None else message
+    while message is None and begin and _continues(lines[begin - 1], lines[begin]):
+        begin -= 1
+    text = lines[begin].text
+    for before, line in zip(lines[begin:], lines[begin + 1 : begin + _JOINED], strict=False):
+        inside = message is not None and line.place == before.place + 1 and not _NOISE.match(line.text)
+        if _ends(text) or not (inside or _continues(before, line)):
+            break
+        text = f"{text} {line.text}"
+    if text != lines[begin].text and (ending := re.match(r".{20,}?[.!?](?= [A-Z])", text)):
+        text = ending[0]
+    return Complaint(_bare(text), lines[begin].number)
+
+
+def _useful(lines: Sequence[Spoken]) -> list[int]:
+    """Indices of the lines that may say why."""
+    useful = []
+    for index, line in enumerate(lines):
+        if _NOISE.match(line.text) or _WARNING.match(line.text):
+            continue
+        message = _message(lines, index)
+        if message is None or not _ASIDE.match(lines[message].text):
+            useful.append(index)
+    return useful
+
+
+def _message(lines: Sequence[Spoken], index: int) -> int | None:
+    """Where the message between two rulers begins that a line belongs to; None outside of such a message."""
+    begin: int | None = None
+    for place, line in enumerate(lines[: index + 1]):
+        if _DASHES.fullmatch(line.text):
+            begin = place + 1 if begin is None else None
+        elif _RULER.fullmatch(line.text):
+            begin = None
+    return begin
+
+
+def _continues(before: Spoken, line: Spoken) -> bool:
+    """Whether a line outside of such a message continues the sentence of the line before it."""
+    joined = line.place == before.place + 1 and not (_ends(before.text) or _NOISE.match(before.text))
+    return joined and len(before.text) >= _WRAPPED and line.text[0].islower() and not _PROGRAM.match(line.text)
+
+
+def _ends(text: str) -> bool:
+    return text[-1] in ".:;!?)\"'"
+
+
+def _bare(text: str) -> str:
+    return printable(_HYDRA_CALL.sub("", text, count=1))

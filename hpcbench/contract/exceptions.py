@@ -1,0 +1,59 @@
+"""Exceptions of Python in a run's output: that of the rank which failed first, not those of its victims."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from hpcbench.contract.complaint import Spoken
+
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?")
+_CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+_IGNORED = re.compile(r"Exception ignored in")
+_VICTIM = re.compile(
+    r"(?:[\w.]*\.)?(?:KeyboardInterrupt|SystemExit|SignalException|ChildFailedError|BrokenPipeError|ConnectionResetError)\b"
+    r"|.*(?:connection (?:was )?(?:closed|reset|aborted|lost)|broken pipe|closed by peer|reset by peer|socket closed"
+    r"|pair closure|gloo/transport|(?:remote|peer|other|another) (?:process|rank|end)s?\b|recvvalue failed"
+    r"|communicator (?:was|is) aborted|ncclremoteerror|heartbeat|watchdog|timed out|proc_failed)",
+    re.IGNORECASE,
+)
+"""What a rank raises because another one is gone, or because it was told to end."""
+
+
+@dataclass
+class Exceptions:
+    """The exceptions of a file, read line by line."""
+
+    _lines: list[Spoken] = field(default_factory=list)
+    _ignored: set[str] = field(default_factory=set)
+
+    def read(self, line: Spoken) -> None:
+        """Take a line into account."""
+        if _IGNORED.match(line.text):
+            self._ignored.add(line.source)
+        elif _CHAIN.match(line.text):  # the one that follows ended the rank
+            last = next((before for before in reversed(self._lines) if before.source == line.source), None)
+            if last:
+                self._lines.remove(last)
+        elif _EXCEPTION.fullmatch(line.text):
+            if line.source in self._ignored:
+                self._ignored.remove(line.source)
+            else:
+                self._lines.append(line)
+
+    def cause(self, ranks: Collection[str] = ()) -> Spoken | None:
+        """Return the exception of the rank that failed first; None if there are none, or those of victims alone.
+
+        Parameters
+        ----------
+        ranks
+            Labels of the rank that failed first, where the launcher tells it.
+        """
+        causes = [line for line in self._lines if not _VICTIM.match(line.text)]
+        # The last one of a rank ended it. Without labels the lines of all ranks are mixed, and each is one of its own.
+        last = {line.source or line.number: line for line in causes}
+        named = [line for line in last.values() if line.source in ranks]
+        return min(named or last.values(), key=lambda line: line.number, default=None)
+
+    def victim(self) -> Spoken | None:
+        """Return the first exception of a victim."""
+        return next((line for line in self._lines if _VICTIM.match(line.text)), None)

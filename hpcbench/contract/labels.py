@@ -1,0 +1,51 @@
+"""What launchers write before a line of a rank: the number of the rank, and the time."""
+
+import re
+
+_LABEL = re.compile(
+    r"""
+    \[rank(?P<torch>[0-9]+)\]:\s*                               # PyTorch
+    |\[[^\]\s,]*,(?P<mpirun>[0-9]+)\](?:<std(?:err|out)>)?:\s*  # Open MPI: --tag-output
+    |<std(?:err|out)>:\s*
+    |(?P<srun>[0-9]+):(?:\s+|$)                                 # Slurm: --label
+    |\[(?P<hydra>[0-9]+)\]\s+                                   # MPICH and Intel: -prepend-rank
+    |\[[A-Za-z_]\w*?(?P<local>[0-9]+)\]:\s*                     # torchrun: its role and the local rank
+    """,
+    re.VERBOSE,
+)
+_TIME = re.compile(
+    r"""
+    \[?(?:
+    [0-9]{4}-[0-9]{2}-[0-9]{2}[T_ ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?
+    |(?:[A-Z][a-z]{2}\s+)?[A-Z][a-z]{2}\s+[0-9]{1,2}\s+[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\s+[A-Z]{3,4})?(?:\s+[0-9]{4})?
+    |[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?
+    )\]?:?(?:\s+|(?=[\[<])|$)
+    """,
+    re.VERBOSE,
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """Return the rank that wrote a line, and the line without labels, times and colours.
+
+    Parameters
+    ----------
+    text
+        A line without blanks at its ends.
+
+    Returns
+    -------
+    tuple[str, str]
+        ``rank3`` for a rank of the run, ``local3`` for a rank of its node, empty where no label tells; and the text.
+    """
+    source, place = "", 0
+    text = _COLOUR.sub("", text).lstrip()
+    while matched := _LABEL.match(text, place) or _TIME.match(text, place):
+        place = matched.end()
+        groups = {name: number for name, number in matched.groupdict().items() if number}
+        if number := groups.pop("local", None):
+            source = source or f"local{int(number)}"
+        for number in groups.values():
+            source = f"rank{int(number)}"
+    return source, text[place:]

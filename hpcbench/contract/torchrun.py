@@ -1,0 +1,54 @@
+"""What torchrun says of the process that failed first: a table below the words ``Root Cause``."""
+
+import re
+from dataclasses import dataclass, field
+
+from hpcbench.contract.complaint import Spoken
+
+_FIELD = re.compile(r"(?P<name>time|host|rank|exitcode|traceback)\s*: (?P<value>.+)")
+_SIGNAL = re.compile(r"Signal (?P<number>[0-9]{1,2}) \(SIG\w+\) received by PID [0-9]+")
+
+
+@dataclass
+class RootCause:
+    """The tables of all agents of a run, of which there is one a node: the earliest failure counts."""
+
+    _tables: list[dict[str, Spoken]] = field(default_factory=list)
+    _open: bool = False
+
+    def read(self, line: Spoken) -> None:
+        """Take a line into account."""
+        if line.text.startswith("Root Cause"):
+            self._open = True
+            self._tables.append({})
+        elif line.text.startswith("==="):
+            self._open = False
+        elif self._open and (matched := _FIELD.match(line.text)):
+            self._tables[-1].setdefault(matched["name"], line)
+
+    @property
+    def ranks(self) -> list[str]:
+        """Labels of the rank, as `split_label` has them; none where torchrun does not tell it."""
+        numbers = re.findall(r"[0-9]+", self._value("rank"))
+        return [f"{kind}{number}" for kind, number in zip(("rank", "local"), numbers, strict=False)]
+
+    @property
+    def signal(self) -> tuple[int, str, int] | None:
+        """The signal that ended it, that in words, and the line; None where it ended by itself."""
+        matched = _SIGNAL.search(self._value("traceback"))
+        if matched is None:
+            return None
+        rank = self._value("rank").partition(" ")[0]
+        return (
+            int(matched["number"]),
+            f"rank {rank} on {self._value('host')}: {matched[0]}",
+            self._first["traceback"].number,
+        )
+
+    @property
+    def _first(self) -> dict[str, Spoken]:
+        return min(self._tables, key=lambda table: table["time"].text if "time" in table else "~", default={})
+
+    def _value(self, name: str) -> str:
+        line = self._first.get(name)
+        return line.text.partition(": ")[2].strip() if line else ""
