@@ -45,7 +45,7 @@ def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, d
             "GB",
         ),
     }
-    if about["baseline"] not in dict(subjects) or len(subjects) < 2:
+    if about["baseline"] not in dict(subjects) or all(one.against is None or one.against.gain is None for one in first):
         return drawn
     baseline = about["baseline"]
     fabric = machine.fabric

@@ -1,6 +1,7 @@
 """What ``hpcbench predict`` prints, as tables for a terminal, Markdown, JSON or a page."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hpcbench.predict.memory import KINDS, PEAKS, remedy
 from hpcbench.predict.partition.plans import words
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS
+from hpcbench.predict.verdict import BreakEven
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, headings, rows."""
@@ -72,10 +74,11 @@ def tables(found: Sequence[Prediction], machine: Machine) -> list[Table]:
 
 def notes(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[str]:
     """What the numbers rest on, and what the reader must know, one sentence each."""
-    products = about["products"]
+    products, fabric = about["products"], machine.fabric
     lines = [
-        f"Products: {products['basis']} ({products['source']}). Links: within nodes {about['links']['within']}, "
-        f"between nodes {about['links']['between']}.",
+        f"Products: {products['basis']} ({products['source']}). Links: "
+        f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
+        f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",
         "Intervals come from the errors of these inputs; they are no confidence intervals of repeated runs.",
     ]
     lines += about["learned"]
@@ -106,7 +109,6 @@ def _time(found: Sequence[Prediction], machine: Machine) -> Table:
     heads = ["cell", "ranks", "scheme", "step s", "samples/s", "TFLOPS", "MFU", "gain", "break-even Gbit/s", "rests on"]
     rows = []
     for one in found:
-        at = one.against.bytes_per_s * 8e-9 if one.against else None
         rows.append(
             [
                 one.cell or "-",
@@ -116,12 +118,27 @@ def _time(found: Sequence[Prediction], machine: Machine) -> Table:
                 f"{one.samples_per_s.value:.4g}",
                 f"{one.tflops:.3g}",
                 f"{100 * one.tflops * 1e12 / machine.device.peak(one.subject.train.precision):.1f} %",
-                f"{100 * one.against.gain:+.1f} %" if one.against else "-",
-                "-" if at is None else "always" if at == float("inf") else "never" if at == 0 else f"{at:.3g}",
+                _gain(one.against),
+                _break_even(one.against),
                 one.time.seconds.basis.value,
             ]
         )
     return "Predicted time of a step", heads, rows
+
+
+def _gain(against: BreakEven | None) -> str:
+    if against is None:
+        return "-"
+    return "unknown" if against.gain is None else f"{100 * against.gain:+.1f} %"
+
+
+def _break_even(against: BreakEven | None) -> str:
+    if against is None:
+        return "-"
+    if against.bytes_per_s is None:
+        return "unknown"
+    special = {math.inf: "always pays", 0.0: "never pays"}
+    return special.get(against.bytes_per_s) or f"{against.bytes_per_s * 8e-9:.3g}"
 
 
 def _split(found: Sequence[Prediction]) -> Table:
