@@ -127,6 +127,8 @@ def _curves(stem: Path, x: list[float], curves: dict[str, list[float]], axis: st
         )
     axes.axhline(0, color=plot_style.INK, linewidth=0.8)
     axes.set_xscale("log")
+    axes.set_xticks(x, [f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in x])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel(axis)
     axes.set_ylabel("predicted gain over the baseline, percent")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

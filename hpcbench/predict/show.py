@@ -19,6 +19,7 @@ from hpcbench.predict.verdict import BreakEven
 Table = tuple[str, list[str], list[list[str]]]
 """Title, headings, rows."""
 FORMATS = ("table", "md", "json", "html")
+_SUFFIXES = {".md": "md", ".json": "json", ".html": "html", ".htm": "html"}
 
 
 def show(
@@ -28,7 +29,7 @@ def show(
     measured: Path | None,
     ranks: Sequence[int],
     sets: Sequence[str],
-    format: str,
+    format: str | None,
     output: Path | None,
     plots: Path | None,
     only: str | None = None,
@@ -41,8 +42,7 @@ def show(
     UserError
         Study, site or options are wrong.
     """
-    if format not in FORMATS:
-        raise UserError(f"--format {format}: is unknown: use {', '.join(FORMATS)}")
+    format = _resolve_format(format, output)
     found, about, machine = predict_study(
         study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition
     )
@@ -65,6 +65,17 @@ def show(
         else:
             output.write_text(text, encoding="utf-8")
     return int(any(one.memory.fits is False for one in found))
+
+
+def _resolve_format(wanted: str | None, output: Path | None) -> str:
+    """Return the format by its name, or by the suffix of the file; without either, the terminal's."""
+    if wanted is not None and wanted not in FORMATS:
+        raise UserError(f"--format {wanted}: is unknown: use {', '.join(FORMATS)}")
+    if wanted or output is None:
+        return wanted or "table"
+    if output.suffix.lower() not in _SUFFIXES:
+        raise UserError(f"--output {output}: its suffix is none of {', '.join(_SUFFIXES)}: change it, or add --format")
+    return _SUFFIXES[output.suffix.lower()]
 
 
 def tables(found: Sequence[Prediction], machine: Machine) -> list[Table]:

@@ -80,6 +80,17 @@ def test_pages_say_what_the_tables_say(tmp_path: Path, format: str) -> None:
     assert text.count("<svg") == (5 if format == "html" else 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "start"), [("p.html", "<!doctype html>"), ("p.JSON", "{"), ("p.md", "# small on perlmutter, predicted")]
+)
+def test_the_suffix_of_the_output_is_its_format(tmp_path: Path, name: str, start: str) -> None:
+    options: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None}
+    show(study(tmp_path), format=None, output=tmp_path / name, **options)  # type: ignore[arg-type]
+    assert (tmp_path / name).read_text().startswith(start)
+    with pytest.raises(UserError, match=r"--output \S*p\.txt: its suffix is none of \.md, \.json"):
+        show(study(tmp_path), format=None, output=tmp_path / "p.txt", **options)  # type: ignore[arg-type]
+
+
 CLUSTER = """\
 site: mine
 scheduler: {kind: slurm}
