@@ -7,7 +7,7 @@ from typing import Any
 
 from hpcbench import plot_style
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS
+from hpcbench.predict.memory import KINDS, PEAKS, memory_unit
 from hpcbench.predict.prediction import Prediction, gains, on_ranks
 from hpcbench.predict.step import PARTS
 from hpcbench.predict.subject import Subject
@@ -31,6 +31,7 @@ def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, d
     ]
     subjects = [(one.scheme, one.subject) for one in first]
     directory.mkdir(parents=True, exist_ok=True)
+    unit, scale = memory_unit(one.memory for one in first)
     drawn = {
         "Where the time of a step goes": _bars(
             directory / "predicted-time",
@@ -41,8 +42,8 @@ def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, d
         "Memory of the rank that needs the most, at the three peaks": _bars(
             directory / "predicted-memory",
             [f"{one.scheme}, {peak}" for one in first for peak in PEAKS],
-            {kind: [one.memory.peaks[peak][kind] / 1e9 for one in first for peak in PEAKS] for kind in KINDS},
-            "GB",
+            {kind: [one.memory.peaks[peak][kind] / scale for one in first for peak in PEAKS] for kind in KINDS},
+            unit,
         ),
     }
     if about["baseline"] not in dict(subjects) or all(one.against is None or one.against.gain is None for one in first):

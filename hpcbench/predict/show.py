@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.command import document, predict_study
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS, remedy
+from hpcbench.predict.memory import KINDS, PEAKS, memory_unit, remedy
 from hpcbench.predict.partition.plans import words
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS
@@ -162,6 +162,7 @@ def _split(found: Sequence[Prediction]) -> Table:
 
 
 def _memory(found: Sequence[Prediction]) -> Table:
+    unit, scale = memory_unit(one.memory for one in found)
     rows = []
     for one in found:
         for peak in PEAKS:
@@ -172,12 +173,12 @@ def _memory(found: Sequence[Prediction]) -> Table:
                     one.cell or "-",
                     one.scheme,
                     peak,
-                    *(f"{kinds[kind] / 1e9:.2f}" for kind in KINDS),
-                    f"{sum(kinds.values()) / 1e9:.2f}",
+                    *(f"{kinds[kind] / scale:.2f}" for kind in KINDS),
+                    f"{sum(kinds.values()) / scale:.2f}",
                     fits,
                 ]
             )
-    return "Memory of the rank that needs the most, GB", ["cell", "scheme", "peak", *KINDS, "all", "fits"], rows
+    return f"Memory of the rank that needs the most, {unit}", ["cell", "scheme", "peak", *KINDS, "all", "fits"], rows
 
 
 def _traffic(found: Sequence[Prediction]) -> Table:

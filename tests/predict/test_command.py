@@ -91,6 +91,12 @@ def test_the_suffix_of_the_output_is_its_format(tmp_path: Path, name: str, start
         show(study(tmp_path), format=None, output=tmp_path / "p.txt", **options)  # type: ignore[arg-type]
 
 
+def test_little_memory_is_shown_in_megabytes(tmp_path: Path) -> None:
+    small = study(tmp_path, model="gpt-tiny")
+    assert "the most, MB" in printed(small, sets=["train.seq_len=64"])
+    assert "the most, GB" in printed(study(tmp_path, model="megatron-18.4b"))
+
+
 CLUSTER = """\
 site: mine
 scheduler: {kind: slurm}
