@@ -352,6 +352,57 @@ def test_the_dry_run_says_what_it_would_do(
     assert code == 0 and out.count("pending") == 9 + 63
 
 
+@pytest.mark.parametrize(
+    ("site", "sets", "says"),
+    [
+        ("slurm-cluster", ["nodes=2", "ranks_per_node=1"], "messages leave the node in all runs"),
+        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: take two nodes by"),
+        ("local", [], "no message leaves the node, so nothing is learned about the network: try --site virtual-hosts"),
+        ("virtual-hosts", [], "messages leave the node in all runs"),
+        (
+            "slurm-cluster",
+            [
+                "layout={}",
+                "train.global_batch=16",
+                "ranks_per_node=1",
+                "matrix={nodes: [1, 2, 4], scheme: [baseline, identity]}",
+            ],
+            "messages leave the node in 12 of 18 runs: the others have one node",
+        ),
+    ],
+)
+def test_the_dry_run_says_whether_messages_leave_a_node(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    site: str,
+    sets: list[str],
+    says: str,
+) -> None:
+    study = str(data_dir("studies") / "demo.yaml")
+    settings = [word for setting in sets for word in ("--set", setting)]
+    code, out, err = run(
+        capsys, monkeypatch, "submit", study, "--site", site, *settings, "--dry-run", "--out", str(tmp_path / "o")
+    )
+    assert (code, err) == (0, "")
+    (line,) = [line for line in out.splitlines() if "the node" in line]
+    assert line.startswith(f"  {says}")
+
+
+def test_the_study_that_the_readme_submits_to_a_cluster_uses_its_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    commands = [line.split("#")[0].split() for line in text.splitlines() if line.startswith("hpcbench submit")]
+    dry, real = commands
+    assert [word for word in dry if word != "--dry-run"] == real
+    words = [
+        word.replace("./mysite.yaml", "slurm-cluster").replace("studies", str(CHECKOUT / "studies")) for word in dry
+    ]
+    code, out, _ = run(capsys, monkeypatch, *words[1:], "--out", str(tmp_path / "o"))
+    assert code == 0 and "  messages leave the node in all runs" in out.splitlines()
+
+
 def test_sites_and_schemas_are_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = run(capsys, monkeypatch, "sites")
     listed = dict(line.split()[:2] for line in out.splitlines())

@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from hpcbench.batch.retry import Retried
+    from hpcbench.batch.scripts.job import Job
+    from hpcbench.batch.sites.site import Site
     from hpcbench.batch.submit import Submission
     from hpcbench.batch.tracking.track import Tracked
     from hpcbench.contract.judge_job import Status
@@ -65,9 +67,23 @@ def show_submission(submission: "Submission", *, dry_run: bool) -> None:
             print(f"    {shlex.join([*ours, *job.launch, job.python])}")
         else:
             print(f"    {shlex.join([*job.launch, job.python, '-u', '-m', 'hpcbench.train', 'runs/RUN/run.json'])}")
+    print(f"  {_describe_reach(jobs, site)}")
     for note in submission.notes:
         print(f"  {note}")
     print(submission.root)
+
+
+def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
+    """Return in how many runs messages leave a node, and how to change that if they leave it in none."""
+    runs = sum(len(job.runs) for job in jobs)
+    crossing = sum(len(job.runs) for job in jobs if job.shape.nodes > 1)
+    if crossing == runs:
+        return "messages leave the node in all runs"
+    if crossing:
+        return f"messages leave the node in {crossing} of {_count(runs, 'run')}: the others have one node"
+    local = site.scheduler.kind == "local"
+    remedy = "try --site virtual-hosts" if local else "take two nodes by --set nodes=2 --set ranks_per_node=..."
+    return f"no message leaves the node, so nothing is learned about the network: {remedy}"
 
 
 @contextlib.contextmanager

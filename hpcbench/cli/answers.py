@@ -113,7 +113,10 @@ def predict(
         bool,
         typer.Option("--partition", help="Say how to cut the model into stages and replicas over as many ranks."),
     ] = False,
-    format: Annotated[str, typer.Option(metavar="table|md|json|html", help="How to print.")] = "table",
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="table|md|json|html", help="How to print; by default what --output's suffix says."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
     plots: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")

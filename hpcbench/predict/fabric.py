@@ -82,6 +82,12 @@ class Fabric:
     processor: Processor | None = None
     """What messages cost cores that ranks share; None where ranks have cores of their own."""
 
+    def describe(self, *, between: bool) -> str:
+        """Return the bandwidth of the links between nodes, or within them, in words."""
+        if between:
+            return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s a node between nodes"
+        return f"{self.within_bytes_per_s / 1e9:.4g} GB/s a rank within nodes"
+
     def library_factor(self, operation: str, place: Place) -> float:
         """Factor of a library's collective; that of an all-reduce if it was not measured.
 

@@ -21,6 +21,8 @@ class Machine:
     ranks_per_node: int
     shared_cores: float | None = None
     """Cores that all ranks of a run share, as on virtual hosts of one machine; None where each rank has its own."""
+    oversubscribed: bool = False
+    """Whether ranks may share their cores with each other or with other programs, as the site says."""
     work_factor: float = 1.0
     """What earlier runs took to compute, over what tables say."""
     work_basis: Basis | None = None

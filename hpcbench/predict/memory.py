@@ -4,6 +4,7 @@ Before the backward pass all activations are alive that the schedule keeps; afte
 reduction the owner's sums are left, and the optimizer works.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hpcbench.contract.rules import applying, keeps_errors
@@ -60,6 +61,11 @@ class Memory:
     def fits(self) -> bool | None:
         """None where the device's memory is not known."""
         return None if self.limit is None else self.bytes + CONTEXT_BYTES <= self.limit
+
+
+def memory_unit(memories: Iterable[Memory]) -> tuple[str, float]:
+    """Return the unit for a table of these memories, and its bytes: a small model's would be 0.00 GB."""
+    return ("GB", 1e9) if max(one.bytes for one in memories) >= 1e9 else ("MB", 1e6)
 
 
 def memory(subject: Subject, limit: float | None) -> Memory:

@@ -37,7 +37,8 @@ def machine_of(site: Site, ranks_per_node: int, ranks: int) -> Machine:
             memory_bytes=memory_bytes,
             node_gbit=gbit,
         )
-        return replace(machine, shared_cores=float(together)) if ranks > together else machine
+        shared_cores = float(together) if ranks > together else None
+        return replace(machine, shared_cores=shared_cores, oversubscribed=site.oversubscribe)
     # a node's four GPUs in two sockets are joined by a slower link than NVLink between the sockets
     within = 32.0 if "V100" in (node.gpu or "") and node.sockets == 2 and ranks_per_node > node.gpus // 2 else None
     latency = site.network.latency_us * 1e-6 if site.network and site.network.latency_us else None

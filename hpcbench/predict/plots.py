@@ -7,7 +7,7 @@ from typing import Any
 
 from hpcbench import plot_style
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS
+from hpcbench.predict.memory import KINDS, PEAKS, memory_unit
 from hpcbench.predict.prediction import Prediction, gains, on_ranks
 from hpcbench.predict.step import PARTS
 from hpcbench.predict.subject import Subject
@@ -31,6 +31,7 @@ def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, d
     ]
     subjects = [(one.scheme, one.subject) for one in first]
     directory.mkdir(parents=True, exist_ok=True)
+    unit, scale = memory_unit(one.memory for one in first)
     drawn = {
         "Where the time of a step goes": _bars(
             directory / "predicted-time",
@@ -41,11 +42,11 @@ def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, d
         "Memory of the rank that needs the most, at the three peaks": _bars(
             directory / "predicted-memory",
             [f"{one.scheme}, {peak}" for one in first for peak in PEAKS],
-            {kind: [one.memory.peaks[peak][kind] / 1e9 for one in first for peak in PEAKS] for kind in KINDS},
-            "GB",
+            {kind: [one.memory.peaks[peak][kind] / scale for one in first for peak in PEAKS] for kind in KINDS},
+            unit,
         ),
     }
-    if about["baseline"] not in dict(subjects) or len(subjects) < 2:
+    if about["baseline"] not in dict(subjects) or all(one.against is None or one.against.gain is None for one in first):
         return drawn
     baseline = about["baseline"]
     fabric = machine.fabric
@@ -127,6 +128,8 @@ def _curves(stem: Path, x: list[float], curves: dict[str, list[float]], axis: st
         )
     axes.axhline(0, color=plot_style.INK, linewidth=0.8)
     axes.set_xscale("log")
+    axes.set_xticks(x, [f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in x])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel(axis)
     axes.set_ylabel("predicted gain over the baseline, percent")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

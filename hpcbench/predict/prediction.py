@@ -6,15 +6,16 @@ from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
-from hpcbench.predict.basis import Figure
+from hpcbench.predict.basis import Basis, Figure
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.experts import expert_shape
+from hpcbench.predict.fabric import Fabric
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import Memory, memory
 from hpcbench.predict.served import step_time
 from hpcbench.predict.step import StepTime
 from hpcbench.predict.subject import Subject
-from hpcbench.predict.verdict import BreakEven, break_even
+from hpcbench.predict.verdict import BreakEven, break_even, unknown
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Prediction:
     time: StepTime
     memory: Memory
     against: BreakEven | None = None
-    """None for the baseline, and where there is none."""
+    """None for the baseline, and if no baseline was predicted."""
 
     @property
     def samples_per_s(self) -> Figure:
@@ -101,8 +102,14 @@ def predict(
     base = next((one for one in made if one.scheme == baseline), None)
     if base is None:
         return made
-    bandwidth = machine.fabric.node_bytes_per_s
-    return [one if one is base else replace(one, against=break_even(base.time, one.time, bandwidth)) for one in made]
+    return [one if one is base else replace(one, against=_compare(base, one, machine.fabric)) for one in made]
+
+
+def _compare(base: Prediction, one: Prediction, fabric: Fabric) -> BreakEven:
+    crossing = base.subject.crosses_nodes
+    if (fabric.between_basis if crossing else fabric.within_basis) is Basis.ASSUMED:
+        return unknown(fabric.describe(between=crossing))
+    return break_even(base.time, one.time, fabric.node_bytes_per_s)
 
 
 def on_ranks(subject: Subject, ranks: int) -> Subject:

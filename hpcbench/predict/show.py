@@ -1,6 +1,7 @@
 """What ``hpcbench predict`` prints, as tables for a terminal, Markdown, JSON or a page."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,16 @@ from hpcbench.errors import UserError
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.command import document, predict_study
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS, remedy
+from hpcbench.predict.memory import KINDS, PEAKS, memory_unit, remedy
 from hpcbench.predict.partition.plans import words
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS
+from hpcbench.predict.verdict import BreakEven
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, headings, rows."""
 FORMATS = ("table", "md", "json", "html")
+_SUFFIXES = {".md": "md", ".json": "json", ".html": "html", ".htm": "html"}
 
 
 def show(
@@ -26,7 +29,7 @@ def show(
     measured: Path | None,
     ranks: Sequence[int],
     sets: Sequence[str],
-    format: str,
+    format: str | None,
     output: Path | None,
     plots: Path | None,
     only: str | None = None,
@@ -39,8 +42,7 @@ def show(
     UserError
         Study, site or options are wrong.
     """
-    if format not in FORMATS:
-        raise UserError(f"--format {format}: is unknown: use {', '.join(FORMATS)}")
+    format = _resolve_format(format, output)
     found, about, machine = predict_study(
         study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition
     )
@@ -65,6 +67,17 @@ def show(
     return int(any(one.memory.fits is False for one in found))
 
 
+def _resolve_format(wanted: str | None, output: Path | None) -> str:
+    """Return the format by its name, or by the suffix of the file; without either, the terminal's."""
+    if wanted is not None and wanted not in FORMATS:
+        raise UserError(f"--format {wanted}: is unknown: use {', '.join(FORMATS)}")
+    if wanted or output is None:
+        return wanted or "table"
+    if output.suffix.lower() not in _SUFFIXES:
+        raise UserError(f"--output {output}: its suffix is none of {', '.join(_SUFFIXES)}: change it, or add --format")
+    return _SUFFIXES[output.suffix.lower()]
+
+
 def tables(found: Sequence[Prediction], machine: Machine) -> list[Table]:
     """The same tables for every format."""
     return [_time(found, machine), _split(found), _memory(found), _traffic(found)]
@@ -72,10 +85,11 @@ def tables(found: Sequence[Prediction], machine: Machine) -> list[Table]:
 
 def notes(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[str]:
     """What the numbers rest on, and what the reader must know, one sentence each."""
-    products = about["products"]
+    products, fabric = about["products"], machine.fabric
     lines = [
-        f"Products: {products['basis']} ({products['source']}). Links: within nodes {about['links']['within']}, "
-        f"between nodes {about['links']['between']}.",
+        f"Products: {products['basis']} ({products['source']}). Links: "
+        f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
+        f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",
         "Intervals come from the errors of these inputs; they are no confidence intervals of repeated runs.",
     ]
     lines += about["learned"]
@@ -106,7 +120,6 @@ def _time(found: Sequence[Prediction], machine: Machine) -> Table:
     heads = ["cell", "ranks", "scheme", "step s", "samples/s", "TFLOPS", "MFU", "gain", "break-even Gbit/s", "rests on"]
     rows = []
     for one in found:
-        at = one.against.bytes_per_s * 8e-9 if one.against else None
         rows.append(
             [
                 one.cell or "-",
@@ -116,12 +129,27 @@ def _time(found: Sequence[Prediction], machine: Machine) -> Table:
                 f"{one.samples_per_s.value:.4g}",
                 f"{one.tflops:.3g}",
                 f"{100 * one.tflops * 1e12 / machine.device.peak(one.subject.train.precision):.1f} %",
-                f"{100 * one.against.gain:+.1f} %" if one.against else "-",
-                "-" if at is None else "always" if at == float("inf") else "never" if at == 0 else f"{at:.3g}",
+                _gain(one.against),
+                _break_even(one.against),
                 one.time.seconds.basis.value,
             ]
         )
     return "Predicted time of a step", heads, rows
+
+
+def _gain(against: BreakEven | None) -> str:
+    if against is None:
+        return "-"
+    return "unknown" if against.gain is None else f"{100 * against.gain:+.1f} %"
+
+
+def _break_even(against: BreakEven | None) -> str:
+    if against is None:
+        return "-"
+    if against.bytes_per_s is None:
+        return "unknown"
+    special = {math.inf: "always pays", 0.0: "never pays"}
+    return special.get(against.bytes_per_s) or f"{against.bytes_per_s * 8e-9:.3g}"
 
 
 def _split(found: Sequence[Prediction]) -> Table:
@@ -134,6 +162,7 @@ def _split(found: Sequence[Prediction]) -> Table:
 
 
 def _memory(found: Sequence[Prediction]) -> Table:
+    unit, scale = memory_unit(one.memory for one in found)
     rows = []
     for one in found:
         for peak in PEAKS:
@@ -144,12 +173,12 @@ def _memory(found: Sequence[Prediction]) -> Table:
                     one.cell or "-",
                     one.scheme,
                     peak,
-                    *(f"{kinds[kind] / 1e9:.2f}" for kind in KINDS),
-                    f"{sum(kinds.values()) / 1e9:.2f}",
+                    *(f"{kinds[kind] / scale:.2f}" for kind in KINDS),
+                    f"{sum(kinds.values()) / scale:.2f}",
                     fits,
                 ]
             )
-    return "Memory of the rank that needs the most, GB", ["cell", "scheme", "peak", *KINDS, "all", "fits"], rows
+    return f"Memory of the rank that needs the most, {unit}", ["cell", "scheme", "peak", *KINDS, "all", "fits"], rows
 
 
 def _traffic(found: Sequence[Prediction]) -> Table:

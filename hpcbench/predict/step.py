@@ -189,8 +189,7 @@ class Step:
     def _figure(self, total: float, parts: dict[str, float]) -> Figure:
         """The interval: errors of the inputs, each on its own part of the time."""
         machine, fabric = self.machine, self.machine.fabric
-        crossing = self.subject.layout.ranks > self.subject.ranks_per_node
-        between = fabric.between_basis if crossing else fabric.within_basis
+        between = fabric.between_basis if self.subject.crosses_nodes else fabric.within_basis
         compute = machine.work_basis or worst((machine.products.basis, machine.device.basis))
         codec = worst(self.traffic.bases)
         of_part = {
@@ -205,7 +204,7 @@ class Step:
         }
         work = sum(seconds for name, seconds in parts.items() if of_part[name] is compute)
         others = [(seconds, of_part[name].error) for name, seconds in parts.items() if of_part[name] is not compute]
-        shared = constants.SHARED_CORES_ERROR if fabric.processor else 0.0
+        shared = constants.SHARED_CORES_ERROR if machine.shared_cores or machine.oversubscribed else 0.0
         error = total_error([(work, compute.error), *others, (total, shared)])
         used = worst(of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting")
         return Figure.around(total, error, used)

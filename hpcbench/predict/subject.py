@@ -66,6 +66,11 @@ class Subject:
         """Micro-batches of one replica in a step."""
         return self.train.global_batch // self.layout.dp // self.train.micro_batch
 
+    @property
+    def crosses_nodes(self) -> bool:
+        """Whether messages of the run leave a node."""
+        return self.layout.ranks > self.ranks_per_node
+
     @cached_property
     def _places(self) -> dict[str, Place]:
         return {}

@@ -11,18 +11,32 @@ from dataclasses import dataclass
 
 from hpcbench.predict.step import StepTime
 
+_EQUAL = 5e-4
+"""Gain that is printed as 0.0 %."""
+
 
 @dataclass(frozen=True)
 class BreakEven:
     """Break-even of one scheme against the baseline."""
 
-    bytes_per_s: float
-    """Bandwidth of a node's network: infinite where the scheme always wins, 0 where it never does."""
-    gain: float
-    """At the machine's bandwidth: baseline's seconds over the scheme's, less 1."""
+    bytes_per_s: float | None
+    """Bandwidth of a node's network: infinite where the scheme always wins, 0 where it never does, None if unknown."""
+    gain: float | None
+    """At the machine's bandwidth: baseline's seconds over the scheme's, less 1; None if the bandwidth is assumed."""
     surely: bool
     """The interval of the gain leaves 0 out."""
     words: str
+
+
+def unknown(links: str) -> BreakEven:
+    """Return the comparison of two schemes whose messages use links of an assumed bandwidth: it names no winner.
+
+    Parameters
+    ----------
+    links
+        The links and their assumed bandwidth, in words.
+    """
+    return BreakEven(None, None, False, f"unknown: run `hpcbench bench network` ({links} is assumed)")
 
 
 def break_even(baseline: StepTime, scheme: StepTime, bandwidth: float) -> BreakEven:
@@ -59,6 +73,8 @@ def threshold(*, own: float, network_bytes: float, baseline_own: float, baseline
 
 def _words(gain: float, at: float, surely: bool) -> str:
     limit = "" if at in (0.0, math.inf) else f": it pays below {at * 8e-9:.3g} Gbit/s a node"
-    if gain <= 0:
-        return f"compression loses here{limit or ': it saves nothing on the network'}"
+    if abs(gain) < _EQUAL:
+        return f"as fast as the baseline{limit}"
+    if gain < 0:
+        return f"compression {'loses' if surely else 'may lose'} here{limit or ': it saves nothing on the network'}"
     return f"{'wins' if surely else 'may win'} by {100 * gain:.1f} %{limit}"

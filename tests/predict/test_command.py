@@ -1,8 +1,10 @@
 """`hpcbench predict` and `hpcbench bench gemm` as a user calls them."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from hpcbench.predict.command import predict_study
 from hpcbench.predict.document import NAME, kept
 from hpcbench.predict.fits import check_memory
 from hpcbench.predict.kept import keep
+from hpcbench.predict.served import step_time
 from hpcbench.predict.show import show
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
@@ -75,6 +78,89 @@ def test_pages_say_what_the_tables_say(tmp_path: Path, format: str) -> None:
     text = output.read_text()
     assert "naive-int8" in text and "Memory of the rank that needs the most" in text and "measured elsewhere" in text
     assert text.count("<svg") == (5 if format == "html" else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("p.html", "<!doctype html>"), ("p.JSON", "{"), ("p.md", "# small on perlmutter, predicted")]
+)
+def test_the_suffix_of_the_output_is_its_format(tmp_path: Path, name: str, start: str) -> None:
+    options: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None}
+    show(study(tmp_path), format=None, output=tmp_path / name, **options)  # type: ignore[arg-type]
+    assert (tmp_path / name).read_text().startswith(start)
+    with pytest.raises(UserError, match=r"--output \S*p\.txt: its suffix is none of \.md, \.json"):
+        show(study(tmp_path), format=None, output=tmp_path / "p.txt", **options)  # type: ignore[arg-type]
+
+
+def test_little_memory_is_shown_in_megabytes(tmp_path: Path) -> None:
+    small = study(tmp_path, model="gpt-tiny")
+    assert "the most, MB" in printed(small, sets=["train.seq_len=64"])
+    assert "the most, GB" in printed(study(tmp_path, model="megatron-18.4b"))
+
+
+CLUSTER = """\
+site: mine
+scheduler: {kind: slurm}
+node: {cores: 8}
+launcher: {kind: srun}
+device: cpu
+checked: never
+"""
+LINKS = {"latency_s": 1e-4, "bytes_per_s": 1e7}
+
+
+def cluster(directory: Path, more: str = "") -> Path:
+    """Write a study of two nodes on a cluster whose site file does not state the bandwidth of its network."""
+    (directory / "mine.yaml").write_text(CLUSTER + more)
+    path = directory / "small.yaml"
+    text = STUDY.format(site=directory / "mine.yaml", model="gpt2-small", precision="fp32")
+    path.write_text(text.replace("dp: 4, tp: 2", "dp: 2").replace("ranks_per_node: 4", "nodes: 2\nranks_per_node: 1"))
+    return path
+
+
+def printed(path: Path, format: str = "md", **options: object) -> str:
+    output = path.with_suffix(f".{format}")
+    settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
+    show(path, format=format, output=output, **settings)  # type: ignore[arg-type]
+    return output.read_text()
+
+
+def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
+    """The same study has one as soon as the bandwidth is stated or measured."""
+    path = cluster(tmp_path)
+    text = printed(path)
+    assert "naive-int8: unknown: run `hpcbench bench network` (100 Gbit/s a node between nodes is assumed)." in text
+    assert re.search(r"\| naive-int8 .*\| unknown \| unknown \|", text)
+    assert not re.search(r"loses|wins|pays", text)
+    assert printed(path, "html").count("<svg") == 2, "curves of the gain would rest on nothing"
+    (document,) = [run["against_baseline"] for run in predicted(path)["predictions"] if run["against_baseline"]]  # type: ignore[attr-defined]
+    assert document["gain"] is None and document["bytes_per_s"] is None
+    stated = cluster(tmp_path, "network: {description: slow, bandwidth_gbit: 0.1}\n")
+    assert "naive-int8: wins by" in printed(stated) and "0.1 Gbit/s a node between nodes (data sheet)" in printed(
+        stated
+    )
+    tables = tmp_path / "measured"
+    tables.mkdir()
+    network = {"schema": 1, "within": None, "between": LINKS, "native": [], "codecs": {}}
+    (tables / "network.json").write_text(json.dumps(network))
+    assert "naive-int8: wins by" in printed(cluster(tmp_path), measured=tables)
+
+
+def test_links_within_a_node_that_nobody_measured_have_no_winner(tmp_path: Path) -> None:
+    path = cluster(tmp_path)
+    path.write_text(path.read_text().replace("nodes: 2\nranks_per_node: 1", "ranks_per_node: 2"))
+    assert re.search(r"naive-int8: unknown: run .* \([0-9.]+ GB/s a rank within nodes is assumed\)\.", printed(path))
+
+
+@pytest.mark.parametrize(("more", "least"), [("", 0.0), ("oversubscribe: true\n", 0.3)])
+def test_an_interval_is_wide_where_ranks_may_share_cores(tmp_path: Path, more: str, least: float) -> None:
+    """With everything measured, only a site that shares cores has an error beyond that of the tables."""
+    runs, _, machine = predict_study(cluster(tmp_path, more), site=None, measured=None, ranks=(), sets=())
+    here = Basis.HERE
+    fabric = replace(machine.fabric, between_basis=here, within_basis=here)
+    known = replace(machine, work_basis=here, fabric=fabric)
+    figure = step_time(runs[0].subject, known).seconds
+    width = figure.high / figure.value - 1
+    assert least < width < least + 0.061
 
 
 def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Path) -> None:

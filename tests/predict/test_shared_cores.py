@@ -1,6 +1,7 @@
 """What a layer and a message cost where ranks share cores: tables that are made up, and what must come of them."""
 
 import json
+import statistics
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hpcbench.contract.training import Model
 from hpcbench.predict import processor
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.call import Call
+from hpcbench.predict.constants import SHARED_CORES_ERROR
 from hpcbench.predict.deeds import Busy, Post, Wait
 from hpcbench.predict.earlier import Lesson, slowdown, waits
 from hpcbench.predict.fabric import Place
@@ -26,6 +28,7 @@ from hpcbench.predict.subject import Subject, train_of
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import Costs
 
+ROOT = Path(__file__).resolve().parents[2]
 RANKS, CORES = 8, 2.0
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 
@@ -365,6 +368,19 @@ def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path)
     assert slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
     fast = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e15))
     assert waits(made[0], (fast, {}), seconds, computed) is None, "a run that hardly waits says nothing of links"
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_intervals_of_shared_cores_hold_19_of_20_measured_times(learned: bool) -> None:
+    """The predicted and measured times of five stored comparisons; the errors of the inputs would add to the width."""
+    held = []
+    for path in sorted((ROOT / "results" / "reference").glob("predict-measured*.json")):
+        stored = json.loads(path.read_text())
+        by_tables = stored["by_tables"]
+        for cell, alone in zip(stored["cells"], by_tables, strict=True):
+            predicted = cell["predicted"] if learned else alone
+            held.append(abs(statistics.median(cell["measured"]) - predicted) <= SHARED_CORES_ERROR * predicted)
+    assert len(held) == 200 and sum(held) >= 190
 
 
 def test_a_library_that_sends_straight_sends_more_where_nodes_have_several_ranks() -> None:

@@ -12,7 +12,7 @@ from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 
 
-def plant(root: Path, scale: float = 1.0, **predicted: float) -> Path:
+def plant(root: Path, scale: float = 1.0, basis: str = "data sheet", **predicted: float) -> Path:
     """Two schemes with two repeats each, and what was predicted of them."""
     runs = [
         Planted(scheme, repeat, scale * seconds, 2.7, cell={"nodes": 2})
@@ -26,7 +26,7 @@ def plant(root: Path, scale: float = 1.0, **predicted: float) -> Path:
             {
                 "cell": "nodes=2",
                 "scheme": scheme.replace("_", "-"),
-                "step_seconds": {"value": value, "low": 0.8 * value, "high": 1.2 * value, "basis": "assumed"},
+                "step_seconds": {"value": value, "low": 0.8 * value, "high": 1.2 * value, "basis": basis},
             }
             for scheme, value in predicted.items()
         ],
@@ -44,7 +44,7 @@ def test_predicted_stands_beside_measured_with_its_error(tmp_path: Path) -> None
     near, far = found["baseline"], found["naive-zfp8"]
     assert near["measured_step_seconds"].value == pytest.approx(0.4)
     assert near["prediction_error"].value == pytest.approx(0.1) and near["prediction_error"].tone == ""
-    assert near["prediction_basis"].value == "assumed"
+    assert near["prediction_basis"].value == "data sheet"
     assert far["prediction_error"].value == pytest.approx(-0.5)
     assert far["prediction_error"].tone == "warning", "what was measured lies outside of the interval"
     every = entries(document, "prediction-error")["all runs"]
@@ -62,6 +62,12 @@ def test_errors_of_several_submissions_are_put_together(tmp_path: Path) -> None:
     assert len(every) == 1
     found = entries(document, "prediction-error")["all runs"]
     assert found["runs"].value == 4 and found["mean_error"].value == pytest.approx(0.25), "the last one is of both"
+
+
+def test_a_prediction_that_rests_on_assumptions_is_left_out(tmp_path: Path) -> None:
+    root = plant(tmp_path / "001", basis="assumed", baseline=0.44, naive_zfp8=0.1)
+    document = build(read([root]).sections, tables=("predicted", "prediction-error"))
+    assert entries(document, "predicted") == entries(document, "prediction-error") == {}
 
 
 def test_without_a_prediction_there_is_no_table(tmp_path: Path) -> None:

@@ -1,19 +1,53 @@
 """What docs/tutorial/slurm.md tells a newcomer to type works on a real Slurm, and prints what the page shows."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from extras import requirements, write_guard
 from typed_pages import blocks, run_page
 
+from hpcbench.testing.results import Planted, write
 from hpcbench.testing.slurm import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "slurm.md"
+
+
+def installed() -> set[str]:
+    """Return the distributions that the page's line with `pip install` brings."""
+    text = PAGE.read_text(encoding="utf-8")
+    (installing,) = [content for language, content, _ in blocks(text) if language == "sh"]
+    (extras,) = re.findall(r"^pip install '\./hpcbench\[([\w,]+)\]'", installing, re.MULTILINE)
+    return requirements(extras.split(","))
+
+
+def report(root: Path, guard: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the page's last command on a report's directory."""
+    command = [sys.executable, "-m", "hpcbench", "report", str(root), "--output", "first.html"]
+    environment = {**os.environ, "PYTHONPATH": str(guard)}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.long
 def test_every_line_of_the_tutorial(cluster: Cluster, tmp_path: Path) -> None:
     commands, files = run_page(PAGE, tmp_path)
     assert (commands >= 10, files) == (True, 1)
+
+
+def test_a_package_that_the_extra_lacks_stops_the_tutorial(tmp_path: Path) -> None:
+    """The planted fault is an extra without matplotlib."""
+    root = tmp_path / "001"
+    write(root, [Planted(scheme, repeat, 0.4, loss=2.7) for scheme in ("baseline", "naive-zfp8") for repeat in (1, 2)])
+    whole = installed()
+    assert {"matplotlib", "torch", "mpi4py", "numpy", "rich"} <= whole
+    assert not {"pytest", "hypothesis", "pyarrow", "mypy"} & whole
+    done = report(root, write_guard(tmp_path / "all", whole))
+    assert done.returncode == 0, done.stderr
+    done = report(root, write_guard(tmp_path / "less", whole - {"matplotlib"}))
+    assert done.returncode == 2 and "matplotlib" in done.stderr
 
 
 def test_only_the_installation_is_not_run() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.collect.submission import Submission
+from hpcbench.predict.basis import Basis
 from hpcbench.predict.document import Kept, cell_words, kept
 from hpcbench.report.columns import SCHEME, scheme
 from hpcbench.report.compare import Cell, Row
@@ -28,7 +29,7 @@ class _Line:
 
 
 def predicted(submission: Submission, cell: Cell) -> Table | None:
-    """A row a scheme; None where nothing was predicted."""
+    """Return the table, a row a scheme; None if nothing was predicted from measurements or data sheets."""
     lines = _lines(submission, cell)
     if not any(line.predicted for line in lines):
         return None
@@ -102,8 +103,10 @@ def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
 
 
 def _lines(submission: Submission, cell: Cell) -> list[_Line]:
-    found = kept(submission.root) if submission.root else {}
-    return [_line(row, found) for row in cell.rows] if found else []
+    """Return the lines of a cell; none if every prediction rests on an assumption, which no measurement can refute."""
+    predictions = kept(submission.root) if submission.root else {}
+    grounded = {key: one for key, one in predictions.items() if one.basis != Basis.ASSUMED.value}
+    return [_line(row, grounded) for row in cell.rows] if grounded else []
 
 
 def _line(row: Row, found: dict[tuple[str, str], Kept]) -> _Line:
