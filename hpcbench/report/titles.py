@@ -19,8 +19,7 @@ def title(cell: Cell) -> tuple[str, str]:
     """The title of a cell: what was run, where, and what it is compared with."""
     run = example(cell)
     parts = [_model(run), _layout(run), cell_words(run.cell)]
-    ranks = integer(run.settings, "ranks")
-    steps = integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
+    ranks, steps = integer(run.settings, "ranks"), _steps(run)
     if ranks is not None:
         parts.append(f"{ranks} ranks" if not is_gpu(run) else f"{ranks} GPUs")
     repeats = len({measures.run.pairing for measures in cell.runs})
@@ -29,6 +28,14 @@ def title(cell: Cell) -> tuple[str, str]:
     what = ", ".join(part for part in parts if part)
     where = f"{run.study} on {run.site}"
     return printable(f"{where}: {what}" if what else where), f"baseline: {baseline_words(cell)}"
+
+
+def size_words(cell: Cell) -> str:
+    """Model, parameters and steps of a cell, without which a finding about it says too much."""
+    run = example(cell)
+    steps = _steps(run) or (run.log.planned_steps if run.log else None)
+    parts = [_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
+    return printable(", ".join(parts))
 
 
 def cell_words(values: Mapping[str, Any]) -> str:
@@ -57,6 +64,10 @@ def example(cell: Cell) -> RunResult:
     """A run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
     return next((run for run in runs if run.settings and run.log), next((run for run in runs if run.settings), runs[0]))
+
+
+def _steps(run: RunResult) -> int | None:
+    return integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
 
 
 def _model(run: RunResult) -> str:
