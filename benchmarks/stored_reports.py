@@ -179,11 +179,13 @@ def recompute(path: Path) -> None:
     for document in stored["submissions"]:
         take_over_falling(document["cells"])
         section = compared(document)
-        page = build([section], ())
+        submission, cells = section
+        # Each cell alone, as in a report of one cell: without an overview, and with all footnotes.
+        chapters_of_cells = [build([(submission, [cell])], ()).chapters[0] for cell in cells]
         titles = (cell["title"] for cell in document["cells"])
         chapters = (
             (title, write(Document("", (replace(chapter, title=title),)), WIDTH))
-            for title, chapter in zip(titles, page.chapters, strict=True)
+            for title, chapter in zip(titles, chapters_of_cells, strict=True)
         )
         beside.write_text(spliced(beside.read_text(encoding="utf-8"), chapters), encoding="utf-8")
         made = json.loads(json.dumps(content([section])))

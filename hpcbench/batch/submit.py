@@ -36,6 +36,7 @@ class Submission:
     """What lies on disk, and what became of it."""
 
     root: Path
+    runs: list[Run]
     jobs: list[Job]
     site: Site
     notes: list[str]
@@ -133,7 +134,7 @@ def submit(
 
             found = find_unfinished(directory, str(more["digest"]))
             if found is not None:
-                return Submission(found, jobs, site, [*notes, resume(found, study, after, progress)])
+                return Submission(found, runs, jobs, site, [*notes, resume(found, study, after, progress)])
         with numbered(directory) as root:
             handed = batch_jobs(jobs, site)
             queue_name = write(
@@ -155,7 +156,7 @@ def submit(
                 notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
     if not options.dry_run:
         remember(base)
-    return Submission(root, jobs, site, [note for note in notes if note])
+    return Submission(root, runs, jobs, site, [note for note in notes if note])
 
 
 def _refusal(runs: list[Run], base: Path) -> UserError | None:

@@ -23,12 +23,24 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
 def answer(cell: Cell, site: str) -> list[str]:
-    """Sentences that answer whether compression pays in this cell, the answer first."""
+    """Sentences that answer whether compression pays in this cell, the answer first, with their footnotes."""
+    weak = weakened(cell)
+    return [*findings(cell, site, weak), *weak.sentences, *method(cell)]
+
+
+def method(cell: Cell) -> list[str]:
+    """Sentences about the method of a cell's findings; empty if it has none."""
+    base = cell.row(cell.baseline)
+    return basis(cell, base) if base is not None and base.completed else []
+
+
+def findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
+    """Sentences that answer whether compression pays in this cell, without their footnotes."""
     base = cell.row(cell.baseline)
     if base is None or not base.completed:
         missing = "there is no run of the baseline" if base is None else f"no run of {base.scheme} completed"
         return [f"Nothing can be compared: {missing}."]
-    weak, rivals = weakened(cell), front(cell)
+    rivals = front(cell)
     compared = [row for row in cell.rows if row is not base and row.compared]
     idle = [row for row in compared if row.idle]
     schemes = [row for row in compared if not row.kind.is_control and not row.idle]
@@ -47,8 +59,6 @@ def answer(cell: Cell, site: str) -> list[str]:
         *_loss(compared),
         *_loss_in_time(compared),
         *conclusion(cell, rivals),
-        *weak.sentences,
-        *basis(cell, base),
     ]
 
 
