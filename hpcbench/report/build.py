@@ -22,7 +22,7 @@ from hpcbench.report.tables.overview import overview
 from hpcbench.report.tables.predicted import over_all
 from hpcbench.report.tables.runs import logs
 from hpcbench.report.thresholds import broken
-from hpcbench.report.titles import title
+from hpcbench.report.titles import place_words, title
 from hpcbench.report.weaknesses import weakened_together
 
 Section = tuple[Submission, list[Cell]]
@@ -140,4 +140,6 @@ def _repeated(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _place(submission: Submission) -> str:
+    if submission.runs:
+        return place_words(submission.runs[0])
     return printable(f"{submission.plan.study} on {submission.plan.site}")

@@ -26,8 +26,14 @@ def title(cell: Cell) -> tuple[str, str]:
     if steps is not None:
         parts.append(f"{steps} steps x {repeats} repeat{'s' if repeats != 1 else ''}")
     what = ", ".join(part for part in parts if part)
-    where = f"{run.study} on {run.site}"
+    where = place_words(run)
     return printable(f"{where}: {what}" if what else where), f"baseline: {baseline_words(cell)}"
+
+
+def place_words(run: RunResult) -> str:
+    """Study and site of a run, with the label of a submission that stays apart from others of the study."""
+    apart = f" ({run.submission})" if run.submission and not run.pairing.startswith(f"{run.submission}:") else ""
+    return printable(f"{run.study} on {run.site}{apart}")
 
 
 def size_words(cell: Cell) -> str:
