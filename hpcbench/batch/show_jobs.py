@@ -86,13 +86,13 @@ def list_cells(runs: "Sequence[Run]") -> list[str]:
 def _list_runs(repeats_of: dict[str, list[int]]) -> str:
     """Return the runs of a cell: their number, and the schemes that have the same repeats together."""
     schemes: dict[tuple[int, ...], list[str]] = {}
-    for scheme, repeats in repeats_of.items():
-        schemes.setdefault(tuple(sorted(repeats)), []).append(scheme)
+    for scheme, numbers in repeats_of.items():
+        schemes.setdefault(tuple(sorted(numbers)), []).append(scheme)
     parts = []
     for repeats, names in schemes.items():
         together = len(repeats) > 1 and repeats == tuple(range(repeats[0], repeats[-1] + 1))
-        numbers = f"{repeats[0]} to {repeats[-1]}" if together else ", ".join(map(str, repeats))
-        parts.append(f"{', '.join(names)} (repeat{'' if len(repeats) == 1 else 's'} {numbers})")
+        span = f"{repeats[0]} to {repeats[-1]}" if together else ", ".join(map(str, repeats))
+        parts.append(f"{', '.join(names)} (repeat{'' if len(repeats) == 1 else 's'} {span})")
     return f"{_count(sum(map(len, repeats_of.values())), 'run')}: {'; '.join(parts)}"
 
 
