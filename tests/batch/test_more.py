@@ -8,6 +8,7 @@ from batch_fakes import Fake, wait_for, wait_until_over
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.cancel import cancel
+from hpcbench.batch.rewrite_jobs import rewrite_jobs
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.scheduler import Receipt
 from hpcbench.batch.submit import Options, Submission, submit
@@ -47,6 +48,8 @@ def test_repeats_are_added_with_new_seeds_in_the_same_pairs(fake: Fake) -> None:
     assert {status.state for status in over.runs.values()} == {State.COMPLETED}
     assert sum("argv" in call for call in fake.calls[calls:]) == 6, "what was there did not run again"
     assert [job.jobs for job in Ledger(root).submitted] == [["j0001-r1"], ["j0002-r2"], ["j0003-r3"]]
+    rewrite_jobs(root, plan, ["j0003-r3"], [], updates_site=False)  # as `retry` writes a script again
+    assert "r3-baseline" in (root / "jobs" / "j0003-r3" / "job.sh").read_text()
 
 
 def test_the_same_command_twice_adds_once_until_the_added_repeats_are_over(fake: Fake) -> None:
