@@ -51,6 +51,7 @@ OF_SCHEME = re.compile(
 )
 """The same of a scheme."""
 AT_EQUAL_TIME = "loss_in_time"
+_SIZE = re.compile(r" ([0-9.]+) ([KMB]) parameters")
 _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte occurs ([0-9.]+)\.")
 
 
@@ -61,10 +62,14 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
     for k in range(last - count + 1, last + 1):
         log.steps.add(Step(k, last, seconds=stored["time"]["step"], loss=stored["loss_train"] if k == last else None))
     scale = next((found for sentence in cell["answer"] if (found := _SCALE.search(sentence))), None)
-    bounds = {"valid_loss_uniform": float(scale[1]), "valid_loss_unigram": float(scale[2])} if scale else {}
+    configured: dict[str, float] = {}
+    if scale:
+        configured |= {"valid_loss_uniform": float(scale[1]), "valid_loss_unigram": float(scale[2])}
+    if size := _SIZE.search(cell["title"]):
+        configured["parameters"] = round(float(size[1]) * {"K": 1e3, "M": 1e6, "B": 1e9}[size[2]])
     log.events += [
         Environment.read(stored["environment"]),
-        Configuration.read(bounds),
+        Configuration.read(configured),
         Traffic.read({"from_step": last - count + 1, "to_step": last, "channels": stored["traffic"]}),
         Evaluation.read({"step": last, "split": "valid", "loss": stored["loss_valid"]}),
     ]
@@ -174,11 +179,13 @@ def recompute(path: Path) -> None:
     for document in stored["submissions"]:
         take_over_falling(document["cells"])
         section = compared(document)
-        page = build([section], ())
+        submission, cells = section
+        # Each cell alone, as in a report of one cell: without an overview, and with all footnotes.
+        chapters_of_cells = [build([(submission, [cell])], ()).chapters[0] for cell in cells]
         titles = (cell["title"] for cell in document["cells"])
         chapters = (
             (title, write(Document("", (replace(chapter, title=title),)), WIDTH))
-            for title, chapter in zip(titles, page.chapters, strict=True)
+            for title, chapter in zip(titles, chapters_of_cells, strict=True)
         )
         beside.write_text(spliced(beside.read_text(encoding="utf-8"), chapters), encoding="utf-8")
         made = json.loads(json.dumps(content([section])))

@@ -347,6 +347,8 @@ def test_the_dry_run_says_what_it_would_do(
         "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads a rank, walltime 2h, queue pbatch"
     )
     assert lines[2] == "    lrun -N12 -T4 -M -gpu python3 -u -m hpcbench.train runs/RUN/run.json"
+    schemes = "baseline, identity, naive-mpc, naive-zfp8, naive-zfp16, mzhybrid, zhybrid-16-8"
+    assert lines[7:10] == [f"  nodes {nodes}: 21 runs: {schemes} (repeats 1 to 3)" for nodes in (12, 24, 48)]
     assert lines[-1] == str(tmp_path / "o" / "001")
     code, out, _ = run(capsys, monkeypatch, "status", str(tmp_path / "o"))
     assert code == 0 and out.count("pending") == 9 + 63
@@ -401,6 +403,16 @@ def test_the_study_that_the_readme_submits_to_a_cluster_uses_its_network(
     ]
     code, out, _ = run(capsys, monkeypatch, *words[1:], "--out", str(tmp_path / "o"))
     assert code == 0 and "  messages leave the node in all runs" in out.splitlines()
+
+
+def test_the_dry_run_lists_the_cells_and_runs_that_are_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, some = str(data_dir("studies") / "neox-hybrid.yaml"), "nodes=24,scheme=baseline|mzhybrid,repeat=1|3"
+    code, out, _ = run(capsys, monkeypatch, "submit", study, "--dry-run", "--only", some, "--out", str(tmp_path / "o"))
+    assert code == 0
+    cells = [line for line in out.splitlines() if line.startswith("  nodes ")]
+    assert cells == ["  nodes 24: 4 runs: baseline, mzhybrid (repeats 1, 3)"]
 
 
 def test_sites_and_schemas_are_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

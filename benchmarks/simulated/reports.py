@@ -220,7 +220,7 @@ def power(options: argparse.Namespace) -> Table:
                     rows += len(gaining)
                     faster += sum(row.speed_shown == "faster" for row in gaining)
                     good += sum(bool(row.outcome and row.outcome.group == "good") for row in gaining)
-                    pays += answer(cell, "local")[0].startswith("On this machine compression pays")
+                    pays += "compression pays: " in answer(cell, "local")[0]
                     beaten += bool(front(cell).beaten_by("baseline"))
             found = _percent(faster, rows), _percent(good, rows)
             table.add_row(

@@ -24,10 +24,11 @@ class BatchJob:
     """Begin however those ended; else only when all ended well."""
 
 
-def batch_jobs(jobs: Sequence[Job], site: Site) -> list[BatchJob]:
+def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[BatchJob]:
     """The jobs in their order, as arrays of one shape as long as the site allows.
 
     A job with several runs stays alone: there are few of them, and they are told apart in the queue.
+    The names of arrays follow those of the first `arrays` ones.
     """
     if site.scheduler.max_array is None or any(len(job.runs) > 1 for job in jobs):
         return [_single(job.id) for job in jobs]
@@ -35,7 +36,7 @@ def batch_jobs(jobs: Sequence[Job], site: Site) -> list[BatchJob]:
     for job in jobs:
         key = (job.shape, tuple(job.launch), job.walltime, job.queue, job.account)
         alike.setdefault(key, []).append(job.id)
-    found, arrays = [], 0
+    found = []
     for part in (part for group in alike.values() for part in _cut(group, site.scheduler.max_array)):
         if len(part) == 1:
             found.append(_single(part[0]))

@@ -38,8 +38,17 @@ def choose(runs: list[Run], only: str) -> list[Run]:
     return [run for run in runs if run.id in kept]
 
 
-def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple[list[Job], list[str]]:
+def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: int = 1) -> tuple[list[Job], list[str]]:
     """The jobs that hold the runs, checked against nodes and queues, and notes for the user.
+
+    Parameters
+    ----------
+    runs, loaded, site
+        The runs, their study, and the site.
+    dry_run
+        Whether programs may be missing.
+    first
+        Number of the first job.
 
     Raises
     ------
@@ -55,19 +64,19 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
         key = (run.repeat, *((k, str(v)) for k, v in run.cell.items())) if shared else (run.id,)
         groups.setdefault(key, []).append(run)
     jobs = []
-    for number, group in enumerate(groups.values(), 1):
-        first = group[0]
-        size = first.size
+    for number, group in enumerate(groups.values(), first):
+        example = group[0]
+        size = example.size
         try:
             placed, launch = solve(site, nodes=size.nodes, ranks_per_node=size.ranks_per_node, program=program)
-            once = isinstance(first.study, ProgramStudy) and first.study.program.start == "node"
+            once = isinstance(example.study, ProgramStudy) and example.study.program.start == "node"
             if once:
                 launch = _once_a_node(site, container, nodes=size.nodes, program=program)
         except ValueError as error:
-            raise UserError(f"{first.where(('layout',))}: layout: {error}: change layout or ranks_per_node") from None
-        allowed = limits(first, site)
+            raise UserError(f"{example.where(('layout',))}: layout: {error}: change layout or ranks_per_node") from None
+        allowed = limits(example, site)
         ids = [run.id for run in group]
-        name = f"j{number:04d}-r{first.repeat}"
+        name = f"j{number:04d}-r{example.repeat}"
         environments = {run.id: run.scheme.environment for run in group if run.scheme.environment}
         jobs.append(
             Job(
@@ -86,7 +95,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool) -> tuple
                 stop_ahead=allowed.stop_ahead,
                 container=container,
                 reads=_reads(group, loaded) if container else (),
-                program=isinstance(first.study, ProgramStudy),
+                program=isinstance(example.study, ProgramStudy),
                 outside=python if container else "",
                 once_a_node=once,
             )

@@ -26,7 +26,7 @@ def find_unfinished(base: Path, digest: str) -> Path | None:
         if moved_from(root, submission) is not None:
             continue
         ledger = Ledger(root)
-        if any(job.id is None for job in ledger.submitted) or _left(submission, ledger):
+        if any(job.id is None for job in ledger.submitted) or left(submission, ledger):
             return root
         return None if track(root).over else root
     return None
@@ -36,7 +36,7 @@ def resume(root: Path, study: Path, after: After | None, progress: Progress) -> 
     """Hand in what is left of a submission; returns one line for the user."""
     submission, scheduler, ledger = read_submission(root), open_scheduler(root), Ledger(root)
     taken = settle(scheduler, ledger)
-    jobs = _left(submission, ledger)
+    jobs = left(submission, ledger)
     if jobs:
         keep(root, study)
         said = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
@@ -46,6 +46,7 @@ def resume(root: Path, study: Path, after: After | None, progress: Progress) -> 
     return f"already submitted{over}{found}: nothing was handed in (--again submits it anew)"
 
 
-def _left(submission: SubmissionFile, ledger: Ledger) -> list[BatchJob]:
+def left(submission: SubmissionFile, ledger: Ledger) -> list[BatchJob]:
+    """Return the planned jobs that were never submitted."""
     jobs = [BatchJob(one.label, one.script, one.jobs, one.array) for one in submission.bundles]
     return [job for job in jobs if ledger.of(job.jobs[0]) is None]

@@ -123,6 +123,8 @@ def _plan(root: Path, submission: SubmissionFile, site: Site, sets: Sequence[str
     if (root / "study.set.json").is_file():
         before = json.loads((root / "study.set.json").read_text(encoding="utf-8"))
     loaded = load_study(given if same else kept, [*before, *sets])
+    repeats = submission.repeats or loaded.study.repeats  # `submit --more` may have added some
+    loaded = replace(loaded, study=loaded.study.model_copy(update={"repeats": repeats}))
     return plan(expand(loaded, site.capacity, offer(site)), loaded, site, dry_run=False)[0]
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hpcbench.batch.submit import Submission
     from hpcbench.batch.tracking.track import Tracked
     from hpcbench.contract.judge_job import Status
+    from hpcbench.study.expand import Run
 
 _STYLES = {
     State.COMPLETED: "green",
@@ -68,6 +69,9 @@ def show_submission(submission: "Submission", *, dry_run: bool) -> None:
         else:
             print(f"    {shlex.join([*job.launch, job.python, '-u', '-m', 'hpcbench.train', 'runs/RUN/run.json'])}")
     print(f"  {_describe_reach(jobs, site)}")
+    if dry_run:
+        for line in list_cells(submission.runs):
+            print(f"  {line}")
     for note in submission.notes:
         print(f"  {note}")
     print(submission.root)
@@ -84,6 +88,28 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
     local = site.scheduler.kind == "local"
     remedy = "try --site virtual-hosts" if local else "take two nodes by --set nodes=2 --set ranks_per_node=..."
     return f"no message leaves the node, so nothing is learned about the network: {remedy}"
+
+
+def list_cells(runs: "Sequence[Run]") -> list[str]:
+    """Return a line for each cell of a study with its runs, by scheme and repeat."""
+    cells: dict[str, dict[str, list[int]]] = {}
+    for run in runs:
+        words = ", ".join(f"{key} {value}" for key, value in run.cell.items()) or "one cell"
+        cells.setdefault(words, {}).setdefault(run.scheme_name, []).append(run.repeat)
+    return [f"{words}: {_list_runs(schemes)}" for words, schemes in cells.items()]
+
+
+def _list_runs(repeats_of: dict[str, list[int]]) -> str:
+    """Return the runs of a cell: their number, and the schemes that have the same repeats together."""
+    schemes: dict[tuple[int, ...], list[str]] = {}
+    for scheme, numbers in repeats_of.items():
+        schemes.setdefault(tuple(sorted(numbers)), []).append(scheme)
+    parts = []
+    for repeats, names in schemes.items():
+        together = len(repeats) > 1 and repeats == tuple(range(repeats[0], repeats[-1] + 1))
+        span = f"{repeats[0]} to {repeats[-1]}" if together else ", ".join(map(str, repeats))
+        parts.append(f"{', '.join(names)} (repeat{'' if len(repeats) == 1 else 's'} {span})")
+    return f"{_count(sum(map(len, repeats_of.values())), 'run')}: {'; '.join(parts)}"
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ class Submission:
     """What lies on disk, and what became of it."""
 
     root: Path
+    runs: list[Run]
     jobs: list[Job]
     site: Site
     notes: list[str]
@@ -64,6 +65,8 @@ class Options:
     """That may have failed."""
     again: bool = False
     """Submit anew what is in a queue already."""
+    more: int | None = None
+    """Number of repeats to add to the submission of the study; None for a submission of its own."""
 
 
 def submit(
@@ -94,6 +97,8 @@ def submit(
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
     site, site_document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
+    if options.more is not None:
+        return _add(study, options, loaded, site, _digest(loaded, site_document.text, options.only), check, progress)
     runs = expand(loaded, site.capacity, offer(site))
     asks = options.check or not options.dry_run
     refusal = _refusal(runs, study.parent)
@@ -110,7 +115,7 @@ def submit(
     left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
     if left_out:
         notes.append(f"{', '.join(left_out)}: of this shell alone: write in environment: of the site what jobs need")
-    base = options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
+    base = _base(options, loaded, site)
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
     if after is not None:
         notes.append(f"begins after {after.root}" + ("" if after.ids else ", which is over"))
@@ -133,7 +138,7 @@ def submit(
 
             found = find_unfinished(directory, str(more["digest"]))
             if found is not None:
-                return Submission(found, jobs, site, [*notes, resume(found, study, after, progress)])
+                return Submission(found, runs, jobs, site, [*notes, resume(found, study, after, progress)])
         with numbered(directory) as root:
             handed = batch_jobs(jobs, site)
             queue_name = write(
@@ -155,7 +160,53 @@ def submit(
                 notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
     if not options.dry_run:
         remember(base)
-    return Submission(root, jobs, site, [note for note in notes if note])
+    return Submission(root, runs, jobs, site, [note for note in notes if note])
+
+
+def _base(options: Options, loaded: Loaded, site: Site) -> Path:
+    """Return the directory of the study's submissions."""
+    return options.out if options.out is not None else Path(site.work or ".") / "results" / loaded.study.study
+
+
+def _add(
+    study: Path,
+    options: Options,
+    loaded: Loaded,
+    site: Site,
+    digest: str,
+    check: Callable[[list[Run], Site, Path], None],
+    progress: "Progress",
+) -> Submission:
+    """Add repeats to the newest submission of the study."""
+    from hpcbench.batch.add_repeats import add_repeats, find_submitted
+
+    if options.dry_run or options.after:
+        other = "--dry-run" if options.dry_run else "--after"
+        raise UserError(f"--more: not with {other}: leave one of them out")
+    base = _base(options, loaded, site).absolute()
+    if not base.is_dir():
+        raise UserError(f"--more: {shown_path(base)} is not there: submit the study without --more first")
+
+    def check_all(runs: list[Run], site: Site, directory: Path) -> None:
+        if refusal := _refusal(runs, directory):
+            raise refusal
+        check(runs, site, directory)
+
+    scheduler_class(site.scheduler.kind).check(site)
+    with locked(base):
+        root = find_submitted(base, digest)
+        runs, jobs, notes = add_repeats(
+            root,
+            loaded,
+            site,
+            options.more or 0,
+            study=study,
+            only=options.only,
+            again=options.again,
+            check=check_all,
+            progress=progress,
+        )
+    return Submission(root, runs, jobs, site, notes)
 
 
 def _refusal(runs: list[Run], base: Path) -> UserError | None:

@@ -15,7 +15,9 @@ from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import RELAY, render, render_array, render_relay
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.run import Shape
+from hpcbench.contract.submission import FILE
 from hpcbench.errors import UserError
+from hpcbench.files import read_json
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.run import program_file, run_file
@@ -82,10 +84,7 @@ def write(
         if waits and site.scheduler.kind != "local":
             (directory / RELAY).parent.mkdir()
             _script(directory / RELAY, render_relay(jobs[0], site=site, study=study.study, root=str(root)))
-        job_of = {run: job for job in jobs for run in job.runs}
-        for run in runs:
-            (directory / "runs" / run.id).mkdir(parents=True)
-            write_json(directory / "runs" / run.id / "run.json", _run_file(run, job_of[run.id], site, base))
+        _write_runs(directory, runs, jobs, site, base)
         write_json(
             directory / "submission.json",
             {
@@ -105,35 +104,98 @@ def write(
                 **({"program_log": study.program.model_dump()["log"]} if isinstance(study, ProgramStudy) else {}),
                 "repeats": study.repeats,
                 "requeue": study.requeue,
-                "jobs": [
-                    {
-                        "id": job.id,
-                        "script": f"jobs/{job.id}/job.sh",
-                        "runs": job.runs,
-                        "walltime": job.walltime.seconds if job.walltime else None,
-                        "stop_ahead": job.stop_ahead.seconds,
-                    }
-                    for job in jobs
-                ],
-                "bundles": [
-                    {"label": one.name, "script": one.script, "jobs": one.jobs, "array": one.array}
-                    for one in batch_jobs
-                ],
-                "runs": [
-                    {
-                        "id": run.id,
-                        "job": job_of[run.id].id,
-                        "repeat": run.repeat,
-                        "pairing": run.pairing,
-                        "cell": run.cell,
-                        "scheme": run.scheme_name,
-                        "path": f"runs/{run.id}",
-                    }
-                    for run in runs
-                ],
+                **_entries(runs, jobs, batch_jobs),
             },
         )
     return name
+
+
+@contextlib.contextmanager
+def extend(
+    root: Path,
+    runs: Sequence[Run],
+    jobs: Sequence[Job],
+    batch_jobs: Sequence[BatchJob],
+    loaded: Loaded,
+    site: Site,
+    *,
+    base: Path,
+) -> Iterator[None]:
+    """Add runs with their jobs to a submission; undo it if the block fails before a job was taken.
+
+    Parameters
+    ----------
+    root
+        Directory of the submission.
+    runs, jobs, batch_jobs
+        What is added.
+    loaded, site
+        The study and the site of the submission.
+    base
+        Directory that relative paths of the study start from.
+    """
+    path = root / FILE
+    before: dict[str, Any] = read_json(path) or {}
+    numbers = set((root / "handed").glob("*.json"))
+    entries = _entries(runs, jobs, batch_jobs)
+    new = [*(root / "jobs" / job.id for job in jobs), *(root / "runs" / run.id for run in runs)]
+    for directory in new:  # what a killed command has left, which the plan does not contain
+        shutil.rmtree(directory, ignore_errors=True)
+    try:
+        _write_scripts(root, jobs, batch_jobs, site, study=loaded.study.study, root=str(root))
+        _write_runs(root, runs, jobs, site, base)
+        added = {"time": now(), "jobs": [job.id for job in jobs]}
+        after = {key: [*before[key], *entries[key]] for key in entries}
+        additions = [*before.get("added", []), added]
+        write_json(path, {**before, "repeats": runs[-1].repeat, "added": additions, **after}, durable=True)
+        yield
+    except BaseException:
+        if set((root / "handed").glob("*.json")) == numbers:
+            write_json(path, before)
+            for directory in new:
+                shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _write_runs(directory: Path, runs: Sequence[Run], jobs: Sequence[Job], site: Site, base: Path) -> None:
+    job_of = {run: job for job in jobs for run in job.runs}
+    for run in runs:
+        (directory / "runs" / run.id).mkdir(parents=True)
+        write_json(directory / "runs" / run.id / "run.json", _run_file(run, job_of[run.id], site, base))
+
+
+def _entries(
+    runs: Sequence[Run], jobs: Sequence[Job], batch_jobs: Sequence[BatchJob]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return jobs, bundles and runs in the form that ``submission.json`` has."""
+    job_of = {run: job.id for job in jobs for run in job.runs}
+    return {
+        "jobs": [
+            {
+                "id": job.id,
+                "script": f"jobs/{job.id}/job.sh",
+                "runs": job.runs,
+                "walltime": job.walltime.seconds if job.walltime else None,
+                "stop_ahead": job.stop_ahead.seconds,
+            }
+            for job in jobs
+        ],
+        "bundles": [
+            {"label": one.name, "script": one.script, "jobs": one.jobs, "array": one.array} for one in batch_jobs
+        ],
+        "runs": [
+            {
+                "id": run.id,
+                "job": job_of[run.id],
+                "repeat": run.repeat,
+                "pairing": run.pairing,
+                "cell": run.cell,
+                "scheme": run.scheme_name,
+                "path": f"runs/{run.id}",
+            }
+            for run in runs
+        ],
+    }
 
 
 @contextlib.contextmanager

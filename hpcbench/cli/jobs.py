@@ -43,6 +43,15 @@ def submit(
     ] = None,
     after_any: Annotated[bool, typer.Option("--after-any", help="Begin even if those jobs did not complete.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Submit runs again that already wait or run.")] = False,
+    more: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Add N repeats to the newest submission of the study instead: new seeds, same cells.",
+            show_default=False,
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
     """Hand the jobs of a study to the site's scheduler. Called again, it continues an interrupted submission."""
@@ -53,7 +62,7 @@ def submit(
 
     if check and not dry_run:
         raise UserError("--check: belongs to --dry-run: without it, submit checks all of this anyway")
-    options = Options(site, dry_run, check, out, sets, only, after, after_any, again)
+    options = Options(site, dry_run, check, out, sets, only, after, after_any, again, more)
     with handing_in() as progress:
         submission = submit_study(study, options, progress, check_memory)
     show_submission(submission, dry_run=dry_run)

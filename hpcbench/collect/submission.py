@@ -52,6 +52,8 @@ class RunResult:
     """
     given: bool = False
     """Whether the user gave its scheme and pairing, without a plan."""
+    submission: str = ""
+    """Label of its submission, if a report has several of the same study; else empty."""
 
     @property
     def state(self) -> State:
@@ -72,6 +74,8 @@ class Submission:
     root: Path | None
     plan: Plan
     runs: list[RunResult]
+    parts: tuple["Submission", ...] = ()
+    """The submissions whose runs it joins; empty for one that is alone."""
 
 
 def load(root: Path, jobs: Mapping[str, Job]) -> Submission:

@@ -77,6 +77,13 @@ class Bundled(BaseModel):
     array: bool
 
 
+class Added(BaseModel):
+    """Repeats that were added to a submission."""
+
+    time: str
+    jobs: list[Name]
+
+
 class Plan(BaseModel):
     """The runs that are compared: of a study on a site, of a submission, or of logs that were given together."""
 
@@ -114,6 +121,8 @@ class SubmissionFile(Plan):
     site_file: str | None = None
     study_file: str | None = None
     """Absolute paths of what was submitted; they may have changed since."""
+    added: list[Added] = []
+    """Additions of repeats, the oldest first."""
     dry_run: bool = False
     requeue: int = 0
     """How often a job may go back into its queue."""

@@ -11,7 +11,9 @@ from hpcbench.report.kinds import Kind
 from hpcbench.report.looks import MOST
 from hpcbench.report.measures import own_environment
 from hpcbench.report.method import basis
+from hpcbench.report.notation import bounds
 from hpcbench.report.statistics import Interval
+from hpcbench.report.titles import size_words
 from hpcbench.report.verdicts import IDLE, LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER, Group
 from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, weakened
 
@@ -21,12 +23,24 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
 def answer(cell: Cell, site: str) -> list[str]:
-    """Sentences that answer whether compression pays in this cell, the answer first."""
+    """Sentences that answer whether compression pays in this cell, the answer first, with their footnotes."""
+    weak = weakened(cell)
+    return [*findings(cell, site, weak), *weak.sentences, *method(cell)]
+
+
+def method(cell: Cell) -> list[str]:
+    """Sentences about the method of a cell's findings; empty if it has none."""
+    base = cell.row(cell.baseline)
+    return basis(cell, base) if base is not None and base.completed else []
+
+
+def findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
+    """Sentences that answer whether compression pays in this cell, without their footnotes."""
     base = cell.row(cell.baseline)
     if base is None or not base.completed:
         missing = "there is no run of the baseline" if base is None else f"no run of {base.scheme} completed"
         return [f"Nothing can be compared: {missing}."]
-    weak, rivals = weakened(cell), front(cell)
+    rivals = front(cell)
     compared = [row for row in cell.rows if row is not base and row.compared]
     idle = [row for row in compared if row.idle]
     schemes = [row for row in compared if not row.kind.is_control and not row.idle]
@@ -35,7 +49,8 @@ def answer(cell: Cell, site: str) -> list[str]:
     if not compared and len(cell.rows) > 1:
         sentences.append(f"Nothing can be compared: no scheme completed a run that has its pair in {base.scheme}.")
     plain = [row.scheme for row in compared if row.kind is Kind.PLAIN]
-    sentences += [*_speed(schemes, site, weak, rivals, plain), *_idle(idle)]
+    where = f"{_WHERE.get(site, f'On {site}')} ({size_words(cell)})"
+    sentences += [*_speed(schemes, where, weak, rivals, plain), *_idle(idle)]
     sentences += [_control(row) for row in compared if row.kind.is_control]
     if diverged:
         sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
@@ -44,8 +59,6 @@ def answer(cell: Cell, site: str) -> list[str]:
         *_loss(compared),
         *_loss_in_time(compared),
         *conclusion(cell, rivals),
-        *weak.sentences,
-        *basis(cell, base),
     ]
 
 
@@ -68,7 +81,7 @@ def trouble(cell: Cell) -> list[str]:
     return found
 
 
-def _speed(schemes: list[Row], site: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
+def _speed(schemes: list[Row], where: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
     if not schemes:
         return []
 
@@ -78,7 +91,6 @@ def _speed(schemes: list[Row], site: str, weak: Weakened, rivals: Front, plain: 
     good, unsteady, blind, alike = of("good"), of("unsteady"), of("no loss"), of("as fast")
     undecided = [row for row in schemes if row in of("open") or row.outcome == WORSE_OPEN]
     bad = [row for row in of("worse") if row.speed_shown == "faster"]
-    where = _WHERE.get(site, f"On {site}")
     sentences = []
     if good:
         sentences += _faster_and_as_good(good, where, weak, rivals, plain)
@@ -150,26 +162,28 @@ def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
 
 
 def _undecided(schemes: list[Row], where: str) -> str:
-    estimates = sorted(row.speed.estimate for row in schemes if row.speed)
-    if not estimates or estimates[-1] >= 1:
+    highest = [row.speed.high for row in schemes if row.speed]
+    if any(high is None or high >= 1 for high in highest):
         return f"Whether compression pays {_in(where)} is not shown yet."
-    span = f"{estimates[0]:.2f} to {estimates[-1]:.2f}" if len(estimates) > 1 else f"{estimates[0]:.2f}"
     return (
-        f"{where} compression seems to lose time, {span} times the baseline's speed by estimate; that it does is not"
-        " shown for every scheme yet."
+        f"{where} compression seems to lose time: {_list(schemes, _gain)}. That it does is not shown for every scheme"
+        " yet."
     )
 
 
 def _control(row: Row) -> str:
     if row.speed is None:
         return ""
+    words = "a plain cast to 16 bits" if row.kind is Kind.CAST else "the same algorithm without a codec"
+    if row.speed.shown == "not shown":
+        return f"The speed of {row.scheme}, {words}, is not decided: {_times(row.speed)}."
+    sentence = f"{row.scheme}, {words}, runs at {_times(row.speed)}"
     if row.kind is Kind.CAST:
-        verdict = f" ({row.outcome.words})" if row.outcome else ""
-        return f"{row.scheme}, {row.kind.words}, runs at {_ratio(row.speed)} times the baseline's speed{verdict}."
-    return (
-        f"{row.scheme}, the same algorithm without a codec, runs at {_ratio(row.speed)} times the baseline's speed:"
-        " that part is the algorithm's, the rest is the codecs'."
-    )
+        return sentence + (f" ({row.outcome.words})." if row.outcome else ".")
+    if row.speed.shown == "faster" or row.speed.slower:
+        return f"{sentence}: that part is the algorithm's, the rest is the codecs'."
+    gain = f", within {100 * AS_FAST:.0f} %" if row.speed.shown == "as fast" else ""
+    return f"{sentence}: the algorithm alone gains nothing{gain}."
 
 
 def _enough(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
@@ -232,7 +246,7 @@ def _names(words: list[str]) -> str:
 
 
 def _gain(row: Row) -> str:
-    return f" ({_ratio(row.speed)} times the baseline's speed)" if row.speed else ""
+    return f" ({_times(row.speed)})" if row.speed else ""
 
 
 def _change(finding: LossFinding | None) -> str:
@@ -245,12 +259,9 @@ def _unsteady(row: Row) -> str:
 
 
 def _worst(row: Row) -> str:
-    return (
-        f" ({_ratio(row.speed)} times the baseline's speed, worst pair {row.loss.worst:+.4f})"
-        if row.speed and row.loss
-        else ""
-    )
+    return f" ({_times(row.speed)}; worst pair {row.loss.worst:+.4f})" if row.speed and row.loss else ""
 
 
-def _ratio(interval: Interval) -> str:
-    return f"{interval.estimate:.2f}"
+def _times(speed: Interval) -> str:
+    """The ratio of speeds with the interval that a statement about it has to allow for."""
+    return f"{speed.estimate:.2f} times the baseline's speed, {bounds(speed, '{:.2f}'.format)}"

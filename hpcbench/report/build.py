@@ -1,6 +1,7 @@
 """Builds the content of a report: a chapter for each cell, with its tables, the answer, the trouble and the notes."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hpcbench.collect.microbenchmarks import Microbenchmark
@@ -8,7 +9,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.report import identical
-from hpcbench.report.answer import answer, trouble
+from hpcbench.report.answer import findings, method, trouble
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
 from hpcbench.report.notes import all_notes
@@ -17,10 +18,12 @@ from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
 from hpcbench.report.tables.comparison import comparison
 from hpcbench.report.tables.microbenchmarks import microbenchmarks as beside
+from hpcbench.report.tables.overview import overview
 from hpcbench.report.tables.predicted import over_all
 from hpcbench.report.tables.runs import logs
 from hpcbench.report.thresholds import broken
-from hpcbench.report.titles import title
+from hpcbench.report.titles import place_words, title
+from hpcbench.report.weaknesses import weakened_together
 
 Section = tuple[Submission, list[Cell]]
 """A submission with its compared cells."""
@@ -92,11 +95,21 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
             if any(further := _further(submission, cell, tables, figures)):
                 yield _chapter(*title(cell), further)
         return
-    for cell in cells:
+    weak, sweep = weakened_together(cells), len(cells) > 1
+    methods, notes = [method(cell) for cell in cells], [_notes([cell]) for cell in cells]
+    # A sweep says once, below its overview, what several cells share.
+    shared, shared_notes = _repeated(methods), _repeated(one.lines for one in notes)
+    if sweep:
+        below = [Sentences((*weak[0].sentences, *shared)), Sentences(shared_notes, "warning")]
+        heading = f"{_place(submission)}: overview of {len(cells)} cells"
+        yield _chapter(heading, "", [overview(cells, weak), *below])
+    for cell, letters, own_method, own_notes in zip(cells, weak, methods, notes, strict=True):
         wrong = (*trouble(cell), *broken([cell], submission.plan.thresholds))
-        said = [Sentences(tuple(answer(cell, submission.plan.site))), Sentences(wrong, "bad")]
+        footnotes = [*([] if sweep else letters.sentences), *(line for line in own_method if line not in shared)]
+        answer = Sentences((*findings(cell, submission.plan.site, letters), *footnotes))
+        warnings = replace(own_notes, lines=tuple(line for line in own_notes.lines if line not in shared_notes))
         further = _further(submission, cell, tables, figures)
-        yield _chapter(*title(cell), [comparison(submission, cell), *said, _notes([cell]), *further])
+        yield _chapter(*title(cell), [comparison(cell, letters), answer, Sentences(wrong, "bad"), warnings, *further])
     if any(whole):
         yield _chapter(f"{_place(submission)}: all {'cells' if len(cells) > 1 else 'runs'}", "", whole)
 
@@ -120,5 +133,13 @@ def _notes(cells: list[Cell]) -> Sentences:
     return Sentences((*alike, *all_notes(run for cell in cells for run in cell.runs)), "warning")
 
 
+def _repeated(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the sentences that stand in several lists, each once."""
+    counts = Counter(line for lines in lists for line in dict.fromkeys(lines))
+    return tuple(line for line, count in counts.items() if count > 1)
+
+
 def _place(submission: Submission) -> str:
+    if submission.runs:
+        return place_words(submission.runs[0])
     return printable(f"{submission.plan.study} on {submission.plan.site}")

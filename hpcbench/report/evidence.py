@@ -6,6 +6,7 @@ Only runs of one pairing are compared with each other, because they shared seed 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
+from statistics import fmean
 
 from hpcbench.contract.criteria import Criteria
 from hpcbench.report.curves import curve, losses_at_equal_time
@@ -165,8 +166,13 @@ def _loss_tests(
 ) -> dict[Key, LossTest]:
     return {
         key: LossTest.of(values, margin_of(values, criteria.loss_margin, of_both=of_both))
-        for key, values in family(pairs, losses).items()
+        for key, values in family(pairs, losses, _seed).items()
     }
+
+
+def _seed(run: Measures) -> Hashable:
+    """What two runs of equal seed have in common: in joined submissions the number of the repeat."""
+    return run.run.repeat if run.run.submission else run.run.pairing
 
 
 def rates(mine: Measures, other: Measures) -> Both:
@@ -180,22 +186,38 @@ def valid_losses(mine: Measures, other: Measures) -> Both:
 
 
 def family(
-    pairs: Mapping[Key, list[tuple[Measures, Measures]]], values: Callable[[Measures, Measures], Both]
+    pairs: Mapping[Key, list[tuple[Measures, Measures]]],
+    values: Callable[[Measures, Measures], Both],
+    same: Callable[[Measures], Hashable] = lambda run: run.run.pairing,
 ) -> dict[Key, Values]:
-    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out."""
+    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out.
+
+    Parameters
+    ----------
+    pairs
+        Runs of each scheme with those that they are compared with.
+    values
+        Gives the two values of a pair.
+    same
+        Gives what pairs have in common whose values are no independent ones, such as losses of equal seed. Their
+        values are averaged.
+    """
     families: dict[Key, Values] = {}
     for scheme, own in pairs.items():
-        both = [values(mine, other) for mine, other in own]
-        usables = [(a, b) for a, b in both if a is not None and b is not None and usable(a) and usable(b)]
-        if usables:
-            families[scheme] = usables
+        groups: dict[Hashable, list[tuple[float, float]]] = {}
+        for mine, other in own:
+            a, b = values(mine, other)
+            if a is not None and b is not None and usable(a) and usable(b):
+                groups.setdefault(same(mine), []).append((a, b))
+        if groups:
+            families[scheme] = [(fmean(a for a, _ in group), fmean(b for _, b in group)) for group in groups.values()]
     return families
 
 
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
     """Completed runs of a scheme, each with the baseline's run of the same pairing, in the order of the repeats."""
     own, others = by_pairing(runs), by_pairing(base)
-    order = sorted(own, key=lambda pairing: (own[pairing].run.repeat or 0, pairing))
+    order = sorted(own, key=lambda pairing: (own[pairing].run.submission, own[pairing].run.repeat or 0, pairing))
     return [(own[pairing], others[pairing]) for pairing in order if pairing in others]
 
 

@@ -12,7 +12,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.duels import Duel
 from hpcbench.report.findings import Speed
 from hpcbench.report.kinds import Kind, has_half_messages
-from hpcbench.report.notation import between
+from hpcbench.report.notation import bounds
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,8 @@ def relation(duel: Duel) -> str:
     if duel.speed is None:
         return f"{duel.scheme} and {duel.other} have no pair that tells their speeds"
     words = "slower than" if duel.speed.slower else _SPEEDS[duel.speed.shown]
-    return f"{duel.scheme} is {words} {duel.other} ({_figures(duel)}){_loss(duel)}"
-
-
-def _figures(duel: Duel) -> str:
-    """Ratio and interval, in the form that they have within brackets."""
-    return between(duel.speed, "{:.2f}".format, ", 1 pair").replace(" (", ", ").removesuffix(")")
+    figures = f"{duel.speed.estimate:.2f}, {bounds(duel.speed, '{:.2f}'.format)}"
+    return f"{duel.scheme} is {words} {duel.other} ({figures}){_loss(duel)}"
 
 
 def _loss(duel: Duel) -> str:

@@ -17,6 +17,7 @@ from hpcbench.plot_style import need_matplotlib
 from hpcbench.report.against import compared
 from hpcbench.report.build import build, table_names
 from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
+from hpcbench.report.pooling import parts
 from hpcbench.report.sections import read
 from hpcbench.report.thresholds import broken
 
@@ -148,12 +149,13 @@ def report(
         from hpcbench.report.plots.drawing import write
 
         write(build(sections, (), figures=True), plots)
+    read_submissions = parts([submission for submission, _ in sections])
     if bundle is not None:
-        bundle.pack([submission for submission, _ in sections])
+        bundle.pack(read_submissions)
     if trace is not None:
-        _write_traces([submission for submission, _ in sections], trace)
+        _write_traces(read_submissions, trace)
     for target in targets:
-        target.write([submission for submission, _ in sections])
+        target.write(read_submissions)
     return int(bad)
 
 

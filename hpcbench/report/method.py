@@ -111,7 +111,18 @@ def _positive(value: float | None) -> TypeGuard[float]:
 
 def basis(cell: Cell, base: Row) -> list[str]:
     """Sentences about the method, and about the surroundings of the runs."""
-    return [*_basis(cell, base), *_odd(cell, base)]
+    return [*_pooled(cell), *_basis(cell, base), *_odd(cell, base)]
+
+
+def _pooled(cell: Cell) -> list[str]:
+    """The sentence about submissions whose runs are joined."""
+    labels = list(dict.fromkeys(measures.run.submission for measures in cell.runs))
+    if len(labels) < 2:
+        return []
+    return [
+        f"Runs of {len(labels)} submissions of the same study, site and software are pooled: {', '.join(labels)}."
+        " Losses of equal seed count once, by their mean."
+    ]
 
 
 def _basis(cell: Cell, base: Row) -> list[str]:

@@ -103,7 +103,14 @@ def between(interval: Interval | None, show: Callable[[float], str], lone: str =
         return "-"
     if interval.low is None or interval.high is None:
         return f"{show(interval.estimate)}{lone}"
-    return f"{show(interval.estimate)} ({show(interval.low)} to {show(interval.high)})"
+    return f"{show(interval.estimate)} ({bounds(interval, show)})"
+
+
+def bounds(interval: Interval, show: Callable[[float], str]) -> str:
+    """The bounds of an interval, or the words for a single pair, which has none."""
+    if interval.low is None or interval.high is None:
+        return "1 pair"
+    return f"{show(interval.low)} to {show(interval.high)}"
 
 
 def parameters(count: float) -> str:

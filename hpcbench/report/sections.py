@@ -18,6 +18,7 @@ from hpcbench.report.bundle import is_archive
 from hpcbench.report.bundle import submissions as bundled
 from hpcbench.report.compare import Study, compare_all
 from hpcbench.report.measures import is_uncompressed, measure
+from hpcbench.report.pooling import pool
 
 Named = tuple[str, Path]
 """The name of a scheme, and one of its logs."""
@@ -149,7 +150,7 @@ def read(paths: list[Path]) -> Subjects:
     submissions.extend(gather(runs))
     if logs:
         submissions.append(together(logs))
-    return Subjects(sections_of(submissions), microbenchmarks)
+    return Subjects(sections_of(pool(submissions)), microbenchmarks)
 
 
 def sections_of(submissions: Sequence[Submission]) -> list[Section]:

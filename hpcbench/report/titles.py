@@ -19,16 +19,29 @@ def title(cell: Cell) -> tuple[str, str]:
     """The title of a cell: what was run, where, and what it is compared with."""
     run = example(cell)
     parts = [_model(run), _layout(run), cell_words(run.cell)]
-    ranks = integer(run.settings, "ranks")
-    steps = integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
+    ranks, steps = integer(run.settings, "ranks"), _steps(run)
     if ranks is not None:
         parts.append(f"{ranks} ranks" if not is_gpu(run) else f"{ranks} GPUs")
     repeats = len({measures.run.pairing for measures in cell.runs})
     if steps is not None:
         parts.append(f"{steps} steps x {repeats} repeat{'s' if repeats != 1 else ''}")
     what = ", ".join(part for part in parts if part)
-    where = f"{run.study} on {run.site}"
+    where = place_words(run)
     return printable(f"{where}: {what}" if what else where), f"baseline: {baseline_words(cell)}"
+
+
+def place_words(run: RunResult) -> str:
+    """Study and site of a run, with the label of a submission that stays apart from others of the study."""
+    apart = f" ({run.submission})" if run.submission and not run.pairing.startswith(f"{run.submission}:") else ""
+    return printable(f"{run.study} on {run.site}{apart}")
+
+
+def size_words(cell: Cell) -> str:
+    """Model, parameters and steps of a cell, without which a finding about it says too much."""
+    run = example(cell)
+    steps = _steps(run) or (run.log.planned_steps if run.log else None)
+    parts = [_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
+    return printable(", ".join(parts))
 
 
 def cell_words(values: Mapping[str, Any]) -> str:
@@ -57,6 +70,10 @@ def example(cell: Cell) -> RunResult:
     """A run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
     return next((run for run in runs if run.settings and run.log), next((run for run in runs if run.settings), runs[0]))
+
+
+def _steps(run: RunResult) -> int | None:
+    return integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
 
 
 def _model(run: RunResult) -> str:

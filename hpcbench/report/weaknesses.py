@@ -81,15 +81,28 @@ class Weakened:
 
 def weakened(cell: Cell) -> Weakened:
     """The weaknesses of a cell's verdicts, including those of the baseline itself."""
+    (alone,) = weakened_together([cell])
+    return alone
+
+
+def weakened_together(cells: Sequence[Cell]) -> list[Weakened]:
+    """The weaknesses of each cell, with the same letters in all cells."""
+    concerned = [_concerned(cell) for cell in cells]
+    present = [one for one in WEAKNESSES if any(one.name in names for of in concerned for names in of.values())]
+    reasons = tuple(zip(ascii_lowercase, present, strict=False))
+    return [
+        Weakened(reasons, {scheme: tuple(a for a, one in reasons if one.name in names) for scheme, names in of.items()})
+        for of in concerned
+    ]
+
+
+def _concerned(cell: Cell) -> dict[str, set[str]]:
+    """The names of the weaknesses of each compared scheme."""
     base = cell.row(cell.baseline)
-    rows = [row for row in cell.rows if row.compared and row is not base]
     if base is None:
-        return Weakened((), {})
-    found = [(one, {row.scheme for row in rows if one.concerns(cell, row, base)}) for one in WEAKNESSES]
-    reasons = tuple(zip(ascii_lowercase, (one for one, schemes in found if schemes), strict=False))
-    concerned = {one.name: schemes for one, schemes in found}
-    letters = {row.scheme: tuple(a for a, one in reasons if row.scheme in concerned[one.name]) for row in rows}
-    return Weakened(reasons, letters)
+        return {}
+    rows = [row for row in cell.rows if row.compared and row is not base]
+    return {row.scheme: {one.name for one in WEAKNESSES if one.concerns(cell, row, base)} for row in rows}
 
 
 def _few_pairs(cell: Cell, row: Row, base: Row) -> bool:

@@ -10,6 +10,7 @@ from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section, build
 from hpcbench.report.document import Document
+from hpcbench.report.pooling import parts
 
 TERMINAL = "table"
 
@@ -91,7 +92,8 @@ def _html(request: Request) -> str:
     from hpcbench.report.page import write
 
     directory = request.output.parent if request.output else None
-    return write(request.document(figures=True), [submission for submission, _ in request.sections], directory)
+    submissions = parts([submission for submission, _ in request.sections])
+    return write(request.document(figures=True), submissions, directory)
 
 
 FORMATS = {

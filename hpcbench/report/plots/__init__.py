@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Figure
+from hpcbench.report.plots.gain import gain
 from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
 from hpcbench.report.plots.speed import scaling, throughput
@@ -22,6 +23,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
 """Figures of the schemes of one cell."""
 
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Figure | None]] = {
+    "gain": gain,
     "throughput": throughput,
     "scaling": scaling,
     "time-to-loss": time_to_loss,

@@ -21,9 +21,9 @@ from hpcbench.report.quantities.energy import JOULES_SAMPLE
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS
 from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.titles import example
-from hpcbench.report.weaknesses import weakened
+from hpcbench.report.weaknesses import Weakened
 
-_VERDICT = Column(
+VERDICT = Column(
     "verdict",
     "verdict",
     words=True,
@@ -32,9 +32,9 @@ _VERDICT = Column(
 )
 
 
-def comparison(submission: Submission, cell: Cell) -> Table | None:
+def comparison(cell: Cell, weak: Weakened) -> Table | None:
     """Speed, wire bytes, loss and verdict of each scheme."""
-    weak, rows = weakened(cell), cell.rows
+    rows = cell.rows
     # What is as its name says needs no column.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[Row]] = [
@@ -46,7 +46,7 @@ def comparison(submission: Submission, cell: Cell) -> Table | None:
         *columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
         *columns([LOSS_VALID], rows, group=1),
         LOSS.field(group=1),
-        (_VERDICT, lambda row: _verdict(row, weak.mark(row.scheme))),
+        (VERDICT, lambda row: verdict(row, weak)),
     ]
     return tabulate("comparison", "", rows, fields, always=len(fields))
 
@@ -58,9 +58,9 @@ def _energy(rows: Sequence[Row]) -> list[Field[Row]]:
     return [*columns([JOULES_SAMPLE], rows, group=0), ENERGY.field()]
 
 
-def _verdict(row: Row, mark: str) -> Entry:
+def verdict(row: Row, weak: Weakened) -> Entry:
     """The verdict, with the letters of its weaknesses."""
-    entry = phrase(row.verdict, tone(row))
+    entry, mark = phrase(row.verdict, tone(row)), weak.mark(row.scheme)
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
 

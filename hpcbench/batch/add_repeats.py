@@ -1,0 +1,118 @@
+"""Further repeats of a submission: new seeds in the same cells, in the same directory."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from hpcbench.batch.batch_job import batch_jobs
+from hpcbench.batch.find_submission import is_own
+from hpcbench.batch.plan_jobs import choose, plan
+from hpcbench.batch.resume import left, resume
+from hpcbench.batch.room import check_room
+from hpcbench.batch.schedulers.open_scheduler import open_scheduler
+from hpcbench.batch.scripts.job import Job
+from hpcbench.batch.sites.load_site import offer
+from hpcbench.batch.sites.site import Site
+from hpcbench.batch.submit_jobs import Progress, submit_jobs
+from hpcbench.batch.tracking.ledger import Ledger
+from hpcbench.batch.tracking.track import track
+from hpcbench.batch.write_submission import extend, submissions
+from hpcbench.contract.submission import SubmissionFile, moved_from, read_submission
+from hpcbench.errors import UserError
+from hpcbench.files import read_json, shown_path
+from hpcbench.study.expand import Run, expand
+from hpcbench.study.load import Loaded
+
+
+def find_submitted(base: Path, digest: str) -> Path:
+    """Return the newest submission in `base` of just this study, site and version.
+
+    Raises
+    ------
+    UserError
+        There is none.
+    """
+    for root in reversed(submissions(base)):
+        written = read_json(root / "submission.json") or {}
+        same = written.get("digest") == digest and not written.get("dry_run") and is_own(root)
+        if same and moved_from(root, read_submission(root)) is None:
+            return root
+    raise UserError(
+        f"--more: {shown_path(base)} has no submission of this study with the same site, options and version of"
+        " hpcbench: submit it without --more first"
+    )
+
+
+def further_runs(loaded: Loaded, site: Site, submission: SubmissionFile, more: int, only: str | None) -> list[Run]:
+    """Return the runs of the next repeats, whose seeds follow those of the submission."""
+    last = max(run.repeat for run in submission.runs)
+    study = loaded.study.model_copy(update={"repeats": last + more})
+    runs = expand(replace(loaded, study=study), site.capacity, offer(site))
+    further = [run for run in (choose(runs, only) if only is not None else runs) if run.repeat > last]
+    if not further:
+        raise UserError(f"--only {only}: names no run of repeats {last + 1} to {last + more}: leave the repeat out")
+    return further
+
+
+def add_repeats(
+    root: Path,
+    loaded: Loaded,
+    site: Site,
+    more: int,
+    *,
+    study: Path,
+    only: str | None,
+    again: bool,
+    check: Callable[[list[Run], Site, Path], None],
+    progress: Progress,
+) -> tuple[list[Run], list[Job], list[str]]:
+    """Add repeats to a submission and submit their jobs.
+
+    Jobs that an interrupted command added are submitted first, and nothing is added then. Nor are repeats added while
+    the last added ones are not over, unless `again` is set, so that the same command twice adds them once.
+
+    Parameters
+    ----------
+    root
+        Directory of the submission.
+    loaded, site
+        The study and the site that it was submitted with.
+    more
+        Number of repeats to add.
+    study
+        File of the study.
+    only
+        The expression that chose the runs.
+    again
+        Whether to add repeats although the last added ones are not over.
+    check
+        Raises if a run cannot work on the site.
+    progress
+        Receives the number of submitted jobs and of all jobs.
+
+    Returns
+    -------
+    tuple
+        The added runs, their jobs, and notes for the user.
+    """
+    submission, ledger = read_submission(root), Ledger(root)
+    if left(submission, ledger) or any(job.id is None for job in ledger.submitted):
+        return [], [], [resume(root, study, None, progress), "no repeats were added: the same command again adds them"]
+    if submission.added and not again:
+        tracked = track(root)
+        waiting = [job for job in submission.added[-1].jobs if tracked.jobs[job].state.alive]
+        if tracked.silent or waiting:
+            reason = tracked.silent or f"the repeats that were added last are not over ({waiting[0]})"
+            return [], [], [f"{reason}: nothing was added (--again adds further repeats)"]
+    runs = further_runs(loaded, site, submission, more, only)
+    check(runs, site, study.parent)
+    jobs, notes = plan(runs, loaded, site, dry_run=False, first=len(submission.jobs) + 1)
+    handed = batch_jobs(jobs, site, arrays=sum(one.array for one in submission.bundles))
+    scheduler = open_scheduler(root)
+    with extend(root, runs, jobs, handed, loaded, site, base=study.parent):
+        notes += scheduler.preflight(handed, loaded.study.account)
+        notes.append(check_room(root, runs=len(runs), steps=loaded.study.steps))
+        notes.append(submit_jobs(scheduler, ledger, handed, name=submission.name, progress=progress))
+    first, last = runs[0].repeat, runs[-1].repeat
+    span = f"repeat {first} was" if first == last else f"repeats {first} to {last} were"
+    return runs, jobs, [f"{span} added to {shown_path(root)}", *filter(None, notes)]

@@ -1,0 +1,101 @@
+"""The figure of a sweep: the gain of each scheme over the number that the study varies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hpcbench.collect.submission import Submission
+from hpcbench.contract.text import printable
+from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid
+from hpcbench.report.compare import Cell
+from hpcbench.report.document import Figure
+from hpcbench.report.findings import SpeedFinding
+from hpcbench.report.plots.drawing import grid_of, name
+from hpcbench.report.titles import cell_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDE = 4.0
+"""Ratio of the largest value to the smallest above which the axis is logarithmic."""
+
+
+@dataclass(frozen=True)
+class _Gain:
+    """The speed of a scheme at one value of the swept key."""
+
+    x: float
+    speed: SpeedFinding
+
+
+def swept_key(cells: Sequence[Cell]) -> str | None:
+    """Return the key with the most numbers; None if no key varies by numbers alone."""
+    values = {key: {cell.values.get(key) for cell in cells} for cell in cells for key in cell.values}
+    numeric = {key: len(of) for key, of in values.items() if len(of) > 1 and all(map(_is_number, of))}
+    return max(numeric, key=lambda key: numeric[key], default=None)
+
+
+def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
+    """A panel for each scheme with a line for each combination of the other keys; None without a swept number."""
+    key = swept_key(cells)
+    if key is None:
+        return None
+    panels: dict[str, dict[str, list[_Gain]]] = {}
+    for cell in sorted(cells, key=lambda cell: float(cell.values[key])):
+        others = cell_words({other: value for other, value in cell.values.items() if other != key})
+        for row in cell.rows:
+            if row.speed is not None:
+                point = _Gain(float(cell.values[key]), row.speed)
+                panels.setdefault(row.scheme, {}).setdefault(others, []).append(point)
+    if not panels:
+        return None
+    series = list(dict.fromkeys(others for curves in panels.values() for others in curves))
+
+    def draw(fig: Any) -> None:
+        axes = grid_of(fig, [name(scheme) for scheme in panels], height=1.15)
+        places = sorted({point.x for curves in panels.values() for points in curves.values() for point in points})
+        if places[0] > 0 and places[-1] / places[0] > _WIDE:
+            axes[0].set_xscale("log", base=2)
+            axes[0].set_xticks(places, [f"{place:g}" for place in places])
+            axes[0].minorticks_off()
+        for axis, curves in zip(axes, panels.values(), strict=True):
+            axis.axhline(1, color=INK, linewidth=1.2, zorder=1)
+            for others, points in curves.items():
+                _draw_gains(axis, points, series.index(others), others)
+            grid(axis)
+        fig.supxlabel(printable(key, 40), fontsize="medium")
+        fig.supylabel("speed / speed of the baseline", fontsize="medium")
+        if len(series) > 1:
+            shown = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes]
+            handles = {label: handle for pairs in shown for handle, label in pairs}
+            fig.legend(handles.values(), handles, loc="outside upper center", ncols=2)
+
+    caption = (
+        f"Samples/s of each scheme over the baseline's, against {printable(key, 40)}; bars: 95 % interval over the"
+        " pairs, none of one pair. A filled mark: is shown to be faster, or not to be. An open mark: neither is shown."
+    )
+    return Figure("gain", f"Gain over {printable(key, 40)}", caption, draw)
+
+
+def _draw_gains(axes: "Axes", points: Sequence[_Gain], number: int, label: str) -> None:
+    colour, marker = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
+    dashes = DASHES[number // len(COLOURS) % len(DASHES)]
+    axes.plot(
+        [point.x for point in points],
+        [point.speed.estimate for point in points],
+        color=colour,
+        linestyle=dashes,
+        linewidth=1.2,
+        label=printable(label, 40),
+    )
+    for x, speed in ((point.x, point.speed) for point in points):
+        if speed.low is not None and speed.high is not None:
+            axes.plot([x, x], [speed.low, speed.high], color=colour, linewidth=1.0)
+        fill = "none" if speed.shown == "not shown" else colour
+        axes.plot(
+            x, speed.estimate, marker=marker, markersize=4.5, color=colour, markerfacecolor=fill, linestyle="none"
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,106 @@
+"""Joins submissions of the same study, and tells apart those that cannot be joined.
+
+Submissions are joined if the same study, with the same options, site file and version of hpcbench, was submitted
+several times, and if their runs had the same software. Their pairs are then pairs of one comparison.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.contract.submission import SubmissionFile
+from hpcbench.contract.text import printable
+from hpcbench.report.provenance import packages, software
+
+
+def pool(submissions: Sequence[Submission]) -> list[Submission]:
+    """Join the submissions of the same study, in the order of the first of each.
+
+    Of those that stay apart although study and site have the same names, each gets a label for titles.
+    """
+    groups: list[list[Submission]] = []
+    for submission in submissions:
+        alike = [group for group in groups if _digest(group[0]) and _digest(group[0]) == _digest(submission)]
+        different = [_different_software(group, submission) for group in alike]
+        if None in different:
+            alike[different.index(None)].append(submission)
+            continue
+        if alike:
+            where = printable(f"{submission.root} and {alike[0][0].root}")
+            print(f"hpcbench: {where}: not pooled: their runs differ in {different[0]}", file=sys.stderr)
+        groups.append([submission])
+    labels = _labels(submissions)
+    names = [(group[0].plan.study, group[0].plan.site) for group in groups]
+    found = []
+    for group, of in zip(groups, names, strict=True):
+        if len(group) > 1:
+            found.append(_joined(group, [labels[id(one)] for one in group]))
+        elif names.count(of) > 1 and labels[id(group[0])]:
+            found.append(_labelled(group[0], labels[id(group[0])]))
+        else:
+            found += group
+    return found
+
+
+def parts(submissions: Sequence[Submission]) -> list[Submission]:
+    """Return the submissions as they were read, before they were joined."""
+    return [part for submission in submissions for part in submission.parts or (submission,)]
+
+
+def _digest(submission: Submission) -> tuple[str, str, str] | None:
+    """Digest, site and version of a submission; None if it cannot be joined with others."""
+    plan = submission.plan
+    if not isinstance(plan, SubmissionFile) or not plan.digest or plan.dry_run or submission.root is None:
+        return None
+    return plan.digest, plan.site, plan.version
+
+
+def _different_software(group: Sequence[Submission], other: Submission) -> str | None:
+    """Name of the first version or setting that differs between runs of a scheme; None if all are the same."""
+    mine, theirs = (_software(runs) for runs in ([run for one in group for run in one.runs], other.runs))
+    return next((key[-1] for key, values in mine.items() if key in theirs and theirs[key] != values), None)
+
+
+def _software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[str]]:
+    """Return the values of each fact by cell, scheme and name."""
+    values: dict[tuple[str, str, str], set[str]] = {}
+    for run in runs:
+        for finding in (*software([run]), *packages([run])):
+            values.setdefault((repr(run.cell), run.scheme, finding.name), set()).add(finding.value)
+    return values
+
+
+def _joined(group: Sequence[Submission], labels: Sequence[str]) -> Submission:
+    """Return one submission with the runs of all, whose pairs stay those of one submission each."""
+    runs = [run for one, label in zip(group, labels, strict=True) for run in _apart(one, label)]
+    return Submission(group[0].root, group[0].plan, runs, tuple(group))
+
+
+def _apart(submission: Submission, label: str) -> Iterator[RunResult]:
+    """Yield the runs with names and pairings that no other submission has."""
+    for run in submission.runs:
+        yield replace(
+            run,
+            id=f"{label}:{run.id}",
+            pairing=f"{label}:{run.pairing}",
+            job=run.job and f"{label}:{run.job}",
+            allocation=run.allocation and f"{label}:{run.allocation}",
+            submission=label,
+        )
+
+
+def _labelled(submission: Submission, label: str) -> Submission:
+    return replace(submission, runs=[replace(run, submission=label) for run in submission.runs])
+
+
+def _labels(submissions: Sequence[Submission]) -> dict[int, str]:
+    """Return the shortest end of each submission's directory that no other one has; empty for logs."""
+    places = {id(one): one.root.absolute().parts for one in submissions if one.root is not None}
+    labels = dict.fromkeys(map(id, submissions), "")
+    for key, own in places.items():
+        others = [other for number, other in places.items() if number != key]
+        length = next((n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), len(own))
+        labels[key] = printable(str(Path(*own[-length:])))
+    return labels

@@ -1,0 +1,42 @@
+"""The overview of a sweep: a row for each scheme of each cell, with its gain and verdict."""
+
+from collections.abc import Iterator, Sequence
+
+from hpcbench.report.columns import LOSS, SCHEME, SPEED
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.document import Column, Field, Table, tabulate
+from hpcbench.report.notation import name
+from hpcbench.report.tables.comparison import VERDICT, verdict
+from hpcbench.report.titles import cell_words
+from hpcbench.report.weaknesses import Weakened
+
+_CELL = Column("cell", "cell", words=True, help="Values of the study's matrix.")
+_Line = tuple[Cell, Row, Weakened]
+
+
+def overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
+    """Gain, loss and verdict of every scheme in every cell.
+
+    Parameters
+    ----------
+    cells
+        Cells of a submission.
+    weak
+        Weaknesses of each cell.
+    """
+    fields: list[Field[_Line]] = [
+        (_CELL, lambda line: name(cell_words(line[0].values))),
+        (SCHEME, lambda line: name(line[1].scheme)),
+        (SPEED.field()[0], lambda line: SPEED.entry(line[1])),
+        (LOSS.field(group=1)[0], lambda line: LOSS.entry(line[1])),
+        (VERDICT, lambda line: verdict(line[1], line[2])),
+    ]
+    return tabulate("overview", "", list(_lines(cells, weak)), fields, always=len(fields))
+
+
+def _lines(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Iterator[_Line]:
+    """The compared schemes, and a baseline that has something to tell, such as a failure."""
+    for cell, letters in zip(cells, weak, strict=True):
+        for row in cell.rows:
+            if row.scheme != cell.baseline or row.verdict:
+                yield cell, row, letters
