@@ -348,7 +348,8 @@ def test_the_dry_run_says_what_it_would_do(
     )
     assert lines[2] == "    lrun -N12 -T4 -M -gpu python3 -u -m hpcbench.train runs/RUN/run.json"
     schemes = "baseline, identity, naive-mpc, naive-zfp8, naive-zfp16, mzhybrid, zhybrid-16-8"
-    assert lines[7:10] == [f"  nodes {nodes}: 21 runs: {schemes} (repeats 1 to 3)" for nodes in (12, 24, 48)]
+    assert lines[7] == "  messages leave the node in all runs"
+    assert lines[8:11] == [f"  nodes {nodes}: 21 runs: {schemes} (repeats 1 to 3)" for nodes in (12, 24, 48)]
     assert lines[-1] == str(tmp_path / "o" / "001")
     code, out, _ = run(capsys, monkeypatch, "status", str(tmp_path / "o"))
     assert code == 0 and out.count("pending") == 9 + 63

@@ -18,13 +18,7 @@ ODD = [b"\xff", b"b\xe4d \xed\xa0\x80", "\N{SNOWMAN}".encode() + b"\x80"]
 
 
 def odd_path(directory: Path, name: bytes, suffix: str) -> Path:
-    path = Path(os.fsdecode(os.fsencode(directory) + b"/" + name + suffix.encode()))
-    try:
-        path.write_bytes(b"")
-    except OSError:
-        pytest.skip("the file system refuses names that are not UTF-8")
-    path.unlink()
-    return path
+    return Path(os.fsdecode(os.fsencode(directory) + b"/" + name + suffix.encode()))
 
 
 @pytest.mark.parametrize("name", ODD)
