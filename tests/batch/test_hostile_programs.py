@@ -38,7 +38,7 @@ STUDY: dict[str, Any] = {
         "values": {"word": "w", "varied": "w"},
         "directory": ".",
         "groups": {
-            "groups": [{"match": "m", "dimension": "DP"}],
+            "groups": [{"match": "m", "dimension": "DP"}, {"axes": ["DP"], "dimension": "DP"}],
             "layout": [{"dimension": "DP", "size": 2}],
             "lossy": ["parameters"],
         },

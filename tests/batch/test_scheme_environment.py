@@ -83,10 +83,12 @@ def test_whatever_a_variable_holds_reaches_the_runs_of_its_scheme_alone(
         assert "of the submitter's shell" not in {found[other].get(name) for name in set(environment) - {"UID"}}
 
 
-def test_only_open_mpi_must_be_told_to_export() -> None:
+def test_open_mpi_and_jsrun_must_be_told_to_export() -> None:
     site = Site.model_validate(OFFER)
     assert export_words(["A", "B"], site) == ["-x", "A", "-x", "B"]
-    for kind in ("mpich", "srun", "jsrun", "lrun", "ibrun"):
+    jsrun = Site.model_validate({**OFFER, "launcher": {"kind": "jsrun"}})
+    assert export_words(["A", "B"], jsrun) == ["-E", "A", "-E", "B"]
+    for kind in ("mpich", "srun", "lrun", "ibrun"):
         other = Site.model_validate({**OFFER, "launcher": {"kind": kind}})
         assert export_words(["A", "B"], other) == []
 

@@ -58,6 +58,8 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
         "repeats": 1,
         "requeue": 0,
         "root": str(root),
+        "site_file": str(fake.site),
+        "study_file": str(fake.study),
         "jobs": [
             {
                 "id": "j0001-r1",

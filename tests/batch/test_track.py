@@ -110,7 +110,7 @@ def test_a_job_that_ended_around_a_run_loses_it(tmp_path: Path) -> None:
             State.FAILED,
             "a rank was killed by signal 9 (KILL), before its first step",
         ),
-        (3, ["\x1b[31mno \x00 colours"], State.FAILED, "exit status 3: [31mno colours, before its first step"),
+        (3, ["\x1b[31mno \x00 colours"], State.FAILED, "exit status 3: no colours, before its first step"),
     ],
 )
 def test_exit_and_log_together_tell_how_a_run_ended(

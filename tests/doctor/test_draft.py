@@ -439,9 +439,9 @@ _LIMITS = "MAXIMUM LIMITS:\n RUNLIMIT\n 1440.0 min"
         (_LIMITS, "MAXIMUM LIMITS:\n RUNLIMIT     PROCLIMIT\n 1440.0 min   2 20", 1),
         ("Open:Active       -    -    -    -  9216", "Open:Active     200   90    -    -  9216", 2),
         ("HOSTS:  computes/", "HOSTS:  computes/\nRES_REQ:  select[ngpus>0] span[hosts=1]", 1),
-        ("HOSTS:  computes/", "HOSTS:  computes/\nRES_REQ:  span[ptile=4]", None),
+        ("HOSTS:  computes/", "HOSTS:  computes/\nRES_REQ:  span[ptile=4]", 3),
     ],
-    ids=["TASKLIMIT", "of its own", "PROCLIMIT", "slots of a user", "one host", "no limit"],
+    ids=["TASKLIMIT", "of its own", "PROCLIMIT", "slots of a user", "one host", "all hosts"],
 )
 def test_nodes_of_an_lsf_queue_by_its_slots(
     machine: Machine, tmp_path: Path, old: str, new: str, most: int | None
@@ -453,7 +453,7 @@ def test_nodes_of_an_lsf_queue_by_its_slots(
 
 def test_slots_limit_no_queue_that_is_asked_for_whole_nodes(machine: Machine, tmp_path: Path) -> None:
     machine.answers(recorded("lsf-jsrun"))
-    assert site_of(draft(), tmp_path).queues["killable"].max_nodes is None
+    assert site_of(draft(), tmp_path).queues["killable"].max_nodes == 3  # all hosts of its kind
 
 
 def test_hosts_of_lsf_whose_gpus_are_cut_into_slices(machine: Machine, tmp_path: Path) -> None:
