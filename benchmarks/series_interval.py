@@ -53,8 +53,8 @@ def steps(rng: random.Random, n: int, correlation: float, noise: Callable[[rando
 def coverage(series: int, seed: int, noise: str, n: int, correlation: float) -> tuple[float, float, float, float]:
     """Parts of the runs: with an interval, covered of these, and with an untrue one; and the mean relative width."""
     rng = random.Random(f"{seed} {noise} {n} {correlation}")
-    found = [series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
-    bounds = [(one.low, one.high) for one in found if one.low is not None and one.high is not None]
+    intervals = [series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
+    bounds = [(one.low, one.high) for one in intervals if one.low is not None and one.high is not None]
     if not bounds:
         return 0.0, math.nan, 0.0, math.nan
     covered = sum(low <= 0 <= high for low, high in bounds)

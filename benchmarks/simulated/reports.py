@@ -18,7 +18,7 @@ from hpcbench.report.front import front
 from hpcbench.report.looks import LOOKS
 from hpcbench.report.measures import Measures
 from hpcbench.report.weaknesses import weakened
-from simulated.studies import BASE_LOSS, BASE_RATE, CRITERIA, MARGINS, OWN, SHARED, Effect, ar1, planted
+from simulated.studies import BASE_LOSS, BASE_RATE, CRITERIA, MARGINS, RUN_NOISE, SHARED, Effect, ar1, planted
 
 SCHEMES = {
     "baseline": "none",
@@ -61,7 +61,7 @@ def drifting(rng: random.Random, pairs: int) -> list[list[float]]:
 
 def with_outliers(rng: random.Random, pairs: int) -> list[list[float]]:
     """Draw normal values; one run in ten is half as fast."""
-    slow = math.log(2) / OWN[0]
+    slow = math.log(2) / RUN_NOISE[0]
     return [[rng.gauss(0, 1) - slow * (rng.random() < 0.1) for _ in range(pairs)] for _ in SCHEMES]
 
 
@@ -106,9 +106,9 @@ def draw_runs(
             machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)
             for k, (scheme, codec) in enumerate(SCHEMES.items()):
                 speed, loss = effects[k]
-                rate = BASE_RATE * math.exp(machine + speed + OWN[0] * speeds[k][pair])
+                rate = BASE_RATE * math.exp(machine + speed + RUN_NOISE[0] * speeds[k][pair])
                 failed = codec not in ("none", "bf16") and rng.random() < spike[0]
-                value = BASE_LOSS + seed + loss + OWN[1] * losses[k][pair] + spike[1] * failed
+                value = BASE_LOSS + seed + loss + RUN_NOISE[1] * losses[k][pair] + spike[1] * failed
                 runs.append(planted(f"r{pair}-{scheme}", scheme, f"r{pair}", rate, value, codec, {"cell": cell}, pair))
     return runs
 
@@ -117,26 +117,26 @@ def is_false_speed(finding: SpeedFinding | None, truth: float) -> bool:
     """Return whether a finding about a speed contradicts the true logarithm of the ratio."""
     if finding is None:
         return False
-    words = {
+    is_false = {
         "faster": truth <= 0,
         "not faster": truth >= MARGINS[0] or (finding.slower and truth >= 0),
         "as fast": abs(truth) >= math.log1p(AS_FAST),
         "not shown": False,
     }
-    return words[finding.shown]
+    return is_false[finding.shown]
 
 
 def is_false_loss(finding: LossFinding | None, truth: float) -> bool:
     """Return whether a finding about a loss contradicts the true difference."""
     if finding is None:
         return False
-    words = {
+    is_false = {
         "as good": abs(truth) >= MARGINS[1],
         "worse": truth < MARGINS[1],
         "better": truth > -MARGINS[1],
         "not shown": False,
     }
-    return words[finding.shown]
+    return is_false[finding.shown]
 
 
 @dataclass
@@ -222,9 +222,9 @@ def power(options: argparse.Namespace) -> Table:
                     good += sum(bool(row.outcome and row.outcome.group == "good") for row in gaining)
                     pays += "compression pays: " in answer(cell, "local")[0]
                     beaten += bool(front(cell).beaten_by("baseline"))
-            found = _percent(faster, rows), _percent(good, rows)
+            shares = _percent(faster, rows), _percent(good, rows)
             table.add_row(
-                truth, str(cells), str(pairs), *found, *(_percent(x, reports * cells) for x in (pays, beaten))
+                truth, str(cells), str(pairs), *shares, *(_percent(x, reports * cells) for x in (pays, beaten))
             )
     return table
 
@@ -242,15 +242,15 @@ def peeking(options: argparse.Namespace) -> Table:
         false = used = 0
         for _ in range(reports):
             runs = draw_runs(rng, 30)
-            pairs, found = 3, False
+            pairs, any_false = 3, False
             while pairs <= 30:
                 cells = compare(runs[: pairs * len(SCHEMES)], "baseline", CRITERIA)
-                found |= FalseFindings().add(cells, NULL)
+                any_false |= FalseFindings().add(cells, NULL)
                 following = _next(way, cells, pairs)
                 if following is None:
                     break
                 pairs = following
-            false += found
+            false += any_false
             used += min(pairs, 30)
         table.add_row(way, _percent(false, reports), f"{used / reports:.1f}")
     return table
@@ -280,10 +280,10 @@ def spikes(options: argparse.Namespace) -> Table:
                 (cell,) = compare(draw_runs(rng, pairs, spike=(chance, size)), "baseline", CRITERIA)
                 weak = weakened(cell)
                 for row in cell.rows[3:]:
-                    said = row.loss_shown == "as good"
-                    good += said
-                    bare += said and "rare_failures" not in weak.names(row.scheme)
-                    failed += said and row.loss is not None and row.loss.worst > size / 2
+                    is_good = row.loss_shown == "as good"
+                    good += is_good
+                    bare += is_good and "rare_failures" not in weak.names(row.scheme)
+                    failed += is_good and row.loss is not None and row.loss.worst > size / 2
                     rows += 1
             shares = (_percent(count, rows) for count in (good, bare, failed))
             table.add_row(f"{1 / chance:.0f}", f"{size}", str(pairs), *shares)

@@ -16,7 +16,7 @@ from hpcbench.report.measures import Measures, measure
 BASE_LOSS, BASE_RATE = 2.5, 100.0
 SHARED = 0.1, 0.02
 """Deviation of the logarithm of the speed, and of the loss, from pair to pair."""
-OWN = 0.01, 0.004
+RUN_NOISE = 0.01, 0.004
 """The same from run to run."""
 CRITERIA = Criteria()
 MARGINS = math.log1p(CRITERIA.speed_margin), CRITERIA.loss_margin * BASE_LOSS
@@ -82,8 +82,8 @@ def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect
     for pair in range(pairs):
         machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)
         for k, (speed, loss) in enumerate([(0.0, 0.0), *effects]):
-            rate = BASE_RATE * math.exp(machine + speed + OWN[0] * noise(rng))
-            value = BASE_LOSS + seed + loss + OWN[1] * noise(rng)
+            rate = BASE_RATE * math.exp(machine + speed + RUN_NOISE[0] * noise(rng))
+            value = BASE_LOSS + seed + loss + RUN_NOISE[1] * noise(rng)
             scheme = f"scheme{k}" if k else "baseline"
             runs.append(planted(f"r{pair}-{scheme}", scheme, f"r{pair}", rate, value, codecs[k] if codecs else None))
     (cell,) = compare(runs, "baseline", CRITERIA)
