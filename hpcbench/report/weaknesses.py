@@ -112,7 +112,7 @@ def _few_pairs(cell: Cell, row: Row, base: Row) -> bool:
 def _rare_failures(cell: Cell, row: Row, base: Row) -> bool:
     """Return whether a loss is as good by too few pairs to exclude that some runs fail.
 
-    If the losses of every pair are identical, the scheme changed nothing: there is no scatter that could hide a failure.
+    If the losses of every pair are identical, the scheme changed nothing, and no scatter could hide a failure.
     """
     loss = row.loss
     if loss is None or row.loss_shown != "as good" or loss.pairs >= MANY_PAIRS:
