@@ -11,12 +11,13 @@ Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. Exit 
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from provenance import ROOT, head
+from provenance import ROOT, head, provenance
 from tiny import parse
 
 from hpcbench.errors import UserError
@@ -39,6 +40,14 @@ def hpcbench(*words: str) -> str:
         last = " ".join((done.stderr or done.stdout).split())[-400:]
         raise UserError(f"hpcbench {' '.join(words)}: exit status {done.returncode}: {last}")
     return done.stdout
+
+
+def store_runs(submission: Path, target: Path) -> None:
+    """Write the values of each run of a submission, with their provenance, as JSON."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    hpcbench("report", str(submission), "--output", str(target))
+    document = {"provenance": provenance(Path(__file__)), **json.loads(target.read_text(encoding="utf-8"))}
+    target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -65,8 +74,7 @@ def main() -> int:
                 hpcbench("submit", str(study), "--site", options.site, "--out", str(where), "--wait", *changes)
                 print("", hpcbench("report", str(where), "--tables", "speed,loss,traffic"), sep="\n", flush=True)
                 if options.json:
-                    options.json.mkdir(parents=True, exist_ok=True)
-                    hpcbench("report", str(where), "--output", str(options.json / f"slow-programs-{name}.json"))
+                    store_runs(where, options.json / f"slow-programs-{name}.json")
     except UserError as error:
         print(f"slow_programs: {error}", file=sys.stderr)
         return 2

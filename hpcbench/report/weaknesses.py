@@ -110,9 +110,14 @@ def _few_pairs(cell: Cell, row: Row, base: Row) -> bool:
 
 
 def _rare_failures(cell: Cell, row: Row, base: Row) -> bool:
-    """Whether the verdict praises a loss that rests on too few pairs to exclude that some runs fail."""
-    praised = row.outcome is not None and row.outcome.group == "good"
-    return praised and row.loss is not None and row.loss.pairs < MANY_PAIRS
+    """Return whether a loss is as good by too few pairs to exclude that some runs fail.
+
+    If the losses of every pair are identical, the scheme changed nothing, and no scatter could hide a failure.
+    """
+    loss = row.loss
+    if loss is None or row.loss_shown != "as good" or loss.pairs >= MANY_PAIRS:
+        return False
+    return not loss.worst == loss.estimate == 0
 
 
 def _correlated(cell: Cell, row: Row, base: Row) -> bool:

@@ -236,7 +236,8 @@ def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes
             for layout, zero in ((Layout(dp=2, tp=2), 3), (Layout(dp=2, pp=2), 1)):
                 run = run_of("neox", layout, precision=precision, zero=zero).changed(scheme=scheme)
                 if scheme.optimizer:
-                    run = run.changed(train=run.train.changed(zero=0, optimizer=scheme.optimizer, freeze_step=1))
+                    settings = {"zero": 0, "optimizer": scheme.optimizer, "freeze_step": 1, "clip": 0}
+                    run = run.changed(train=run.train.changed(**settings))
                 _, expected = train(run, None)
                 trainer, found = train_there(run)
                 memory = resources.memory(trainer).to_json()
