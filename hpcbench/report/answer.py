@@ -54,12 +54,7 @@ def findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
     sentences += [_control(row) for row in compared if row.kind.is_control]
     if diverged:
         sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
-    return [
-        *filter(None, sentences),
-        *_loss(compared),
-        *_loss_in_time(compared),
-        *conclusion(cell, rivals),
-    ]
+    return [*filter(None, sentences), *conclusion(cell, rivals)]
 
 
 def trouble(cell: Cell) -> list[str]:
@@ -198,32 +193,6 @@ def _enough(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
     return f"; as the pairs scatter, about {largest} would probably be enough (repeats: in the study)"
 
 
-def _loss(rows: list[Row]) -> list[str]:
-    known = [row for row in rows if row.loss is not None]
-    shown = {words: [row for row in known if row.loss_shown == words] for words in ("worse", "better", "as good")}
-    rest = [row for row in known if row.loss_shown == "not shown"]
-    sentences = []
-    for words in ("worse", "better"):
-        if shown[words]:
-            change = _list(shown[words], lambda row: _change(row.loss))
-            sentences.append(f"{words.capitalize()} loss than the baseline at equal steps: {change}.")
-    if shown["as good"]:
-        sentences.append(f"Loss as good as the baseline's, within the margin: {_list(shown['as good'], _unsteady)}.")
-    if rest:
-        enough = _enough([row.loss for row in rest])
-        sentences.append(f"No verdict on the loss of {_list(rest)}: too few repeats for the margin{enough}.")
-    return sentences
-
-
-def _loss_in_time(rows: list[Row]) -> list[str]:
-    parts = []
-    for words in ("better", "as good", "worse", "not shown"):
-        found = [row for row in rows if row.loss_in_time and row.loss_in_time.shown == words]
-        if found:
-            parts.append(f"{words} for {_list(found, lambda row: _change(row.loss_in_time))}")
-    return [f"Training loss at equal time: {'; '.join(parts)}."] if parts else []
-
-
 def _every(rows: list[Row]) -> str:
     return f"{rows[0].scheme} is" if len(rows) == 1 else "every scheme is"
 
@@ -247,15 +216,6 @@ def _names(words: list[str]) -> str:
 
 def _gain(row: Row) -> str:
     return f" ({_times(row.speed)})" if row.speed else ""
-
-
-def _change(finding: LossFinding | None) -> str:
-    # Adding 0 takes the sign from a zero.
-    return f" ({round(finding.estimate, 4) + 0.0:+.4f})" if finding else ""
-
-
-def _unsteady(row: Row) -> str:
-    return f" (on average, worst pair {row.loss.worst:+.4f})" if row.loss and not row.loss.steady else ""
 
 
 def _worst(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Compares schemes with each other: how simple each is, which ones are shown to be beaten, and the sentences about it.
+"""Compares schemes with each other: how simple each is, which ones are beaten, and the sentences about it.
 
 A scheme beats another one if it is shown to be faster at a loss as good or better, or to have a better loss and to be
 as fast. Only shown differences count. So the front holds schemes that nothing is shown to beat, which are not always
@@ -64,20 +64,18 @@ def front(cell: Cell) -> Front:
     return Front(tuple(row.scheme for row in (base, *rows)), (*against_base, *cell.duels), cell.gains)
 
 
-_MOST = 2
-"""Most names that a sentence lists of the schemes that beat one. Beyond that it gives their number."""
-
-
 def conclusion(cell: Cell, front: Front) -> list[str]:
-    """Sentences about the front, beaten schemes, the best one beside the plain cast, and the simplest unbeaten one."""
+    """Return sentences that compare the best scheme with a cast, and name the simplest one that nothing beats.
+
+    Table ``schemes`` compares all schemes with each other.
+    """
     rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
     if not rows or cell.baseline is None:
         return []
     kinds = {scheme: row.kind for scheme in front.schemes if (row := cell.row(scheme))}
     leader = _leader([row for row in rows if not kinds[row.scheme].is_control])
     simplest = _simplest(cell.baseline, rows, front, kinds)
-    said = [*_front(front), *_beside_casts(leader, cell, front, kinds), *_fastest(leader, rows, front, kinds, simplest)]
-    return [*said, _last(simplest, kinds)]
+    return [*_compare_with_casts(leader, cell, front, kinds), _last(simplest, kinds)]
 
 
 def simplest(cell: Cell, front: Front) -> list[str]:
@@ -122,17 +120,8 @@ def _speed(row: Row) -> float:
     return row.speed.estimate if row.speed else 0.0
 
 
-def _front(front: Front) -> list[str]:
-    beaten = {scheme: by for scheme in front.schemes if (by := front.beaten_by(scheme))}
-    if not beaten:
-        return ["No scheme is shown to beat another in speed and loss together."]
-    parts = [f"{scheme} by {_some(by)}" for scheme, by in beaten.items()]
-    unbeaten = f"On the front of speed and loss, which nothing is shown to beat: {_listed(front.unbeaten)}."
-    return [f"Shown to be beaten in speed and loss together: {'; '.join(parts)}.", unbeaten]
-
-
-def _beside_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str, Kind]) -> list[str]:
-    """The sentence about the best scheme with a codec and the plain cast, which every codec is compared with."""
+def _compare_with_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str, Kind]) -> list[str]:
+    """Return the sentence that compares the best scheme with a codec with the plain cast."""
     if leader is None:
         return []
     casts = [scheme for scheme in front.schemes if kinds[scheme] is Kind.CAST]
@@ -146,24 +135,6 @@ def _beside_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str,
         ]
     duels = [front.duel(leader.scheme, cast) for cast in casts]
     return [f"{relation(duel)}." for duel in duels if duel is not None]
-
-
-def _fastest(
-    leader: Row | None, rows: Sequence[Row], front: Front, kinds: dict[str, Kind], simplest: Sequence[str]
-) -> list[str]:
-    """The sentence about the fastest scheme if it is shown to be that, else about the simplest of the fast ones."""
-    good = [row.scheme for row in rows if row.outcome and row.outcome.group == "good"]
-    if leader is None or leader.scheme not in good or len(good) < 2:
-        return []
-    duels = {other: front.duel(leader.scheme, other) for other in good if other != leader.scheme}
-    if all(duel and duel.faster for duel in duels.values()):
-        return [f"Of those as good in loss {leader.scheme} is shown to be faster than each other one."]
-    said = [
-        f"{relation(duel)}."
-        for other, duel in duels.items()
-        if duel and other in simplest and not duel.faster and kinds[other] is not Kind.CAST
-    ]
-    return ["Which of those as good in loss is the fastest is not shown.", *said]
 
 
 def _simplest(baseline: str, rows: Sequence[Row], front: Front, kinds: dict[str, Kind]) -> list[str]:
@@ -195,11 +166,6 @@ def _last(schemes: Sequence[str], kinds: dict[str, Kind]) -> str:
         return f"No scheme is shown to beat {_listed(schemes)}{simple}."
     noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is Kind.BASELINE else f" ({own.words})"
     return f"The simplest {noun} that nothing is shown to beat: {_listed(schemes)}{what}."
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST
-    return _listed([*names[:_MOST], f"{more} more"] if more > 0 else names)
 
 
 def _listed(names: Sequence[str]) -> str:

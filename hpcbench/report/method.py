@@ -10,7 +10,6 @@ from hpcbench.contract.events import Configuration
 from hpcbench.contract.scheme import assignments
 from hpcbench.contract.text import printable
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.curves import WINDOW
 from hpcbench.report.evidence import paired
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.looks import LOOKS
@@ -135,11 +134,6 @@ def _basis(cell: Cell, base: Row) -> list[str]:
         sentences.append(
             f"A loss is as good when two one-sided tests show it within {margin:.4f} of the baseline's"
             f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
-        )
-    if any(row.loss_in_time for row in cell.rows):
-        sentences.append(
-            "Equal time is when the faster run of a pair ended; the other's learning rate had not yet fallen as far."
-            f" Losses there are means of the last {100 * WINDOW:.3g} % of the steps."
         )
     for row in cell.rows:
         environment = own_environment(row.runs[0].run)

@@ -124,26 +124,17 @@ def test_one_pair_beats_nothing() -> None:
 
 def test_the_answer_sets_the_best_scheme_beside_the_cast_and_names_the_simplest() -> None:
     said = answer(planted(FOUR), "local")
-    assert not any("shown to be faster than each other one" in sentence for sentence in said)
-    assert "Which of those as good in loss is the fastest is not shown." in said
     (beside,) = [sentence for sentence in said if sentence.startswith("zhybrid-16-8 is ")]
     assert beside.startswith("zhybrid-16-8 is as fast as naive-bf16 (1.00, ")
     assert beside.endswith("), at a loss as good.")
     assert any(
         sentence.startswith("naive-bf16, a plain cast to 16 bits, runs at 1.20 times the b") for sentence in said
     )
-    assert "Shown to be beaten in speed and loss together: baseline by naive-bf16, mzhybrid and 1 more;" in " ".join(
-        said
-    )
-    assert "On the front of speed and loss, which nothing is shown to beat: naive-bf16, naive-zfp8 and zh" in " ".join(
-        said
-    )
     assert "The simplest scheme that nothing is shown to beat: naive-bf16 (a plain cast to 16 bits)." in said
 
 
-def test_a_scheme_is_called_the_fastest_where_it_is_shown_to_be() -> None:
+def test_a_scheme_that_beats_the_cast_is_the_simplest_that_nothing_beats() -> None:
     said = answer(planted({**FOUR, "zhybrid-16-8": (1.35, 2.5)}), "local")
-    assert "Of those as good in loss zhybrid-16-8 is shown to be faster than each other one." in said
     assert any(sentence.startswith("zhybrid-16-8 is faster than naive-bf16 (1.1") for sentence in said)
     assert (
         "The simplest scheme that nothing is shown to beat: zhybrid-16-8 (codecs by traffic, or with feedback)." in said

@@ -11,6 +11,7 @@ from hpcbench.contract.text import printable
 from hpcbench.contract.values import integer, member, text
 from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row, step_time
+from hpcbench.report.curves import WINDOW
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, is_gpu
@@ -96,7 +97,21 @@ def loss(submission: Submission, cell: Cell) -> Table | None:
         (in_time, lambda row: _shown(row.loss_in_time.shown if row.loss_in_time else None)),
         *columns(of_table("loss", first)[len(first) :], cell.rows),
     ]
-    return tabulate("loss", "Loss", cell.rows, made)
+    return tabulate("loss", "Loss", cell.rows, made, notes=_loss_notes(cell))
+
+
+def _loss_notes(cell: Cell) -> list[str]:
+    notes = [
+        f"{row.scheme} is as good only on average: its worst pair is {row.loss.worst:+.4f}."
+        for row in cell.rows
+        if row.loss and row.loss_shown == "as good" and not row.loss.steady
+    ]
+    if any(row.loss_in_time for row in cell.rows):
+        notes.append(
+            "Equal time is when the faster run of a pair ended; the other's learning rate had not yet fallen as far."
+            f" Losses there are means of the last {100 * WINDOW:.3g} % of the steps."
+        )
+    return notes
 
 
 def traffic(submission: Submission, cell: Cell) -> Table | None:
