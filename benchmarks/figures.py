@@ -11,23 +11,31 @@ names:
 
 `"START" to "END"` takes the lines from the first one that contains START to the next one that contains END, `"START" to
 end` goes to the last line, and `lines REGEX` takes all lines that match. `<!-- from FILE when stored: ... -->` leaves
-the block as it is while there is no such file. A figure in a sentence is taken from the only line that matches, as the
-group of the regular expression, or from the first one behind a line that contains some text; or from a JSON document by
-the keys on the way to it, with a format if need be:
+the block as it is while there is no such file. A figure in a sentence has a name:
 
-    <!-- =results/reference/report.txt ^time: ([0-9.]+) s -->3.61<!-- end -->
-    <!-- =results/reference/engine.txt after "compute: " goal, .*: ([0-9.]+) -->0.971<!-- end -->
-    <!-- =results/reference/engine.json measured/0/ratio .2f -->0.97<!-- end -->
+    a report takes <!-- =report/time -->3.61<!-- end --> s
+
+docs/figures.ini says where it stands, in a section for each result. It is the group of a regular expression in the only
+line that matches, or in the first one after a line that contains some text; or a value of a JSON document, by its keys
+and a format:
+
+    [results/reference/report.txt]
+    report/time = ^time: ([0-9.]+) s
+    [results/reference/engine.txt]
+    engine/compute = after "compute: " goal, .*: ([0-9.]+)
+    [results/reference/engine.json]
+    engine/ratio = measured/0/ratio .2f
 
 --check changes nothing: it prints a line for each difference, and its exit status is then 1. It is 2 where a marker
 names what is not there.
 """
 
 import argparse
+import configparser
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +45,11 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "docs/**/*.md", "results/README.md")
 _PLACE = re.compile(
     r"<!-- from (?P<block>\S+?)(?P<later> when stored)?: (?P<what>[^\n]+?) -->\n(?P<lines>.*?)(?P<last>^<!-- end -->)"
-    r"|<!-- =(?P<inline>\S+) (?P<key>[^\n]+?) -->(?P<figure>[^\n]*?)<!-- end -->",
+    r"|<!-- =(?P<name>\S+) -->(?P<figure>[^\n]*?)<!-- end -->",
     re.DOTALL | re.MULTILINE,
 )
-_BEGIN = re.compile(r"<!-- (?:from |=)\S*results/")
+_BEGIN = re.compile(r"<!-- (?:from \S*results/|=)")
+NAMES = "docs/figures.ini"
 
 
 @dataclass(frozen=True)
@@ -54,8 +63,16 @@ class Place:
     wanted: str
 
 
-def places(text: str, root: Path) -> Iterator[Place]:
-    """All places of a document, in order.
+def read_names(root: Path) -> dict[str, tuple[str, str]]:
+    """Return the result and the key of each named figure."""
+    names = configparser.ConfigParser(delimiters=("=",), comment_prefixes=("#",), interpolation=None)
+    names.optionxform = str  # type: ignore[assignment, method-assign]
+    names.read(root / NAMES, encoding="utf-8")
+    return {name: (source, key) for source in names.sections() for name, key in names.items(source)}
+
+
+def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> Iterator[Place]:
+    """Yield all places of a document, in order.
 
     Raises
     ------
@@ -67,8 +84,10 @@ def places(text: str, root: Path) -> Iterator[Place]:
         if not any(match.start() == begin.start() for match in found):
             raise UserError(f"{_line(text, begin.start())}: a marker that is not understood, or has no <!-- end -->")
     for match in found:
-        line, source = _line(text, match.start()), match["block"] or match["inline"]
-        part = "lines" if match["block"] else "figure"
+        line, part = _line(text, match.start()), "lines" if match["block"] else "figure"
+        if match["name"] and match["name"] not in names:
+            raise UserError(f"{line}: {NAMES} has no figure {match['name']!r}")
+        source, key = names[match["name"]] if match["name"] else (match["block"], "")
         if match["later"] and not (root / source).exists():
             continue
         try:
@@ -76,7 +95,7 @@ def places(text: str, root: Path) -> Iterator[Place]:
             if match["block"]:
                 wanted = "```\n" + "".join(f"{each.rstrip()}\n" for each in _lines(content, match["what"])) + "```\n"
             else:
-                wanted = _number(content, match["key"]) if source.endswith(".json") else _group(content, match["key"])
+                wanted = _number(content, key) if source.endswith(".json") else _group(content, key)
         except OSError as error:
             raise UserError(f"{line}: {source}: {error.strerror}") from None
         except (ValueError, re.error) as error:
@@ -136,11 +155,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="say what differs, and change nothing")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the repository")
     options = parser.parse_args()
-    differing = 0
+    differing, names = 0, read_names(options.root)
     for path in options.documents or [path for name in DOCUMENTS for path in sorted(options.root.glob(name))]:
         text = path.read_text(encoding="utf-8")
         try:
-            found = list(places(text, options.root))
+            found = list(find_places(text, options.root, names))
         except UserError as error:
             print(f"{path}:{error}", file=sys.stderr)
             return 2

@@ -1,6 +1,7 @@
 """Figures in the documentation are those of the stored results, and the command that copies them finds its way."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def name_figure(root: Path, source: str, key: str) -> str:
+    """Return the marker of a figure that has a name now."""
+    (root / "docs").mkdir()
+    (root / "docs" / "figures.ini").write_text(f"[results/reference/{source}]\nA/figure = {key}\n")
+    return "<!-- =A/figure -->"
+
+
 def filled(root: Path, document: str) -> str:
     """A document when its figures have been copied; a second time changes nothing."""
     path = root / "README.md"
@@ -41,6 +49,13 @@ def test_the_documentation_shows_what_is_stored() -> None:
     done = figures(ROOT, "--check")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert "<!-- from results/reference/" in (ROOT / "README.md").read_text(), "there is something to hold together"
+
+
+def test_every_named_figure_is_shown_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = set(re.findall(r"<!-- =(\S+) -->", "".join(page.read_text() for page in pages)))
+    names = [line.split(" = ")[0] for line in (ROOT / "docs" / "figures.ini").read_text().splitlines() if " = " in line]
+    assert len(names) == len(set(names)) > 100 and set(names) == shown
 
 
 def test_a_block_is_left_alone_until_its_result_is_stored(root: Path) -> None:
@@ -67,22 +82,23 @@ def test_blocks(what: str, lines: list[str], root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "figure"),
+    ("source", "key", "figure"),
     [
-        ("x.txt ^goal: ([0-9.]+), met", "1.50"),
-        ('x.txt after "slow" ^goal: ([0-9.]+)', "9.00"),
-        ("x.json rows/0/ratio .2f", "1.23"),
-        ("x.json rows/0/ratio", "1.2345"),
+        ("x.txt", "^goal: ([0-9.]+), met", "1.50"),
+        ("x.txt", 'after "slow" ^goal: ([0-9.]+)', "9.00"),
+        ("x.txt", "^# (com.*): x", "command"),
+        ("x.json", "rows/0/ratio .2f", "1.23"),
+        ("x.json", "rows/0/ratio", "1.2345"),
     ],
 )
-def test_figures_in_a_sentence(key: str, figure: str, root: Path) -> None:
-    marker = f"<!-- =results/reference/{key} -->"
+def test_figures_in_a_sentence(source: str, key: str, figure: str, root: Path) -> None:
+    marker = name_figure(root, source, key)
     assert filled(root, f"It takes {marker}7<!-- end --> s.\n") == f"It takes {marker}{figure}<!-- end --> s.\n"
 
 
 def test_a_difference_is_one_line_and_nothing_changes(root: Path) -> None:
     path = root / "README.md"
-    marker = "<!-- =results/reference/x.txt ^goal: ([0-9.]+), met -->"
+    marker = name_figure(root, "x.txt", "^goal: ([0-9.]+), met")
     path.write_text(f"line\n{marker}1.49<!-- end --> and {marker}1.50<!-- end -->\n")
     before = path.read_text()
     done = figures(root, "--check")
@@ -101,14 +117,29 @@ def test_a_difference_is_one_line_and_nothing_changes(root: Path) -> None:
         ('<!-- from results/reference/x.txt: "name" to "nothing" -->\n<!-- end -->', "no lines are"),
         ("<!-- from results/reference/x.txt: all -->\n<!-- end -->", "'all' is neither"),
         ('<!-- from results/reference/x.txt: "name" to "goal" -->\ntext', "has no <!-- end -->"),
-        ("<!-- =results/reference/x.txt ^goal: (.*) -->1<!-- end -->", "2 lines match"),
-        ("<!-- =results/reference/x.txt ^goal: .*met -->1<!-- end -->", "and a group"),
-        ("<!-- =results/reference/x.txt ^goal: ( -->1<!-- end -->", "unterminated subpattern"),
-        ("<!-- =results/reference/x.json rows/1/ratio -->1<!-- end -->", "'1' of 'rows/1/ratio' is not there"),
-        ("<!-- =results/reference/x.json rows/0/ratio .2q -->1<!-- end -->", "Unknown format"),
+        ("<!-- =gone -->1<!-- end -->", "docs/figures.ini has no figure 'gone'"),
+        ("<!-- =gone -->1", "has no <!-- end -->"),
     ],
 )
 def test_a_marker_that_names_nothing(marker: str, says: str, root: Path) -> None:
+    check_refused(root, marker, says)
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "says"),
+    [
+        ("x.txt", "^goal: (.*)", "2 lines match"),
+        ("x.txt", "^goal: .*met", "and a group"),
+        ("x.txt", "^goal: (", "unterminated subpattern"),
+        ("x.json", "rows/1/ratio", "'1' of 'rows/1/ratio' is not there"),
+        ("x.json", "rows/0/ratio .2q", "Unknown format"),
+    ],
+)
+def test_a_name_of_nothing(source: str, key: str, says: str, root: Path) -> None:
+    check_refused(root, f"{name_figure(root, source, key)}1<!-- end -->", says)
+
+
+def check_refused(root: Path, marker: str, says: str) -> None:
     path = root / "README.md"
     path.write_text(f"line\n{marker}\n")
     done = figures(root, "--check")
