@@ -20,14 +20,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import planted_results
+from planted_results import Planted
 from provenance import head
 from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
 from hpcbench.console import columns
-from hpcbench.testing import results
-from hpcbench.testing.results import Planted
 
 CELLS = 10
 SCHEMES = {"baseline": 1.0, "identity": 1.0, "naive-mpc": 0.9, "naive-zfp8": 0.25, "mzhybrid": 0.4}
@@ -99,7 +99,7 @@ def main() -> None:
     found: list[Cost] = []
     for logs in options.logs:
         with tempfile.TemporaryDirectory() as name:
-            root = results.write(Path(name), runs(logs), steps=options.steps, warmup=20)
+            root = planted_results.write(Path(name), runs(logs), steps=options.steps, warmup=20)
             files = sorted(root.glob("runs/*/log.txt"))
             size = sum(file.stat().st_size for file in files) / 1e6
             report = ["-m", "hpcbench", "report", str(root), "--format", options.format]

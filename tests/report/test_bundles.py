@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from planted_results import Planted, write
 from planted_traces import plant as plant_trace
 from typer.testing import CliRunner
 
@@ -17,7 +18,6 @@ from hpcbench.cli import app
 from hpcbench.errors import UserError
 from hpcbench.report.bundle import pack, submissions, unpack
 from hpcbench.report.bundle.names import Names
-from hpcbench.testing.results import Planted, write
 
 USER, LOGIN = "alice", "login7.cluster.example.org"
 
