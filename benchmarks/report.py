@@ -20,14 +20,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import planted_results
-from planted_results import Planted
 from provenance import head
 from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
 from hpcbench.console import columns
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "report"))
+
+import planted_results
+from planted_results import Planted
 
 CELLS = 10
 SCHEMES = {"baseline": 1.0, "identity": 1.0, "naive-mpc": 0.9, "naive-zfp8": 0.25, "mzhybrid": 0.4}

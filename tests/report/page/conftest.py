@@ -1,12 +1,13 @@
 """A page with everything on it, and a browser to open it in."""
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import planted_results
 import pytest
+from planted_results import Planted
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from tools import explain_missing
@@ -16,11 +17,6 @@ from hpcbench.contract.state import Job, State
 from hpcbench.contract.submission import read_submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
 from hpcbench.report.page import write
-
-sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
-
-import planted_results
-from planted_results import Planted
 
 
 class Browser:

@@ -40,14 +40,14 @@ def write_run(
     """A run's directory with a rank's messages by step, of 64 tokens a sample."""
     directory = root / "runs" / f"r1-{scheme}"
     (directory / kept.DIRECTORY).mkdir(parents=True)
-    run = {
+    about = {
         "run": directory.name,
         "scheme": {"name": scheme},
         "model": {"name": "mini"},
         "train": {"global_batch": batch, "micro_batch": 1, "seq_len": 64, "zero": 1},
         "layout": {"dp": 2, "cp": 1},
     }
-    (directory / "run.json").write_text(json.dumps(run))
+    (directory / "run.json").write_text(json.dumps(about))
     for step, messages in steps.items():
         kept.write(directory / kept.DIRECTORY, KeptStep(3, step, tuple(messages)))
     return directory
