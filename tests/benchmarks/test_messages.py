@@ -90,6 +90,8 @@ def test_a_lossless_codec_that_loses_a_bit_is_named(monkeypatch: pytest.MonkeyPa
 def test_k_equal_singular_values_are_rank_k(k: int) -> None:
     left, right = (np.linalg.qr(gaussian((n, k), n))[0] for n in (40, 25))
     assert messages.effective_rank(left @ right.T) == pytest.approx(k, rel=1e-6)
+    entropy = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    assert messages.effective_rank(np.diag([3.0, 1.0])) == pytest.approx(math.exp(entropy)), "not of the squares"
 
 
 def test_matrices_are_where_the_parts_say() -> None:
