@@ -19,7 +19,6 @@ from fakes.processes import send
 from fakes.state import (
     ALIVE,
     DONE,
-    ENDED,
     EXITED,
     MARK,
     RUNNING,
@@ -170,7 +169,7 @@ def _open(path: str, truncate: bool) -> IO[bytes] | int:
 
 
 def main() -> None:
-    """Entry of ``python -m fakes.dispatcher DIR``."""
+    """Entry of the process that `Fake` starts with the directory of its state."""
     dispatcher = Dispatcher(Store(sys.argv[1]))
     stop: list[Any] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,10 +181,3 @@ def main() -> None:
             dispatcher.tick()
     finally:
         dispatcher.close()
-
-
-if __name__ == "__main__":
-    main()
-
-
-__all__ = ["ENDED", "Dispatcher", "place"]
