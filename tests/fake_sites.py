@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import Fake, FakeFlux, FakeLSF
+from fakes.sites import pretended
 
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.report.main import report
-from hpcbench.testing.fakes import Fake, FakeFlux, FakeLSF
-from hpcbench.testing.fakes.sites import pretended
 
 STAND_IN = """\
 #!{python} -ES

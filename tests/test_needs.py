@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import slurm_on_one_machine
 import tools
 from needs import link_all_but
 
-from hpcbench.testing import slurm
 from hpcbench.testing.hosts import requirements
 
 TESTS = Path(__file__).parent
@@ -117,7 +117,7 @@ def test_the_gate_installs_nothing_that_make_would_not() -> None:
 
 
 def test_what_hosts_and_clusters_ask_for_is_listed() -> None:
-    asked = {*requirements._TOOLS, *slurm._SLURM, *slurm._ACCOUNTING}
+    asked = {*requirements._TOOLS, *slurm_on_one_machine._SLURM, *slurm_on_one_machine._ACCOUNTING}
     assert asked - set(tools.TEST) == {"bash"}
 
 

@@ -183,28 +183,3 @@ def bench_gemm(
             beside=beside,
         )
     )
-
-
-@bench.command("messages")
-def bench_messages(
-    path: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Directory of a run, or of a submission, with train.keep_messages."),
-    ],
-    codec: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Codecs as in a study; several allowed.",
-            show_default="bf16, int8:256, zfp:8, zfp:16, mpc, xpk, topk:0.01",
-        ),
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="File for all figures, matrix by matrix.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="File (.png, .svg) for rank, lossless bound and error by channel and step.")
-    ] = None,
-) -> None:
-    """What the messages of a run are like: zeros, entropy, rank, outliers, and what codecs make of them."""
-    from hpcbench.bench.messages.main import bench_messages as measure
-
-    raise typer.Exit(measure(path, codec or [], json=json, plot=plot))

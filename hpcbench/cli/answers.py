@@ -61,8 +61,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File to pack submissions and report into, for somebody else's `hpcbench report FILE`: .tar.zst,"
-            " .tar.gz or .tar.xz.",
+            help="File to pack submissions into, for somebody else's `hpcbench report FILE`: .tar.gz, .tar.xz or .tar.",
         ),
     ] = None,
     anonymous: Annotated[
@@ -78,12 +77,11 @@ def report(
     The exit status is 1 if a run failed or a threshold is not kept.
     """
     from hpcbench.batch.find_submission import find_root
-    from hpcbench.report.main import Bundle
     from hpcbench.report.main import report as report_paths
 
     roots = paths or [find_root(None)]
-    packed = Bundle(bundle, anonymous, replace or ())
-    raise typer.Exit(report_paths(roots, format, output, tables, plots, exports or (), against, trace, packed))
+    to_bundle = bundle, anonymous, replace or ()
+    raise typer.Exit(report_paths(roots, format, output, tables, plots, exports or (), against, trace, *to_bundle))
 
 
 def predict(

@@ -7,19 +7,14 @@ values of its messages. The archive's checksums tell a file that was cut or chan
 import json
 import zipfile
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import text, whole
 from hpcbench.errors import UserError
 
 DIRECTORY = "messages"
 """Directory of the files, below the run's directory."""
-WIDTHS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-"""Bytes of a value, by the name of its type."""
 _ABOUT = "about.json"
 _REMEDY = "remove it, or run again with train.keep_messages"
 
@@ -45,16 +40,11 @@ class KeptMessage:
     place: int
     """Number of the message among those of its channel in the step, from 0 on."""
     dtype: str
-    """One of `WIDTHS`."""
+    """Name of the type of the values, such as ``bfloat16``."""
     size: int
     """Values of the whole message. The file holds the first of them."""
     parts: tuple[Part, ...]
     values: bytes
-
-    @property
-    def held(self) -> int:
-        """Number of values in the file."""
-        return len(self.values) // WIDTHS[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,42 +106,18 @@ def read(path: Path) -> KeptStep:
     try:
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read(_ABOUT))
-            listed = about.get("messages") if isinstance(about, dict) else None
-            found = [_message(one, archive.read(str(k))) for k, one in enumerate(listed or ())]
+            messages = [
+                KeptMessage(
+                    **{
+                        **fields,
+                        "parts": tuple(Part(name, tuple(shape), begin) for name, shape, begin in fields["parts"]),
+                    },
+                    values=archive.read(str(k)),
+                )
+                for k, fields in enumerate(about["messages"])
+            ]
+            return KeptStep(about["rank"], about["step"], tuple(messages), about["left_out"])
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, RecursionError, NotImplementedError):
+    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError):
         raise UserError(f"{where}: not a whole file of messages: it was cut or changed: {_REMEDY}") from None
-    rank, step = whole(about, "rank"), whole(about, "step")
-    messages = tuple(message for message in found if message is not None)
-    if rank is None or step is None or listed is None or len(messages) < len(found):
-        raise UserError(f"{where}: about.json does not say what the messages are: {_REMEDY}")
-    if path.name != file_name(step, rank):
-        raise UserError(
-            f"{where}: holds step {step} of rank {rank}, and its name says otherwise: name it {file_name(step, rank)}"
-        )
-    return KeptStep(rank, step, messages, whole(about, "left_out") or 0)
-
-
-def _message(data: Any, values: bytes) -> KeptMessage | None:
-    channel, operation, dtype = (text(data, key) for key in ("channel", "operation", "dtype"))
-    place, size = whole(data, "place"), whole(data, "size")
-    if channel is None or operation is None or place is None or size is None or dtype not in WIDTHS:
-        return None
-    if len(channel.split()) not in (3, 4) or len(values) % WIDTHS[dtype] or len(values) > size * WIDTHS[dtype]:
-        return None
-    parts = [_part(one) for one in data.get("parts") or ()]
-    whole_parts = tuple(part for part in parts if part is not None)
-    if len(whole_parts) < len(parts):
-        return None
-    return KeptMessage(channel, operation, place, dtype, size, whole_parts, values)
-
-
-def _part(data: Any) -> Part | None:
-    if not isinstance(data, list) or len(data) != 3:
-        return None
-    name, shape, begin = data
-    numbers: Sequence[Any] = [begin, *shape] if isinstance(shape, list) else [None]
-    if not isinstance(name, str) or not all(isinstance(n, int) and 0 <= n < 2**63 for n in numbers):
-        return None
-    return Part(name, tuple(shape), begin)

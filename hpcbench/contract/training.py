@@ -268,7 +268,7 @@ class Train(Section):
     keep_messages: KeepMessages | None = Field(
         None,
         description="Keep some messages of some steps, as they are before any codec: `{steps: [20, 60], each: 2}`. "
-        "`hpcbench bench messages DIR` says what they are like.",
+        "`benchmarks/messages.py` of the repository measures codecs on them.",
     )
 
     @model_validator(mode="after")

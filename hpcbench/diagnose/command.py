@@ -3,12 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from hpcbench.bench.progress import progress
+from hpcbench.bench.progress import Show, progress
 from hpcbench.console import show_table
 from hpcbench.contract.interpose import GroupPattern, Groups, Meaning
 from hpcbench.diagnose.diagnosis import Diagnosis, diagnose
@@ -94,8 +95,12 @@ def _read(paths: Sequence[Path]) -> list[RankTrace]:
     with progress(unit="MB") as show:
         for number, path in enumerate(paths, start=1):
             name = f"reading {path.name} ({number} of {len(paths)})"
-            traces.append(read_rank(path, lambda done, size, name=name: show(done >> 20, size >> 20, name)))
+            traces.append(read_rank(path, partial(_show_progress, show, name)))
     return traces
+
+
+def _show_progress(show: Show, name: str, done: int, size: int) -> None:
+    show(done >> 20, size >> 20, name)
 
 
 def _show(diagnosis: Diagnosis) -> None:

@@ -212,5 +212,5 @@ def _steps_of_optimizer(optimizer: dict[str, list[Span]]) -> dict[int, Span]:
     """Return the steps between the ends of successive calls of the optimizer that is called most often."""
     if not optimizer:
         return {}
-    calls = sorted(max(optimizer.values(), key=lambda spans: len(spans)))
-    return {number: Span(first.end, second.end) for number, (first, second) in enumerate(pairwise(calls))}
+    calls = max(optimizer.values(), key=len)
+    return {number: Span(first.end, second.end) for number, (first, second) in enumerate(pairwise(sorted(calls)))}

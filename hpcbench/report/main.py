@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,50 +24,6 @@ if TYPE_CHECKING:
     from hpcbench.report.export.files import Target
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """A bundle that somebody asked for."""
-
-    path: Path | None
-    anonymous: bool = False
-    """Whether names of hosts and users are replaced."""
-    replace: Sequence[str] = ()
-    """``OLD=NEW``, or ``OLD``, which becomes ``name-1``, ``name-2`` ..."""
-
-    def check(self) -> None:
-        """Refuse what cannot be written, before anything is read.
-
-        Raises
-        ------
-        UserError
-            The name says no compression, or what it needs is missing; a replacement is none.
-        """
-        from hpcbench.report.bundle import check_name
-
-        if self.path is None:
-            if self.anonymous or self.replace:
-                raise UserError(f"--{'anonymous' if self.anonymous else 'replace'}: is for --bundle FILE: add it")
-            return
-        check_name(self.path, "--bundle")
-        self._words()
-
-    def pack(self, submissions: Sequence[Submission]) -> None:
-        """Write the file, if one is asked for."""
-        if self.path is not None:
-            from hpcbench.report.bundle.pack import pack
-
-            pack(submissions, self.path, anonymous=self.anonymous, replaced=self._words())
-
-    def _words(self) -> dict[str, str]:
-        found = {}
-        for k, one in enumerate(self.replace, 1):
-            old, sign, new = one.partition("=")
-            if not old or (sign and not new):
-                raise UserError(f"--replace {printable(one, 40)}: say OLD=NEW, or a word that is to go")
-            found[old] = new or f"name-{k}"
-        return found
-
-
 def report(
     paths: list[Path],
     format: str | None = None,
@@ -78,7 +33,9 @@ def report(
     exports: Sequence[Path] = (),
     against: Path | None = None,
     trace: Path | None = None,
-    bundle: Bundle | None = None,
+    bundle: Path | None = None,
+    anonymous: bool = False,
+    replace: Sequence[str] = (),
 ) -> int:
     """Print the report about some runs.
 
@@ -102,7 +59,11 @@ def report(
     trace
         Directory to write the traces of the runs to, the ranks of a run joined.
     bundle
-        A file to pack the submissions into.
+        File to pack the submissions into.
+    anonymous
+        Whether to replace the names of hosts and users in the bundle.
+    replace
+        Further words to replace in the bundle: ``OLD=NEW``, or ``OLD``.
 
     Returns
     -------
@@ -124,8 +85,10 @@ def report(
     targets = _targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
-    if bundle is not None:
-        bundle.check()
+    if bundle is not None or anonymous or replace:
+        from hpcbench.report.bundle.pack import check_options, pack
+
+        replaced = check_options(bundle, anonymous, replace)
     found = read(paths)
     sections = found.sections
     if found.microbenchmarks and FORMATS[form].runs:
@@ -151,7 +114,7 @@ def report(
         write(build(sections, (), figures=True), plots)
     read_submissions = parts([submission for submission, _ in sections])
     if bundle is not None:
-        bundle.pack(read_submissions)
+        pack(read_submissions, bundle, anonymous=anonymous, replaced=replaced)
     if trace is not None:
         _write_traces(read_submissions, trace)
     for target in targets:

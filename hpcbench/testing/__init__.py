@@ -1,1 +1,1 @@
-"""Helpers for tests of hpcbench, and of sites that use it."""
+"""Virtual hosts on one machine."""

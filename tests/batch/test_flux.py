@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes import Fake, FakeFlux
+from fakes.state import RUNNING
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers import flux_answers
@@ -12,8 +14,6 @@ from hpcbench.batch.schedulers.scheduler import UnclearError, scheduler_class
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
-from hpcbench.testing.fakes import Fake, FakeFlux
-from hpcbench.testing.fakes.state import RUNNING
 
 SITE = Site.model_validate(
     {

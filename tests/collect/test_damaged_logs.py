@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted_results import Planted, log_lines
 
 from hpcbench.collect import run_log
 from hpcbench.collect.bulk import Shape, shape_of
@@ -15,7 +16,6 @@ from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.contract import log_line
 from hpcbench.contract.judge import judge_log
 from hpcbench.contract.step_line import FIELDS, Step
-from hpcbench.testing.results import Planted, log_lines
 
 STEPS = 40
 LINES = [line.encode() for line in log_lines(Planted("mzhybrid", 1, 0.25, 2.75, 0.5), steps=STEPS, warmup=2)]

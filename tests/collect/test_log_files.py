@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted_results import Planted, log_lines
 
 from hpcbench.collect import run_log
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.submission import from_log
 from hpcbench.contract.judge import judge_log
 from hpcbench.errors import UserError
-from hpcbench.testing.results import Planted, log_lines
 
 RUN = Planted("mzhybrid", 1, 0.25, 2.75, 0.5)
 LINES = log_lines(RUN, steps=6, warmup=2)

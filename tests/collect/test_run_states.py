@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write, write_marker
 
 from hpcbench.collect import submission
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.reason import diagnose, signal_of
 from hpcbench.contract.state import BAD, OPEN, Job, State
 from hpcbench.errors import UserError
-from hpcbench.testing.results import Planted, write, write_marker
 
 HYDRA = """
 

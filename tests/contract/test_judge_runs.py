@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench import contract
 from hpcbench.batch.tracking.track import track
@@ -20,7 +21,6 @@ from hpcbench.contract.judge_job import Status
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.reason import Diagnosis
 from hpcbench.contract.state import DONE_TO_IT, OPEN, Job, State, Verdict
-from hpcbench.testing.results import Planted, write
 
 HERE = Path("runs/r1")
 START = json.dumps({"event": "start", "time": ""})

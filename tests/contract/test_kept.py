@@ -21,7 +21,7 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     write(tmp_path, first)
     write(tmp_path, KeptStep(12, 60, (OWN,)))
     assert read(tmp_path / file_name(60, 12)) == KeptStep(12, 60, (OWN,)), "the step was taken again"
-    assert OWN.held == 18 and [path.name for path in tmp_path.iterdir()] == ["step-60-rank-12.zip"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step-60-rank-12.zip"]
 
 
 def test_a_directory_that_cannot_be_written_keeps_no_half_of_a_file(tmp_path: Path) -> None:
@@ -29,31 +29,20 @@ def test_a_directory_that_cannot_be_written_keeps_no_half_of_a_file(tmp_path: Pa
         write(tmp_path / "gone", KeptStep(0, 1, (OWN,)))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"dtype": "float8"},
-        {"channel": "DP"},
-        {"channel": None},
-        {"size": 17},
-        {"place": "x"},
-        {"parts": [["w", [3, -1], 0]]},
-        {"parts": [["w", [3]]]},
-        {"parts": [[None, [3], 0]]},
-        {"parts": [5]},
-    ],
-)
-def test_what_no_run_writes_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["dtype", "parts"])
+def test_a_list_of_messages_that_lacks_a_field_is_refused(lost: str, tmp_path: Path) -> None:
     write(tmp_path, KeptStep(0, 1, (OWN,)))
     path = tmp_path / file_name(1, 0)
     with zipfile.ZipFile(path) as archive:
         about = json.loads(archive.read("about.json"))
         values = archive.read("0")
-    about["messages"][0].update(change)
+    del about["messages"][0][lost]
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("about.json", json.dumps(about))
         archive.writestr("0", values)
-    with pytest.raises(UserError, match=r"about.json does not say what the messages are: remove it, or run again"):
+    with pytest.raises(
+        UserError, match=r"not a whole file of messages: it was cut or changed: remove it, or run again"
+    ):
         read(path)
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.submission import SchedulerKind, SubmissionFile, check_place, read_submission
 from hpcbench.errors import UserError
-from hpcbench.testing.results import Planted, write
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+from fakes.hosts import why_not
 
 from hpcbench.batch.after import find_after
 from hpcbench.batch.cancel import cancel
@@ -13,7 +14,6 @@ from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
-from hpcbench.testing.fakes.hosts import why_not
 
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]

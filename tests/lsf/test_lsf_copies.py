@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from fake_sites import Place, said, states, wait_for, wait_until_over
+from fakes.state import DONE, EXITED, RUNNING, WAITING
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.retry import retry
@@ -13,7 +14,6 @@ from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
-from hpcbench.testing.fakes.state import DONE, EXITED, RUNNING, WAITING
 
 pytestmark = pytest.mark.long  # `make test` has jobs that were handed in once
 

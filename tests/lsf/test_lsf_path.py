@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from fake_sites import Place, launch_lines, said, states, wait_for, wait_until_over
+from fakes.state import EXITED, RUNNING
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.retry import retry
@@ -19,7 +20,6 @@ from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
-from hpcbench.testing.fakes.state import EXITED, RUNNING
 
 Make = Callable[..., Place]
 Capture = pytest.CaptureFixture[str]

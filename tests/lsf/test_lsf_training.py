@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from fake_sites import Place, launch_lines, said, states, wait_until_over
+from fakes.hosts import why_not
 
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
-from hpcbench.testing.fakes.hosts import why_not
 
 REAL: dict[str, Any] = {"ranks_per_node": 2, "layout": {"tp": 1, "pp": 2}}
 MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 from fake_sites import Place, said, states, wait_for, wait_until_over
+from fakes.state import RUNNING
 
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.retry import retry
 from hpcbench.batch.show_jobs import show_status
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
-from hpcbench.testing.fakes.state import RUNNING
 
 pytestmark = pytest.mark.long  # `make test` has the path of jobs that LSF speaks of plainly
 

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import PropertyMock, patch
 
 import numpy as np
+import parity
 import shared_text
 import torch
 from mpi4py import MPI
@@ -35,7 +36,6 @@ from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.predict import volume
-from hpcbench.testing import parity
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import parity
 import shared_text
 import torch
 from mpi4py import MPI
@@ -31,7 +32,6 @@ from hpcbench.parallel.adamw import AdamWState
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.predict import volume
-from hpcbench.testing import parity
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
 

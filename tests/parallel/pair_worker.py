@@ -13,14 +13,14 @@ from typing import Any
 from unittest.mock import patch
 
 import pair_cases
+import parity
 import shared_text
+from hpcbench.testing.parity import meet
 from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.run import Run
-from hpcbench.testing import parity
-from hpcbench.testing.parity import meet
 from hpcbench.train import loop, stop
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.keeping import Keeping

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+import parity
 import shared_text
 import torch
 from cases import (
@@ -27,6 +28,7 @@ from cases import (
     run_of,
 )
 from faults import FAULTS, OVERFLOW, RESIDUALS, planted
+from hpcbench.testing.parity import meet
 from mpi4py import MPI
 from tiers import REST
 
@@ -36,8 +38,6 @@ from hpcbench.contract.run import Run
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.predict import volume
-from hpcbench.testing import parity
-from hpcbench.testing.parity import meet
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.precision import LossScale
 from hpcbench.train.trainer import Trainer

@@ -4,6 +4,7 @@ import json
 from contextlib import nullcontext
 
 import numpy as np
+import parity
 import shared_text
 import torch
 from mpi4py import MPI
@@ -19,7 +20,6 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pipeline import MicroBatch, Pipeline
 from hpcbench.parallel.schedule import SCHEDULES, forward_only
-from hpcbench.testing import parity
 from hpcbench.train import resources
 from hpcbench.train.trainer import Trainer
 

@@ -11,8 +11,10 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import parity
 import parity_worker
 import prune_cases
+from hpcbench.testing.parity import Part, Values
 from mpi4py import MPI
 from parity_worker import WORLD, History, meet
 from prune_faults import FAULTS_IN_TRANSIT, planted
@@ -22,8 +24,6 @@ from hpcbench.contract.shards import shards
 from hpcbench.errors import TransitError
 from hpcbench.predict import volume
 from hpcbench.predict.prune import Zeros
-from hpcbench.testing import parity
-from hpcbench.testing.parity import Part, Values
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.trainer import Trainer
 

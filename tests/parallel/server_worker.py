@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import parity
 from cases import BASE
 from mpi4py import MPI
 from runs import run_of
@@ -24,7 +25,6 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.server import Shard
 from hpcbench.predict.volume import all_ranks_bytes
-from hpcbench.testing import parity
 from hpcbench.train import text
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.log import LogWriter

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import parity
 from cases import BASE
 from delayed import simulate
 from mpi4py import MPI
@@ -26,7 +27,6 @@ from hpcbench.contract.step_line import Step
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.stream_pipeline import StreamPipeline
 from hpcbench.parallel.versions import Versions
-from hpcbench.testing import parity
 from hpcbench.train import text
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.log import LogWriter

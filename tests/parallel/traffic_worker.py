@@ -9,6 +9,7 @@ from typing import Any
 import cases
 import shared_text
 import traffic_cases
+from hpcbench.testing.parity import meet
 from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
@@ -17,7 +18,6 @@ from hpcbench.contract.events import Memory, Traffic
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.run import Run
 from hpcbench.contract.step_line import Step
-from hpcbench.testing.parity import meet
 from hpcbench.train.log import LogWriter
 from hpcbench.train.loop import train, trainer_of
 

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import shared_text
 from cases import FEWER_STEPS
 from faults import divided_twice, own_piece_exact
+from hpcbench.testing.parity import meet
 from mpi4py import MPI
 from parity_worker import WORLD, errors, train
 from runs import SCHEMES, label, run_of
@@ -33,7 +34,6 @@ from hpcbench.parallel.sharding import Shard
 from hpcbench.predict import volume
 from hpcbench.predict import zero as predict
 from hpcbench.study.presets import scheme as preset
-from hpcbench.testing.parity import meet
 from hpcbench.train.trainer import Trainer
 
 CORPUS = shared_text.corpus()

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.errors import UserError
@@ -14,7 +15,6 @@ from hpcbench.predict.earlier import find
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
-from hpcbench.testing.results import Planted, write
 
 STUDY = """\
 study: demo

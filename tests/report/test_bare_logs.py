@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.errors import UserError
@@ -10,7 +11,6 @@ from hpcbench.report.build import build, table_names
 from hpcbench.report.document import Table
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 # Made after the lines of the frameworks' own loggers.
 LOGS = {

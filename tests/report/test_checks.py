@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, log_lines, settings
 from test_measures import GPU, foreign, on_gpus
 
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.predict import flops
 from hpcbench.report.checks.relations import unit
 from hpcbench.report.measures import measure
-from hpcbench.testing.results import Planted, log_lines, settings
 
 RUN = Planted("naive-zfp8", 1, 0.25, 2.71, 0.28)
 LINES = log_lines(RUN)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.batch.schedulers.job_status import JobStatus
@@ -18,7 +19,6 @@ from hpcbench.report.document import Table
 from hpcbench.report.formats import csv_rows, json_document
 from hpcbench.report.sections import read
 from hpcbench.report.statistics import paired_ratio
-from hpcbench.testing.results import Planted, write
 
 STEPS, WARMUP, BATCH = 12, 2, 8
 

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 import pytest
+from planted_results import Planted, log_lines, write
 
 from hpcbench.collect.submission import from_log
 from hpcbench.contract import events
@@ -15,7 +16,6 @@ from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.quantities.experts import EXPERTS, experts
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, log_lines, write
 
 LAYERS: list[dict[str, Any]] = [
     {"layer": 1, "tokens": [40, 20, 20, 0], "dropped": 8, "balance_loss": 1.2, "z_loss": 0.5},

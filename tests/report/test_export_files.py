@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from exported import READ
+from planted_results import Planted, write
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
 from hpcbench.report.export import CHANNELS, RECORDS, Row, files
 from hpcbench.report.main import report
-from hpcbench.testing.results import Planted, write
 
 
 @pytest.fixture

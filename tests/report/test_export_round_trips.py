@@ -10,12 +10,12 @@ import pytest
 from exported import READ, exact
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from planted_results import Planted, write
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
 from hpcbench.report.export.files import Target
 from hpcbench.report.sections import gather
-from hpcbench.testing.results import Planted, write
 
 FORMS = sorted(READ)
 REAL = st.floats(allow_nan=True, allow_infinity=True).map(lambda value: value + 0.0)  # SQLite has no negative zero

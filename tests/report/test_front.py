@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from planted_results import RULES, Planted, settings, write
 from report_tables import entries
 
 from hpcbench.collect.submission import RunResult
@@ -18,7 +19,6 @@ from hpcbench.report.front import front
 from hpcbench.report.kinds import Kind
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.sections import read
-from hpcbench.testing.results import RULES, Planted, settings, write
 
 PAIRS = 8
 

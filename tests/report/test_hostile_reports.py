@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.collect import submission
 from hpcbench.console import UNBOUND
@@ -16,7 +17,6 @@ from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences
 from hpcbench.report.formats import FORMATS, Request, latex, markdown, rich_text
 from hpcbench.report.main import report
 from hpcbench.report.measures import measure
-from hpcbench.testing.results import Planted, write
 
 EVIL = {
     "terminal": "\x1b]0;title\x07\x1b[2J\x9b31m\x85\u2028\u202e",

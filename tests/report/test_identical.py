@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell
@@ -12,7 +13,6 @@ from hpcbench.report.document import Sentences
 from hpcbench.report.identical import identical
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 DP8 = {"dimension": "DP", "codec": "zfp:8"}
 SCHEMES: dict[str, dict[str, Any]] = {

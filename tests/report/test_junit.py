@@ -6,10 +6,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from planted_results import Planted, write, write_marker
 
 from hpcbench.contract.state import Job
 from hpcbench.report.main import report
-from hpcbench.testing.results import Planted, write, write_marker
 
 RUNS = [
     Planted("baseline", 1, 0.4, 2.70),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.report.main import report
-from hpcbench.testing.results import Planted, write
 
 ON = {"MPIR_CVAR_ENABLE_COMPRESSION": "1", "MPIR_CVAR_ZFP_PATH": "/a b"}
 

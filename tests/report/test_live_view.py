@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write, write_marker
 from rich.console import Console
 
 from hpcbench.collect.progress import Follower, Progress
@@ -15,7 +16,6 @@ from hpcbench.contract.reason import Diagnosis, diagnose
 from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.errors import UserError
 from hpcbench.report.live import follow, picture
-from hpcbench.testing.results import Planted, write, write_marker
 
 SCHEMES = ("baseline", "mzhybrid")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, log_lines
 
 from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.submission import RunResult, from_log
@@ -15,7 +16,6 @@ from hpcbench.contract.step_line import Step
 from hpcbench.predict import chips
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.resources import Memory
-from hpcbench.testing.results import Planted, log_lines
 
 GPU = "NVIDIA A100-SXM4-40GB"
 

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.report.tables.microbenchmarks import microbenchmarks
-from hpcbench.testing.results import Planted, write
 
 FIXTURES = Path(__file__).parents[1] / "collect" / "microbenchmarks"
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.errors import UserError
 from hpcbench.report.answer import answer
@@ -11,7 +12,6 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.report.verdicts import NO_LOSS
-from hpcbench.testing.results import Planted, write
 
 STEPS = 20
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.report.formats import FORMATS, TERMINAL
 from hpcbench.report.main import report
-from hpcbench.testing.results import Planted, write
 
 COLLECT = Path(__file__).parents[1] / "collect"
 INPUTS = (COLLECT / "dialects" / "logs" / "megatron-2026.log", COLLECT / "microbenchmarks" / "osu-bw-5.6.txt")

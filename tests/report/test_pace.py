@@ -9,6 +9,7 @@ from statistics import fmean, quantiles
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.collect.run_log import RunLog
@@ -22,7 +23,6 @@ from hpcbench.report.main import report
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.notes import all_notes
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 STALLS = [1.0, 8.0, 1.0, 8.0, 1.0] * 6
 """Seconds of steps of which two in five take eight times as long."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from exported import READ
+from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.collect.find import jobs_of
@@ -20,7 +21,6 @@ from hpcbench.report.export.files import Target
 from hpcbench.report.formats.rich_text import write as as_text
 from hpcbench.report.measures import measure
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 STEPS, WARMUP, RANKS = 12, 2, 8
 SPAN = {"from_step": WARMUP + 1, "to_step": STEPS}

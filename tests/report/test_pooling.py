@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.collect.submission import Submission
 from hpcbench.report.answer import answer
@@ -14,7 +15,6 @@ from hpcbench.report.build import build
 from hpcbench.report.main import report
 from hpcbench.report.pooling import parts
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 T_4 = 2.7764451051977987
 """The 97.5 % quantile of Student's t with 4 degrees of freedom (SciPy)."""

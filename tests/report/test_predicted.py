@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.predict.document import NAME
 from hpcbench.report.build import build
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 
 def plant(root: Path, scale: float = 1.0, basis: str = "data sheet", **predicted: float) -> Path:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import Submission, load
 from hpcbench.report.main import report
 from hpcbench.report.provenance import Fact, Provenance, differences, provenance
-from hpcbench.testing.results import Planted, write
 
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-1", "driver": "570.1", "clock_mhz": 1500.0, "max_clock_mhz": 1980.0}
 HOST = {"host": "n1", "kernel": "6.1", "cpu": "AMD EPYC", "cpu_mhz": 2600.5, "gpus": [GPU, {**GPU, "uuid": "GPU-2"}]}

@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.errors import UserError
 from hpcbench.report.document import Chapter, Document, parts
 from hpcbench.report.formats import rich_text
 from hpcbench.report.sections import read
 from hpcbench.report.tables.published import Paper, Published, papers, published
-from hpcbench.testing.results import Planted, write
 
 
 def test_each_file_is_read_and_each_figure_says_where_it_stands() -> None:

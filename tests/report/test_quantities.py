@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, log_lines
 from test_tables_of_a_cell import STEPS, WARMUP, plant, replace
 
 from hpcbench.collect.submission import from_log
@@ -20,7 +21,6 @@ from hpcbench.report.quantities.catalogue import CATALOGUE, exported
 from hpcbench.report.quantities.resources import HOST_RANK
 from hpcbench.report.quantities.speed import LOSS_TRAIN, SAMPLES, STEP_SECONDS
 from hpcbench.report.quantities.traffic import CODED, EXPOSED, WIRE
-from hpcbench.testing.results import Planted, log_lines
 
 DECLARED = """
 from hpcbench.contract.events import Memory

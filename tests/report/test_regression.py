@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write, write_marker
 
 from hpcbench.errors import UserError
 from hpcbench.report.changes import Change, changes, differing_settings
@@ -14,7 +15,6 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.report.statistics import welch
-from hpcbench.testing.results import Planted, write, write_marker
 
 SCHEMES = {"baseline": (0.5, 2.70), "naive-zfp8": (0.4, 2.75), "mzhybrid": (0.45, 2.70)}
 SCATTER = (1.0, 1.002, 0.999, 1.001)

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, log_lines, write
 
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, log_lines, write
 
 PAIR = [Planted(scheme, k, 0.2 * k, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
 

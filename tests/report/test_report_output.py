@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
 from hpcbench.report.notation import flops_unit, parameters, significant
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 RUNS = [
     Planted("baseline", 1, 0.3125, 2.71),

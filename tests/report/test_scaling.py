@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.report.build import build
 from hpcbench.report.document import Document, Table
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 SIZES = (2, 4, 8, 16)
 PLAIN = tuple((ranks, 1) for ranks in SIZES)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, log_lines, write
 
 from hpcbench.collect.submission import from_log
 from hpcbench.contract import events
@@ -13,7 +14,6 @@ from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.quantities.sparse_weights import SPARSE_WEIGHTS, sparsity
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, log_lines, write
 
 PARTS: list[dict[str, Any]] = [
     {"part": "blocks.0.mlp.up.weight", "weights": 1000, "zeros": 500},

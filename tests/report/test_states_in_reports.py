@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write, write_marker
 from report_tables import entries
 
 from hpcbench.collect import submission
@@ -16,7 +17,6 @@ from hpcbench.report.compare import compare
 from hpcbench.report.document import Document, Entry, Sentences
 from hpcbench.report.formats import latex, markdown, rich_text
 from hpcbench.report.measures import measure
-from hpcbench.testing.results import Planted, write, write_marker
 
 
 @dataclass

@@ -4,13 +4,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.report.build import build
 from hpcbench.report.document import Document, Sentences
 from hpcbench.report.formats import rich_text
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 KEY = "train.global_batch"
 

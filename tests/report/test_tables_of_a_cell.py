@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.report.build import build
 from hpcbench.report.document import Entry
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 STEPS, WARMUP, RANKS = 12, 2, 8
 SHARES = (STEPS - WARMUP) * RANKS

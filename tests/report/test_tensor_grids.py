@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.document import Figure, Table
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 CASES = [(1, "1d", 8), (4, "1d", 8), (4, "2d", 8), (8, "1d", 8), (8, "3d", 8), (1, "1d", 1), (8, "3d", 16)]
 """Ranks, mode and samples: strong scaling at 8 samples, and two sizes that share neither batch nor batch a rank."""

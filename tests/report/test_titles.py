@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.report.sections import read
 from hpcbench.report.titles import title
-from hpcbench.testing.results import Planted, write
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 from tools import explain_missing
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import load
 from hpcbench.report.main import report
 from hpcbench.report.provenance import Fact, provenance
-from hpcbench.testing.results import Planted, write
 
 STUDY = """\
 study: traced

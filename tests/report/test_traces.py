@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import Planted, write
 from planted_traces import plant
 from typer.testing import CliRunner
 
@@ -17,7 +18,6 @@ from hpcbench.report.document import Figure
 from hpcbench.report.main import report
 from hpcbench.report.plots.drawing import drawn
 from hpcbench.report.sections import read
-from hpcbench.testing.results import Planted, write
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from planted_results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 from hpcbench.report.answer import answer, trouble
 from hpcbench.report.compare import Cell, step_time
 from hpcbench.report.sections import read
 from hpcbench.report.verdicts import NO_BASELINE, verdict
-from hpcbench.testing.results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 SIZE = "gpt-tiny 0.8 M parameters, 12 steps"
 """Model and size of the planted runs, as a headline names them."""

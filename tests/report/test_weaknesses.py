@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 
 from hpcbench.report.answer import answer
 from hpcbench.report.compare import Cell
 from hpcbench.report.sections import read
 from hpcbench.report.tables.by_scheme import loss
 from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, follow_each_other, weakened
-from hpcbench.testing.results import Planted, write
 
 STEPS = 120
 

@@ -4,8 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from hpcbench.testing.slurm import Cluster, why_not
+from slurm_on_one_machine import Cluster, why_not
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from batch_fakes import Fake, wait_for
+from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.judge_job import Status
 from hpcbench.contract.state import State
-from hpcbench.testing.slurm import Cluster
 
 PATIENCE = 100.0
 """Seconds for anything: Slurm looks at limits every 30 s only, and the machine may be busy."""

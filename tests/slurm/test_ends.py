@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from on_slurm import OnSlurm, hpcbench, listed, report, wait_over, wait_run, words
+from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.retry import retry
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
-from hpcbench.testing.slurm import Cluster
 
 SOON = {"walltime": "1m", "stop_ahead": "50s", "run_limit": "1m"}
 """The signal comes when Slurm first looks at the job."""

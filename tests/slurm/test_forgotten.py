@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from batch_fakes import wait_for
 from on_slurm import PATIENCE, OnSlurm, hpcbench, job, report, wait_run
+from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.retry import retry
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
-from hpcbench.testing.slurm import Cluster
 
 RUN = "r1-baseline"
 DIES = """\

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from batch_fakes import wait_for
 from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, wait_state, words
+from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
-from hpcbench.testing.slurm import Cluster
 
 RUN = "r1-baseline"
 SCHEMES = {"matrix": {"scheme": ["baseline", "naive-zfp8"]}}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from batch_fakes import wait_for
 from on_slurm import PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, wait_run, words
+from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
-from hpcbench.testing.slurm import Cluster
 
 FIRST, SECOND = "r1-baseline", "r1-naive-zfp8"
 ALONE = {"scheduler": {"directives": {"--exclusive": None}}}

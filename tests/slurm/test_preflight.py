@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from on_slurm import OnSlurm, wait_over
+from slurm_on_one_machine import Cluster
 
 from hpcbench.errors import UserError
-from hpcbench.testing.slurm import Cluster
 
 
 @pytest.fixture

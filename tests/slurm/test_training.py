@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from batch_fakes import wait_for
 from on_slurm import MPIEXEC, PATIENCE, OnSlurm, hpcbench, job, listed, report, wait_over, words
+from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.tracking.seen import load
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.files import read_json
-from hpcbench.testing.slurm import Cluster
 
 STUDY: dict[str, Any] = {
     "model": {"name": "mini", "layers": 2, "hidden": 32, "heads": 2, "vocab": 256},

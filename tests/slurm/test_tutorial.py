@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from extras import requirements, write_guard
+from planted_results import Planted, write
+from slurm_on_one_machine import Cluster
 from typed_pages import blocks, run_page
-
-from hpcbench.testing.results import Planted, write
-from hpcbench.testing.slurm import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "slurm.md"
 

@@ -137,9 +137,9 @@ ELSEWHERE = {
     "train.slow_factor": "parallel/test_server.py",
     "train.slow_rank": "parallel/test_server.py",
     "train.trace": "train/test_tracing.py",
-    "train.keep_messages": "bench/test_bench_messages.py",
+    "train.keep_messages": "train/test_keeping.py",
     "train.keep_messages.each": "train/test_keeping.py",
-    "train.keep_messages.ranks": "bench/test_bench_messages.py",
+    "train.keep_messages.ranks": "train/test_keeping.py",
     "train.keep_messages.message_mb": "contract/test_kept.py",
     "train.keep_messages.mb": "contract/test_kept.py",
 }

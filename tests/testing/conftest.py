@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from hpcbench.testing.fakes import Fake, FakeFlux, FakeLSF
+from fakes import Fake, FakeFlux, FakeLSF
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-
-from hpcbench.testing.fakes import Fake
-from hpcbench.testing.fakes.state import EXITED, RUNNING, WAITING
+from fakes import Fake
+from fakes.state import EXITED, RUNNING, WAITING
 
 HEADER = "JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME"
 

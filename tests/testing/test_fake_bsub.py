@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes import Fake, FakeLSF
 
 from hpcbench.errors import UserError
-from hpcbench.testing.fakes import Fake, FakeLSF
 
 NOT = "Job not submitted."
 

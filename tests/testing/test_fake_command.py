@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from hpcbench.testing.fakes import __main__ as command
-from hpcbench.testing.fakes.hosts import why_not
+import with_fake
+from fakes.hosts import why_not
 
 SITE = """\
 site: mine
@@ -25,7 +24,7 @@ checked: never
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
     """Call it as people do."""
-    line = [sys.executable, "-m", "hpcbench.testing.fakes", *words]
+    line = [sys.executable, with_fake.__file__, *words]
     return subprocess.run(line, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
@@ -112,12 +111,12 @@ def test_flux_too(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_input(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(words) == 2
+    assert with_fake.main(words) == 2
     assert text in capsys.readouterr().err
 
 
 def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
-        command.main(["lsf"])
+        with_fake.main(["lsf"])
     assert exit.value.code == 2
     assert "give a command after --" in capsys.readouterr().err

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from hpcbench.testing.fakes import Fake, FakeFlux
-from hpcbench.testing.fakes.flux.ids import decimal, f58
-from hpcbench.testing.fakes.state import DONE, EXITED, RUNNING
+from fakes import Fake, FakeFlux
+from fakes.flux.ids import decimal, f58
+from fakes.state import DONE, EXITED, RUNNING
 
 pytestmark = pytest.mark.long  # `make test` has what submits through it
 

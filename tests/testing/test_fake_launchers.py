@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import Fake
+from fakes.hosts import why_not
 
 from hpcbench.batch.scripts.launchers import launch_line
 from hpcbench.batch.scripts.shape import shape
 from hpcbench.batch.sites.site import Site
-from hpcbench.testing.fakes import Fake
-from hpcbench.testing.fakes.hosts import why_not
 
 pytestmark = pytest.mark.long  # `make test` has what submits through it
 

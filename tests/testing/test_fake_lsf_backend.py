@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes import Fake
+from fakes.state import RUNNING
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers.lsf import Lsf
@@ -11,8 +13,6 @@ from hpcbench.batch.schedulers.scheduler import UnclearError
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
-from hpcbench.testing.fakes import Fake
-from hpcbench.testing.fakes.state import RUNNING
 
 SITE = {
     "site": "pretended",

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes import Fake
+from fakes.processes import processes
+from fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WAITING, Job
 
 from hpcbench.errors import UserError
-from hpcbench.testing.fakes import Fake
-from hpcbench.testing.fakes.processes import processes
-from hpcbench.testing.fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WAITING, Job
 
 pytestmark = pytest.mark.long  # `make test` has what submits through it
 

@@ -1,6 +1,7 @@
 """A Slurm cluster of one machine: MPI takes its nodes for machines, they fail as real ones do, and nothing stays."""
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -13,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from remains import marked
+from slurm_on_one_machine import Cluster, why_not
 
 from hpcbench.errors import UserError
-from hpcbench.testing.slurm import Cluster, why_not
 
 pytestmark = pytest.mark.long  # `make test` has what runs on the cluster
 
@@ -218,12 +219,14 @@ def test_nothing_stays_at_the_end(mark: str, place: Path, tmp_path: Path) -> Non
 def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, tmp_path: Path, number: signal.Signals) -> None:
     code = (
         "import signal\n"
-        "from hpcbench.testing.slurm import Cluster\n"
+        "from slurm_on_one_machine import Cluster\n"
         "with Cluster(2) as cluster:\n"
         "    cluster.run(['sbatch', '-N2', '--wrap=srun sleep 1000'], check=True)\n"
         "    signal.pause()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=tmp_path) as python:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=tmp_path, env=environment) as python:
         wait_for_sleeping(mark, 2)
         python.send_signal(number)
         assert python.wait(60) != 0

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import parity
 import shared_text
 import torch
 from mpi4py import MPI
@@ -23,7 +24,6 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.errors import UserError
 from hpcbench.parallel.onebit import OneBitAdam
-from hpcbench.testing import parity
 from hpcbench.train import checkpoint, checkpoint_load
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.checkpoint import Checkpoints, carried

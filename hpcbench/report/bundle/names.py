@@ -5,9 +5,8 @@ same word everywhere, so that a report of the bundle says the same of them. What
 such as a user called ``data``, is replaced only where it can be nothing else: in paths and addresses.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,17 +15,16 @@ from typing import Any
 from hpcbench.collect.submission import Submission
 from hpcbench.contract import step_line
 from hpcbench.contract.mark import read_mark
-from hpcbench.contract.submission import PlannedJob
 from hpcbench.contract.values import member, text
 from hpcbench.files import read_json
 
-_PLAIN = re.compile(r"[A-Za-z0-9]")
 _LETTER = "A-Za-z0-9_"
+_KEY = re.compile(r'"([^"\\]+)"\s*:')
 
 
 @dataclass(frozen=True)
 class Names:
-    """What is replaced, and by what.
+    """Names with their replacements.
 
     Attributes
     ----------
@@ -40,122 +38,92 @@ class Names:
     shared: frozenset[str] = frozenset()
 
     def replace(self, content: str) -> str:
-        """Text without the names."""
-        if not self.words:
-            return content
+        """Return text without the names."""
         for pattern in self._patterns:
-            content = pattern.sub(lambda found: self.words[found[0]], content)
+            content = pattern.sub(lambda match: self.words[match[0]], content)
         return content
 
-    def left(self, content: str) -> Iterator[tuple[str, int]]:
-        """Names that are still there, within longer words, each with the number of its line."""
-        for name in self.words:
-            if len(name) > 2 and name not in self.shared and name.lower() in content.lower():
-                for number, line in enumerate(content.splitlines(), 1):
-                    if name.lower() in line.lower():
-                        yield name, number
+    def lines_with_parts(self, content: bytes) -> list[int]:
+        """Return the numbers of lines in which a name is still part of a longer word."""
+        names = [name.lower() for name in self.words if len(name) > 2 and name not in self.shared]
+        lines = content.decode("utf-8", "replace").lower().splitlines() if names else []
+        return [number for number, line in enumerate(lines, 1) if any(name in line for name in names)]
 
     @cached_property
     def _patterns(self) -> list[re.Pattern[str]]:
-        return list(self._compiled())
-
-    def _compiled(self) -> Iterator[re.Pattern[str]]:
-        own = sorted(self.words, key=len, reverse=True)
-        plain = "|".join(re.escape(name) for name in own if name not in self.shared)
-        if plain:
-            yield re.compile(f"(?<![{_LETTER}])(?:{plain})(?![{_LETTER}])")
-        shared = "|".join(re.escape(name) for name in own if name in self.shared)
-        if shared:
-            yield re.compile(f"(?<=/home/)(?:{shared})(?![{_LETTER}])|(?<![{_LETTER}])(?:{shared})(?=@)")
+        longest_first = sorted(self.words, key=len, reverse=True)
+        plain = "|".join(re.escape(name) for name in longest_first if name not in self.shared)
+        shared = "|".join(re.escape(name) for name in longest_first if name in self.shared)
+        begin, end = f"(?<![{_LETTER}])", f"(?![{_LETTER}])"
+        patterns = [f"{begin}(?:{plain}){end}"] if plain else []
+        patterns += [f"(?<=/home/)(?:{shared}){end}|{begin}(?:{shared})(?=@)"] if shared else []
+        return [re.compile(pattern) for pattern in patterns]
 
 
-def names_of(submissions: Iterable[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
-    """The names in some submissions.
+def names_of(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
+    """Return the names in submissions.
 
     Parameters
     ----------
     submissions
-        Whose files are passed on.
+        Submissions whose files are passed on.
     replaced
-        Further words, each with what stands in its place.
+        Further words, each with its replacement.
     hosts_and_users
-        Whether those are replaced that the submissions know.
+        Whether to replace the hosts and users that the submissions name.
     """
-    own = list(submissions)
-    words: dict[str, str] = dict(replaced)
+    words = dict(replaced)
+    language: set[str] = set()
     if hosts_and_users:
-        hosts = dict.fromkeys(name for one in own for name in _hosts(one) if _PLAIN.search(name))
-        users = dict.fromkeys(name for one in own for name in _users(one) if _PLAIN.search(name))
-        for prefix, found in (("host", hosts), ("user", users)):
-            new = [name for name in found if name not in words]
+        for prefix, names_in in (("host", _hosts), ("user", _users)):
+            listed = dict.fromkeys(name for submission in submissions for name in names_in(submission) if name)
+            new = [name for name in listed if re.search("[A-Za-z0-9]", name) and name not in words]
             words |= {name: f"{prefix}-{k}" for k, name in enumerate(new, 1)}
             words |= {short: words[name] for name in new if (short := name.partition(".")[0]) and short not in words}
-    known = {word for one in own for word in _language(one)}
-    return Names(words, frozenset(name for name in words if name in known and name not in replaced))
+        language = {word for submission in submissions for word in _language(submission)}
+    return Names(words, frozenset(words.keys() & language - replaced.keys()))
 
 
-def _hosts(submission: Submission) -> Iterator[str]:
+def _hosts(submission: Submission) -> Iterator[str | None]:
     for run in submission.runs:
-        yield from (rank.host for rank in run.log.ranks if rank.host) if run.log else ()
-        if run.host:
-            yield run.host
-    root = submission.root
-    jobs: list[PlannedJob] = submission.plan.jobs
-    for mark in (read_mark(root / "jobs" / job.id) for job in jobs) if root else ():
+        yield from (rank.host for rank in run.log.ranks) if run.log else ()
+        yield run.host
+    for job in submission.plan.jobs:
+        mark = read_mark(submission.root / "jobs" / job.id) if submission.root else None
         if mark is not None:
-            yield from (mark.host,) if mark.host else ()
-            yield from mark.hosts or ()
-    said = text(_submitted(submission), "host")
-    if said:
-        yield said
+            yield from (mark.host, *(mark.hosts or ()))
+    yield text(_provenance(submission), "host")
 
 
-def _users(submission: Submission) -> Iterator[str]:
-    about = _submitted(submission)
-    for found in (text(about, "user"), *(text(about, "environment", name) for name in ("USER", "LOGNAME"))):
-        if found:
-            yield found
-    home = text(about, "environment", "HOME")
-    if home and Path(home).name:
-        yield Path(home).name
+def _users(submission: Submission) -> Iterator[str | None]:
+    about = _provenance(submission)
+    yield text(about, "user")
+    yield from (text(about, "environment", name) for name in ("USER", "LOGNAME"))
+    yield Path(text(about, "environment", "HOME") or "").name
 
 
-def _submitted(submission: Submission) -> Any:
+def _provenance(submission: Submission) -> Any:
     return read_json(submission.root / "provenance" / "submit.json") if submission.root else None
 
 
 def _language(submission: Submission) -> Iterator[str]:
-    """Words that the files' own readers look for."""
-    yield from (one.printed.word for one in step_line.QUANTITIES if one.printed)
+    """Yield words that the readers of the files look for."""
+    yield from (quantity.printed.word for quantity in step_line.QUANTITIES if quantity.printed)
     yield from (submission.plan.study, submission.plan.site)
     for run in submission.runs:
         yield from (run.id, run.scheme, run.pairing, *re.split("[-_.]", run.id))
-        yield from _keys(run.settings)
-        for name in ("name", "algorithm", "default"):
-            yield str(member(run.settings, "scheme", name))
-        for event in run.log.events if run.log else ():
-            yield from (event.name, *_keys(event.raw))
-    if submission.root:
-        for path in ("submission.json", "site.json"):
-            yield from _keys(read_json(submission.root / path) or {})
-
-
-def _keys(data: Any) -> Iterator[str]:
-    if isinstance(data, Mapping):
-        for key, value in data.items():
-            yield str(key)
-            yield from _keys(value)
-    elif isinstance(data, list | tuple):
-        for value in data:
-            yield from _keys(value)
+        yield from (str(member(run.settings, "scheme", name)) for name in ("name", "algorithm", "default"))
+    for pattern in ("*.json", "runs/*/run.json", "runs/*/log.txt"):
+        for file in submission.root.glob(pattern) if submission.root else ():
+            yield from _KEY.findall(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def without_host_lists(data: dict[str, Any]) -> dict[str, Any]:
-    """``scheduler.json`` without the schedulers' way to write several hosts (``n[1-4]``), which holds no name whole."""
-    for seen in data.values():
-        word = seen.get("word") if isinstance(seen, dict) else None
+    """Return ``scheduler.json`` without the schedulers' notation for several hosts (``n[1-4]``)."""
+    for answer in data.values():
+        word = member(answer, "word")
         if isinstance(word, dict):
             word["hosts"] = ""
             if isinstance(word.get("accounting"), dict):
                 word["accounting"].pop("NodeList", None)
-    return json.loads(json.dumps(data))  # type: ignore[no-any-return]
+    return data

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from mangling import DIRECTORY, LOGS, lines_of
+from planted_results import Planted, log_lines
 
 from hpcbench.collect.dialects.table import DIALECTS, markdown
 from hpcbench.collect.run_log import RunLog
@@ -13,7 +14,6 @@ from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.contract.events import End
 from hpcbench.errors import UserError
 from hpcbench.report.main import FORMATS, report
-from hpcbench.testing.results import Planted, log_lines
 
 ROOT = Path(__file__).parents[3]
 ITERATION = (

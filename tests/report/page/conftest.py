@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import planted_results
 import pytest
+from planted_results import Planted
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from tools import explain_missing
@@ -15,8 +17,6 @@ from hpcbench.contract.state import Job, State
 from hpcbench.contract.submission import read_submission
 from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
 from hpcbench.report.page import write
-from hpcbench.testing import results
-from hpcbench.testing.results import Planted
 
 
 class Browser:
@@ -102,11 +102,11 @@ SPEEDS = {"baseline": 9.5, "naive-mpc": None, "naive-zfp8": 100.0, "identity": f
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
     """A submission of four runs, one of which failed."""
     runs = [Planted(scheme, repeat, 0.1, 2.5) for repeat in (1, 2) for scheme in ("baseline", "mzhybrid")]
-    root = results.write(tmp_path_factory.mktemp("planted"), runs)
+    root = planted_results.write(tmp_path_factory.mktemp("planted"), runs)
     (root / "runs/r2-mzhybrid/err.txt").write_text("one\nRuntimeError: the link is down\n")
     log = root / "runs/r2-mzhybrid/log.txt"
     log.write_text("".join(line for line in log.read_text().splitlines(True) if '"end"' not in line))
-    results.write_marker(root / "runs/r2-mzhybrid", "j0002-r2", 1)
+    planted_results.write_marker(root / "runs/r2-mzhybrid", "j0002-r2", 1)
     (root / "study.yaml").write_text("study: demo\nmatrix: {scheme: [baseline, mzhybrid]}\n")
     (root / "jobs/j0001-r1/provenance").mkdir()
     (root / "jobs/j0001-r1/provenance/modules.txt").write_text("gcc/12.2\nmpich/5.0\n")

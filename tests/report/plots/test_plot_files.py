@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from planted_results import Planted, write
 from planted_study import Run, channel, planted
 from typer.testing import CliRunner
 
@@ -18,7 +19,6 @@ from hpcbench.report.plots.drawing import png, svg
 from hpcbench.report.plots.loss import loss_over_steps
 from hpcbench.report.plots.speed import throughput
 from hpcbench.report.plots.step import time_split
-from hpcbench.testing.results import Planted, write
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "$x_1$ <b>&amp;\"'\x1b[31m\x00 %s \\frac"

@@ -1,0 +1,241 @@
+"""What codecs make of the messages that runs sampled, by channel and step: ratio, error, and rank of the matrices.
+
+    python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
+
+DIR is the directory of a run, a submission or several, whose study has `train.keep_messages`. Figures are medians over
+messages or matrices; errors are relative RMS errors of one coding of a message. `rank` is the effective rank of a
+matrix (Roy and Vetterli, EUSIPCO 2007), divided by that of a Gaussian matrix of the same shape. Needs hpcbench[bench].
+"""
+
+import argparse
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from provenance import head
+from rich.console import Console
+from rich.table import Table
+from tiny import parse
+
+from hpcbench.bench import options
+from hpcbench.bench.fidelity import errors
+from hpcbench.bench.table import error
+from hpcbench.codecs.registry import get_codec
+from hpcbench.codecs.types import BFLOAT16, Array
+from hpcbench.console import columns
+from hpcbench.contract import kept
+from hpcbench.contract.kept import KeptMessage
+from hpcbench.contract.text import printable
+from hpcbench.contract.traffic import content_of
+from hpcbench.contract.values import text
+from hpcbench.errors import UserError
+from hpcbench.files import read_json
+
+CODECS = ("bf16", "int8:256", "zfp:8", "zfp:16", "mpc", "xpk", "topk:0.01")
+"""Codecs of the paper, and the plain ones that they are compared with."""
+SMALLEST, LONGEST = 8, 1024
+"""Smaller dim from which on the rank of a matrix is taken; dim above which rows or columns are picked evenly."""
+
+
+class Key(NamedTuple):
+    """What the messages of a row have in common."""
+
+    run: str
+    channel: str
+    operation: str
+    dtype: str
+    step: int
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Result of a codec on a message."""
+
+    ratio: float
+    """Bytes before divided by bytes after."""
+    relative_rmse: float
+    exact: bool
+    """Whether the codec gave every bit back."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures of one message."""
+
+    nbytes: int
+    zeros: float
+    """Share of values that are zero."""
+    ranks: list[float]
+    """Effective rank of each matrix, divided by that of a Gaussian matrix."""
+    coded: dict[str, Coded]
+    """Results of the codecs that take the type of the values."""
+
+
+def encode(name: str, x: Array) -> Coded | None:
+    """Encode and decode values of shape (n,); return None if the codec does not take their type."""
+    codec = get_codec(name)
+    try:
+        wire = np.empty(codec.wire_bytes(x.size, x.dtype), np.uint8)
+    except TypeError:
+        return None
+    decoded = np.full_like(x, np.nan)
+    with np.errstate(all="ignore"):
+        used = codec.encode(x, wire)
+        codec.decode(wire[:used], decoded)
+        rmse = errors(x, decoded).relative_rmse
+    exact = np.array_equal(x.view(np.uint8), decoded.view(np.uint8))
+    return Coded(x.nbytes / used if used else math.inf, rmse, exact)
+
+
+def effective_rank(matrix: Array) -> float:
+    """Return the exponential of the entropy of the singular values of a matrix that is not zero, shape (m, n)."""
+    singular = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
+    shares = singular[singular > 0] / singular.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+@cache
+def gaussian_rank(rows: int, cols: int) -> float:
+    """Return the effective rank of a Gaussian matrix, the same at each call."""
+    return effective_rank(np.random.default_rng((rows, cols)).standard_normal((rows, cols)))
+
+
+def matrices(message: KeptMessage, values: Array) -> Iterator[Array]:
+    """Yield the matrices in the sampled values: all dims of a tensor but the last are rows."""
+    for part in message.parts:
+        *outer, cols = part.shape
+        if outer and cols >= SMALLEST:
+            rows = min(math.prod(outer), max(values.size - part.begin, 0) // cols)
+            if rows >= SMALLEST:
+                yield values[part.begin : part.begin + rows * cols].reshape(rows, cols)
+
+
+def relative_ranks(message: KeptMessage, values: Array) -> Iterator[float]:
+    """Yield the effective rank beside a Gaussian one of each matrix that is finite and not zero."""
+    for matrix in matrices(message, values):
+        picked = [np.linspace(0, n - 1, min(n, LONGEST)).round().astype(np.int64) for n in matrix.shape]
+        sample = matrix[np.ix_(*picked)].astype(np.float64)
+        if np.isfinite(sample).all() and sample.any():
+            yield effective_rank(sample) / gaussian_rank(*sorted(sample.shape))
+
+
+def measure(message: KeptMessage, codecs: Sequence[str]) -> Measured:
+    """Measure one message that has values."""
+    x: Array = np.frombuffer(message.values, BFLOAT16 if message.dtype == "bfloat16" else message.dtype)
+    results = {name: coded for name in codecs if (coded := encode(name, x)) is not None}
+    return Measured(x.nbytes, float(np.mean(x == 0)), list(relative_ranks(message, x)), results)
+
+
+def read_samples(path: Path) -> Iterator[tuple[Key, KeptMessage]]:
+    """Yield the sampled messages below a directory.
+
+    Raises
+    ------
+    UserError
+        There are none, or a file is damaged.
+    """
+    files = sorted(path.rglob(f"{kept.DIRECTORY}/{kept.file_name('*', '*')}"))
+    if not files:
+        remedy = "submit a study with `train: {keep_messages: {steps: [20, 60], each: 2}}`, then give its directory"
+        raise UserError(f"{printable(str(path))}: no run in it has sampled messages: {remedy}")
+    for file in files:
+        directory = file.parent.parent
+        run = read_json(directory / "run.json") or {}
+        name = printable(f"{text(run, 'study') or ''} {text(run, 'scheme', 'name') or directory.name}".strip(), 60)
+        step = kept.read(file)
+        for message in step.messages:
+            if message.values:
+                yield Key(name, message.channel, message.operation, message.dtype, step.step), message
+
+
+def ranks_by_content(rows: dict[Key, list[Measured]]) -> dict[str, list[float]]:
+    """Return the relative ranks by content of the messages.
+
+    Keys and values that ranks of a context group exchange (CP) are left out: their rows have a head's features.
+    """
+    contents: dict[str, list[float]] = {"gradients": [], "activations": [], "gradients of activations": []}
+    for key, messages in rows.items():
+        traffic = tuple(key.channel.split())
+        content, kind = content_of(traffic), traffic[2]
+        if content == "gradients" and kind == "GRAD":
+            contents["gradients"] += [rank for message in messages for rank in message.ranks]
+        elif content == "activations" and traffic[0] != "CP":
+            name = "activations" if kind == "ACT" else "gradients of activations"
+            contents[name] += [rank for message in messages for rank in message.ranks]
+    return contents
+
+
+def render(rows: dict[Key, list[Measured]], codecs: Sequence[str]) -> Table:
+    """Return the table, a row for each channel and step."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("run", "channel", "operation", "type"):
+        table.add_column(heading)
+    for heading in ("step", "messages", "MB", "zeros", "rank", *codecs):
+        table.add_column(heading, justify="right")
+    for key, messages in rows.items():
+        ranks = [rank for message in messages for rank in message.ranks]
+        table.add_row(
+            *(str(cell) for cell in key),
+            str(len(messages)),
+            f"{sum(message.nbytes for message in messages) / 1e6:.2f}",
+            f"{median(message.zeros for message in messages):.1%}",
+            f"{median(ranks):.2f}" if ranks else "-",
+            *(cell([message.coded[name] for message in messages if name in message.coded]) for name in codecs),
+        )
+    return table
+
+
+def cell(results: Sequence[Coded]) -> str:
+    """Return ratio and error of a codec as text."""
+    if not results:
+        return "-"
+    exact = all(result.exact for result in results)
+    rmse = "exact" if exact else error(median(result.relative_rmse for result in results))
+    return f"{median(result.ratio for result in results):.2f} {rmse}"
+
+
+def lossy(rows: dict[Key, list[Measured]], codecs: Sequence[str]) -> list[str]:
+    """Return the codecs, out of lossless ones, that lost a bit."""
+    results = [message.coded for messages in rows.values() for message in messages]
+    return [name for name in codecs if not all(coded[name].exact for coded in results if name in coded)]
+
+
+def main() -> int:
+    """Measure and print; return the exit status: 1 if a lossless codec lost a bit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")
+    arguments = parse(parser, codecs=["int8:256", "xpk"])
+    codecs = tuple(dict.fromkeys(arguments.codecs))
+    rows: dict[Key, list[Measured]] = defaultdict(list)
+    try:
+        options.codecs(codecs)
+        for key, message in read_samples(arguments.directory):
+            rows[key].append(measure(message, codecs))
+    except UserError as fault:
+        print(f"messages: {fault}", file=sys.stderr)
+        return 2
+    rows = dict(sorted(rows.items()))
+    print(*head(Path(__file__), ["numpy"]), sep="\n")
+    console = Console(width=max(columns(), 220), highlight=False)
+    console.print(render(rows, codecs))
+    for content, ranks in ranks_by_content(rows).items():
+        if ranks:
+            console.print(
+                f"effective rank of {content}: {median(ranks):.2f} of a Gaussian one's ({len(ranks)} matrices)"
+            )
+    defects = lossy(rows, [name for name in codecs if get_codec(name).lossless])
+    for name in defects:
+        print(f"{name}: does not give every bit back: a defect of the codec")
+    return int(bool(defects))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

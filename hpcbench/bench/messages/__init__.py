@@ -1,1 +1,0 @@
-"""What the messages of a run are like: the figures behind "gradients are of low rank, activations are not"."""

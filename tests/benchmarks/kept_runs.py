@@ -1,0 +1,53 @@
+"""Directories of runs that kept messages of known content."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcbench.contract import kept
+from hpcbench.contract.kept import KeptMessage, KeptStep, Part
+
+Matrix = NDArray[np.float64]
+
+
+def gaussian(shape: tuple[int, int], seed: int) -> Matrix:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def low(shape: tuple[int, int], rank: int, seed: int, noise: float = 0.0) -> Matrix:
+    """A matrix of this rank, with some noise."""
+    left, right = gaussian((shape[0], rank), seed), gaussian((rank, shape[1]), seed + 1)
+    found: Matrix = left @ right + noise * gaussian(shape, seed + 2)
+    return found
+
+
+def message(channel: str, matrices: Mapping[str, Matrix], place: int = 0, dtype: str = "float32") -> KeptMessage:
+    """A message with these matrices, one behind the other, and some values behind them."""
+    parts, begin = [], 0
+    for name, matrix in matrices.items():
+        parts.append(Part(name, matrix.shape, begin))
+        begin += matrix.size
+    flat = np.concatenate([*(matrix.reshape(-1) for matrix in matrices.values()), np.ones(5)]).astype(dtype)
+    return KeptMessage(channel, "all-reduce", place, dtype, flat.size, tuple(parts), flat.tobytes())
+
+
+def write_run(
+    root: Path, steps: Mapping[int, Sequence[KeptMessage]], scheme: str = "baseline", batch: int = 64
+) -> Path:
+    """A run's directory with a rank's messages by step, of 64 tokens a sample."""
+    directory = root / "runs" / f"r1-{scheme}"
+    (directory / kept.DIRECTORY).mkdir(parents=True)
+    about = {
+        "run": directory.name,
+        "scheme": {"name": scheme},
+        "model": {"name": "mini"},
+        "train": {"global_batch": batch, "micro_batch": 1, "seq_len": 64, "zero": 1},
+        "layout": {"dp": 2, "cp": 1},
+    }
+    (directory / "run.json").write_text(json.dumps(about))
+    for step, messages in steps.items():
+        kept.write(directory / kept.DIRECTORY, KeptStep(3, step, tuple(messages)))
+    return directory

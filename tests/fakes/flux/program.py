@@ -1,0 +1,262 @@
+"""The fake flux: its commands that submit, list and cancel, and those that a job script calls.
+
+Facts: flux-core, flux-batch(1), flux-cancel(1), flux-job(1), flux-resource(1), flux-hostlist(1).
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fakes.flux import ending
+from fakes.flux.directives import directives
+from fakes.flux.ids import decimal, f58, fluid
+from fakes.flux.jobs import jobs
+from fakes.flux.options import parser, seconds, warning
+from fakes.flux.run import run
+from fakes.programs import Call, RefusedError, register_program
+from fakes.state import ALIVE, ENDED, EXITED, WAITING, Config, Job, State
+
+VERSION = "commands:    \t\thpcbench's fake of flux-core, which runs jobs on this machine"
+
+
+@register_program("flux")
+def flux(call: Call) -> int:
+    """Run one of the commands."""
+    words = list(call.argv)
+    while words[:1] == ["--parent"]:
+        words.pop(0)
+    command = words.pop(0) if words else "--help"
+    if command in ("--version", "-V", "version"):
+        print(VERSION)
+        return 0
+    if command not in _COMMANDS:
+        raise RefusedError(f"flux: hpcbench's fake of flux knows no {command!r}: only {', '.join(_COMMANDS)}", 1)
+    try:
+        return _COMMANDS[command](call, words)
+    except ValueError as error:
+        raise RefusedError(f"flux-{command}: ERROR: {error}", 1) from None
+
+
+def batch(call: Call, words: list[str]) -> int:
+    """Queue a script. Options of the command line win over the script's directives, because they come later."""
+    reader = parser("batch")
+    arguments = reader.parse_args(words)
+    script, rest, name = _script(call, arguments)
+    found = directives(script.decode(errors="surrogateescape"))
+    try:
+        arguments = reader.parse_args([*found, *words])
+    except RefusedError as refusal:
+        raise RefusedError(f"{refusal} ({name})", refusal.status) from None
+    config = call.store.config
+    job = _job(arguments, config, name)
+    with call.store.change() as state:
+        _check(job, state, config)
+        job.id = fluid(state.next)
+        state.next += 1
+        path = call.store.spool(f"{job.id}.sh")
+        path.write_bytes(script)
+        job.script, job.arguments = str(path), rest
+        job.output = _file(job, arguments.output or "flux-{{id}}.out")
+        job.error = _file(job, arguments.error) if arguments.error else ""
+        environment = _environment(arguments)
+        call.store.spool(f"{job.id}.env.json").write_text(json.dumps(environment), encoding="ascii")
+        state.jobs.append(job)
+    print(f58(job.id))
+    return 0
+
+
+def _script(call: Call, arguments: argparse.Namespace) -> tuple[bytes, list[str], str]:
+    if arguments.wrap:
+        text = " ".join(arguments.command) if arguments.command else call.read_stdin().decode()
+        return f"#!/bin/sh\n{text}\n".encode(), [], "wrap"
+    if not arguments.command:
+        script, name, rest = call.read_stdin(), "batch", []
+    else:
+        name, *rest = arguments.command
+        try:
+            script = Path(name).read_bytes()
+        except OSError as error:
+            raise ValueError(f"{name}: {error.strerror}") from None
+    if not script.startswith(b"#!"):
+        raise ValueError(f"{name} does not appear to be a script, or failed to encode as utf-8")
+    return script, rest, Path(name).name
+
+
+def _job(arguments: argparse.Namespace, config: Config, name: str) -> Job:
+    if arguments.count is None and arguments.nodes is None:
+        raise ValueError("At least one of --nslots or --nodes must be specified")
+    limit = seconds(arguments.time_limit, bare=60.0) if arguments.time_limit else 0.0
+    queue = arguments.queue or next(iter(config.queues))
+    if queue not in config.queues:
+        raise ValueError(f"[Errno 22] Invalid queue '{queue}' specified")
+    nodes = arguments.nodes or -(-arguments.count * (arguments.cores_each or 1) // config.cores)
+    slots = arguments.count or nodes
+    cores = -(-slots // nodes) * (arguments.cores_each or 1)
+    gpus = -(-slots // nodes) * (arguments.gpus_each or 0)
+    if nodes > config.nodes or cores > config.cores or gpus > config.gpus:
+        raise ValueError("[Errno 22] unsatisfiable request")
+    if limit / 60 > config.most_minutes(queue, nodes):
+        raise ValueError(f"[Errno 22] requested duration exceeds policy limit for queue {queue}")
+    if not config.queues[queue].get("min_nodes", 1) <= nodes <= config.most_nodes(queue):
+        raise ValueError(f"[Errno 22] number of nodes is outside policy limits for queue {queue}")
+    scale = config.minute / 60
+    signal = warning(arguments.signal) if arguments.signal is not None else None
+    return Job(
+        0,
+        "",
+        name=arguments.job_name or name,
+        queue=queue,
+        account=arguments.bank or _attribute(arguments, "bank"),
+        cwd=str(Path(arguments.cwd or Path.cwd()).absolute()),
+        hosts=nodes,
+        per_host=0 if arguments.exclusive or arguments.count is None else cores,
+        depends=" ".join(arguments.dependency),
+        orphan_ends=True,
+        limit=limit * scale,
+        warning=(signal[0] * scale, signal[1]) if signal else None,
+        state=WAITING,
+        submitted=time.time(),
+    )
+
+
+def _check(job: Job, state: State, config: Config) -> None:
+    if config.account_option and not job.account:
+        raise ValueError("[Errno 22] a bank is required by this site: its account")
+    if state.full(job.queue, 1, config):
+        raise ValueError(f"[Errno 22] user has max-jobs jobs in queue {job.queue}")
+    for dependency in job.depends.split():
+        scheme, _, id = dependency.partition(":")
+        if scheme not in ("after", "afterok", "afterany", "afternotok"):
+            raise ValueError(f'[Errno 22] dependency scheme "{scheme}" not supported')
+        if not state.find(decimal(id)):
+            raise ValueError(f"[Errno 22] {scheme}: job {id} not found")
+
+
+def _attribute(arguments: argparse.Namespace, name: str) -> str:
+    values = [
+        text.partition("=")[2] for text in arguments.setattr if text.partition("=")[0] in (name, f"system.{name}")
+    ]
+    return values[-1] if values else ""
+
+
+def _environment(arguments: argparse.Namespace) -> dict[str, str]:
+    found = dict(os.environ)
+    for name in arguments.env_remove:
+        found = {} if name == "*" else {one: value for one, value in found.items() if one != name}
+    for text in arguments.env:
+        name, equal, value = text.partition("=")
+        if text == "-*":
+            found = {}
+        elif equal:
+            found[name] = value
+        elif name in os.environ:
+            found[name] = os.environ[name]
+    return found
+
+
+def _file(job: Job, template: str) -> str:
+    whole = template.replace("{{id}}", f58(job.id)).replace("{{id.dec}}", str(job.id)).replace("{{name}}", job.name)
+    return str(Path(job.cwd, whole))
+
+
+def cancel(call: Call, words: list[str]) -> int:
+    """End jobs."""
+    status, note, ids = 0, "", []
+    while words:
+        word = words.pop(0)
+        if word in ("-m", "--message") and words:
+            note = words.pop(0)
+        elif word in ("-q", "--quiet"):
+            continue
+        elif word.startswith("-"):
+            raise RefusedError(f"flux-cancel: error: unrecognized arguments: {word}", 2)
+        else:
+            ids.append(word)
+    with call.store.change() as state:
+        for id in ids:
+            found = state.find(decimal(id))
+            if not found or found[0].state in ENDED:
+                call.warn(f"flux-cancel: ERROR: {id}: {'job is inactive' if found else 'unknown job id'}")
+                status = 1
+                continue
+            job = found[0]
+            job.note = note
+            if job.state in ALIVE:
+                job.plan = ending(time.time(), call.store.config, "owner")
+            else:
+                job.state, job.why, job.ended = EXITED, "owner", time.time()
+    return status
+
+
+def job_command(call: Call, words: list[str]) -> int:
+    """The commands ``flux job id`` and ``flux job cancel``."""
+    if words[:1] == ["cancel"]:
+        return cancel(call, words[1:])
+    if words[:1] != ["id"]:
+        raise RefusedError(f"flux-job: hpcbench's fake knows id and cancel, not {' '.join(words[:1])}", 1)
+    form = next((word.partition("=")[2] for word in words if word.startswith("--to=")), "dec")
+    for word in words[1:]:
+        if not word.startswith("-"):
+            number = decimal(word)
+            print(number if form == "dec" else f58(number))
+    return 0
+
+
+def _own(call: Call) -> Job:
+    """The job that this process belongs to."""
+    enclosing = os.environ.get("FLUX_ENCLOSING_ID", "")
+    found = call.store.read().find(decimal(enclosing)) if enclosing else []
+    if not found:
+        raise ValueError("Unable to connect to Flux: ENOENT: No such file or directory")
+    return found[0]
+
+
+def resource(call: Call, words: list[str]) -> int:
+    """The command ``flux resource list -s up -no {nnodes}``, for the job, or outside of one for the machine."""
+    config = call.store.config
+    hosts = list(_own(call).places) if "FLUX_ENCLOSING_ID" in os.environ else config.node_names
+    form = next((text for text in words if "{" in text), "")
+    values = {"nnodes": len(hosts), "nodelist": ",".join(hosts), "state": "free"}
+    values |= {"ncores": len(hosts) * config.cores, "ngpus": len(hosts) * config.gpus}
+    if form:
+        form = form[form.index("{") :]
+        print(form.format(**values))
+        return 0
+    print("     STATE NNODES   NCORES    NGPUS NODELIST")
+    print(f"      free {values['nnodes']:>6} {values['ncores']:>8} {values['ngpus']:>8} {values['nodelist']}")
+    return 0
+
+
+def hostlist(call: Call, words: list[str]) -> int:
+    """The command ``flux hostlist -e local``: the hosts of the job."""
+    separator = " " if {"-e", "--expand"} & set(words) else ","
+    if {"-c", "--count"} & set(words):
+        print(len(_own(call).places))
+    else:
+        print(separator.join(_own(call).places))
+    return 0
+
+
+def getattr_command(call: Call, words: list[str]) -> int:
+    """The command ``flux getattr jobid``, ``size`` or ``hostlist``."""
+    job = _own(call)
+    values = {"jobid": f58(job.id), "size": str(len(job.places)), "hostlist": ",".join(job.places)}
+    if not words or words[0] not in values:
+        raise ValueError(f"{' '.join(words)}: No such file or directory")
+    print(values[words[0]])
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[Call, list[str]], int]] = {
+    "batch": batch,
+    "run": run,
+    "jobs": jobs,
+    "cancel": cancel,
+    "job": job_command,
+    "resource": resource,
+    "hostlist": hostlist,
+    "getattr": getattr_command,
+}

@@ -1,0 +1,68 @@
+"""Pretended hosts: processes on one see its name, so that MPI and programs take it for a separate machine.
+
+The names need a namespace of the kernel. If that is denied, everything runs under this machine's own name.
+"""
+
+import contextlib
+import ctypes
+import os
+import socket
+import sys
+from pathlib import Path
+
+from fakes.state import MARK, RANK_MARK
+
+_NEW_UTS, _NEW_USER = 0x04000000, 0x10000000
+
+
+def enter(host: str) -> None:
+    """Let this process, and all that it starts, run on the pretended host."""
+    user, group = os.geteuid(), os.getegid()
+    libc = ctypes.CDLL(None)
+    if libc.unshare(_NEW_UTS):
+        if libc.unshare(_NEW_USER | _NEW_UTS):
+            return
+        os.environ.setdefault("UCX_POSIX_USE_PROC_LINK", "n")  # ranks of other hosts lie in other user namespaces
+        with contextlib.suppress(OSError):
+            for file, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{user} {user} 1"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
+                Path("/proc/self", file).write_text(text, encoding="ascii")
+    name = host.encode()
+    libc.sethostname(name, len(name))
+
+
+def run_on(words: list[str]) -> None:
+    """Run ``[-n] HOST COMMAND...`` in place of this process, as ssh and blaunch do: a shell reads the command.
+
+    Parameters
+    ----------
+    words
+        The words. With ``-n``, which is always assumed, standard input is empty.
+    """
+    host, *command = words[1:] if words[:1] == ["-n"] else words
+    enter(host)
+    os.environ.setdefault(RANK_MARK, host)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.execv("/bin/sh", ["sh", "-c", " ".join(command)])
+
+
+def main() -> None:
+    """Entry of the file by which faked launchers reach the hosts of their job."""
+    if MARK not in os.environ:
+        sys.exit("this starts ranks inside a job of hpcbench's fake")
+    run_on(sys.argv[1:])
+
+
+def why_not() -> str | None:
+    """Why ranks cannot see the names of pretended hosts here; None if they can."""
+    child = os.fork()
+    if not child:
+        enter("probe")
+        os._exit(int(socket.gethostname() != "probe"))
+    if os.waitpid(child, 0)[1] == 0:
+        return None
+    return "pretended hosts need namespaces, which are denied here: run as root, or a container with --privileged"

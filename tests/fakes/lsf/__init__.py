@@ -1,0 +1,145 @@
+"""The dispatcher's rules for jobs of the fake LSF.
+
+Facts: IBM Spectrum LSF 10.1, Administering: environment of jobs, run limits (SIGUSR2, then ten minutes), job reports.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+from fakes.lsf import words
+from fakes.lsf.depend import answer
+from fakes.lsf.flavours import FLAVOURS
+from fakes.programs import RefusedError
+from fakes.state import Config, Job, State, Store
+
+GRACE_MINUTES = 10
+
+
+class LSF:
+    """The behaviour of LSF."""
+
+    def ready(self, job: Job, state: State) -> bool | None:
+        """Whether its dependency condition holds."""
+        if not job.depends:
+            return True
+        try:
+            found = answer(job.depends, state)
+        except RefusedError:
+            found = None  # a job that it names is gone
+        job.note = "" if found else words.NEVER if found is None else words.NOT_YET
+        return found
+
+    def environment(self, job: Job, store: Store) -> dict[str, str]:
+        """Variables that LSF sets, with a host file that begins with the launch host if there is one."""
+        config = store.config
+        places = words.hosts(job, config)
+        each = [host for host, slots in places for _ in range(slots)]
+        hostfile = store.spool(f"{job.key}.hostfile")
+        hostfile.write_text("".join(f"{host}\n" for host in each), encoding="ascii")
+        return {
+            "LSF_BINDIR": str(store.directory / "bin"),
+            "LSB_JOBID": str(job.id),
+            "LSB_BATCH_JID": job.key,
+            "LSB_JOBINDEX": str(job.index),
+            "LSB_JOBNAME": words.shown_name(job),
+            "LSB_QUEUE": job.queue,
+            "LSB_SUB_HOST": "login1",
+            "LSB_SUB_USER": config.user,
+            "LSB_HOSTS": " ".join(each),
+            "LSB_MCPU_HOSTS": " ".join(f"{host} {slots}" for host, slots in places),
+            "LSB_DJOB_HOSTFILE": str(hostfile),
+            "LSB_DJOB_NUMPROC": str(len(each)),
+            "LSB_JOBFILENAME": job.script,
+            "LSB_OUTPUTFILE": job.output,
+            "LSB_RESTART": "Y" if job.starts > 1 else "N",
+            "LS_SUBCWD": job.cwd,
+            "LS_JOBPID": str(os.getpid()),
+        }
+
+    def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
+        """The warning signal, SIGUSR2 at the run limit, and the end ten minutes later."""
+        found: list[tuple[float, int, str]] = []
+        if job.limit and job.warning:
+            found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
+        if job.limit and not FLAVOURS[config.flavour].reasons:
+            found += ending(now + job.limit, config, "limit")
+        elif job.limit:
+            found.append((now + job.limit, int(signal.SIGUSR2), "limit"))
+            found += ending(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
+        return found
+
+    def reaches_ranks(self, config: Config) -> bool:
+        """Whether a signal reaches the ranks.
+
+        Under CSM they run on compute hosts, and the script on the launch host.
+        """
+        return config.flavour != "csm"
+
+    def began(self, job: Job, now: float) -> None:
+        """Note the start in the words of bhist."""
+        count = len(job.places)
+        shown = " ".join(f"<{host}>" for host in job.places)
+        job.say(now, f"Dispatched to {shown};" if count == 1 else f"Dispatched to {count} Hosts/Processors {shown};")
+        job.say(now, f"Starting (Pid {job.pid});")
+        job.say(
+            now, f"Running with execution home <{Path.home()}>, Execution CWD <{job.cwd}>, Execution Pid <{job.pid}>;"
+        )
+
+    def signalled(self, job: Job, number: int, why: str, now: float) -> None:
+        """Note the signal in the words of bhist."""
+        name = signal.Signals(number).name.removeprefix("SIG")
+        by = "LSF system" if why in ("limit", "preempt", "host") else f"user or administrator <{os.getuid()}>"
+        job.say(now, f"Signal <{name}> requested by {by};")
+
+    def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
+        """Note the end in the words of bhist, and write LSF's report at the end of the output file."""
+        code = job.exit or 0
+        reason = words.term(job.why, config)
+        if not code and job.why in ("", "limit"):
+            job.say(now, "Done successfully. The CPU time used is 0.1 seconds;")
+        else:
+            by = f"Exited with exit code {code}." if code else "Exited."
+            job.say(now, f"{by} The CPU time used is 0.1 seconds;")
+            if reason:
+                job.say(now, f"Completed <exit>; {reason};")
+        if again:
+            job.say(now, f"Pending: Requeued job is waiting for rescheduling;(exit code {code})")
+        if job.output and job.started and "-N" not in job.options:
+            _report(job, code, reason)
+
+
+def ending(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
+    """The signals by which LSF ends a job, one after another."""
+    steps = enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
+    return [(at + k * config.terminate_interval, int(number), why) for k, number in steps]
+
+
+def _report(job: Job, code: int, reason: str) -> None:
+    name = words.shown_name(job)
+    verdict = "Done" if not code else "Exited"
+    result = "Successfully completed." if not code else f"Exited with exit code {code}."
+    lines = [
+        "",
+        "-" * 60,
+        "Sender: LSF System <lsfadmin@launch1>",
+        f"Subject: Job {job.key}: <{name}> in cluster <hpcbench_fake> {verdict}",
+        "",
+        f"Job <{name}> was submitted from host <login1> by user <{os.getuid()}> in cluster <hpcbench_fake>",
+        f"Job was executed on host(s) <{'> <'.join(job.places)}>, in queue <{job.queue}>",
+        f"<{job.cwd}> was used as the working directory.",
+        "",
+        *([f"{reason}."] if reason else []),
+        result,
+        "",
+        "The output (if any) is above this job summary.",
+        "",
+    ]
+    try:
+        with Path(job.output).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines))
+    except OSError:
+        return  # as LSF, which then sends mail
+
+
+SYSTEM = LSF()

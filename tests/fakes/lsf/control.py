@@ -1,0 +1,162 @@
+"""The fake bkill, brequeue, bstop and bresume.
+
+Facts: IBM Spectrum LSF 10.1, Command Reference.
+"""
+
+import signal
+import time
+
+from fakes.lsf import ending, words
+from fakes.lsf.names import named, select
+from fakes.programs import Call, RefusedError, job_faults, register_program
+from fakes.signals import signal_number
+from fakes.state import (
+    ALIVE,
+    ENDED,
+    EXITED,
+    HELD,
+    RUNNING,
+    STOPPED,
+    SYSTEM_STOPPED,
+    WAITING,
+    Config,
+    Job,
+    State,
+)
+
+
+@register_program("bkill")
+def bkill(call: Call) -> int:
+    """End jobs, or send them a signal."""
+    return _each(call, "-s", ("-r", "-b"))
+
+
+@register_program("brequeue")
+def brequeue(call: Call) -> int:
+    """End running jobs and put them back into the queue under their ids."""
+    return _each(call, "-J", ("-d", "-e", "-r", "-a", "-p", "-H"))
+
+
+@register_program("bstop")
+def bstop(call: Call) -> int:
+    """Suspend jobs."""
+    return _each(call, "-J", ("-a",))
+
+
+@register_program("bresume")
+def bresume(call: Call) -> int:
+    """Let suspended jobs continue."""
+    return _each(call, "-J", ())
+
+
+def _each(call: Call, valued: str, flags: tuple[str, ...]) -> int:
+    if "-V" in call.argv:
+        call.warn(words.VERSION)
+        return 0
+    given, ids, left = {}, [], list(call.argv)
+    while left:
+        word = left.pop(0)
+        if word in (valued, "-J", "-u", "-q") and left:
+            given[word] = left.pop(0)
+        elif word in flags:
+            given[word] = ""
+        elif word.startswith("-"):
+            raise RefusedError(f"{call.program}: illegal option -- {word.lstrip('-')}")
+        else:
+            ids.append(word)
+    if not ids and "-J" not in given:
+        raise RefusedError("Job ID must be specified.")
+    status = 0
+    with call.store.change() as state:
+        for id in ids or [given["-J"]]:
+            jobs = (
+                _meant(id, state) if ids else [job for job in state.jobs if named(id, job) and job.state not in ENDED]
+            )
+            if not jobs:
+                call.warn(f"Job <{id}>: No matching job found")
+                status = 255
+            for job in jobs:
+                good, text = _ACTS[call.program](job, given, state, call.store.config)
+                if good:
+                    print(f"Job <{job.key}> {text}")
+                else:
+                    call.warn(f"Job <{job.key}>: {text}")
+                    status = 255
+    return status
+
+
+def _meant(id: str, state: State) -> list[Job]:
+    if id == "0":
+        return [job for job in state.jobs if job.state not in ENDED]
+    jobs = [job for job in select(id, state) if not words.lost(job, state)]
+    alive = [job for job in jobs if job.state not in ENDED]
+    return alive or jobs  # of an array, what has ended is passed over unless all has
+
+
+def _kill(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:
+    now = time.time()
+    if job.state in ENDED:
+        return False, "Job has already finished"
+    if "-s" in given and given["-s"].upper().removeprefix("SIG") not in ("KILL", "9"):
+        return _signal(job, signal_number(given["-s"]), now)
+    zombie = job_faults(state, job, "zombie")
+    if zombie and "-r" not in given:
+        return True, "is being terminated"  # and nothing happens
+    state.faults = [fault for fault in state.faults if not (zombie and fault is zombie)]
+    why = "force" if "-r" in given else "owner"
+    if job.state in (WAITING, HELD):
+        job.state, job.why, job.ended = EXITED, why, now
+        job.say(now, f"Signal <KILL> requested by user or administrator <{config.user}>;")
+        term = words.term(why, config)
+        job.say(now, f"Completed <exit>; {term};" if term else "Exited; job has never been started;")
+    elif why == "force" or "-s" in given:
+        job.plan = [(now, int(signal.SIGKILL), why)]
+    else:
+        job.plan = ending(now, config, why)
+    return True, "is being terminated"
+
+
+def _signal(job: Job, number: int, now: float) -> tuple[bool, str]:
+    if job.state not in ALIVE:
+        return False, "Job has not started yet"
+    job.plan.insert(0, (now, number, ""))
+    return True, "is being signaled"
+
+
+def _requeue(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:
+    now = time.time()
+    back = WAITING if "-H" not in given else HELD
+    if job.state in ENDED:
+        if not ({"-d", "-e", "-a"} & set(given)):
+            return False, "Job has already finished"
+        job.state, job.why, job.submitted = back, "", now
+    elif job.state in ALIVE:
+        job.plan, job.why = ending(now, config, "requeue"), "requeue"  # it may end before the first signal
+    else:
+        return False, "Job has not started yet"
+    return True, "is being requeued"
+
+
+def _stop(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:
+    if job.state in ENDED:
+        return False, "Job has already finished"
+    if job.state in ALIVE:
+        job.plan.insert(0, (time.time(), int(signal.SIGSTOP), ""))
+        job.state = STOPPED
+    else:
+        job.state = HELD
+    return True, "is being stopped"
+
+
+def _resume(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:
+    if job.state in ENDED:
+        return False, "Job has already finished"
+    if job.state in (STOPPED, SYSTEM_STOPPED):
+        job.plan.insert(0, (time.time(), int(signal.SIGCONT), ""))
+        job.state = RUNNING
+    elif job.state == HELD:
+        job.state = WAITING
+    return True, "is being resumed"
+
+
+_ACTS = {"bkill": _kill, "brequeue": _requeue, "bstop": _stop, "bresume": _resume}

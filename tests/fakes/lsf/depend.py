@@ -1,0 +1,145 @@
+"""LSF's dependency conditions, ``done(12) && ended(13[2])``, read and answered.
+
+Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
+"""
+
+import re
+from collections.abc import Callable
+
+from fakes.programs import RefusedError
+from fakes.state import ALIVE, DONE, ENDED, EXITED, Job, State
+
+_TOKEN = re.compile(r"\s*(?:(&&|\|\||[()!,])|(==|!=|<=|>=|<|>)|\"([^\"]*)\"|([A-Za-z_][\w.-]*|\d+(?:\[[\d,-]+\])?))")
+_SYNTAX = "Dependency condition syntax error. Job not submitted."
+Answer = bool | None
+"""The answer. None means that the condition can no longer become true."""
+
+
+def answer(condition: str, state: State) -> Answer:
+    """Whether the condition holds now.
+
+    Raises
+    ------
+    RefusedError
+        The condition is malformed, or names an unknown job.
+    """
+    reader = _Reader(condition, state)
+    found = reader.either()
+    if reader.tokens:
+        raise RefusedError(_SYNTAX)
+    return found
+
+
+class _Reader:
+    def __init__(self, text: str, state: State) -> None:
+        self.state = state
+        self.tokens: list[str] = []
+        at = 0
+        while at < len(text.rstrip()):
+            match = _TOKEN.match(text, at)
+            if not match:
+                raise RefusedError(_SYNTAX)
+            self.tokens.append(next(group for group in match.groups() if group is not None))
+            at = match.end()
+
+    def take(self, expected: str | None = None) -> str:
+        if not self.tokens or (expected and self.tokens[0] != expected):
+            raise RefusedError(_SYNTAX)
+        return self.tokens.pop(0)
+
+    def either(self) -> Answer:
+        found = self.both()
+        while self.tokens[:1] == ["||"]:
+            self.take()
+            found = _either(found, self.both())
+        return found
+
+    def both(self) -> Answer:
+        found = self.one()
+        while self.tokens[:1] == ["&&"]:
+            self.take()
+            found = _both(found, self.one())
+        return found
+
+    def one(self) -> Answer:
+        word = self.take()
+        if word == "!":
+            found = self.one()
+            return None if found is None else not found
+        if word == "(":
+            found = self.either()
+            self.take(")")
+            return found
+        if self.tokens[:1] != ["("]:
+            return self.of(word, _done)  # a bare job is done(job)
+        if word not in _ASKED:
+            raise RefusedError(_SYNTAX)
+        self.take("(")
+        name = self.take()
+        if word == "exit" and self.tokens[:1] == [","]:
+            self.take()
+            code = self.take()
+            compare = code if code in ("==", "!=", "<", ">", "<=", ">=") else "=="
+            number = int(self.take() if compare == code else code)
+            self.take(")")
+            return self.of(name, lambda job: _exit_with(job, compare, number))
+        self.take(")")
+        return self.of(name, _ASKED[word])
+
+    def of(self, name: str, ask: Callable[[Job], Answer]) -> Answer:
+        match = re.fullmatch(r"(\d+)(?:\[(\d+)\])?", name)
+        if match:
+            jobs = self.state.find(int(match[1]), int(match[2] or 0))
+        else:
+            jobs = [job for job in self.state.jobs if job.name == name]
+            jobs = [job for job in jobs if job.id == max(other.id for other in jobs)]
+        if not jobs:
+            raise RefusedError(f"{name}: No matching job found. Job not submitted.")
+        found: Answer = True
+        for job in jobs:
+            found = _both(found, ask(job))
+        return found
+
+
+def _either(a: Answer, b: Answer) -> Answer:
+    if a or b:
+        return True
+    return None if a is None and b is None else False
+
+
+def _both(a: Answer, b: Answer) -> Answer:
+    if a is None or b is None:
+        return None
+    return a and b
+
+
+def _done(job: Job) -> Answer:
+    return True if job.state == DONE else None if job.state == EXITED else False
+
+
+def _exit(job: Job) -> Answer:
+    return True if job.state == EXITED else None if job.state == DONE else False
+
+
+def _exit_with(job: Job, compare: str, number: int) -> Answer:
+    if job.state != EXITED:
+        return _exit(job)
+    code = job.exit or 0
+    fits = {
+        "==": code == number,
+        "!=": code != number,
+        "<": code < number,
+        ">": code > number,
+        "<=": code <= number,
+        ">=": code >= number,
+    }
+    return fits[compare] or None
+
+
+_ASKED: dict[str, Callable[[Job], Answer]] = {
+    "done": _done,
+    "exit": _exit,
+    "ended": lambda job: job.state in ENDED,
+    "started": lambda job: job.state in (*ALIVE, *ENDED),
+    "post_done": _done,
+}

@@ -1,0 +1,82 @@
+"""The options of LSF's bsub: one dash before names of several letters, and #BSUB lines in a script.
+
+Facts: IBM Spectrum LSF 10.1, Command Reference, bsub.
+"""
+
+import shlex
+
+from fakes.programs import RefusedError
+
+_WITH_VALUE = """-a -alloc_flags -app -b -c -C -clusters -cn_cu -cn_mem -core_isolation -csm -cwd -D -data -datagrp -e
+    -eo -env -Ep -eptl -ext -F -f -freq -g -G -gpu -i -is -J -Jd -jobaff -jsm -k -L -Lp -ln_mem -ln_slots -M -m -mig -n
+    -network -nnodes -o -oo -outdir -p -P -pack -ptl -q -Q -R -rcacct -S -s -sla -smt -sp -stage -step_cgroup -t -T -U
+    -u -v -w -W -wa -We -wt"""
+_WITHOUT = "-B -H -hl -I -Ip -Is -K -N -Ne -Nd -r -rn -ti -tty -ul -x -XF -Z -Zs -h -V"
+_CSM_ONLY = "-alloc_flags -cn_cu -cn_mem -core_isolation -csm -jsm -ln_mem -ln_slots -nnodes -smt"
+WITH_VALUE = frozenset(_WITH_VALUE.split())
+WITHOUT = frozenset(_WITHOUT.split())
+CSM_ONLY = frozenset(_CSM_ONLY.split())
+NOT_FAKED = ("-I", "-Ip", "-Is", "-K", "-pack", "-f")
+
+Options = dict[str, list[str]]
+
+
+def parse(words: list[str]) -> tuple[Options, list[str]]:
+    """Options with their values, in order, and the command behind them.
+
+    Raises
+    ------
+    RefusedError
+        There is no such option, or its value is missing.
+    """
+    found: Options = {}
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        name = _name(word)
+        value = ""
+        if name in WITH_VALUE:
+            value = word[len(name) :]
+            if not value and not rest:
+                raise RefusedError(f"Option {name} requires an argument. Job not submitted.")
+            value = value or rest.pop(0)
+        found.setdefault(name, []).append(value)
+    return found, rest
+
+
+def script_options(script: str) -> tuple[Options, list[str]]:
+    """The options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
+    words: list[str] = []
+    lines = [line for line in script.splitlines() if line.startswith("#BSUB")]
+    for line in lines:
+        try:
+            lexer = shlex.shlex(line[len("#BSUB") :], posix=True, punctuation_chars=False)
+            lexer.whitespace_split = True
+            words += list(lexer)
+        except ValueError:
+            raise RefusedError(f"{line}: Unmatched quote. Job not submitted.") from None
+    options, rest = parse(words)
+    if rest:
+        raise RefusedError(f"{rest[0]}: Illegal option in the script. Job not submitted.")
+    return options, lines
+
+
+def merged(script: Options, command_line: Options) -> Options:
+    """The options of both. The command line wins over the script, but resource requirements are combined."""
+    found = {name: list(values) for name, values in script.items()}
+    for name, values in command_line.items():
+        found[name] = found.get(name, []) + values if name == "-R" else list(values)
+    return found
+
+
+def _name(word: str) -> str:
+    if word in WITH_VALUE or word in WITHOUT:
+        return word
+    fitting = [name for name in WITH_VALUE if word.startswith(name)]
+    # -nodes is no -n with the value odes: an attached value begins with no letter, but for one-letter text options.
+    fitting = [
+        name for name in fitting if not word[len(name)].isalpha() or name in ("-J", "-q", "-P", "-G", "-o", "-e")
+    ]
+    if not fitting:
+        raise RefusedError(f"bsub: illegal option -- {word.lstrip('-')}\nJob not submitted.")
+    return max(fitting, key=len)

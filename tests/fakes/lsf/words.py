@@ -1,0 +1,119 @@
+"""LSF's words for jobs: states, times, hosts and reasons."""
+
+import time
+
+from fakes.lsf.flavours import FLAVOURS
+from fakes.programs import job_faults
+from fakes.state import (
+    ALIVE,
+    DONE,
+    ENDED,
+    EXITED,
+    HELD,
+    RUNNING,
+    STOPPED,
+    SYSTEM_STOPPED,
+    WAITING,
+    Config,
+    Job,
+    State,
+)
+
+VERSION = "hpcbench's fake of LSF, which runs jobs on this machine; it is not IBM Spectrum LSF 10.1"
+STAT = {
+    HELD: "PSUSP",
+    WAITING: "PEND",
+    RUNNING: "RUN",
+    STOPPED: "USUSP",
+    SYSTEM_STOPPED: "SSUSP",
+    DONE: "DONE",
+    EXITED: "EXIT",
+}
+TERM = {
+    "owner": "TERM_OWNER: job killed by owner",
+    "force": "TERM_FORCE_OWNER: job killed by owner without time for cleanup",
+    "limit": "TERM_RUNLIMIT: job killed after reaching LSF run time limit",
+    "requeue": "TERM_REQUEUE_OWNER: job killed and requeued by owner",
+    "preempt": "TERM_PREEMPT: job killed after preemption",
+    "host": "TERM_ZOMBIE: job exited while LSF is not available",
+    "orphan": "TERM_ORPHAN_SYSTEM: The orphan job was automatically terminated by LSF",
+    "memory": "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit",
+    "signal": "TERM_EXTERNAL_SIGNAL: job killed by a signal external to LSF",
+}
+PENDING = "New job is waiting for scheduling;"
+NOT_YET = "Job dependency condition not satisfied;"
+NEVER = "Dependency condition invalid or never satisfied;"
+
+
+def stat(job: Job, state: State) -> str:
+    """State of the job in LSF's word, or in the word that a fault asks for."""
+    fault = job_faults(state, job, "state")
+    return str(fault["word"]) if fault else STAT[job.state]
+
+
+def listed(job: Job, config: Config, state: State, now: float) -> bool:
+    """Whether bjobs still knows of it."""
+    old = job.state in ENDED and now - job.ended > config.clean_period
+    return not old and not job_faults(state, job, "clean") and not lost(job, state)
+
+
+def lost(job: Job, state: State) -> bool:
+    """Whether no program knows it any more."""
+    return job_faults(state, job, "lose") is not None
+
+
+def reason(job: Job) -> str:
+    """Reason of the end, such as ``TERM_RUNLIMIT: ...``; empty if the job ended by itself."""
+    return TERM.get(job.why, "") if job.state == EXITED else ""
+
+
+def term(why: str, config: Config) -> str:
+    """The same of what ended it, as history and report have it; not every kind of LSF says so."""
+    return TERM.get(why, "") if FLAVOURS[config.flavour].reasons else ""
+
+
+def shown_name(job: Job) -> str:
+    """Name that bjobs shows. The name of an element has its index."""
+    name = job.name or "/bin/bash"
+    return f"{name}[{job.index}]" if job.index else name
+
+
+def hosts(job: Job, config: Config) -> list[tuple[str, int]]:
+    """Hosts with slots, with the launch host first if there is one."""
+    places = list(job.places.items())
+    return [("launch1", 1), *places] if places and config.flavour == "csm" else places
+
+
+def shown_hosts(job: Job, config: Config, separator: str = ":") -> str:
+    """Hosts in the form ``launch1:40*node1:40*node2``. A host with one slot has no number."""
+    parts = [f"{slots}*{host}" if slots > 1 else host for host, slots in hosts(job, config)]
+    return separator.join(parts)
+
+
+def short_time(moment: float) -> str:
+    """A time in the form ``Nov  3 06:30``; empty if there is none."""
+    return time.strftime("%b %e %H:%M", time.localtime(moment)) if moment else ""
+
+
+def long_time(moment: float) -> str:
+    """A time in the form ``Tue Nov  3 06:30:00``."""
+    return time.strftime("%a %b %e %H:%M:%S", time.localtime(moment))
+
+
+def run_seconds(job: Job, now: float) -> int:
+    """Seconds of its present run."""
+    return round((job.ended if job.state in ENDED else now) - job.started) if job.started else 0
+
+
+def alive(job: Job) -> bool:
+    """Whether the job has processes."""
+    return job.state in ALIVE
+
+
+def broken(text: str) -> str:
+    """Text with the line breaks of bjobs -l and bhist -l: after 80 characters, in the middle of words."""
+    lines, rest = [text[:80]], text[80:]
+    while rest:
+        lines.append(" " * 21 + rest[:59])
+        rest = rest[59:]
+    return "\n".join(lines)

@@ -1,0 +1,166 @@
+"""The start of a fake's programs. Each call is recorded, ordered faults happen, and then the program does its work."""
+
+import importlib
+import io
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fakes.state import Job, State, Store
+
+MODULES = {
+    "bsub": "lsf.bsub",
+    "bjobs": "lsf.bjobs",
+    "bhist": "lsf.bhist",
+    "bkill": "lsf.control",
+    "brequeue": "lsf.control",
+    "bstop": "lsf.control",
+    "bresume": "lsf.control",
+    "blaunch": "lsf.blaunch",
+    "jsrun": "lsf.jsrun",
+    "lrun": "lsf.lrun",
+    "flux": "flux.program",
+}
+PROGRAMS = {
+    "lsf": ("bsub", "bjobs", "bhist", "bkill", "brequeue", "bstop", "bresume", "blaunch", "jsrun", "lrun"),
+    "flux": ("flux",),
+}
+LAUNCHERS = ("blaunch", "jsrun", "lrun")
+"""Launchers. Their output is that of the started processes, and is not recorded."""
+_REGISTRY: dict[str, Callable[["Call"], int]] = {}
+
+
+class RefusedError(Exception):
+    """The program refuses: it prints this text on standard error and ends with this exit status."""
+
+    def __init__(self, text: str, status: int = 255) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass
+class Call:
+    """One call of a program."""
+
+    program: str
+    argv: list[str]
+    store: Store
+    read_stdin: Callable[[], bytes] = field(repr=False)
+
+    def warn(self, text: str) -> None:
+        """A line on standard error."""
+        print(text, file=sys.stderr)
+
+
+def register_program(name: str) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
+    """Register the function of a program."""
+
+    def register(work: Callable[[Call], int]) -> Callable[[Call], int]:
+        _REGISTRY[name] = work
+        return work
+
+    return register
+
+
+def run(directory: str, program: str, argv: Sequence[str]) -> int:
+    """Do the work of `program` with these arguments, and return its exit status."""
+    store = Store(directory)
+    importlib.import_module(f"fakes.{MODULES[program]}")
+    taken: list[bytes] = []
+
+    def read_stdin() -> bytes:
+        if not taken:
+            taken.append(sys.stdin.buffer.read())
+        return taken[0]
+
+    faults = strike(store, program)
+    begun = next((float(fault["seconds"]) for fault in faults if fault["kind"] == "slow"), 0.0)
+    time.sleep(begun)
+    output, errors = io.StringIO(), io.StringIO()
+    try:
+        if any(fault["kind"] == "fail" for fault in faults):
+            status = 255
+        elif program in LAUNCHERS or argv[:1] in (["run"], ["alloc"]):
+            store.record(program, argv, None)
+            return _REGISTRY[program](Call(program, list(argv), store, read_stdin))
+        else:
+            with redirect_stdout(output), redirect_stderr(errors):
+                status = _REGISTRY[program](Call(program, list(argv), store, read_stdin))
+            for fault in faults:
+                if fault["kind"] == "resend":
+                    _resend(Call(program, list(argv), store, read_stdin), int(fault["copies"]), float(fault["seconds"]))
+    except RefusedError as refusal:
+        status = refusal.status
+        print(refusal, file=errors if program not in LAUNCHERS else sys.stderr)
+    store.record(program, argv, taken[0] if taken else None)
+    return _answer(output.getvalue(), errors.getvalue(), status, faults)
+
+
+def _resend(call: Call, copies: int, seconds: float) -> None:
+    """Send it again and again, as LSF's programs do where a daemon is too busy to answer; all are taken in the end."""
+    for _ in range(copies - 1):
+        print("batch system daemon not responding ... still trying", file=sys.stderr, flush=True)
+        time.sleep(seconds)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            _REGISTRY[call.program](call)
+
+
+def strike(store: Store, program: str) -> list[dict[str, Any]]:
+    """The faults of this call. Each one that was ordered for a number of calls is counted down."""
+    with store.change() as state:
+        found = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
+        for fault in found:
+            _count_down(state, fault)
+    return found
+
+
+def job_faults(state: State, job: Job, kind: str) -> dict[str, Any] | None:
+    """The fault of this kind for the job, or for all jobs; it is counted down."""
+    for fault in state.faults:
+        if fault["kind"] == kind and fault["job"] in ("*", str(job.id), job.key):
+            _count_down(state, fault)
+            return fault
+    return None
+
+
+def _count_down(state: State, fault: dict[str, Any]) -> None:
+    if fault["times"] is not None:
+        fault["times"] -= 1
+        if fault["times"] <= 0:
+            state.faults.remove(fault)
+
+
+def _answer(output: str, errors: str, status: int, faults: list[dict[str, Any]]) -> int:
+    """Print the program's output, changed by the faults."""
+    for fault in faults:
+        kind = fault["kind"]
+        if kind == "banner":
+            output = "".join(f"{line}\n" for line in fault["lines"]) + output
+        elif kind == "noise":
+            errors = "".join(f"{line}\n" for line in fault["lines"]) + errors
+        elif kind == "fail":
+            output, errors, status = "", f"{fault['text']}\n", int(fault["status"])
+        elif kind == "status":
+            status = int(fault["status"])
+        elif kind == "empty":
+            output, errors, status = "", "", 0
+        elif kind == "mute":
+            output, errors, status = "", f"{fault['text']}\n", 255
+    sys.stderr.write(errors)
+    sys.stdout.write(output)
+    sys.stdout.flush()
+    for fault in faults:
+        if fault["kind"] == "hang":
+            time.sleep(float(fault["seconds"]))
+    return status
+
+
+def main(directory: str) -> int:
+    """Entry of the programs that a fake puts on PATH: takes the name of one, then its arguments."""
+    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    sys.stderr.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    return run(directory, Path(sys.argv[1]).name, sys.argv[2:])

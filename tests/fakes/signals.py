@@ -1,0 +1,22 @@
+"""Signals in the forms that people write: ``USR2``, ``SIGUSR2`` or ``12``."""
+
+import signal
+
+from fakes.programs import RefusedError
+
+
+def signal_number(text: str) -> int:
+    """The signal's number.
+
+    Raises
+    ------
+    RefusedError
+        There is no such signal.
+    """
+    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
+    known = {one.name: int(one) for one in signal.Signals}
+    if name in known:
+        return known[name]
+    if text.isdigit() and int(text) in known.values():
+        return int(text)
+    raise RefusedError(f"{text}: Signal not supported")

@@ -1,0 +1,322 @@
+"""A Slurm cluster of several nodes on one machine, with its own controller, nodes, clients and, if wanted, accounting.
+
+Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so that MPI takes it for a machine. Files and
+network are this machine's. CPUs, memory and GPUs of the nodes need not exist: jobs get numbers of GPUs
+(``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster lies in one directory and one process namespace.
+Its first process ends when the Python process that made the cluster closes it or ends in any way. The kernel then ends
+every daemon and every job, and the directory is removed.
+
+Slurm's time limits are whole minutes, and Slurm checks them only every 30 seconds, which no setting changes.
+:meth:`Cluster.end_time` makes a running job's limit end sooner. A signal ahead of the limit is sent at the first check
+less than 30 seconds before its time: with ``--time=1 --signal=B:USR1@50`` at the first check after the start. So a job
+gets the signal within 30 seconds, and reaches the limit 30 seconds later if its end is set when the signal has come.
+"""
+
+import contextlib
+import os
+import random
+import shlex
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from hpcbench.errors import UserError
+from slurm_on_one_machine.config import CLUSTER, write
+from slurm_on_one_machine.first import First, allowed, node_command
+from slurm_on_one_machine.services import data_base, munge
+
+_SLURM = ("slurmctld", "slurmd", "munged", "munge", "sbatch")
+_ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
+_MAX = 50
+_LONGEST = 50
+"""Most characters of the path of temporary files. Slurm adds up to 57, and a socket's name has at most 107."""
+_PATIENCE = 60.0
+"""Seconds that a start may take, which usually takes one."""
+_PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
+
+
+def why_not(accounting: bool = True) -> str | None:
+    """Why a cluster cannot be made here, and the remedy, in one line; None if it can."""
+    if os.geteuid() != 0:
+        return "a Slurm cluster of one machine needs root: run as root, or in a container"
+    missing = [tool for tool in (*_SLURM, *(_ACCOUNTING if accounting else ())) if not shutil.which(tool)]
+    if missing:
+        packages = "slurm-wlm munge" + (" slurmdbd mariadb-server" if accounting else "")
+        return (
+            f"a Slurm cluster of one machine needs {', '.join(missing)}: "
+            f"apt-get install --no-install-recommends {packages}"
+        )
+    if not allowed():
+        return (
+            "a Slurm cluster of one machine needs namespaces, which are denied here: run a container with --privileged"
+        )
+    return None
+
+
+class Cluster:
+    """A cluster of nodes ``n1``, ``n2``, ...; a context manager. Several clusters may exist at a time.
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes, 1 to 50.
+    cpus, memory, gpus
+        CPUs, memory in MiB and GPUs that each node claims.
+    accounting
+        Whether there is a database, which ``sacct`` needs. It takes two seconds.
+    partitions
+        Name and options of each partition, in the words of slurm.conf. The first one is the default. Without this there
+        are ``batch`` and ``urgent``; jobs of ``urgent`` put those of ``batch`` back into the queue.
+    settings
+        Other lines of slurm.conf, in place of :data:`~slurm_on_one_machine.config.SETTINGS`.
+
+    Attributes
+    ----------
+    environment : dict of str to str
+        Variables that clients need in addition to their own.
+    directory : Path
+        Directory of the cluster. ``log/`` has a file for each daemon.
+
+    Raises
+    ------
+    UserError
+        An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not start.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 2,
+        *,
+        cpus: int = 8,
+        memory: int = 16_000,
+        gpus: int = 4,
+        accounting: bool = False,
+        partitions: Mapping[str, Mapping[str, str | int]] = _PARTITIONS,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> None:
+        if not 1 <= nodes <= _MAX:
+            raise UserError(f"a cluster of {nodes} nodes: give 1 to {_MAX}")
+        self.nodes = tuple(f"n{k + 1}" for k in range(nodes))
+        self.environment: dict[str, str] = {}
+        self._claims = {"cpus": cpus, "memory": memory, "gpus": gpus}
+        self._accounting = accounting
+        self._partitions = partitions
+        self._settings = settings or {}
+        self._crashed: set[str] = set()
+        self._running: First | None = None
+
+    def __enter__(self) -> "Cluster":
+        if reason := why_not(self._accounting):
+            raise UserError(reason)
+        self.directory = _make_directory()
+        try:
+            self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        check: bool = False,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a client, or a program that calls one.
+
+        Parameters
+        ----------
+        environment
+            Variables in addition to this process's own and those of the cluster.
+        check
+            Whether an exit status other than 0 is an error.
+
+        Raises
+        ------
+        UserError
+            The command failed, if `check`. The message has its output.
+        subprocess.TimeoutExpired
+            The command took too long. A client that reaches no daemon tries for minutes.
+        """
+        done = subprocess.run(
+            list(command),
+            env={**os.environ, **self.environment, **(environment or {})},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode:
+            raise UserError(f"{shlex.join(command)}: {' '.join(done.stderr.split())}")
+        return done
+
+    def job(self, job: str) -> dict[str, str]:
+        """Names and values of ``scontrol show job`` (``JobState``, ``Reason``, ...); none for a forgotten job."""
+        shown = self.run(["scontrol", "show", "job", job, "-o"]).stdout
+        return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+
+    def wait_job(self, job: str, state: str, timeout: float = _PATIENCE) -> None:
+        """Wait until a job is in a state, in ``scontrol``'s word."""
+        self._wait(f"job {job} is not {state}", lambda: self.job(job).get("JobState") == state, timeout)
+
+    def end_time(self, job: str, seconds: int) -> None:
+        """Let a running job's time limit end in `seconds`. The job is ended up to 30 seconds after that."""
+        self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
+
+    def wait_idle(self, timeout: float = _PATIENCE) -> None:
+        """Wait until no job is left and every node takes one."""
+        self._wait("the nodes are not idle", self._idle, timeout)
+
+    def stop_controller(self) -> None:
+        """Stop slurmctld. Jobs continue, and clients get no answer."""
+        self._first.stop("slurmctld")
+
+    def start_controller(self) -> None:
+        """Start slurmctld, with the knowledge that it had when it was stopped."""
+        self._daemon("slurmctld", ["slurmctld", "-D"], ["scontrol", "ping"])
+
+    def stop_accounting(self) -> None:
+        """Stop slurmdbd. ``sacct`` gets no answer, and the controller keeps its messages for it."""
+        self._first.stop("slurmdbd")
+
+    def start_accounting(self) -> None:
+        """Start slurmdbd."""
+        command = ["env", f"MYSQL_UNIX_PORT={self.directory}/db/socket", "slurmdbd", "-D"]
+        self._daemon("slurmdbd", command, ["sacctmgr", "-n", "list", "cluster"])
+
+    def node_kill(self, node: str) -> None:
+        """Let a node crash: slurmd and all processes of jobs there are gone.
+
+        The controller notices it after 15 seconds.
+        """
+        self._first.crash(node)
+        self._crashed.add(node)
+
+    def node_down(self, node: str, reason: str = "test") -> None:
+        """Take a node down for repair, as an administrator does. Its jobs are ended."""
+        self.run(["scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}"], check=True)
+
+    def node_up(self, node: str) -> None:
+        """Bring a node back that crashed or was taken down, and wait until it takes jobs."""
+        if node in self._crashed:
+            self._crashed.remove(node)
+            self._first.start(node, node_command(node))
+        else:
+            self.run(["scontrol", "update", f"nodename={node}", "state=resume"], check=True)
+        self._wait(f"{node} does not come back", lambda: self.node_state(node) in ("IDLE", "MIXED", "ALLOCATED"))
+
+    def node_state(self, node: str) -> str:
+        """State of a node in the controller's words: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...
+
+        ``sinfo`` may lag behind.
+        """
+        shown = self.run(["scontrol", "show", "node", node, "-o"], check=True).stdout
+        return shown.split(" State=")[1].split()[0]
+
+    @property
+    def _first(self) -> First:
+        if self._running is None:
+            raise UserError("there is no Slurm cluster yet, or no more: use Cluster in a with statement")
+        return self._running
+
+    def _start(self) -> None:
+        """Start process 1 and the daemons."""
+        _lay_out(self.directory, self.nodes, self._claims["gpus"])
+        write(
+            self.directory,
+            _free_ports(2 + len(self.nodes)),
+            nodes=self.nodes,
+            accounting=self._accounting,
+            partitions=self._partitions,
+            settings=self._settings,
+            **self._claims,
+        )
+        self.environment = {"SLURM_CONF": f"{self.directory}/etc/slurm.conf"}
+        self._running = First(self.directory, self.environment)
+        self._daemon("munged", *munge(self.directory))
+        if self._accounting:
+            self._daemon("mariadbd", *data_base(self.directory))
+            self.start_accounting()
+            self.run(["sacctmgr", "-i", "add", "cluster", CLUSTER], check=True)
+        self.start_controller()
+        for node in self.nodes:
+            self._first.start(node, node_command(node))
+        self.wait_idle()
+
+    def _daemon(self, name: str, command: Sequence[str], question: Sequence[str]) -> None:
+        """Start a daemon, and wait until a client of it succeeds."""
+        self._first.start(name, command)
+        self._wait(f"{name} does not answer", lambda: self._answers(name, question))
+
+    def _answers(self, name: str, question: Sequence[str]) -> bool:
+        if self.run(question).returncode == 0:
+            return True
+        if not self._first.alive(name):
+            raise UserError(f"the Slurm cluster: {name} ended at once. {self._logs()}")
+        return False
+
+    def _idle(self) -> bool:
+        jobs = self.run(["squeue", "-h", "-o", "%A"], check=True).stdout
+        return not jobs.split() and all(self.node_state(node) == "IDLE" for node in self.nodes)
+
+    def _wait(self, failure: str, succeeds: Callable[[], bool], timeout: float = _PATIENCE) -> None:
+        end = time.monotonic() + timeout
+        while not succeeds():
+            if time.monotonic() > end:
+                raise UserError(f"the Slurm cluster: {failure} in {timeout:.0f} s. {self._logs()}")
+            time.sleep(0.05)
+
+    def _logs(self) -> str:
+        """The end of each daemon's output, in one line."""
+        logs = sorted((self.directory / "log").iterdir())
+        return " ".join(" ".join(f"{log.name}: {log.read_text(errors='replace')[-500:]}" for log in logs).split())
+
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running.end()
+            self._running = None
+        shutil.rmtree(self.directory, ignore_errors=True)  # if process 1 did not come up
+
+
+def _make_directory() -> Path:
+    place = tempfile.gettempdir()
+    if len(place) > _LONGEST:
+        raise UserError(f"a Slurm cluster below {place}: sockets have short names, so set TMPDIR to a shorter path")
+    return Path(tempfile.mkdtemp(prefix="hpcbench-slurm-"))
+
+
+def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
+    """Make the files and directories of a cluster."""
+    for name in ("etc", "log", "run", "state", "munge", "gpu", "db"):
+        (directory / name).mkdir()
+    for node in nodes:
+        (directory / "spool" / node).mkdir(parents=True)
+        (directory / "tmp" / node).mkdir(parents=True)
+    for k in range(gpus):  # like /dev/null
+        os.mknod(directory / "gpu" / f"fake{k}", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that no process listens at, below those that the kernel gives to clients."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            found.add(port)
+    return list(found)
