@@ -5,9 +5,10 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from planted_traces import collective, kernel, steps, two_steps, write
+from planted_kineto import collective, kernel, steps, two_steps, write
 
 from hpcbench.diagnose.command import run
 from hpcbench.diagnose.kineto import read_rank
@@ -121,7 +122,7 @@ def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_p
 
 def test_strange_events_are_left_out(tmp_path: Path) -> None:
     """Fields of another type, negative times and events without a name do not end the reading."""
-    strange = [
+    strange: list[dict[str, Any]] = [
         {"ph": "X", "cat": "kernel", "name": 7, "ts": 1, "dur": 2},
         {"ph": "X", "cat": "kernel", "name": "k", "ts": "soon", "dur": 2},
         {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_Generic_1()", "ts": 5, "dur": -2, "args": "none"},

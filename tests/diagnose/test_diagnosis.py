@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_traces import collective, kernel, shifted, steps, two_steps, write
+from planted_kineto import collective, kernel, shifted, steps, two_steps, write
 
 from hpcbench.contract.interpose import GroupPattern, Groups
 from hpcbench.diagnose import diagnosis as module
@@ -30,21 +30,21 @@ def row(diagnosis: Diagnosis, dimension: str) -> KindRow:
 
 
 def check_two_steps(tmp_path: Path) -> None:
-    (found,) = [read(tmp_path, two_steps())]
-    dp, tp = row(found, "DP"), row(found, "TP")
-    assert (found.steps, found.step_seconds) == (2, pytest.approx(1e-3))
-    assert found.computing == pytest.approx(0.75)
+    diagnosis = read(tmp_path, two_steps())
+    dp, tp = row(diagnosis, "DP"), row(diagnosis, "TP")
+    assert diagnosis.steps == 2 and diagnosis.step_seconds == pytest.approx(1e-3)
+    assert diagnosis.computing == pytest.approx(0.75)
     assert (dp.kind.operation, dp.kind.dtype, dp.calls) == ("reduce-scatter", "bf16", 1)
     assert (tp.kind.operation, tp.message_bytes, tp.wire_bytes) == ("all-gather", 1600, 800)
-    assert (dp.seconds, dp.exposed) == (pytest.approx(300e-6), pytest.approx(170e-6)), "200 us, 60 shared by halves"
-    assert (tp.seconds, tp.exposed) == (pytest.approx(60e-6), pytest.approx(30e-6))
-    assert found.exposed == pytest.approx(0.2), "the union of what is exposed"
+    assert [dp.seconds, dp.exposed] == pytest.approx([300e-6, 170e-6]), "200 us, 60 shared by halves"
+    assert [tp.seconds, tp.exposed] == pytest.approx([60e-6, 30e-6])
+    assert diagnosis.exposed == pytest.approx(0.2), "the union of what is exposed"
     # free communication saves the exposed 170 us; int8 shortens 300 us by 1 - 8.125 / 16, and costs two passes
     saved = 300e-6 * (1 - 8.125 / 16) - 2 * 8000 / 500e9
-    factors = {gain.codec: gain.factor for gain in found.gains if gain.dimension == "DP"}
+    factors = {gain.codec: gain.factor for gain in diagnosis.gains if gain.dimension == "DP"}
     assert factors["bf16"] == 1 and factors["free communication"] == pytest.approx(1e-3 / (1e-3 - 170e-6))
     assert factors["int8"] == pytest.approx(1e-3 / (1e-3 - saved))
-    int8 = found.gain("DP", "int8")
+    int8 = diagnosis.gain("DP", "int8")
     wire_saved = 4000 * (1 - 8.125 / 16)
     assert int8 is not None and int8.break_even == pytest.approx(8 * wire_saved / (2 * 8000 / 500e9) / 1e9)
 
@@ -63,7 +63,7 @@ def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
 def check_late_rank(tmp_path: Path, ahead: float = 0.0) -> None:
     dp = row(read(tmp_path, *late_rank(ahead)), "DP")
     assert dp.seconds == pytest.approx((350e-6 + 200e-6) / 2)
-    assert (dp.waiting, dp.exposed_waiting) == (pytest.approx(75e-6), pytest.approx(75e-6))
+    assert [dp.waiting, dp.exposed_waiting] == pytest.approx([75e-6, 75e-6])
     assert dp.bandwidth == pytest.approx(200 / 200e-6)
 
 
@@ -110,11 +110,11 @@ def test_older_traces_have_names_only(tmp_path: Path) -> None:
     """Kernels of PyTorch before 2.2 have no fields of the call: operation and type are in the name, bytes unknown."""
     names = ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL()")
     events = [*steps(0, 100), kernel(0, 50), *(kernel(50 + 10 * k, 10, name) for k, name in enumerate(names))]
-    found = read(tmp_path, events)
-    kinds = {(row.kind.operation, row.kind.dtype, row.kind.dimension, row.message_bytes) for row in found.rows}
+    diagnosis = read(tmp_path, events)
+    kinds = {(row.kind.operation, row.kind.dtype, row.kind.dimension, row.message_bytes) for row in diagnosis.rows}
     assert kinds == {("all-reduce", "fp32", "unknown", None), ("reduce-scatter", "bf16", "unknown", None)}
-    assert found.exposed == pytest.approx(0.2)
-    assert any("no sizes in the trace" in sentence for sentence in sentences(found))
+    assert diagnosis.exposed == pytest.approx(0.2)
+    assert any("no sizes in the trace" in sentence for sentence in sentences(diagnosis))
 
 
 def test_steps_of_the_optimizer(tmp_path: Path) -> None:
@@ -123,21 +123,21 @@ def test_steps_of_the_optimizer(tmp_path: Path) -> None:
         {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#AdamW.step", "tid": 1, "ts": at, "dur": 10}
         for at in (90, 190, 290)
     ]
-    found = read(tmp_path, [*optimizer, kernel(0, 300), collective(120, 40), collective(220, 40)])
-    assert (found.steps, found.step_seconds, row(found, "DP").calls) == (2, pytest.approx(1e-4), 1)
+    diagnosis = read(tmp_path, [*optimizer, kernel(0, 300), collective(120, 40), collective(220, 40)])
+    assert [diagnosis.steps, diagnosis.step_seconds, row(diagnosis, "DP").calls] == pytest.approx([2, 1e-4, 1])
 
 
 def test_a_trace_without_steps_is_one_whole(tmp_path: Path) -> None:
-    found = read(tmp_path, [kernel(0, 80), collective(80, 20)])
-    assert (found.steps, found.step_seconds, found.exposed) == (None, pytest.approx(1e-4), pytest.approx(0.2))
-    assert any("does not name its steps" in sentence for sentence in sentences(found))
+    diagnosis = read(tmp_path, [kernel(0, 80), collective(80, 20)])
+    assert diagnosis.steps is None and [diagnosis.step_seconds, diagnosis.exposed] == pytest.approx([1e-4, 0.2])
+    assert any("does not name its steps" in sentence for sentence in sentences(diagnosis))
 
 
 def test_the_steps_that_all_ranks_have(tmp_path: Path) -> None:
     first = [*steps(0, 100, 200, first=3), kernel(0, 200), collective(50, 10), collective(150, 10)]
     second = [*steps(100, 200, 300, first=4), kernel(100, 200), collective(150, 10), collective(250, 10)]
-    found = read(tmp_path, first, second)
-    assert (found.steps, row(found, "DP").calls) == (1, 1)
+    diagnosis = read(tmp_path, first, second)
+    assert (diagnosis.steps, row(diagnosis, "DP").calls) == (1, 1)
 
 
 def test_dimensions_of_groups(tmp_path: Path) -> None:
@@ -148,11 +148,11 @@ def test_dimensions_of_groups(tmp_path: Path) -> None:
     assert set(read(tmp_path, events, names=names).by_dimension()) == {"DP", "PP", "TP"}
 
 
-def test_what_cannot_pay_is_said(tmp_path: Path) -> None:
+def test_what_cannot_pay_is_answer(tmp_path: Path) -> None:
     hidden = [*steps(0, 1000), kernel(0, 1000), collective(100, 500)]
-    said = sentences(read(tmp_path, hidden))
-    assert said[0] == "Communication is exposed for 0.0 % of the step."
-    assert said[1] == "Compression cannot pay here: even free communication makes a step at most 1.00x faster."
+    answer = sentences(read(tmp_path, hidden))
+    assert answer[0] == "Communication is exposed for 0.0 % of the step."
+    assert answer[1] == "Compression cannot pay here: even free communication makes a step at most 1.00x faster."
     counts = [*steps(0, 1000), kernel(0, 500), collective(500, 500, dtype="Long")]
     assert "no call sends floating-point values" in sentences(read(tmp_path, counts))[1]
     assert "nothing to compress" in sentences(read(tmp_path, [*steps(0, 10), kernel(0, 10)]))[0]
