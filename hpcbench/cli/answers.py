@@ -137,3 +137,30 @@ def predict(
             partition=partition,
         )
     )
+
+
+def diagnose(
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TRACE...",
+            help="Traces of torch.profiler (export_chrome_trace), one for each rank, also compressed by gzip; or a"
+            " directory of them.",
+        ),
+    ],
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REGEX=DIMENSION", help="Dimension of the groups whose description matches.", show_default=False
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Also write everything as JSON.")] = None,
+    codec_speed: Annotated[
+        float | None,
+        typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 20 on a core."),
+    ] = None,
+) -> int:
+    """Read profiler traces: is the network the bottleneck?"""
+    from hpcbench.diagnose.command import run
+
+    return run(traces, group or (), output, codec_speed)

@@ -20,7 +20,7 @@ GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "pl
 HOUSE = (
     *GROUND,
     *("codecs", "contract", "study", "batch", "collect", "comm", "torch", "parallel", "predict", "train"),
-    *("bench", "report", "doctor", "testing", "program", "cli", "__main__"),
+    *("bench", "report", "doctor", "testing", "diagnose", "program", "cli", "__main__"),
 )
 """From the ground up."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")

@@ -1,0 +1,1 @@
+"""Diagnoses from profiler traces whether communication limits a training program, and what compression could gain."""

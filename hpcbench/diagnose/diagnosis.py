@@ -1,0 +1,263 @@
+"""The diagnosis of a program: how much of a step is exposed communication, and what compression could gain."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.contract.interpose import Groups
+from hpcbench.diagnose.calls import Call, Group
+from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Codec, Load, break_even_gbit, saved_us
+from hpcbench.diagnose.kineto import RankTrace
+from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
+from hpcbench.diagnose.spans import share_exposed
+from hpcbench.torch.dimensions import dimension_of
+
+UNKNOWN = "unknown"
+WAITING, TRANSFER = "waiting", "transfer"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Calls of one kind."""
+
+    dimension: str
+    """Parallel dimension; `UNKNOWN` if nothing tells."""
+    operation: str
+    dtype: str
+    description: str
+    """Description of the group."""
+    group_size: int | None
+    compressible: bool
+
+
+@dataclass(frozen=True)
+class KindRow:
+    """The calls of one kind per step, as means over the traced ranks."""
+
+    kind: Kind
+    calls: float
+    message_bytes: float | None
+    """None if the trace does not contain sizes or types."""
+    wire_bytes: float | None
+    seconds: float
+    exposed: float
+    """Seconds that no computation covers."""
+    waiting: float | None
+    """Seconds of waiting for late ranks; None if unknown."""
+    exposed_waiting: float | None
+    """The part of the waiting that no computation covers; None if unknown."""
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes per second on the wire during transfers; None if unknown."""
+        transfer = self.seconds - (self.waiting or 0.0)
+        return self.wire_bytes / transfer if self.wire_bytes and transfer > 0 else None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a codec could gain at most on one dimension."""
+
+    dimension: str
+    codec: str
+    factor: float
+    """Step time now over the shortest possible one."""
+    break_even: float | None
+    """Gbit/s per rank below which it pays; None if that is unknown."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The diagnosis of the traced steps of a program."""
+
+    paths: tuple[Path, ...]
+    ranks: tuple[int | None, ...]
+    world: int | None
+    steps: int | None
+    """Number of steps; None if the traces do not tell, and all figures are of the whole trace."""
+    step_seconds: float
+    is_gpu: bool
+    computing: float
+    """Part of the step in which a rank computed, a mean over ranks."""
+    exposed: float
+    """Part of the step in which communication was exposed, a mean over ranks."""
+    has_waiting: bool
+    rows: tuple[KindRow, ...]
+    gains: tuple[Gain, ...]
+    codec_speed: float
+    """Assumed GB/s of values."""
+
+    def by_dimension(self) -> dict[str, float]:
+        """Return the exposed part of the step of each dimension, the largest first."""
+        parts: dict[str, float] = defaultdict(float)
+        for row in self.rows:
+            parts[row.kind.dimension] += row.exposed / self.step_seconds
+        return dict(sorted(parts.items(), key=lambda item: -item[1]))
+
+    def gain(self, dimension: str, codec: str) -> Gain | None:
+        """Return what a codec could gain on a dimension; None if it has nothing to encode there."""
+        return next((gain for gain in self.gains if (gain.dimension, gain.codec) == (dimension, codec)), None)
+
+
+def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | None = None) -> Diagnosis:
+    """Diagnose the traced ranks of one job.
+
+    Parameters
+    ----------
+    groups
+        Dimensions of groups that the user gives.
+    codec_speed
+        GB/s of values at which codecs encode and decode; by default an assumption.
+
+    Raises
+    ------
+    UserError
+        The traces are not of different ranks of one job, or have no step in common.
+    """
+    check_ranks(traces)
+    traces = keep_common_steps(traces)
+    has_waiting = mark_waiting(traces)
+    is_gpu = any(trace.is_gpu for trace in traces)
+    speed = codec_speed or (GPU_SPEED if is_gpu else CPU_SPEED)
+    n_steps = len(traces[0].steps) or None
+    step_us = sum(trace.window.length for trace in traces) / len(traces) / (n_steps or 1)
+    per_rank = [_loads(trace, groups, n_steps or 1) for trace in traces]
+    rows = _rows(per_rank, has_waiting)
+    return Diagnosis(
+        paths=tuple(trace.path for trace in traces),
+        ranks=tuple(trace.rank for trace in traces),
+        world=traces[0].world,
+        steps=n_steps,
+        step_seconds=step_us / 1e6,
+        is_gpu=is_gpu,
+        computing=_mean([sum(s.length for s in trace.computation) / trace.window.length for trace in traces]),
+        exposed=sum(row.exposed for row in rows) / (step_us / 1e6),
+        has_waiting=has_waiting,
+        rows=tuple(rows),
+        gains=tuple(_gains(per_rank, step_us, speed)),
+        codec_speed=speed,
+    )
+
+
+@dataclass
+class _RankKind:
+    """The calls of one kind on one rank, per step."""
+
+    calls: float = 0.0
+    message_bytes: float | None = 0.0
+    wire_bytes: float | None = 0.0
+    us: float = 0.0
+    waiting_us: float = 0.0
+    exposed_transfer_us: float = 0.0
+    exposed_waiting_us: float = 0.0
+
+
+def _loads(trace: RankTrace, groups: Groups, n_steps: int) -> dict[Kind, _RankKind]:
+    """Return the traffic of one rank by kind."""
+    loads: dict[Kind, _RankKind] = defaultdict(_RankKind)
+    labelled = []
+    for call in trace.calls:
+        kind = _kind(call, trace.world, groups)
+        load = loads[kind]
+        load.calls += 1 / n_steps
+        load.message_bytes = _add(load.message_bytes, call.message_bytes, n_steps)
+        load.wire_bytes = _add(load.wire_bytes, call.wire_bytes, n_steps)
+        load.us += call.span.length / n_steps
+        load.waiting_us += call.waiting.length / n_steps
+        labelled += [((kind, TRANSFER), call.transfer), ((kind, WAITING), call.waiting)]
+    exposed = share_exposed(labelled, trace.computation)
+    for (kind, part), us in exposed.items():
+        if part == TRANSFER:
+            loads[kind].exposed_transfer_us = us / n_steps
+        else:
+            loads[kind].exposed_waiting_us = us / n_steps
+    return loads
+
+
+def _add(total: float | None, value: float | None, n_steps: int) -> float | None:
+    return None if total is None or value is None else total + value / n_steps
+
+
+def _kind(call: Call, world: int | None, groups: Groups) -> Kind:
+    group = call.group
+    return Kind(
+        dimension=_dimension(group, world, groups) or UNKNOWN,
+        operation=call.operation,
+        dtype=call.dtype or UNKNOWN,
+        description=group.description,
+        group_size=group.size,
+        compressible=call.compressible,
+    )
+
+
+def _dimension(group: Group, world: int | None, groups: Groups) -> str | None:
+    ranks = group.ranks or tuple(range(group.size or 0))
+    return dimension_of(group.description, ranks, world or 0, groups) if group.description else None
+
+
+def _rows(per_rank: Sequence[dict[Kind, _RankKind]], has_waiting: bool) -> list[KindRow]:
+    kinds = dict.fromkeys(kind for loads in per_rank for kind in loads)
+    rows = []
+    for kind in kinds:
+        loads = [rank.get(kind, _RankKind()) for rank in per_rank]
+        exposed = _mean([load.exposed_transfer_us + load.exposed_waiting_us for load in loads])
+        rows.append(
+            KindRow(
+                kind=kind,
+                calls=_mean([load.calls for load in loads]),
+                message_bytes=_known_mean([load.message_bytes for load in loads]),
+                wire_bytes=_known_mean([load.wire_bytes for load in loads]),
+                seconds=_mean([load.us for load in loads]) / 1e6,
+                exposed=exposed / 1e6,
+                waiting=_mean([load.waiting_us for load in loads]) / 1e6 if has_waiting else None,
+                exposed_waiting=_mean([load.exposed_waiting_us for load in loads]) / 1e6 if has_waiting else None,
+            )
+        )
+    return sorted(rows, key=lambda row: (-row.exposed, -row.seconds))
+
+
+def _gains(per_rank: Sequence[dict[Kind, _RankKind]], step_us: float, speed: float) -> list[Gain]:
+    """Return the largest gain over the ranks for each dimension and codec: the rank that saves most may be the last."""
+    dimensions = dict.fromkeys(kind.dimension for loads in per_rank for kind in loads if kind.compressible)
+    gains = []
+    for dimension in dimensions:
+        by_rank = [
+            [_load(kind, load) for kind, load in loads.items() if kind.dimension == dimension and kind.compressible]
+            for loads in per_rank
+        ]
+        for codec in (*CODECS, FREE):
+            saved = max(sum(saved_us(load, codec, speed) for load in loads) for loads in by_rank)
+            gains.append(
+                Gain(dimension, codec.name, step_us / max(step_us - saved, 1e-9), _break_even(by_rank, codec, speed))
+            )
+    return gains
+
+
+def _load(kind: Kind, load: _RankKind) -> Load:
+    return Load(
+        operation=kind.operation,
+        dtype=kind.dtype,
+        group_size=kind.group_size,
+        message_bytes=load.message_bytes or 0.0,
+        wire_bytes=load.wire_bytes or 0.0,
+        transfer_us=load.us - load.waiting_us,
+        exposed_us=load.exposed_transfer_us,
+    )
+
+
+def _break_even(by_rank: Sequence[Sequence[Load]], codec: Codec, speed: float) -> float | None:
+    """Return the break-even bandwidth of the rank's largest traffic of a dimension."""
+    loads = [load for loads in by_rank for load in loads if load.wire_bytes]
+    if not loads or not codec.has_cost:
+        return None
+    return break_even_gbit(max(loads, key=lambda load: load.exposed_us), codec, speed)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _known_mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _mean(known) if len(known) == len(values) else None

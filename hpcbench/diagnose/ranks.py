@@ -1,0 +1,128 @@
+"""Puts the traces of several ranks together: the same steps, one clock, and the waiting for late ranks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Call
+from hpcbench.diagnose.kineto import RankTrace
+from hpcbench.diagnose.spans import Span, clip
+from hpcbench.errors import UserError
+
+_ENDS_TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+"""Operations that end at about the same time on all ranks, because each needs the others' last message."""
+
+Key = tuple[object, ...]
+
+
+def check_ranks(traces: Sequence[RankTrace]) -> None:
+    """Check that the traces are of different ranks of one job.
+
+    Raises
+    ------
+    UserError
+        Two traces are of the same rank, or of jobs of different size.
+    """
+    by_rank: dict[int, RankTrace] = {}
+    for trace in traces:
+        if trace.world != traces[0].world:
+            raise UserError(
+                f"{trace.path}: of a job of {trace.world or 'unknown'} ranks, but {traces[0].path} is of"
+                f" {traces[0].world or 'unknown'}: give traces of one job"
+            )
+        if trace.rank is None:
+            if len(traces) > 1:
+                raise UserError(f"{trace.path}: the trace does not contain its rank: give it alone")
+            continue
+        if trace.rank in by_rank:
+            raise UserError(f"{trace.path}: rank {trace.rank}, as {by_rank[trace.rank].path}: give each rank once")
+        by_rank[trace.rank] = trace
+
+
+def keep_common_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
+    """Return the traces within the steps that all of them contain.
+
+    Raises
+    ------
+    UserError
+        They have no step in common.
+    """
+    if not any(trace.steps for trace in traces):
+        return [_within(trace, trace.window) for trace in traces]
+    common = set.intersection(*(set(trace.steps) for trace in traces))
+    if not common:
+        steps = "; ".join(f"{trace.path.name}: {_range(trace.steps)}" for trace in traces)
+        raise UserError(f"the traces have no step in common ({steps}): trace the same steps on each rank")
+    kept = []
+    for trace in traces:
+        trace = replace(trace, steps={number: span for number, span in trace.steps.items() if number in common})
+        kept.append(_within(trace, trace.window))
+    return kept
+
+
+def _range(steps: dict[int, Span]) -> str:
+    return f"steps {min(steps)} to {max(steps)}" if steps else "no steps"
+
+
+def _within(trace: RankTrace, window: Span) -> RankTrace:
+    """Return the trace with the work that lies within a window; a call belongs to where its middle is."""
+    calls = [call for call in trace.calls if window.begin <= (call.span.begin + call.span.end) / 2 <= window.end]
+    return replace(trace, computation=clip(trace.computation, window), calls=calls)
+
+
+def mark_waiting(traces: Sequence[RankTrace]) -> bool:
+    """Set in each call when the last rank began it; return whether that was possible.
+
+    Calls are matched by their order within a group. Clocks of ranks differ by the median over matched calls of how far
+    apart their ends are, because these calls end together.
+    """
+    if len(traces) < 2:
+        return False
+    matched = [calls for calls in _match(traces) if len(calls) > 1]
+    ahead = _clock_differences(traces, matched)
+    for calls in matched:
+        last = max(call.span.begin - ahead[number] for number, call in calls)
+        for number, call in calls:
+            call.waits_until = last + ahead[number]
+    return bool(matched)
+
+
+def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, Call]]]:
+    """Return the calls that belong together, each with the number of its trace."""
+    together: dict[tuple[Key, int], list[tuple[int, Call]]] = defaultdict(list)
+    for number, trace in enumerate(traces):
+        count: Counter[Key] = Counter()
+        for call in trace.calls:
+            key: Key = (call.group.name, call.group.ranks, call.operation, call.dtype, call.message_bytes)
+            if call.operation in _ENDS_TOGETHER:
+                together[key, count[key]].append((number, call))
+            count[key] += 1
+    numbers: dict[Key, set[int]] = defaultdict(set)
+    for (key, _), calls in together.items():
+        numbers[key].add(len(calls))
+    # If ranks have different numbers of calls, it is unknown which ones belong together.
+    return [calls for (key, _), calls in together.items() if len(numbers[key]) == 1]
+
+
+def _clock_differences(traces: Sequence[RankTrace], matched: Sequence[Sequence[tuple[int, Call]]]) -> list[float]:
+    """Return by how many microseconds each trace's clock is ahead of the first one's.
+
+    A rank that has no call in common with the first one is compared through others.
+    """
+    apart: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for calls in matched:
+        for first, call in calls:
+            for second, other in calls:
+                if first < second:
+                    apart[first, second].append(other.span.end - call.span.end)
+    ahead: dict[int, float] = {0: 0.0}
+    pending = True
+    while pending:
+        pending = False
+        for (first, second), differences in apart.items():
+            if (first in ahead) != (second in ahead):
+                known, new, sign = (first, second, 1) if first in ahead else (second, first, -1)
+                ahead[new] = ahead[known] + sign * median(differences)
+                pending = True
+    return [ahead.get(number, (traces[0].base_us - trace.base_us)) for number, trace in enumerate(traces)]

@@ -1,0 +1,141 @@
+"""The diagnosis in words and as a table."""
+
+from hpcbench.diagnose.diagnosis import UNKNOWN, Diagnosis, Gain, KindRow
+from hpcbench.diagnose.gains import FREE, NOTABLE
+
+_MOST = 3
+"""Most kinds of calls that a sentence lists."""
+_LEAST = 0.005
+"""Part of a step from which a kind of calls is listed."""
+
+
+def sentences(diagnosis: Diagnosis) -> list[str]:
+    """Return the answer, the first sentence first."""
+    if not diagnosis.rows:
+        return ["The traced steps contain no collective calls: there is nothing to compress."]
+    return [_exposed(diagnosis), _gain(diagnosis), *notes(diagnosis)]
+
+
+def notes(diagnosis: Diagnosis) -> list[str]:
+    """Return what limits the answer, one sentence each."""
+    lines = []
+    if diagnosis.steps is None:
+        lines.append(
+            f"The trace does not name its steps: all figures are of {diagnosis.step_seconds:.3g} s. Call step() of the"
+            " profiler after each step."
+        )
+    if diagnosis.has_waiting:
+        waiting = sum(row.waiting or 0.0 for row in diagnosis.rows) / diagnosis.step_seconds
+        if waiting >= _LEAST:
+            lines.append(
+                f"Waiting for late ranks takes {_percent(waiting)} of the step. Compression does not shorten it."
+            )
+        if diagnosis.world and len(diagnosis.paths) < diagnosis.world:
+            lines.append(
+                f"Traces of {len(diagnosis.paths)} of {diagnosis.world} ranks: waiting for others counts as transfer."
+            )
+    elif diagnosis.world != 1:
+        lines.append(
+            "Waiting for late ranks counts as transfer, so that the gains are upper bounds: give the traces of several"
+            " ranks to tell the two apart."
+        )
+    unknown = {row.kind.description for row in diagnosis.rows if row.kind.dimension == UNKNOWN}
+    lines += [
+        f"The dimension of group {description!r} is unknown: name it with --group {description!r}=DP (or TP, PP, ...)."
+        for description in sorted(unknown - {""})
+    ]
+    if "" in unknown:
+        lines.append("Some calls have no group in the trace: their dimension is unknown.")
+    if any(row.message_bytes is None for row in diagnosis.rows):
+        lines.append(
+            "Some calls have no sizes in the trace: their bytes are unknown. PyTorch 2.4 and newer record them"
+            " (record_shapes=True for gloo)."
+        )
+    place = "GPU" if diagnosis.is_gpu else "CPU core"
+    lines.append(f"Codecs are assumed to run at {diagnosis.codec_speed:g} GB/s of values on a {place} (--codec-speed).")
+    return lines
+
+
+def _exposed(diagnosis: Diagnosis) -> str:
+    listed = [row for row in diagnosis.rows if row.exposed / diagnosis.step_seconds >= _LEAST][:_MOST]
+    parts = [f"{name_kind(row)} {_percent(row.exposed / diagnosis.step_seconds)}" for row in listed]
+    return f"Communication is exposed for {_percent(diagnosis.exposed)} of the step{': ' if parts else ''}" + (
+        ", ".join(parts) + "."
+    )
+
+
+def _gain(diagnosis: Diagnosis) -> str:
+    free = [gain for gain in diagnosis.gains if gain.codec == FREE.name]
+    best = max(free, key=lambda gain: gain.factor, default=None)
+    if best is None:
+        return "Compression cannot pay here: no call sends floating-point values that a codec encodes."
+    if best.factor < NOTABLE:
+        return f"Compression cannot pay here: even free communication makes a step at most {best.factor:.2f}x faster."
+    gains = {gain.codec: gain for gain in diagnosis.gains if gain.dimension == best.dimension}
+    int8 = gains["int8"]
+    others = ", ".join(
+        f"{name}: {gains[name].factor:.2f}x"
+        for name in ("bf16", "4 bits", FREE.name)
+        if name != "bf16" or gains[name].factor > 1
+    )
+    return (
+        f"int8 on {_name_dimension(best.dimension)} can make a step at most {int8.factor:.2f}x faster ({others})"
+        f"{_break_even(int8, diagnosis.is_gpu)}."
+    )
+
+
+def _break_even(gain: Gain, is_gpu: bool) -> str:
+    if gain.break_even is None:
+        return ""
+    return f"; it pays below {gain.break_even:.3g} Gbit/s per {'GPU' if is_gpu else 'rank'}"
+
+
+def name_kind(row: KindRow) -> str:
+    """Return the name of a kind of calls, such as ``DP reduce-scatter (bf16)``."""
+    kind = row.kind
+    group = kind.dimension if kind.dimension != UNKNOWN else f"group {kind.description!r}" if kind.description else ""
+    return f"{f'{group} ' if group else ''}{kind.operation} ({kind.dtype})"
+
+
+def _name_dimension(dimension: str) -> str:
+    return dimension if dimension != UNKNOWN else "the unknown groups"
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.0f} %" if part >= 0.095 else f"{100 * part:.1f} %"
+
+
+COLUMNS = ("dimension", "operation", "type", "group", "calls", "MB", "ms", "exposed ms", "waiting ms", "Gbit/s")
+
+
+def table_cells(row: KindRow) -> tuple[str, ...]:
+    """Return the cells of a kind of calls, per step."""
+    return (
+        row.kind.dimension,
+        row.kind.operation,
+        row.kind.dtype,
+        f"{row.kind.description or '-'} x {row.kind.group_size or '?'}",
+        f"{row.calls:.3g}",
+        _figure(row.message_bytes, 1e-6),
+        _figure(row.seconds, 1e3),
+        _figure(row.exposed, 1e3),
+        _figure(row.waiting, 1e3),
+        _figure(row.bandwidth, 8e-9),
+    )
+
+
+def gain_cells(diagnosis: Diagnosis, dimension: str, codecs: list[str]) -> tuple[str, ...]:
+    """Return the cells of a dimension: its exposed part, and the largest gain by each codec."""
+    factors = [gain.factor if (gain := diagnosis.gain(dimension, codec)) else None for codec in codecs]
+    cells = [f"{factor:.2f}x" if factor is not None else "-" for factor in factors]
+    int8 = diagnosis.gain(dimension, "int8")
+    return (
+        dimension,
+        _percent(diagnosis.by_dimension().get(dimension, 0.0)),
+        *cells,
+        _figure(int8.break_even if int8 else None, 1.0),
+    )
+
+
+def _figure(value: float | None, scale: float) -> str:
+    return "-" if value is None else f"{value * scale:.3g}"

@@ -1,0 +1,115 @@
+"""Reads a trace of torch.profiler (Kineto), plain or compressed by gzip, in a bounded amount of memory."""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import ijson
+
+from hpcbench.errors import UserError
+
+_GZIP = b"\x1f\x8b"
+_CHUNK = 1 << 20
+_MOST_HEADER = 16 << 20
+"""Bytes within which the events begin."""
+_EVENTS = re.compile(rb'"traceEvents"\s*:')
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*([0-9]+)')
+
+Progress = Callable[[int, int], object]
+"""Called with the number of bytes read, and the size of the file."""
+
+
+class TraceFile:
+    """One trace. Its header is complete once its events have been read.
+
+    Parameters
+    ----------
+    path
+        A JSON file as ``torch.profiler.profile.export_chrome_trace`` writes it, possibly compressed by gzip.
+    progress
+        Is called from time to time.
+    """
+
+    def __init__(self, path: Path, progress: Progress = lambda done, size: None) -> None:
+        self.path, self._progress = path, progress
+        self.distributed: dict[str, Any] = {}
+        """Rank, number of ranks, backend and groups; empty in older traces."""
+        self.base_us = 0.0
+        """Microseconds since 1970 to which the times of events are relative; 0 if they are absolute."""
+
+    def read_events(self) -> Iterator[dict[str, Any]]:
+        """Yield the events in the order of the file.
+
+        Raises
+        ------
+        UserError
+            The file cannot be read, is damaged, ends too early or is not a trace.
+        """
+        events = ijson.sendable_list()
+        parser = ijson.items_coro(events, "traceEvents.item", use_float=True)
+        head, before, begun, n_events = b"", b"", False, 0
+        try:
+            for chunk in self._read_chunks():
+                if not begun:
+                    head += chunk
+                    begun = self._read_header(head)
+                if base := _BASE.search(before[-64:] + chunk):
+                    self.base_us = int(base[1]) / 1000
+                before = chunk
+                parser.send(chunk)
+                n_events += len(events)
+                yield from (event for event in events if isinstance(event, dict))
+                del events[:]
+            parser.close()
+        except ijson.IncompleteJSONError:
+            raise UserError(f"{self.path}: {_explain_end(n_events)}") from None
+        except (ijson.JSONError, UnicodeDecodeError) as error:
+            fault = " ".join(str(error).split())[:60]
+            raise UserError(f"{self.path}: not JSON ({fault}): expected a trace of torch.profiler") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UserError(f"{self.path}: the gzip data is damaged ({error}): copy the file again") from None
+        except OSError as error:
+            raise UserError(f"{self.path}: {error.strerror or error}") from None
+        if not begun:
+            raise UserError(f"{self.path}: no 'traceEvents': not a trace of torch.profiler (export_chrome_trace)")
+
+    def _read_chunks(self) -> Iterator[bytes]:
+        size = self.path.stat().st_size
+        if not size:
+            raise UserError(f"{self.path}: the file is empty: export the trace again")
+        with self.path.open("rb") as raw:
+            is_gzip = raw.read(2) == _GZIP
+            raw.seek(0)
+            with cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if is_gzip else nullcontext(raw) as stream:
+                while chunk := stream.read(_CHUNK):
+                    self._progress(raw.tell(), size)
+                    yield chunk
+
+    def _read_header(self, head: bytes) -> bool:
+        """Take over what stands before the events; return whether they have begun."""
+        events = _EVENTS.search(head)
+        if events is None:
+            if len(head) > _MOST_HEADER:
+                raise UserError(f"{self.path}: no 'traceEvents' within the first 16 MiB: not a trace of torch.profiler")
+            return False
+        members = head[: events.start()].strip().rstrip(b",") + b"}"
+        try:
+            distributed = json.loads(members).get("distributedInfo")
+        except ValueError:
+            distributed = None
+        self.distributed = distributed if isinstance(distributed, dict) else {}
+        return True
+
+
+def _explain_end(n_events: int) -> str:
+    return (
+        f"the file ends or is damaged after {n_events} events: was the program stopped while it wrote the trace?"
+        " Export it again"
+        if n_events
+        else "the file ends before its first event, or is not JSON: expected a trace of torch.profiler"
+    )

@@ -1,0 +1,133 @@
+"""The command `hpcbench diagnose`: what it prints and writes, and wrong input."""
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_kineto import collective, kernel, steps, two_steps, write
+
+from hpcbench.diagnose.command import run
+from hpcbench.diagnose.kineto import read_rank
+from hpcbench.diagnose.trace_file import TraceFile
+from hpcbench.errors import UserError
+
+
+def test_the_answer_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write(tmp_path / "rank0.json", two_steps())
+    output = tmp_path / "out.json"
+    assert run([trace], output=output) == 0
+    lines = capsys.readouterr().out.splitlines()
+    exposed = (
+        "Communication is exposed for 20 % of the step: DP reduce-scatter (bf16) 17 %, TP all-gather (bf16) 3.0 %."
+    )
+    assert lines[0] == exposed
+    assert lines[1] == (
+        "int8 on DP can make a step at most 1.17x faster (4 bits: 1.20x, free communication: 1.20x); it pays below"
+        " 492 Gbit/s per GPU."
+    )
+    document = json.loads(output.read_text())
+    assert (document["version"], document["answer"][0], document["ranks"]) == (1, lines[0], [0])
+    assert document["rows"][0]["exposed"] == pytest.approx(170e-6)
+
+
+def test_compressed_traces_and_directories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "plain.json", two_steps())
+    inside = tmp_path / "traces"
+    inside.mkdir()
+    write(inside / "rank0.pt.trace.json.gz", two_steps())
+    printed = []
+    for path in (tmp_path / "plain.json", inside):
+        run([path])
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+
+
+def test_a_large_trace_needs_little_memory(tmp_path: Path) -> None:
+    filler = [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": k, "dur": 1} for k in range(100_000)]
+    trace = write(tmp_path / "large.json", [*two_steps(), *filler])
+    tracemalloc.start()
+    try:
+        n_events = sum(1 for _ in TraceFile(trace).read_events())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert n_events == len(two_steps()) + 100_000
+    assert peak < 8 << 20 < trace.stat().st_size
+
+
+def damage_gzip(path: Path) -> Path:
+    content = bytearray(gzip.compress(json.dumps({"traceEvents": two_steps() * 50}).encode()))
+    path.write_bytes(content[: len(content) // 2])
+    return path
+
+
+WRONG: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
+    "missing": (lambda at: [at / "gone.json"], "gone.json: No such file"),
+    "empty": (lambda at: [write_text(at, "")], "the file is empty"),
+    "text": (lambda at: [write_text(at, "hello")], "is not JSON"),
+    "another document": (lambda at: [write_text(at, '{"a": [1]}')], "not a trace of torch.profiler"),
+    "truncated": (lambda at: [cut(at)], "was the program stopped while it wrote the trace?"),
+    "damaged gzip": (lambda at: [damage_gzip(at / "x.json.gz")], "the gzip data is damaged"),
+    "no work": (lambda at: [write(at / "x.json", steps(0, 10))], "no kernels, operators or collective calls"),
+    "no trace": (lambda at: [at], "the directory contains no trace"),
+    "one rank twice": (lambda at: [write(at / f"{k}.json", two_steps()) for k in range(2)], "give each rank once"),
+    "two jobs": (lambda at: [write(at / f"{k}.json", two_steps(), k, 2 + k) for k in range(2)], "traces of one job"),
+    "no rank": (lambda at: [write(at / f"{k}.json", two_steps(), None) for k in range(2)], "does not contain its rank"),
+    "other steps": (
+        lambda at: [write(at / f"{k}.json", [*steps(0, 9, first=9 * k), kernel(0, 9)], k) for k in range(2)],
+        "no step in common (0.json: steps 0 to 0; 1.json: steps 9 to 9)",
+    ),
+}
+
+
+def write_text(at: Path, text: str) -> Path:
+    (at / "x.json").write_text(text)
+    return at / "x.json"
+
+
+def cut(at: Path) -> Path:
+    trace = write(at / "x.json", two_steps())
+    trace.write_bytes(trace.read_bytes()[:-900])
+    return trace
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
+    make, says = WRONG[case]
+    with pytest.raises(UserError) as caught:
+        run(make(tmp_path))
+    (line,) = caught.value.lines
+    assert says in line and str(tmp_path) in line + str(tmp_path) * (case == "other steps")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"patterns": ["mine"]}, "--group mine: give REGEX=DIMENSION"),
+        ({"patterns": ["(=DP"]}, "--group (=DP: needs a regular expression"),
+        ({"patterns": ["mine=XP"]}, "a dimension of DP, TP"),
+        ({"codec_speed": 0.0}, "--codec-speed 0: give GB/s"),
+        ({"output": Path("x.pdf")}, "--output x.pdf: use .json"),
+    ],
+)
+def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r".") as caught:
+        run([write(tmp_path / "x.json", two_steps())], **options)  # type: ignore[arg-type]
+    assert says in caught.value.lines[0]
+
+
+def test_strange_events_are_left_out(tmp_path: Path) -> None:
+    """Fields of another type, negative times and events without a name do not end the reading."""
+    strange: list[dict[str, Any]] = [
+        {"ph": "X", "cat": "kernel", "name": 7, "ts": 1, "dur": 2},
+        {"ph": "X", "cat": "kernel", "name": "k", "ts": "soon", "dur": 2},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_Generic_1()", "ts": 5, "dur": -2, "args": "none"},
+        {"ph": "M"},
+        {**collective(20, 5), "args": {"Collective name": 3, "In msg nelems": "many", "Group size": None}},
+    ]
+    trace = read_rank(write(tmp_path / "x.json", [*strange, kernel(0, 10)]))
+    assert [(call.operation, call.message_bytes) for call in trace.calls] == [("unknown operation", None)] * 2

@@ -1,0 +1,158 @@
+"""Diagnoses of traces with planted answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_kineto import collective, kernel, shifted, steps, two_steps, write
+
+from hpcbench.contract.interpose import GroupPattern, Groups
+from hpcbench.diagnose import diagnosis as module
+from hpcbench.diagnose import kineto, ranks
+from hpcbench.diagnose.diagnosis import Diagnosis, KindRow, diagnose
+from hpcbench.diagnose.kineto import read_rank
+from hpcbench.diagnose.show import sentences
+
+Event = dict[str, Any]
+
+
+def read(tmp_path: Path, *traces: list[Event], names: Groups | None = None) -> Diagnosis:
+    files = [
+        write(tmp_path / f"rank{k}.json", events, rank=k, world=max(2, len(traces))) for k, events in enumerate(traces)
+    ]
+    return diagnose([read_rank(file) for file in files], names or Groups())
+
+
+def row(diagnosis: Diagnosis, dimension: str) -> KindRow:
+    (match,) = [row for row in diagnosis.rows if row.kind.dimension == dimension]
+    return match
+
+
+def check_two_steps(tmp_path: Path) -> None:
+    diagnosis = read(tmp_path, two_steps())
+    dp, tp = row(diagnosis, "DP"), row(diagnosis, "TP")
+    assert diagnosis.steps == 2 and diagnosis.step_seconds == pytest.approx(1e-3)
+    assert diagnosis.computing == pytest.approx(0.75)
+    assert (dp.kind.operation, dp.kind.dtype, dp.calls) == ("reduce-scatter", "bf16", 1)
+    assert (tp.kind.operation, tp.message_bytes, tp.wire_bytes) == ("all-gather", 1600, 800)
+    assert [dp.seconds, dp.exposed] == pytest.approx([300e-6, 170e-6]), "200 us, 60 shared by halves"
+    assert [tp.seconds, tp.exposed] == pytest.approx([60e-6, 30e-6])
+    assert diagnosis.exposed == pytest.approx(0.2), "the union of what is exposed"
+    # free communication saves the exposed 170 us; int8 shortens 300 us by 1 - 8.125 / 16, and costs two passes
+    saved = 300e-6 * (1 - 8.125 / 16) - 2 * 8000 / 500e9
+    factors = {gain.codec: gain.factor for gain in diagnosis.gains if gain.dimension == "DP"}
+    assert factors["bf16"] == 1 and factors["free communication"] == pytest.approx(1e-3 / (1e-3 - 170e-6))
+    assert factors["int8"] == pytest.approx(1e-3 / (1e-3 - saved))
+    int8 = diagnosis.gain("DP", "int8")
+    wire_saved = 4000 * (1 - 8.125 / 16)
+    assert int8 is not None and int8.break_even == pytest.approx(8 * wire_saved / (2 * 8000 / 500e9) / 1e9)
+
+
+def test_exposed_time_of_overlapping_calls(tmp_path: Path) -> None:
+    check_two_steps(tmp_path)
+
+
+def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
+    """Rank 1 begins its all-reduce 150 us later than rank 0. Its clock is ahead."""
+    first = [*steps(0, 1000), kernel(0, 400), collective(400, 350, n=100), kernel(750, 250)]
+    second = [*steps(0, 1000), kernel(0, 550), collective(550, 200, n=100), kernel(750, 250)]
+    return first, shifted(second, ahead)
+
+
+def check_late_rank(tmp_path: Path, ahead: float = 0.0) -> None:
+    dp = row(read(tmp_path, *late_rank(ahead)), "DP")
+    assert dp.seconds == pytest.approx((350e-6 + 200e-6) / 2)
+    assert [dp.waiting, dp.exposed_waiting] == pytest.approx([75e-6, 75e-6])
+    assert dp.bandwidth == pytest.approx(200 / 200e-6)
+
+
+@pytest.mark.parametrize("ahead", [0.0, 5e6, -123.0])
+def test_waiting_for_a_late_rank(tmp_path: Path, ahead: float) -> None:
+    check_late_rank(tmp_path, ahead)
+
+
+def test_waiting_is_no_gain(tmp_path: Path) -> None:
+    """What rank 0 waits cannot be compressed: 200 us are, and not 350."""
+    together = read(tmp_path, *late_rank(0)).gain("DP", "free communication")
+    alone = read(tmp_path, late_rank(0)[0]).gain("DP", "free communication")
+    assert together is not None and alone is not None
+    assert together.factor == pytest.approx(1000 / 800) and alone.factor == pytest.approx(1000 / 650)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "fault", "check"),
+    [
+        (module, "share_exposed", lambda calls, covered: module_without_cover(calls), check_two_steps),
+        (kineto, "merge", list, check_two_steps),
+        (module, "mark_waiting", lambda traces: True, check_late_rank),
+        (ranks, "_clock_differences", lambda traces, matched: [0.0] * 2, lambda path: check_late_rank(path, 5e6)),
+        (ranks, "clip", lambda spans, window: list(spans)[:1], check_two_steps),
+    ],
+    ids=["cover", "union", "waiting", "clocks", "window"],
+)
+def test_a_planted_fault_is_seen(
+    place: Any, name: str, fault: Any, check: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(tmp_path)
+    monkeypatch.setattr(place, name, fault)
+    with pytest.raises(AssertionError):
+        check(tmp_path)
+
+
+def module_without_cover(calls: Any) -> Any:
+    from hpcbench.diagnose.spans import share_exposed
+
+    return share_exposed(calls, [])
+
+
+def test_older_traces_have_names_only(tmp_path: Path) -> None:
+    """Kernels of PyTorch before 2.2 have no fields of the call: operation and type are in the name, bytes unknown."""
+    names = ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL()")
+    events = [*steps(0, 100), kernel(0, 50), *(kernel(50 + 10 * k, 10, name) for k, name in enumerate(names))]
+    diagnosis = read(tmp_path, events)
+    kinds = {(row.kind.operation, row.kind.dtype, row.kind.dimension, row.message_bytes) for row in diagnosis.rows}
+    assert kinds == {("all-reduce", "fp32", "unknown", None), ("reduce-scatter", "bf16", "unknown", None)}
+    assert diagnosis.exposed == pytest.approx(0.2)
+    assert any("no sizes in the trace" in sentence for sentence in sentences(diagnosis))
+
+
+def test_steps_of_the_optimizer(tmp_path: Path) -> None:
+    """Without the profiler's steps they are between the ends of successive calls of the optimizer."""
+    optimizer = [
+        {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#AdamW.step", "tid": 1, "ts": at, "dur": 10}
+        for at in (90, 190, 290)
+    ]
+    diagnosis = read(tmp_path, [*optimizer, kernel(0, 300), collective(120, 40), collective(220, 40)])
+    assert [diagnosis.steps, diagnosis.step_seconds, row(diagnosis, "DP").calls] == pytest.approx([2, 1e-4, 1])
+
+
+def test_a_trace_without_steps_is_one_whole(tmp_path: Path) -> None:
+    diagnosis = read(tmp_path, [kernel(0, 80), collective(80, 20)])
+    assert diagnosis.steps is None and [diagnosis.step_seconds, diagnosis.exposed] == pytest.approx([1e-4, 0.2])
+    assert any("does not name its steps" in sentence for sentence in sentences(diagnosis))
+
+
+def test_the_steps_that_all_ranks_have(tmp_path: Path) -> None:
+    first = [*steps(0, 100, 200, first=3), kernel(0, 200), collective(50, 10), collective(150, 10)]
+    second = [*steps(100, 200, 300, first=4), kernel(100, 200), collective(150, 10), collective(250, 10)]
+    diagnosis = read(tmp_path, first, second)
+    assert (diagnosis.steps, row(diagnosis, "DP").calls) == (1, 1)
+
+
+def test_dimensions_of_groups(tmp_path: Path) -> None:
+    groups = [("2", "mesh_dp", [0, 2]), ("3", "mine", [0, 1]), ("4", "PIPELINE_MODEL_PARALLEL_GROUP", [0, 3])]
+    events = [*steps(0, 100), kernel(0, 50), *(collective(50 + k, 1, group=group) for k, group in enumerate(groups))]
+    assert set(read(tmp_path, events).by_dimension()) == {"DP", "PP", "unknown"}
+    names = Groups(groups=[GroupPattern(match="^mine$", dimension="TP")])
+    assert set(read(tmp_path, events, names=names).by_dimension()) == {"DP", "PP", "TP"}
+
+
+def test_what_cannot_pay_is_answer(tmp_path: Path) -> None:
+    hidden = [*steps(0, 1000), kernel(0, 1000), collective(100, 500)]
+    answer = sentences(read(tmp_path, hidden))
+    assert answer[0] == "Communication is exposed for 0.0 % of the step."
+    assert answer[1] == "Compression cannot pay here: even free communication makes a step at most 1.00x faster."
+    counts = [*steps(0, 1000), kernel(0, 500), collective(500, 500, dtype="Long")]
+    assert "no call sends floating-point values" in sentences(read(tmp_path, counts))[1]
+    assert "nothing to compress" in sentences(read(tmp_path, [*steps(0, 10), kernel(0, 10)]))[0]

@@ -1,0 +1,33 @@
+"""Diagnoses of a trace that PyTorch has just recorded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcbench.contract.interpose import Groups
+from hpcbench.diagnose.diagnosis import diagnose
+from hpcbench.diagnose.kineto import read_rank
+from hpcbench.diagnose.show import sentences
+
+PROGRAM = Path(__file__).with_name("traced_ddp.py")
+WIDTH, LAYERS, STEPS = 256, 4, 3
+
+
+@pytest.mark.long
+def test_a_ddp_program_over_gloo(tmp_path: Path) -> None:
+    """The gradients of all parameters are reduced once a step, as the shapes in the trace say."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*launch, str(PROGRAM), str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    diagnosis = diagnose([read_rank(tmp_path / f"rank{rank}.json") for rank in range(2)], Groups())
+    (row,) = diagnosis.rows
+    assert (diagnosis.steps, diagnosis.ranks, diagnosis.world, diagnosis.is_gpu) == (STEPS, (0, 1), 2, False)
+    assert (row.kind.dimension, row.kind.operation, row.kind.dtype) == ("DP", "all-reduce", "fp32")
+    assert row.message_bytes == pytest.approx(4 * LAYERS * (WIDTH * WIDTH + WIDTH))
+    assert row.calls > 1 and row.calls == pytest.approx(round(row.calls)), "as many buckets in each step"
+    assert row.waiting is not None and row.exposed_waiting is not None
+    assert 0 <= row.exposed_waiting <= row.waiting <= row.seconds
+    assert 0 < row.exposed <= min(row.seconds, diagnosis.step_seconds) and 0 < diagnosis.computing < 1
+    assert sentences(diagnosis)[0].startswith("Communication is exposed for ")
