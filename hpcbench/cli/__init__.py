@@ -35,7 +35,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and revision, and exit.")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and revision, and exit."),
     ] = False,
 ) -> None:
     """Print the version, or help if there is no command."""

@@ -103,7 +103,9 @@ def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: st
     memory, traffic = (part.split("##")[0] for part in text.partition("## Memory")[2].split("## What a rank sends"))
     assert re.search(rf"\| [0-9.]+ {unit} \|", memory)
     assert re.search(r"EXACT STEP OPTIM +\| [0-9.]+ k?B \|", traffic)
-    cells = [cell.strip() for line in (memory + traffic).splitlines() if line.startswith("| -") for cell in line.split("|")]
+    cells = [
+        cell.strip() for line in (memory + traffic).splitlines() if line.startswith("| -") for cell in line.split("|")
+    ]
     sizes = [cell for cell in cells if re.match(r"[0-9]", cell)]
     assert len(sizes) > 40 and all(re.fullmatch(r"0|[1-9][0-9.]* [kMG]?B", size) for size in sizes), sizes
 

@@ -140,8 +140,8 @@ def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
     caption = (
         "Difference of the last validation loss from the baseline's, mean of the pairs with its 95 % interval. At the"
         f" right: {WIRE.label}, by which schemes are sorted. Grey: the margin ({margin:.2g}) within which a loss is as"
-        " good. A filled mark: shown to be as good, or worse; an open mark: neither is shown, or there is one pair only,"
-        f" which has no interval. Where differences beyond {_WIDE:g} margins occur, the axis is logarithmic outside of"
+        " good. A filled mark: shown to be as good, or worse; an open mark: neither is shown, or there is one pair only"
+        f" and no interval. Where differences beyond {_WIDE:g} margins occur, the axis is logarithmic outside of"
         " the margin."
     )
     left_out = [name(row.scheme) for row in cell.rows if row.scheme != cell.baseline and not _place(row)]

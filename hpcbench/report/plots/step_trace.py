@@ -79,7 +79,9 @@ class Panel:
         order = list(SPANS)
         spans = self.spans(trace)
         for kind, begin, length in sorted(spans, key=lambda span: order.index(span[0]) if span[0] in order else 0):
-            first, last = (min(max(math.ceil(at / step - 0.5), 0), COLUMNS * _SAMPLES) for at in (begin, begin + length))
+            first, last = (
+                min(max(math.ceil(at / step - 0.5), 0), COLUMNS * _SAMPLES) for at in (begin, begin + length)
+            )
             instants[kind if kind in _BELOW else "steps"][first:last] = [kind] * (last - first)
         kinds = dict.fromkeys(kind for kind, _, _ in spans)
         return {
