@@ -1,5 +1,6 @@
 """Labels that fit: cut to a width, or placed beside their points so that they cover nothing."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,8 @@ def fitted(words: str, width: float, size: float = SMALL) -> str:
     return words[:end] + "…"
 
 
-def place_labels(
-    figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]", *, lines: Sequence[float] = ()
-) -> None:
-    """Write each point's name in a free place.
+def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]") -> None:
+    """Write each point's name in a free place. A name that is not nearest to its own point has a line to it.
 
     Parameters
     ----------
@@ -52,8 +51,6 @@ def place_labels(
         The figure, finished except for the labels.
     named
         The points of each axes.
-    lines
-        Heights, in data, of lines across the axes that no name may cover.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox
@@ -63,10 +60,8 @@ def place_labels(
     pixels = figure.dpi / 72
     for axes, points in named:
         frame = axes.bbox
-        heights = [axes.transData.transform((0, line))[1] for line in lines]
-        taken = [Bbox.from_bounds(frame.x0, height - 1, frame.width, 2) for height in heights]
         centres = [axes.transData.transform((x, y)) for _, x, y in points]
-        taken += [Bbox.from_bounds(x - 3 * pixels, y - 3 * pixels, 6 * pixels, 6 * pixels) for x, y in centres]
+        taken = [Bbox.from_bounds(x - 3 * pixels, y - 3 * pixels, 6 * pixels, 6 * pixels) for x, y in centres]
         for (name, x, y), centre in zip(points, centres, strict=True):
             text = axes.annotate(
                 name, (x, y), (0, 0), textcoords="offset points", va="center", fontsize=SMALL, zorder=4
@@ -78,14 +73,18 @@ def place_labels(
             for place in _PLACES:
                 box = _box(centre, place, size.width, height, pixels)
                 inside = all(frame.contains(*corner) for corner in (box.min, box.max))
-                cost = int(box.count_overlaps(taken)) + 100 * (not inside)
+                near = not _is_far(place) and any(
+                    _distance(box, other) < _distance(box, centre) + 2 * pixels
+                    for other in centres
+                    if math.dist(other, centre) > 1
+                )
+                cost = int(box.count_overlaps(taken)) + 10 * near + 100 * (not inside)
                 if cost < least:
                     best, least = place, cost
                 if cost == 0:
                     break
             taken.append(_box(centre, best, size.width, height, pixels))
             text.remove()
-            far = abs(best[0]) > 5 or abs(best[1]) > 9
             axes.annotate(
                 name,
                 (x, y),
@@ -95,8 +94,20 @@ def place_labels(
                 va="center",
                 fontsize=SMALL,
                 zorder=4,
-                arrowprops={**_LEADER} if far else None,
+                arrowprops={**_LEADER} if _is_far(best) else None,
             ).set_in_layout(False)
+
+
+def _is_far(place: tuple[int, int, str]) -> bool:
+    """Return whether a label at this place needs a line to its point."""
+    return abs(place[0]) > 5 or abs(place[1]) > 9
+
+
+def _distance(box: "Bbox", point: Any) -> float:
+    """Distance of a point from a box, 0 inside."""
+    across = max(box.x0 - point[0], point[0] - box.x1, 0.0)
+    along = max(box.y0 - point[1], point[1] - box.y1, 0.0)
+    return math.hypot(across, along)
 
 
 def _box(centre: Any, place: tuple[int, int, str], width: float, height: float, pixels: float) -> "Bbox":

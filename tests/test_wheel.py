@@ -1,5 +1,7 @@
 """A wheel holds what a checkout holds: kernels, templates, sites, studies and presets are found in it."""
 
+import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -7,13 +9,15 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tools import explain_missing
 
 CHECKOUT = Path(__file__).parent.parent
 pytestmark = pytest.mark.long  # all kernels are compiled once more
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
+def unpacked(tmp_path_factory, need):
+    need(explain_missing("git"))  # CMake asks it for the revision
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, CHECKOUT], check=True, timeout=600
@@ -22,6 +26,15 @@ def unpacked(tmp_path_factory):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "installed")
     return folder / "installed"
+
+
+def checkout_revision():
+    """What git says of the checkout now; a copy without history has none to compare with."""
+    command = ["git", "-C", CHECKOUT, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("needs a git checkout")
+    return done.stdout.strip()
 
 
 def run_in(unpacked, cwd, code):
@@ -70,6 +83,37 @@ def test_dry_run_from_the_wheel(unpacked, tmp_path):
     )
     assert "63 runs on lassen" in run_in(unpacked, tmp_path, code)
     assert "#BSUB -nnodes 12" in (tmp_path / "out/001/jobs/j0001-r1/job.sh").read_text()
+
+
+def test_the_wheel_has_the_revision_it_was_built_from(unpacked, tmp_path):
+    """Also below the checkout of something else, whose revision is not hpcbench's."""
+    revision = checkout_revision()
+    code = "from hpcbench.cli import main\ntry: main()\nexcept SystemExit as e: assert not e.code, e.code\n"
+    options = "sys.argv += ['--version']\n"
+    assert run_in(unpacked, tmp_path, options + code) == f"hpcbench 0.1.0 (revision {revision})\n"
+    keep = "from pathlib import Path\nfrom hpcbench.batch.record_provenance import keep\n"
+    run_in(unpacked, tmp_path, keep + "keep(Path(), Path('study.yaml'))")
+    kept = json.loads((tmp_path / "provenance/submit.json").read_text())["git"]["hpcbench"]
+    assert kept == {"revision": revision.removesuffix("-dirty"), "dirty": revision.endswith("-dirty")}
+
+
+def test_a_wheel_from_an_sdist_has_the_revision_too(tmp_path, need):
+    need(explain_missing("git"))
+    revision = checkout_revision()
+    build = "import sys; from scikit_build_core.build import build_sdist; print(build_sdist(sys.argv[1]))"
+    tools = tmp_path / "tools"
+    pip = [sys.executable, "-m", "pip"]
+    subprocess.run([*pip, "install", "-q", "--target", tools, "scikit-build-core>=0.10", "cmake", "ninja"], check=True)
+    environment = {**os.environ, "PYTHONPATH": str(tools), "PATH": f"{tools / 'bin'}:{os.environ['PATH']}"}
+    try:
+        subprocess.run([sys.executable, "-c", build, tmp_path], cwd=CHECKOUT, env=environment, check=True, timeout=600)
+    finally:
+        (CHECKOUT / "revision.txt").unlink(missing_ok=True)
+    (sdist,) = tmp_path.glob("hpcbench-*.tar.gz")
+    subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", tmp_path, sdist], check=True, timeout=600)
+    (wheel,) = tmp_path.glob("hpcbench-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("hpcbench/_data/revision.txt").decode() == revision
 
 
 def test_kernels_in_the_wheel_encode(unpacked, tmp_path):

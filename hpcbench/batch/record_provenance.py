@@ -11,7 +11,7 @@ from typing import Any
 
 import hpcbench
 from hpcbench.batch.files import now, write_json
-from hpcbench.versions import git, packages, revision
+from hpcbench.versions import git, is_checkout, package_revision, packages, revision
 
 _SECRET = re.compile(
     r"[^=]*(TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|COOKIE|AUTH)[^=]*=|.*://[^/]*:.*@", re.IGNORECASE | re.DOTALL
@@ -28,7 +28,7 @@ def keep(root: Path, study: Path) -> None:
     if (directory / "submit.json").exists():
         return
     directory.mkdir(mode=0o700, exist_ok=True)
-    places = {"hpcbench": Path(hpcbench.__file__).resolve().parent.parent, "study": study.resolve().parent}
+    found = {"hpcbench": _package(directory), "study": _checkout(study.resolve().parent, directory, "study")}
     write_json(
         directory / "submit.json",
         {
@@ -40,7 +40,7 @@ def keep(root: Path, study: Path) -> None:
             "version": hpcbench.__version__,
             "python": platform.python_version(),
             "packages": packages(),
-            "git": {name: found for name, place in places.items() if (found := _git(place, directory, name))},
+            "git": {name: state for name, state in found.items() if state},
             "environment": {
                 name: value for name, value in sorted(os.environ.items()) if not _SECRET.match(f"{name}={value}")
             },
@@ -48,7 +48,15 @@ def keep(root: Path, study: Path) -> None:
     )
 
 
-def _git(place: Path, directory: Path, name: str) -> dict[str, Any] | None:
+def _package(directory: Path) -> dict[str, Any] | None:
+    """Revision of hpcbench. Installed, it has the one that it was built from, and no diff."""
+    if is_checkout():
+        return _checkout(Path(hpcbench.__file__).resolve().parent, directory, "hpcbench")
+    built = package_revision()
+    return {"revision": built.removesuffix("-dirty"), "dirty": built.endswith("-dirty")} if built else None
+
+
+def _checkout(place: Path, directory: Path, name: str) -> dict[str, Any] | None:
     """Revision of the checkout that the place lies in; what differs from it goes into ``NAME.diff``."""
     head = revision(place)
     if head is None:

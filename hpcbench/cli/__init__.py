@@ -25,15 +25,18 @@ app = typer.Typer(
 def _version(wanted: bool) -> None:
     if wanted:
         from hpcbench import __version__
+        from hpcbench.versions import package_revision
 
-        typer.echo(f"hpcbench {__version__}")
+        revision = package_revision()
+        typer.echo(f"hpcbench {__version__}" + (f" (revision {revision})" if revision else ""))
         raise typer.Exit
 
 
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and revision, and exit."),
     ] = False,
 ) -> None:
     """Print the version, or help if there is no command."""

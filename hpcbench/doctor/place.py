@@ -9,6 +9,7 @@ from pathlib import Path
 import hpcbench
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, found, missing, unknown
+from hpcbench.versions import package_revision
 
 LEAST_GB = 1.0
 _SKEW = 5.0
@@ -18,7 +19,7 @@ _SKEW = 5.0
 def check_place(work: Path) -> list[Check]:
     """What is to be said of the directory that holds results/."""
     base = next(path for path in (work / "results", *(work / "results").absolute().parents) if path.is_dir())
-    return [*_directory(base), _quota(), _git()]
+    return [*_directory(base), _quota(), _revision()]
 
 
 def _directory(base: Path) -> list[Check]:
@@ -86,14 +87,10 @@ def _quota() -> Check:
     return found("quota", "not used up") if said.ok else unknown("quota", said.problem)
 
 
-def _git() -> Check:
-    """What reports say of the version of the program."""
-    checkout = Path(hpcbench.__file__).resolve().parent.parent
-    if not (checkout / ".git").exists():
-        return found("version", f"hpcbench {hpcbench.__version__}, installed; no git checkout")
-    revision = ask(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
-    changed = ask(["git", "-C", str(checkout), "status", "--porcelain", "--untracked-files=no"])
-    if not revision.ok:
-        return unknown("version", f"hpcbench {hpcbench.__version__}; {revision.problem}")
-    dirty = " with changes" if changed.out.strip() else ""
-    return found("version", f"hpcbench {hpcbench.__version__}, git {revision.out.strip()}{dirty}")
+def _revision() -> Check:
+    """Version and revision of hpcbench, as reports show them."""
+    revision = package_revision()
+    if revision is None:
+        return unknown("version", f"hpcbench {hpcbench.__version__}, installed without its git revision")
+    dirty = " with changes" if revision.endswith("-dirty") else ""
+    return found("version", f"hpcbench {hpcbench.__version__}, git {revision[:12]}{dirty}")

@@ -10,11 +10,11 @@ from hpcbench.errors import UserError
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.command import document, predict_study
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS, memory_unit, remedy
+from hpcbench.predict.memory import KINDS, PEAKS, format_bytes, remedy
 from hpcbench.predict.partition.plans import words
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS
-from hpcbench.predict.verdict import BreakEven
+from hpcbench.predict.verdict import EQUAL, BreakEven
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, headings, rows."""
@@ -130,7 +130,7 @@ def _time(found: Sequence[Prediction], machine: Machine) -> Table:
                 f"{one.tflops:.3g}",
                 f"{100 * one.tflops * 1e12 / machine.device.peak(one.subject.train.precision):.1f} %",
                 _gain(one.against),
-                _break_even(one.against),
+                describe_break_even(one.against),
                 one.time.seconds.basis.value,
             ]
         )
@@ -143,13 +143,20 @@ def _gain(against: BreakEven | None) -> str:
     return "unknown" if against.gain is None else f"{100 * against.gain:+.1f} %"
 
 
-def _break_even(against: BreakEven | None) -> str:
+def describe_break_even(against: BreakEven | None) -> str:
+    """Return the bandwidth of a break-even in Gbit/s, or what holds at every bandwidth."""
     if against is None:
         return "-"
     if against.bytes_per_s is None:
         return "unknown"
-    special = {math.inf: "always pays", 0.0: "never pays"}
-    return special.get(against.bytes_per_s) or f"{against.bytes_per_s * 8e-9:.3g}"
+    if 0 < against.bytes_per_s < math.inf:
+        return f"{against.bytes_per_s * 8e-9:.3g}"
+    if against.gain is None or abs(against.gain) < EQUAL:
+        return "none: as fast as the baseline"
+    if against.bytes_per_s == math.inf:
+        return "none: faster at any bandwidth"
+    # Without fewer bytes between nodes, a gain comes from less work and is the same on slow networks, or smaller.
+    return "none: saves no bytes between nodes" if against.gain > 0 else "none: slower at any bandwidth"
 
 
 def _split(found: Sequence[Prediction]) -> Table:
@@ -162,7 +169,6 @@ def _split(found: Sequence[Prediction]) -> Table:
 
 
 def _memory(found: Sequence[Prediction]) -> Table:
-    unit, scale = memory_unit(one.memory for one in found)
     rows = []
     for one in found:
         for peak in PEAKS:
@@ -173,12 +179,12 @@ def _memory(found: Sequence[Prediction]) -> Table:
                     one.cell or "-",
                     one.scheme,
                     peak,
-                    *(f"{kinds[kind] / scale:.2f}" for kind in KINDS),
-                    f"{sum(kinds.values()) / scale:.2f}",
+                    *(format_bytes(kinds[kind]) for kind in KINDS),
+                    format_bytes(sum(kinds.values())),
                     fits,
                 ]
             )
-    return f"Memory of the rank that needs the most, {unit}", ["cell", "scheme", "peak", *KINDS, "all", "fits"], rows
+    return "Memory of the rank that needs the most", ["cell", "scheme", "peak", *KINDS, "all", "fits"], rows
 
 
 def _traffic(found: Sequence[Prediction]) -> Table:
@@ -187,15 +193,15 @@ def _traffic(found: Sequence[Prediction]) -> Table:
             one.cell or "-",
             one.scheme,
             " ".join(key),
-            f"{sent.message_bytes / 1e6:.4g}",
-            f"{sent.wire_bytes / 1e6:.4g}",
-            f"{sent.network_bytes / 1e6:.4g}",
+            format_bytes(sent.message_bytes),
+            format_bytes(sent.wire_bytes),
+            format_bytes(sent.network_bytes),
         ]
         for one in found
         for key, sent in one.time.channels.items()
     ]
     return (
-        "What a rank sends in a step, MB, the mean of the stages' first ranks",
+        "What a rank sends in a step, the mean of the stages' first ranks",
         ["cell", "scheme", "channel", "message", "wire", "between nodes"],
         rows,
     )

@@ -11,6 +11,7 @@ from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.changes import Change, changes, differing_settings
 from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
+from hpcbench.report.environment_changes import environment_changes
 from hpcbench.report.formats import Request
 from hpcbench.report.formats.json_document import as_object
 from hpcbench.report.hierarchy import LEVEL
@@ -34,8 +35,10 @@ def document(
     new: Submission, old: Submission, found: Sequence[Change], settings: Sequence[str], criteria: Criteria
 ) -> Document:
     """The document of a comparison with an earlier submission."""
+    environment = environment_changes(new.runs, old.runs)
     title = printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
     asides = [f"Settings differ: {words}." for words in settings]
+    asides += [f"Software or machine changed: {words}." for words in environment]
     chapter = Chapter(
         title,
         printable(f"now: {_origin(new)}; then: {_origin(old)}"),
@@ -43,7 +46,7 @@ def document(
             table(found),
             Sentences(tuple(_answer(found))),
             Sentences(tuple(asides), "warning"),
-            Sentences(tuple(_basis(found, criteria))),
+            Sentences(tuple(_basis(found, criteria, changed=bool(environment)))),
         ),
     )
     return Document(title, (chapter,))
@@ -97,7 +100,7 @@ def _answer(found: Sequence[Change]) -> list[str]:
     return sentences
 
 
-def _basis(found: Sequence[Change], criteria: Criteria) -> list[str]:
+def _basis(found: Sequence[Change], criteria: Criteria, *, changed: bool) -> list[str]:
     paired = {change.loss_paired for change in found if change.loss}
     how = {frozenset({True}): "seed by seed", frozenset({False}): "as independent samples"}.get(
         frozenset(paired), "seed by seed where the seeds are the same"
@@ -106,7 +109,9 @@ def _basis(found: Sequence[Change], criteria: Criteria) -> list[str]:
         f"Speeds are compared as independent samples (Welch), losses {how}. A change counts where it is shown at"
         f" {100 * LEVEL:.0f} % after Holm's correction, unless it is shown to lie within"
         f" {100 * criteria.speed_margin:.3g} % of the speed or {100 * criteria.loss_margin:.3g} % of the loss.",
-        "The two may have run on different nodes: a change of the machine looks like a change of the program.",
+        "A change of the software or the machine looks like a change of the schemes."
+        if changed
+        else "The two may have run on different nodes: a change of the machine looks like a change of the program.",
     ]
 
 
@@ -146,6 +151,7 @@ class ChangeRequest(Request):
             "old": str(old.root) if old.root else None,
             "criteria": new.plan.criteria.model_dump(),
             "settings": differing_settings(cells, before),
+            "environment": environment_changes(new.runs, old.runs),
             "changes": [_change(change) for change in self.found],
         }
 

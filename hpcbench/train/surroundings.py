@@ -14,7 +14,6 @@ from typing import Any
 
 from mpi4py import MPI
 
-import hpcbench
 from hpcbench import versions
 
 _CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
@@ -36,20 +35,9 @@ def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     found: dict[str, Any] = {"packages": versions.packages()}
     if modules := [name for name in environment.get("LOADEDMODULES", "").split(":") if name]:
         found["modules"] = modules
-    if revision := _revision(Path(hpcbench.__file__)):
+    if revision := versions.package_revision():
         found["revision"] = revision
     return found
-
-
-def _revision(file: Path) -> str | None:
-    """Revision of the checkout that the file belongs to, and whether it was changed.
-
-    A checkout that the file merely lies in, installed, does not count.
-    """
-    if versions.git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
-        return None
-    said = versions.git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    return said.strip() if said else None
 
 
 def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:

@@ -130,6 +130,57 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     assert "train.min_lr 0.0003, was not set" in differing_settings(cells(tmp_path / "new"), old)
 
 
+def in_environment(root: Path, **environment: object) -> Path:
+    """Set the environment that the logs of a submission have."""
+    for path in root.glob("runs/*/log.txt"):
+        lines = path.read_text().splitlines(keepends=True)
+        lines[1] = json.dumps({"event": "environment", **environment}) + "\n"
+        path.write_text("".join(lines))
+    return root
+
+
+def test_software_and_machine_that_changed_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = {"host": "n1", "cpu": "AMD EPYC", "gpus": [{"name": "H100", "driver": "570.1"}]}
+    rank = {"rank": 0, "local_rank": 0, "host": "n1", "core_ranges": "0-7"}
+    then = {
+        "mpi": "MPICH 5.0.2",
+        "torch": "2.9",
+        "kernels": "avx512",
+        "revision": "c0ffee",
+        "modules": ["gcc/13"],
+        "packages": {"torch": "2.9", "mpi4py": "4.0", "rich": "13", "idna": "3"},
+        "hosts": [host],
+        "world": [rank],
+    }
+    now = {
+        **then,
+        "mpi": "Open MPI 5.0.7",
+        "torch": "2.10",
+        "packages": {"torch": "2.10", "mpi4py": "4.1", "rich": "14", "idna": "4", "cupy-cuda12x": "13"},
+        "hosts": [{**host, "host": "n2", "gpus": [{"name": "H100", "driver": "580.2"}]}],
+        "world": [{**rank, "host": "n2", "core_ranges": "0-3"}],
+    }
+    old = in_environment(write(tmp_path / "old", planted(SCHEMES)), **then)
+    new = in_environment(write(tmp_path / "new", planted(SCHEMES)), **now)
+    expected = [
+        "mpi Open MPI 5.0.7, was MPICH 5.0.2",
+        "torch 2.10, was 2.9",
+        "mpi4py 4.1, was 4.0",
+        "cupy-cuda12x 13, was not installed",
+        "versions of 2 other packages",
+        "gpu.driver 580.2, was 570.1",
+        "local rank 0 cores 0-3, was cores 0-7",
+    ]
+    report([new], "json", against=old)
+    assert json.loads(capsys.readouterr().out)["environment"] == expected
+    report([new], "md", against=old)
+    text = capsys.readouterr().out
+    assert all(f"Software or machine changed: {change}." in text for change in expected)
+    same = in_environment(write(tmp_path / "same", planted(SCHEMES)), **then)
+    report([same], "md", against=old)
+    assert "changed:" not in capsys.readouterr().out
+
+
 def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:
     """Four hundred pairs of submissions in which nothing changed: some scheme is called worse in at most 8 %."""
     generator = random.Random(7)

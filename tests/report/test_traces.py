@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from planted_results import Planted, write
@@ -10,13 +9,15 @@ from planted_traces import plant
 from typer.testing import CliRunner
 
 from hpcbench.cli import app
-from hpcbench.contract.trace import file_name
+from hpcbench.contract.trace import CODEC, DIRECTORY, STEP, STEPS, WAIT, Comparison, RankTrace, Span, file_name
+from hpcbench.contract.trace import write as save
 from hpcbench.errors import UserError
 from hpcbench.plot_style import styled
 from hpcbench.report.build import build
 from hpcbench.report.document import Figure
 from hpcbench.report.main import report
 from hpcbench.report.plots.drawing import drawn
+from hpcbench.report.plots.step_trace import COLUMNS
 from hpcbench.report.sections import read
 
 
@@ -65,18 +66,48 @@ def figures(root: Path) -> list[Figure]:
 
 def test_the_picture_has_a_line_a_rank_with_its_times(root: Path) -> None:
     (figure,) = figures(root)
-    assert "step 5 of r1-naive-zfp8, 5 of 10 ranks" in figure.caption and "(to 2 us)" in figure.caption
+    assert "step 5 of r1-naive-zfp8, 4 of 10 ranks" in figure.caption and "(to 2 us)" in figure.caption
     with styled():
         (axes,) = drawn(figure).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == [f"rank {k}" for k in (0, 2, 4, 6, 8)]
-    bars: dict[str, list[Any]] = {}
-    for collection in axes.collections:
-        if not str(collection.get_label()).startswith("_"):
-            bars[str(collection.get_label())] = [tuple(path.get_extents().intervalx) for path in collection.get_paths()]
-    assert bars["forward"] == [pytest.approx((0, 30))] and bars["backward"] == [pytest.approx((30, 70))]
-    assert bars["waiting"] == [pytest.approx((72, 80))] and bars["codec"] == [pytest.approx((60, 64))]
-    assert bars["messages under way"] == [pytest.approx((60, 79))]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [f"rank {k}" for k in (0, 3, 6, 9)]
+    # A step of 100 ms; the backward pass of odd ranks takes 5 ms longer, which rank 0 does not show.
+    expected = {"forward": (0, 30), "backward": (30, 70), "other": (70, 72), "waiting": (72, 80)}
+    expected |= {"codec": (60, 64), "messages under way": (60, 79), "optimizer": (80, 100)}
+    columns = {bars.get_label(): bars for bars in axes.containers if not str(bars.get_label()).startswith("_")}
+    assert set(columns) == set(expected)
+    for kind, (begin, end) in expected.items():
+        height = 0.1 if kind in ("codec", "messages under way") else 0.6
+        shares = [bar.get_height() / height for bar in columns[kind]]
+        assert sum(shares) * 100 / COLUMNS == pytest.approx(end - begin, abs=0.2), kind
+        drawn_at = [bar.get_x() for bar, share in zip(columns[kind], shares, strict=True) if share > 0]
+        assert begin - 100 / COLUMNS <= min(drawn_at) and max(drawn_at) <= end, kind
     assert axes.get_xlabel() == "time / ms"
+
+
+def test_a_step_of_hundreds_of_pieces_has_few_columns_and_kinds(tmp_path: Path) -> None:
+    """Micro-batches and waiting in turn, and a phase and a codec that are too short to be seen."""
+    schemes = ["baseline", "identity", "naive-bf16", "naive-int8", "naive-zfp8"]
+    written = write(tmp_path / "001", [Planted(scheme, 1, 0.1, loss=2.0) for scheme in schemes])
+    for scheme in schemes:
+        directory = written / "runs" / f"r1-{scheme}" / DIRECTORY
+        directory.mkdir()
+        spans = [Span(STEPS, STEP, 0, 1, 5, {}), Span(STEPS, "forward", 0, 0.99, 5, {})]
+        spans += [Span(STEPS, WAIT, k / 1000, (k + 0.6) / 1000, 5, {}) for k in range(990)]
+        spans += [Span(CODEC, "encode", 0.5, 0.51, 5, {}), Span(STEPS, "optimizer", 0.99, 1, 5, {})]
+        same = Comparison(0.0, 0.0, 1e-6)
+        for rank in range(2):
+            save(directory, RankTrace(rank, "n0", same, same, tuple(spans)))
+    (figure,) = figures(written)
+    assert "Other: optimizer, each less than 3 % of the steps." in figure.caption
+    assert "Not drawn, because it is less than 3 % of the steps: codec." in figure.caption
+    assert "Traced, but not drawn: 2 more schemes." in figure.caption
+    with styled():
+        fig = drawn(figure)
+    assert len(fig.axes) == 3
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["forward", "other", "waiting"]
+    waiting = next(bars for bars in fig.axes[0].containers if bars.get_label() == "waiting")
+    assert len(waiting) == COLUMNS and waiting[10].get_height() == pytest.approx(0.6 * 0.6, abs=0.03)
+    assert min(bar.get_width() for axes in fig.axes for bar in axes.patches) >= 1 / COLUMNS - 1e-6
 
 
 def test_a_damaged_trace_does_not_keep_the_report_from_its_readers(root: Path, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hpcbench.report.plots.gain import gain
 from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
 from hpcbench.report.plots.speed import scaling, throughput
-from hpcbench.report.plots.step import step_trace, time_split
+from hpcbench.report.plots.step import time_split
+from hpcbench.report.plots.step_trace import step_trace
 from hpcbench.report.plots.synchrony import staleness, time_to_loss
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {

@@ -106,43 +106,72 @@ _FIGURES = 40.0
 """Largest width of a figure at the right in points."""
 
 
-def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE) -> "list[Axes]":
-    """Axes of a common scale, with the names of the schemes from top to bottom at y = 0, 1, 2 ...
+@dataclass(frozen=True)
+class Lines:
+    """Named lines of a list, from top to bottom."""
+
+    title: str
+    names: Sequence[str]
+    """Name of each line, fitted to its width, with an optional remark below it."""
+    bold: Sequence[bool] = ()
+    """Whether a name is bold; none is by default."""
+
+
+def list_axes(fig: Any, groups: Sequence[Lines], *, room: float, line: float = _LINE) -> "list[Axes]":
+    """Return axes of a common scale, with the names of a group's lines from top to bottom at y = 0, 1, 2 ...
 
     Parameters
     ----------
     fig
         The figure, whose size is set.
-    cells
-        Cells with the rows to show.
+    groups
+        Lines of each axes.
     room
         Inches above and below the lines.
     line
-        Inches for each scheme, with more for a name that has a remark below it.
+        Inches for each line, with more for a name that has a remark below it.
     """
-    line += 0.08 * any(remark(row) for _, rows in cells for row in rows)
-    counts = [len(rows) for _, rows in cells]
+    line += 0.08 * any("\n" in name for group in groups for name in group.names)
+    counts = [len(group.names) for group in groups]
     fig.set_size_inches(WIDTH, room + sum(line * count + 0.25 for count in counts))
     axes = list(
         fig.subplots(
-            len(cells), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [c + 0.5 for c in counts]}
+            len(groups), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [c + 0.5 for c in counts]}
         ).flat
     )
-    for axis, (cell, rows) in zip(axes, cells, strict=True):
-        axis.set_ylim(len(rows) - 0.4, -0.6)
-        axis.set_yticks(range(len(rows)), [_label(row) for row in rows], linespacing=1.05)
-        for row, label in zip(rows, axis.get_yticklabels(), strict=True):
-            label.set_fontweight("bold" if row.scheme == cell.baseline else "normal")
+    for axis, group in zip(axes, groups, strict=True):
+        axis.set_ylim(len(group.names) - 0.4, -0.6)
+        axis.set_yticks(range(len(group.names)), list(group.names), linespacing=1.05)
+        for bold, label in zip(group.bold, axis.get_yticklabels(), strict=False):
+            label.set_fontweight("bold" if bold else "normal")
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
         grid(axis, "x")
-        if len(cells) > 1:
-            axis.set_title(printable(cell_words(cell.values), 40))
+        if group.title:
+            axis.set_title(group.title)
     return axes
 
 
+def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE) -> "list[Axes]":
+    """Return `list_axes` with a line for each scheme of each cell; the baseline's name is bold."""
+    groups = [
+        Lines(
+            printable(cell_words(cell.values), 40) if len(cells) > 1 else "",
+            [_label(row) for row in rows],
+            [row.scheme == cell.baseline for row in rows],
+        )
+        for cell, rows in cells
+    ]
+    return list_axes(fig, groups, room=room, line=line)
+
+
+def fitted_name(text: str) -> str:
+    """Return a name of a list, cut to the width of its names."""
+    return fitted(text, _NAMES, 7)
+
+
 def _label(row: Row) -> str:
-    return "\n".join(fitted(words, _NAMES, 7) for words in (name(row.scheme), remark(row)) if words)
+    return "\n".join(fitted_name(text) for text in (name(row.scheme), remark(row)) if text)
 
 
 def at_the_right(axes: "Axes", words: Sequence[str], head: str) -> None:

@@ -1,22 +1,27 @@
-"""Savings on the wire and their cost: the error of messages, and the loss."""
+"""Savings on the wire and their cost: the error of messages, and the loss. Both are lists in the order of wire bytes.
+
+Schemes often save the same bytes for the same loss. Marks in a plane would cover each other, so each has a line.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.plot_labels import fitted, place_labels
-from hpcbench.plot_style import COLOURS, INK, WIDTH, grid, power
+from hpcbench.plot_style import COLOURS, INK, power
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Figure
-from hpcbench.report.plots.drawing import grid_of, mark, name
+from hpcbench.report.plots.drawing import Lines, at_the_right, fitted_name, list_axes, lists, mark, name
 from hpcbench.report.quantities.traffic import ERROR, WIRE
 from hpcbench.report.statistics import usable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+MOST_CHANNELS, MOST_CODECS = 4, 5
+"""Groups of the figure of errors, and lines of each. Those with the fewest message bytes become one: ``other``."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +34,12 @@ class Sent:
     wire_over_message: float
     error: float
     """Relative error of the sampled values in the 2-norm."""
+    message_bytes: float
 
 
 def sent(cell: Cell) -> list[Sent]:
     """Channels whose size and error are known. An error of 0 has no place on a logarithmic axis."""
-    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
     for row in cell.rows:
         for channel in (channel for run in row.counted for channel in run.channels):
             if channel.coded_part == 0:
@@ -41,88 +47,107 @@ def sent(cell: Cell) -> list[Sent]:
             wire, error = channel.wire_over_message, channel.sampled_error
             if isinstance(wire, float) and error is not None and wire > 0 and error > 0 and usable(error):
                 words = f"{channel.dimension} {(channel.phase or '').lower()}".strip()
-                found.setdefault((words, channel.codec or "", row.scheme), []).append((wire, error))
-    return [
-        Sent(*key, fmean(wire for wire, _ in values), fmean(error for _, error in values))
-        for key, values in sorted(found.items())
-    ]
+                key = (words, channel.codec or "", row.scheme)
+                found.setdefault(key, []).append((wire, error, channel.message_bytes))
+    return [Sent(*key, *(fmean(column) for column in zip(*values, strict=True))) for key, values in found.items()]
 
 
 def error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel for each channel, with a mark for each scheme and its codec's name; None if no error was sampled."""
+    """A group for each channel and a line for each codec; None if no error was sampled."""
     everything = sent(cell)
     if not everything:
         return None
-    channels = list(dict.fromkeys(point.channel for point in everything))
+    groups = [(channel, _by_codec(points)) for channel, points in _largest(everything, "channel", MOST_CHANNELS)]
 
     def draw(fig: Any) -> None:
-        axes = grid_of(fig, channels, height=1.3)
+        lines = [Lines(name(channel), [fitted_name(codec) for codec, _ in codecs]) for channel, codecs in groups]
+        axes = list_axes(fig, lines, room=0.55)
         low, high = min(point.error for point in everything), max(point.error for point in everything)
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        step = 1 + len(exponents) // 7
-        axes[0].set_yscale("log")
-        axes[0].set_yticks([10.0**k for k in exponents[::step]], [power(k) for k in exponents[::step]])
-        axes[0].set_ylim(low / 4, high * 4)
-        axes[0].set_xlim(0, 1.15 * max(1.0, *(point.wire_over_message for point in everything)))
-        for axis, channel in zip(axes, channels, strict=True):
-            own = [point for point in everything if point.channel == channel]
-            x, y = [point.wire_over_message for point in own], [point.error for point in own]
-            axis.plot(x, y, "o", color=COLOURS[0], markerfacecolor="none", markeredgewidth=1.1)
-            grid(axis)
-        fig.supxlabel(WIRE.label, fontsize="medium")
-        fig.supylabel(ERROR.label, fontsize="medium")
-        own_names = [_names([point for point in everything if point.channel == channel]) for channel in channels]
-        place_labels(fig, list(zip(axes, own_names, strict=True)))
+        step = 1 + len(exponents) // 6
+        axes[0].set_xscale("log")
+        axes[0].set_xlim(low / 2, high * 2)
+        for axis, (_, codecs) in zip(axes, groups, strict=True):
+            axis.set_xticks([10.0**k for k in exponents[::step]], [power(k) for k in exponents[::step]])
+            axis.minorticks_off()
+            axis.set_xlim(low / 2, high * 2)
+            for y, (_, points) in enumerate(codecs):
+                errors = [point.error for point in points]
+                axis.plot([min(errors), max(errors)], [y, y], color=COLOURS[0], linewidth=1.2)
+                axis.plot(errors, [y] * len(errors), "o", color=COLOURS[0], markerfacecolor="none", markeredgewidth=1.1)
+            ratios = [_range([point.wire_over_message for point in points]) for _, points in codecs]
+            at_the_right(axis, ratios, WIRE_HEAD)
+        axes[-1].set_xlabel(ERROR.label)
 
     caption = (
-        "Relative error (2-norm) of the sampled values of each channel against its wire bytes per message byte: a mark"
-        " a scheme, mean of its runs, with the name of its codec. Channels without error, or of which none was sampled,"
-        " or whose codec never ran, are not shown."
+        "Relative error (2-norm) of the sampled values of each channel, by the codec: a mark for each scheme, mean of"
+        " its runs. At the right: wire bytes per message byte, by which codecs are sorted. Channels and codecs with few"
+        " bytes are together in one line. Channels without error, or of which none was sampled, or whose codec never"
+        " ran, are not shown."
     )
-    return Figure("error-over-wire", "Error against wire bytes", caption, draw)
+    return Figure("error-over-wire", "Error and wire bytes", caption, draw)
 
 
-def _names(points: Sequence[Sent]) -> list[tuple[str, float, float]]:
-    """Write each codec's name once, in the middle of its marks."""
-    codecs = dict.fromkeys(point.codec for point in points)
-    groups = [(codec, [point for point in points if point.codec == codec]) for codec in codecs]
-    return [
-        (codec, fmean(p.wire_over_message for p in own), math.exp(fmean(math.log(p.error) for p in own)))
-        for codec, own in groups
-    ]
+WIRE_HEAD = "wire/message"
+
+
+def _largest(points: Sequence[Sent], attribute: str, most: int) -> list[tuple[str, list[Sent]]]:
+    """Return the points by an attribute, the most message bytes first; the smallest groups beyond `most` are one."""
+    groups: dict[str, list[Sent]] = {}
+    for point in points:
+        groups.setdefault(getattr(point, attribute), []).append(point)
+    ordered = sorted(groups.items(), key=lambda group: (-sum(one.message_bytes for one in group[1]), group[0]))
+    if len(ordered) <= most:
+        return ordered
+    small = [point for _, members in ordered[most - 1 :] for point in members]
+    return [*ordered[: most - 1], (f"other ({len(ordered) - most + 1} {attribute}s)", small)]
+
+
+def _by_codec(points: Sequence[Sent]) -> list[tuple[str, list[Sent]]]:
+    groups = _largest(points, "codec", MOST_CODECS)
+    return sorted(groups, key=lambda group: (-fmean(one.wire_over_message for one in group[1]), group[0]))
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = (f"{end(values):.2f}" for end in (min, max))
+    return low if low == high else f"{low}-{high}"
 
 
 _WIDE = 8.0
 """Number of margins beyond which the axis is logarithmic, because the margin could not be seen on a linear one."""
-_NAMES = 72.0
-"""Largest width of a name in points."""
 
 
 def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """A mark for each scheme; None if no scheme has both values."""
-    rows = [row for row in cell.rows if _place(row)]
-    if not rows:
+    """A line for each scheme, the most wire bytes at the top; None if no scheme has both values."""
+    places = sorted(
+        ((place, row) for row in cell.rows if (place := _place(row))), key=lambda one: (-one[0][0], one[1].scheme)
+    )
+    if not places:
         return None
+    rows = [row for _, row in places]
+    margin = next((row.loss_margin for row in rows if row.loss_margin is not None), 0.0)
 
     def draw(fig: Any) -> None:
-        fig.set_size_inches(WIDTH, 2.4)
-        axes = fig.subplots()
-        _draw(axes, rows)
-        axes.set_xlabel(WIRE.label)
-        axes.set_ylabel("validation loss - loss of the baseline")
-        names = [(fitted(name(row.scheme), _NAMES), *place) for row in rows if (place := _place(row))]
-        place_labels(fig, [(axes, names)], lines=[0.0])
+        (axes,) = lists(fig, [(cell, rows)], room=0.55)
+        axes.axvline(0, color=INK, linewidth=1.6, zorder=1)
+        axes.axvspan(-margin, margin, color=INK, alpha=0.12, linewidth=0)
+        for y, row in enumerate(rows):
+            _draw_loss(axes, y, row)
+        _scale(axes, rows, margin)
+        at_the_right(axes, [f"{wire:.3f}" for (wire, _), _ in places], WIRE_HEAD)
+        axes.set_xlabel("validation loss - loss of the baseline")
 
     caption = (
-        "Difference of the last validation loss from the baseline's, mean of the pairs with its 95 % interval, against"
-        " wire bytes per message byte. Grey: the margin within which a loss is as good. A filled mark: shown to be as"
-        " good, or worse; an open mark: neither is shown, or there is one pair only, which has no interval. Where"
-        f" differences beyond {_WIDE:g} margins occur, the axis is logarithmic outside of the margin."
+        "Difference of the last validation loss from the baseline's, mean of the pairs with its 95 % interval. At the"
+        f" right: {WIRE.label}, by which schemes are sorted. Grey: the margin ({margin:.2g}) within which a loss is as"
+        " good. A filled mark: shown to be as good, or worse; an open mark: neither is shown, or there is one pair only"
+        f" and no interval. Where differences beyond {_WIDE:g} margins occur, the axis is logarithmic outside of"
+        " the margin."
     )
     left_out = [name(row.scheme) for row in cell.rows if row.scheme != cell.baseline and not _place(row)]
     if left_out:
         caption += f" Not shown, because they diverged or either is not known: {', '.join(left_out)}."
-    return Figure("loss-over-wire", "Loss against wire bytes", caption, draw)
+    return Figure("loss-over-wire", "Loss and wire bytes", caption, draw)
 
 
 def _place(row: Row) -> tuple[float, float] | None:
@@ -132,32 +157,31 @@ def _place(row: Row) -> tuple[float, float] | None:
     return wire, row.loss.estimate
 
 
-def _draw(axes: "Axes", rows: list[Row]) -> None:
-    axes.axhline(0, color=INK, linewidth=1.6, zorder=1)
-    margin = next((row.loss_margin for row in rows if row.loss_margin is not None), 0.0)
-    axes.axhspan(-margin, margin, color=INK, alpha=0.12, linewidth=0)
-    for row in rows:
-        place = _place(row)
-        if place is None or row.loss is None:
-            continue
-        x, y = place
-        if row.loss.low is not None and row.loss.high is not None:
-            axes.plot([x, x], [row.loss.low, row.loss.high], color=COLOURS[0], linewidth=1.4, solid_capstyle="butt")
-        mark(axes, x, y, shown=row.loss_shown != "not shown")
-    ends = [(row.loss.estimate, row.loss.low, row.loss.high) for row in rows if row.loss]
-    farthest = max((abs(end) for own in ends for end in own if end is not None), default=0.0)
-    if margin and farthest > _WIDE * margin:
-        _bend(axes, margin, farthest)
-    axes.set_xlim(0, 1.1 * max(1.0, *(place[0] for row in rows if (place := _place(row)))))
-    axes.margins(y=0.12)
-    grid(axes)
+def _draw_loss(axes: "Axes", y: int, row: Row) -> None:
+    if row.loss is None:
+        return
+    if row.loss.low is not None and row.loss.high is not None:
+        axes.plot([row.loss.low, row.loss.high], [y, y], color=COLOURS[0], linewidth=1.6, solid_capstyle="butt")
+    mark(axes, row.loss.estimate, y, shown=row.loss_shown != "not shown")
 
 
-def _bend(axes: "Axes", margin: float, farthest: float) -> None:
-    """Make the axis linear up to the margin, and logarithmic beyond it."""
-    axes.set_yscale("symlog", linthresh=margin, linscale=1)
+def _scale(axes: "Axes", rows: Iterable[Row], margin: float) -> None:
+    """Set a linear axis, or one that is linear up to the margin and logarithmic beyond it."""
+    from matplotlib.ticker import MaxNLocator
+
+    ends = [end for row in rows if row.loss for end in (row.loss.estimate, row.loss.low, row.loss.high)]
+    known = [end for end in ends if end is not None and math.isfinite(end)]
+    farthest = max(map(abs, known), default=0.0)
+    axes.margins(x=0.06)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")
+    if not margin or farthest <= _WIDE * margin:
+        axes.xaxis.set_major_locator(MaxNLocator(4, symmetric=True))
+        return
+    axes.set_xscale("symlog", linthresh=margin, linscale=1)
+    axes.minorticks_off()
     decades = [10.0**k for k in range(math.floor(math.log10(margin)), math.ceil(math.log10(farthest)) + 1)]
-    beyond = [tick for tick in decades if tick >= 1.5 * margin]
-    beyond = beyond[:: 1 + len(beyond) // 4]
-    axes.set_yticks([-tick for tick in beyond] + [-margin, 0, margin] + beyond)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")
+    beyond = [tick for tick in decades if 3 * margin <= tick <= farthest] or [decades[-1]]
+    sides = [sign for sign in (-1, 1) if any(sign * end > 2 * margin for end in known)]
+    shown = beyond[-1 :: -(1 + len(beyond) // 2)] if len(sides) == 1 else beyond[-1:]
+    axes.set_xticks(sorted([0.0, *(sign * tick for sign in sides for tick in shown)]))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")

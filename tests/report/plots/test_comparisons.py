@@ -27,6 +27,12 @@ def words(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
+def lines(axes: Any) -> tuple[list[str], list[str]]:
+    """Names at the left of the lines of a list, and figures at the right."""
+    left, right = ([label.get_text() for label in one.get_yticklabels()] for one in (axes, axes.child_axes[0]))
+    return left, right
+
+
 def test_speed_stands_at_its_estimate_between_the_ends_of_its_interval(draw: Callable[..., Any]) -> None:
     seconds = {"baseline": (0.5, 0.52, 0.51), "fast": (0.4, 0.41, 0.405), "even": (0.5, 0.5, 0.53)}
     runs = [Run(scheme, r + 1, own[r]) for scheme, own in seconds.items() for r in range(3)]
@@ -145,14 +151,32 @@ def test_errors_stand_by_channel_and_codec(draw: Callable[..., Any]) -> None:
     submission, (cell,) = planted(runs)
     gradients, forward = draw(error_over_wire(submission, cell)).axes
     assert [axes.get_title(loc="left") for axes in (gradients, forward)] == ["DP backward", "TP forward"]
-    assert points(gradients) == [pytest.approx((0.25, 0.06))] and words(gradients) == ["zfp:8"]
-    assert points(forward) == [pytest.approx((0.5, 1e-4))] and words(forward) == ["fp16"]
+    assert points(gradients) == [pytest.approx((0.06, 0))] and lines(gradients) == (["zfp:8"], ["0.25"])
+    assert points(forward) == [pytest.approx((1e-4, 0))] and lines(forward) == (["fp16"], ["0.50"])
     submission, (cell,) = planted([Run("baseline")])
     assert error_over_wire(submission, cell) is None
 
 
-def test_losses_stand_over_their_wire_bytes_with_margin_and_interval(draw: Callable[..., Any]) -> None:
-    rows = {"baseline": ((2.0, 2.1), 1.0), "mild": ((2.001, 2.1), 0.5), "strong": ((2.6, 2.8), 0.25)}
+def test_small_channels_and_codecs_of_the_errors_are_together(draw: Callable[..., Any]) -> None:
+    """Six channels, one of them with eight codecs: four groups of at most five lines can be read."""
+    many = [channel("DP", codec=f"codec:{k}", message_bytes=900 - k, wire_bytes=90 * (k + 1)) for k in range(8)]
+    few = [
+        channel(dimension, message_bytes=90 - k, wire_bytes=9) for k, dimension in enumerate(("TP", "PP", "EP", "CP"))
+    ]
+    most = channel("ZERO", message_bytes=9000, wire_bytes=90)
+    sampled = [{**one, "sampled_error": 0.01} for one in (*few, *many, most)]
+    submission, (cell,) = planted([Run("baseline"), Run("zfp", 1, channels=sampled)])
+    axes = draw(error_over_wire(submission, cell)).axes
+    heads = [one.get_title(loc="left") for one in axes]
+    assert heads == ["ZERO backward", "DP backward", "TP backward", "other (3 channels)"]
+    names, ratios = lines(axes[1])
+    assert sorted(names) == ["codec:0", "codec:1", "codec:2", "codec:3", "other (4 codecs)"]
+    assert ratios[names.index("other (4 codecs)")] == "0.50-0.81" and ratios[names.index("codec:0")] == "0.10"
+    assert len(points(axes[1])) == 8 and len(points(axes[3])) == 3, "none is left out"
+
+
+def test_losses_stand_on_lines_by_wire_bytes_with_margin_and_interval(draw: Callable[..., Any]) -> None:
+    rows = {"baseline": ((2.0, 2.1), 1.0), "strong": ((2.6, 2.8), 0.25), "mild": ((2.001, 2.1), 0.5)}
     runs = [
         Run(scheme, r + 1, valid={20: losses[r]}, wire=wire) for scheme, (losses, wire) in rows.items() for r in (0, 1)
     ]
@@ -160,13 +184,14 @@ def test_losses_stand_over_their_wire_bytes_with_margin_and_interval(draw: Calla
     submission, (cell,) = planted([*runs, diverged])
     figure = loss_over_wire(submission, cell)
     axes = draw(figure).axes[0]
-    assert points(axes) == [pytest.approx((0.5, 0.0005)), pytest.approx((0.25, 0.65))]
-    loss = cell.rows[2].loss
-    assert loss is not None and ((0.25, 0.25), (loss.low, loss.high)) in bars(axes)
-    assert words(axes) == ["mild", "strong"]
+    assert points(axes) == [pytest.approx((0.0005, 0)), pytest.approx((0.65, 1))]
+    strong = cell.row("strong")
+    assert strong is not None and strong.loss is not None
+    assert ((strong.loss.low, strong.loss.high), (1, 1)) in bars(axes)
+    assert lines(axes) == (["mild", "strong"], ["0.500", "0.250"])
     assert figure is not None and figure.caption.endswith("not known: naive.")
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
-    assert (band.y0, band.y1) == pytest.approx((-0.0205, 0.0205))
+    assert (band.x0, band.x1) == pytest.approx((-0.0205, 0.0205))
 
 
 def test_scaling_has_the_range_of_two_repeats(draw: Callable[..., Any]) -> None:

@@ -111,6 +111,38 @@ def test_all_text_is_whole_and_free(study: str, monkeypatch: pytest.MonkeyPatch)
             assert _overlap(a, b) <= 1.5, f"{figure.name}: {one!r} covers {other!r}"
 
 
+def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemes that save the same bytes for about the same loss, as in many studies."""
+    wires = {"identity": 1.0, "mzhybrid": 0.58, "naive-bf16": 0.57, "zhybrid-16-8": 0.25, "naive-int8": 0.25}
+    losses = {scheme: 1e-5 * (k + 1) for k, scheme in enumerate(wires)} | {"naive-zfp4": 0.3}
+    wires["naive-zfp4"] = 0.25
+    runs = [Run("baseline", repeat, valid={20: 2.0}) for repeat in (1, 2)]
+    runs += [
+        Run(scheme, repeat, valid={20: 2.0 + losses[scheme]}, wire=wire)
+        for scheme, wire in wires.items()
+        for repeat in (1, 2)
+    ]
+    submission, (cell,) = planted(runs)
+    figure = OF_CELL["loss-over-wire"](submission, cell)
+    assert figure is not None
+    fig, boxes = texts(figure, monkeypatch)
+    names = [(words, box) for words, box in boxes if words in wires]
+    assert len(names) == len(wires)
+    axes = fig.axes[0]
+    marks = [line.get_xydata()[0] for line in axes.lines if line.get_marker() == "o"]
+    assert len(marks) == len(wires)
+    for mark in marks:
+        ((scheme, _),) = ((s, loss) for s, loss in losses.items() if min(abs(mark - loss)) < 1e-9)
+        x, y = axes.transData.transform(mark)
+        nearest = min(names, key=lambda one: math.hypot(_gap(x, one[1].x0, one[1].x1), _gap(y, one[1].y0, one[1].y1)))
+        assert nearest[0] == scheme
+
+
+def _gap(at: float, low: float, high: float) -> float:
+    """Distance of a place from an interval."""
+    return max(low - at, at - high, 0.0)
+
+
 def _overlap(a: Bbox, b: Bbox) -> float:
     """Pixels by which two boxes reach into each other, in the direction in which they do so the least."""
     return min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))

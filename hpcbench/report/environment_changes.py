@@ -1,0 +1,67 @@
+"""Changes of software and machine between two submissions, which may explain what got slower or faster."""
+
+from collections.abc import Iterable, Sequence
+
+from hpcbench.collect.submission import RunResult
+from hpcbench.report.provenance import Finding, binding, nodes, packages, software
+
+_SHOWN_PACKAGES = ("torch", "numpy", "mpi4py", "cupy", "nvidia", "triton", "ml_dtypes", "ml-dtypes", "zfpy", "mpich")
+"""Beginnings of the names of packages that are listed one by one: they compute, encode or send."""
+_MOST_VALUES = 3
+
+
+def environment_changes(new: Sequence[RunResult], old: Sequence[RunResult]) -> list[str]:
+    """Return the changes of software and machine, such as ``mpi MPICH 5.0.2, was Open MPI 5.0.7``.
+
+    A fact that the logs of one submission lack does not count, apart from packages.
+
+    Parameters
+    ----------
+    new, old
+        Runs of the two submissions.
+    """
+    programs = _differing(software(new), software(old))
+    machines = _differing(nodes(new), nodes(old))
+    placed = _differing(binding(new), binding(old))
+    return [*programs, *_package_changes(new, old, skipped=programs), *machines, *placed]
+
+
+def _differing(new: Iterable[Finding], old: Iterable[Finding]) -> list[str]:
+    after, before = _values(new), _values(old)
+    return [
+        f"{name} {_shown(after[name])}, was {_shown(before[name])}"
+        for name in before
+        if name in after and set(after[name]) != set(before[name])
+    ]
+
+
+def _package_changes(new: Sequence[RunResult], old: Sequence[RunResult], *, skipped: Sequence[str]) -> list[str]:
+    after, before = _values(packages(new)), _values(packages(old))
+    if not after or not before:
+        return []
+    names = [name for name in dict.fromkeys((*before, *after)) if after.get(name) != before.get(name)]
+    named = {change.partition(" ")[0] for change in skipped}  # torch and numpy are in the environment, too
+    chosen = [name for name in names if name.lower().startswith(_SHOWN_PACKAGES)]
+    changes = [
+        f"{name} {_shown(after.get(name, []))}, was {_shown(before.get(name, []))}"
+        for name in chosen
+        if name not in named
+    ]
+    if more := len(names) - len(chosen):
+        changes.append(f"versions of {more} {'other package' if chosen else 'package'}{'s' * (more > 1)}")
+    return changes
+
+
+def _values(findings: Iterable[Finding]) -> dict[str, list[str]]:
+    """Return the values of each fact over all runs or nodes, in a fixed order."""
+    values: dict[str, set[str]] = {}
+    for finding in findings:
+        values.setdefault(finding.name, set()).add(finding.value)
+    return {name: sorted(known) for name, known in values.items()}
+
+
+def _shown(values: Sequence[str]) -> str:
+    if not values:
+        return "not installed"
+    more = " and more" if len(values) > _MOST_VALUES else ""
+    return " and ".join(values[:_MOST_VALUES]) + more
