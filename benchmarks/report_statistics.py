@@ -23,7 +23,7 @@ A third table asks whether a codec pays beside the control without one, which is
 algorithm: three schemes with a codec are as fast as the control, and one is 5 % faster than it. It says in how many
 studies the report shows the one to be faster than the control, and any of the three.
 
-A fourth table has p-values and intervals beside those of SciPy and statsmodels on the same values, where these are
+A fourth table has p-values and intervals beside those of SciPy and statsmodels on the same values, where the latter is
 installed. The interval of a run's step time is in ``series_interval.py``.
 """
 
@@ -38,6 +38,7 @@ from pathlib import Path
 
 from provenance import head
 from rich.table import Table
+from scipy import stats
 from simulated.reports import TABLES, is_false_loss, is_false_speed
 from simulated.studies import MARGINS, NOISES, Effect, normal, study
 from tiny import parse
@@ -183,24 +184,20 @@ def gains(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def peers(options: argparse.Namespace) -> Table:
-    """Largest relative difference from SciPy and statsmodels over samples of all sizes; a dash where one is absent."""
+    """Largest relative difference from SciPy and statsmodels over samples of all sizes; a dash without statsmodels."""
     rng = random.Random(options.seed)
     sizes = [rng.randint(2, 30) for _ in range(options.samples)]
     samples = [[rng.gauss(rng.choice((0, 0.5, 3)), 1) for _ in range(size)] for size in sizes]
     families = [[rng.random() ** 4 for _ in range(rng.randint(1, 20))] for _ in range(options.samples)]
     table = _table("beside", "values", "largest difference")
-    try:
-        stats = importlib.import_module("scipy.stats")
-        against_zero = [_apart(mean_of(x).p_two_sided(), stats.ttest_1samp(x, 0).pvalue) for x in samples]
-        paired = [_apart(mean_of(x).p_two_sided(), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
-        bounds = [
-            # Relative to the values, which are of order one: a bound may lie next to 0.
-            max(map(abs, map(float.__sub__, own, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
-            for x in samples
-            for own in [_bounds(x)]
-        ]
-    except ImportError:
-        against_zero = paired = bounds = []
+    against_zero = [_apart(mean_of(x).p_two_sided(), stats.ttest_1samp(x, 0).pvalue) for x in samples]
+    paired = [_apart(mean_of(x).p_two_sided(), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
+    bounds = [
+        # Relative to the values, which are of order one: a bound may lie next to 0.
+        max(map(abs, map(float.__sub__, own, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
+        for x in samples
+        for own in [_bounds(x)]
+    ]
     try:
         weights = importlib.import_module("statsmodels.stats.weightstats").DescrStatsW
         adjust = importlib.import_module("statsmodels.stats.multitest").multipletests
@@ -266,9 +263,8 @@ def main() -> None:
         print(f"\n{goals}\n")
     show_table(peers(options))
     print()
-    for name in ("scipy", "statsmodels"):
-        if importlib.util.find_spec(name) is None:
-            print(f"{name}: not found, not compared")
+    if importlib.util.find_spec("statsmodels") is None:
+        print("statsmodels: not found, not compared")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Estimates from a few values that scatter: means and ratios, each with its 95 % interval. Pure Python."""
+"""Estimates from a few values that scatter: means and ratios, each with its 95 % interval."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,15 +1,16 @@
 """Energy of a run's steps, by emulated counters: RAPL's and Cray's files, and NVIDIA's library."""
 
-import ctypes
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 from mpi4py import MPI
 from test_run_loop import RUN, logged_with, run_of
 
-from hpcbench.contract.events import EnergyCounter, Rank
+from hpcbench.contract.events import EnergyCounter, Rank, RankGpu
 from hpcbench.train import text
 from hpcbench.train.energy import energy, meter
 from hpcbench.train.energy.counters import NoCounterError, cray, rapl
@@ -53,29 +54,38 @@ class Counter:
 
 
 class Nvml:
-    """The driver's library with two GPUs, of which the second has no counter."""
+    """NVML with two GPUs, of which the second has no counter."""
 
     def __init__(self) -> None:
         self.millijoules = 5_000_000
-        self.asked: list[bytes] = []
+        self.asked: list[str] = []
 
-    def nvmlDeviceGetHandleByUUID(self, name: bytes, handle: Any) -> int:  # noqa: N802
+    def nvmlInit(self) -> None:  # noqa: N802
+        pass
+
+    def nvmlDeviceGetHandleByUUID(self, name: str) -> str:  # noqa: N802
         self.asked.append(name)
-        if name not in (b"GPU-a", b"GPU-b"):
-            return 6
-        handle._obj.value = 1 if name == b"GPU-a" else 2
-        return 0
+        if name not in ("GPU-a", "GPU-b"):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return name
 
-    nvmlDeviceGetHandleByPciBusId_v2 = nvmlDeviceGetHandleByUUID  # noqa: N815
+    def nvmlDeviceGetHandleByPciBusId(self, name: str) -> str:  # noqa: N802
+        self.asked.append(name)
+        return "GPU-a"
 
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: ctypes.c_void_p, found: Any) -> int:  # noqa: N802
-        if handle.value != 1:
-            return 3
-        found._obj.value = self.millijoules
-        return 0
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
+        if handle != "GPU-a":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return self.millijoules
 
-    def nvmlErrorString(self, status: int) -> bytes:  # noqa: N802
-        return {3: b"Not Supported", 6: b"Not Found"}[status]
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    """Emulated functions in place of NVIDIA's."""
+    library = Nvml()
+    for name in (name for name in dir(library) if name.startswith("nvml")):
+        monkeypatch.setattr(pynvml, name, getattr(library, name))
+    return library
 
 
 def world(*hosts: str, gpus: tuple[str | None, ...] = (), cores: int = 8, host_cores: int = 8) -> list[Rank]:
@@ -129,15 +139,36 @@ def test_a_cray_node_has_one_counter(tmp_path: Path) -> None:
         cray(tmp_path / "none")
 
 
-def test_a_gpu_is_asked_by_its_own_name() -> None:
-    library = Nvml()
-    counter = gpu(Rank.read({"gpu": {"uuid": "a"}}).gpu, library)  # type: ignore[arg-type]
-    assert counter.read() == 5000 and library.asked == [b"GPU-a"]
-    library.millijoules += 1500
+def rank_gpu(**about: Any) -> RankGpu:
+    return RankGpu.read(about)
+
+
+def test_a_gpu_is_asked_by_its_own_name(nvml: Nvml) -> None:
+    counter = gpu(rank_gpu(uuid="a"))
+    assert counter.read() == 5000 and nvml.asked == ["GPU-a"]
+    nvml.millijoules += 1500
     assert counter.read() == 5001.5
-    for uuid, words in (("b", "Not Supported"), ("c", "GPU-c: NVML says Not Found")):
+    for uuid, words in (("b", "NVML says Not Supported"), ("c", "GPU-c: NVML says Not Found")):
         with pytest.raises(NoCounterError, match=words):
-            gpu(Rank.read({"gpu": {"uuid": uuid}}).gpu, library)  # type: ignore[arg-type]
+            gpu(rank_gpu(uuid=uuid))
+
+
+def test_a_gpu_without_a_uuid_is_asked_by_its_place(nvml: Nvml) -> None:
+    assert gpu(rank_gpu(pci="0000:1A:00")).read() == 5000 and nvml.asked == ["0000:1A:00.0"]
+    with pytest.raises(NoCounterError, match="PyTorch does not say which GPU"):
+        gpu(rank_gpu(number=0))
+
+
+def missing_library(name: str) -> None:
+    raise OSError(f"{name}: cannot open shared object file")
+
+
+@pytest.mark.parametrize(("module", "words"), [(None, "pip install nvidia-ml-py"), (pynvml, "Library Not Found")])
+def test_without_pynvml_or_driver_there_is_no_counter(monkeypatch: pytest.MonkeyPatch, module: Any, words: str) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    monkeypatch.setattr(pynvml, "CDLL", missing_library)
+    with pytest.raises(NoCounterError, match=words):
+        gpu(rank_gpu(uuid="a"))
 
 
 # ---------------------------------------------------------------- the meter
@@ -197,17 +228,18 @@ def test_what_lies_between_steps_is_left_out_and_readings_are_few() -> None:
 # ---------------------------------------------------------------- all ranks
 
 
-def own(rank: int, ranks: list[Rank], tmp_path: Path, library: Nvml | None = None) -> EnergyMeter:
+def own(rank: int, ranks: list[Rank], tmp_path: Path) -> EnergyMeter:
     comm = SimpleNamespace(rank=rank)
     host = tmp_path / str(ranks[rank].host)
-    return EnergyMeter(ranks, comm, powercap=host, pm_counters=host / "cray", nvml=library)  # type: ignore[arg-type]
+    return EnergyMeter(ranks, comm, powercap=host, pm_counters=host / "cray")  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("nvml")
 def test_each_counter_is_read_by_one_rank(tmp_path: Path) -> None:
     for host in ("n0", "n1"):
         Zone(tmp_path / host / "intel-rapl:0", "package-0")
     ranks = world("n0", "n0", "n1", "n1", gpus=("a", "a", "a", "b"))
-    found = [own(rank, ranks, tmp_path, Nvml()) for rank in range(4)]
+    found = [own(rank, ranks, tmp_path) for rank in range(4)]
     names = [[one.counter.name for one in each.meter.metered] for each in found]
     assert names == [["package-0", "GPU-a"], [], ["package-0", "GPU-a"], []]
     assert "Not Supported" in found[3].absent["nvml"] and "cray" in found[0].absent and found[1].absent == {}

@@ -30,8 +30,6 @@ class EnergyMeter:
         Theirs.
     powercap, pm_counters
         Where the kernel shows its counters.
-    nvml
-        The library, where it is another one than the driver's.
     """
 
     def __init__(
@@ -41,7 +39,6 @@ class EnergyMeter:
         *,
         powercap: Path = POWERCAP,
         pm_counters: Path = PM_COUNTERS,
-        nvml: Any = None,
     ) -> None:
         self._world, self._comm, rank = world, comm, comm.rank
         self.absent: dict[str, str] = {}
@@ -59,7 +56,7 @@ class EnergyMeter:
                 self.absent["rapl"] = str(error)
         if own.gpu is not None and all(_gpu(other) != _gpu(own) for other in world[:rank]):
             try:
-                counters.append(gpu(own.gpu, nvml))
+                counters.append(gpu(own.gpu))
             except NoCounterError as error:
                 self.absent["nvml"] = str(error)
         self.meter = Meter(counters)

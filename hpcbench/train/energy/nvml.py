@@ -1,13 +1,10 @@
-"""The energy counter of an NVIDIA GPU, by the driver's own library: no package is needed."""
+"""The energy counter of an NVIDIA GPU, from the driver's library through NVIDIA's `pynvml`."""
 
-import ctypes
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 from hpcbench.contract.event.machine import RankGpu
 from hpcbench.train.energy.counters import NoCounterError, Part
-
-_LIBRARY = "libnvidia-ml.so.1"
 
 
 class GpuCounter:
@@ -15,12 +12,10 @@ class GpuCounter:
 
     Parameters
     ----------
-    library
-        NVML, initialized.
     handle
         Handle of the GPU.
     name
-        By which it is known.
+        The name that NVML knows the GPU by.
     """
 
     source = "nvml"
@@ -28,52 +23,43 @@ class GpuCounter:
     span: float | None = None
     refresh = 0.1
 
-    def __init__(self, library: Any, handle: Any, name: str) -> None:
-        self._library, self._handle, self.name = library, handle, name
+    def __init__(self, handle: Any, name: str) -> None:
+        self._handle, self.name = handle, name
 
     def read(self) -> float:
-        """Joules that the counter shows now."""
-        found = ctypes.c_ulonglong()
-        _check(self._library, self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(found)))
-        return found.value / 1e3
+        """Return the joules that the counter shows now."""
+        return float(_ask("", lambda nvml: nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))) / 1e3
 
 
-def gpu(about: RankGpu, library: Any = None) -> GpuCounter:
-    """The counter of the GPU that a rank computes on.
+def gpu(about: RankGpu) -> GpuCounter:
+    """Return the counter of the GPU that a rank computes on.
 
     Raises
     ------
     NoCounterError
-        The GPU is not known to NVML, or has no counter.
+        `pynvml` is not installed, NVML does not know the GPU, or the GPU has no counter.
     """
-    nvml = library or _nvml()
-    handle = ctypes.c_void_p()
+    _ask("", lambda nvml: nvml.nvmlInit())
     if about.uuid:
         name = about.uuid if about.uuid.startswith(("GPU-", "MIG-")) else f"GPU-{about.uuid}"
-        status = nvml.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
+        handle = _ask(f"{name}: ", lambda nvml: nvml.nvmlDeviceGetHandleByUUID(name))
     elif about.pci:
         name = f"{about.pci}.0"
-        status = nvml.nvmlDeviceGetHandleByPciBusId_v2(name.encode(), ctypes.byref(handle))
+        handle = _ask(f"{name}: ", lambda nvml: nvml.nvmlDeviceGetHandleByPciBusId(name))
     else:
         raise NoCounterError("PyTorch does not say which GPU it is")
-    _check(nvml, status, f"{name}: ")
-    counter = GpuCounter(nvml, handle, name)
+    counter = GpuCounter(handle, name)
     counter.read()
     return counter
 
 
-@cache
-def _nvml() -> Any:
+def _ask(what: str, question: Callable[[Any], Any]) -> Any:
+    """Call NVML. It is imported here, because ranks without a GPU do not need it."""
     try:
-        library = ctypes.CDLL(_LIBRARY)
-    except OSError:
-        raise NoCounterError(f"{_LIBRARY}: not found") from None
-    library.nvmlErrorString.restype = ctypes.c_char_p
-    _check(library, library.nvmlInit_v2())
-    return library
-
-
-def _check(library: Any, status: int, what: str = "") -> None:
-    if status:
-        words = library.nvmlErrorString(status)
-        raise NoCounterError(f"{what}NVML says {words.decode(errors='replace') if words else status}")
+        import pynvml
+    except ImportError:
+        raise NoCounterError("pynvml is not installed: pip install nvidia-ml-py") from None
+    try:
+        return question(pynvml)
+    except pynvml.NVMLError as error:
+        raise NoCounterError(f"{what}NVML says {error}") from None

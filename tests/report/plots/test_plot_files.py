@@ -139,8 +139,17 @@ def test_without_matplotlib_one_line_says_what_to_install(root: Path, tmp_path: 
     assert done.stderr == "hpcbench: --plots: needs matplotlib: pip install matplotlib\n"
 
 
+def test_without_scipy_one_line_says_what_to_install(root: Path) -> None:
+    done = run("report", str(root), before="sys.modules['scipy'] = None")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hpcbench: intervals of repeated runs need SciPy (")
+    assert done.stderr.endswith("): pip install scipy\n") and done.stderr.count("\n") == 1
+
+
 def test_a_report_without_plots_imports_no_matplotlib(root: Path) -> None:
-    after = "assert 'hpcbench.report.plots.loss' in sys.modules and not {'matplotlib', 'numpy'} & set(sys.modules)"
+    after = (
+        "assert 'hpcbench.report.plots.loss' in sys.modules and not {'matplotlib', 'scipy.stats'} & set(sys.modules)"
+    )
     done = run("report", str(root), after=after)
     assert done.returncode == 0 and done.stderr == "", done.stderr
 
