@@ -5,7 +5,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.contract.rules import applying
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.text import printable
 from hpcbench.contract.values import member, text
@@ -56,16 +55,9 @@ def _treatment(run: Measures) -> Hashable:
     if not channels or any(one.phase is None or one.kind is None for one in channels):
         return None
     optimizer = scheme.optimizer or text(member(run.run.settings, "train"), "optimizer")
-    terms = sorted((_key(one), _terms(scheme, one)) for one in channels)
-    return scheme.algorithm, optimizer, tuple(sorted(scheme.environment.items())), tuple(terms)
+    treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_key, channels)}
+    return optimizer, frozenset(scheme.environment.items()), frozenset(treatments.items())
 
 
 def _key(channel: Traffic) -> tuple[str, ...]:
     return tuple(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)
-
-
-def _terms(scheme: NamedScheme, channel: Traffic) -> tuple[str, bool, int, bool]:
-    """The codec of a channel, with the conditions under which it runs."""
-    rules = scheme.all_rules
-    rule = rules[applying(rules, _key(channel))]
-    return rule.codec, rule.feedback, rule.min_bytes, rule.between_nodes
