@@ -4,15 +4,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hpcbench.codecs.types import BFLOAT16, Array
 from hpcbench.contract import kept
 from hpcbench.contract.kept import KeptMessage
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import text, whole
 from hpcbench.errors import UserError
 from hpcbench.files import exists, read_json
 
@@ -106,17 +105,15 @@ def _order(path: Path) -> tuple[str, list[int]]:
 
 def _run(directory: Path) -> tuple[str, str, str, str, int | None]:
     """Study and name of the run, its scheme, its model, and the tokens of a gradient message."""
-    run: dict[str, Any] = read_json(directory / "run.json") or {}
-    scheme = text(run, "scheme", "name") or directory.name
-    name = text(run, "run") or directory.name
-    return text(run, "study") or "", name, scheme, text(run, "model", "name") or "", _tokens(run)
+    run = Settings.read(read_json(directory / "run.json") or {})
+    scheme = run.scheme.name or directory.name
+    return run.study or "", run.run or directory.name, scheme, run.model.name or "", _tokens(run)
 
 
-def _tokens(run: dict[str, Any]) -> int | None:
+def _tokens(run: Settings) -> int | None:
     """Tokens that a rank computes before it sends gradients: all of a step, or of a micro-batch with ZeRO 2 and 3."""
-    train, layout = run.get("train"), run.get("layout")
-    batch, micro, length, zero = (whole(train, key) for key in ("global_batch", "micro_batch", "seq_len", "zero"))
-    dp, cp = whole(layout, "dp"), whole(layout, "cp")
+    train, dp, cp = run.train, run.layout.dp, run.layout.cp
+    batch, micro, length, zero = train.global_batch, train.micro_batch, train.seq_len, train.zero
     if batch is None or micro is None or length is None or zero is None or not dp or not cp:
         return None
     return math.ceil((micro if zero >= 2 else batch / dp) * length / cp)

@@ -17,7 +17,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract import step_line
 from hpcbench.contract.mark import read_mark
 from hpcbench.contract.submission import PlannedJob
-from hpcbench.contract.values import member, text
+from hpcbench.contract.values import text
 from hpcbench.files import read_json
 
 _PLAIN = re.compile(r"[A-Za-z0-9]")
@@ -130,9 +130,9 @@ def _language(submission: Submission) -> Iterator[str]:
     yield from (submission.plan.study, submission.plan.site)
     for run in submission.runs:
         yield from (run.id, run.scheme, run.pairing, *re.split("[-_.]", run.id))
-        yield from _keys(run.settings)
-        for name in ("name", "algorithm", "default"):
-            yield str(member(run.settings, "scheme", name))
+        yield from _keys(run.settings.raw)
+        scheme = run.settings.scheme
+        yield from map(str, (scheme.name, scheme.algorithm, scheme.default))
         for event in run.log.events if run.log else ():
             yield from (event.name, *_keys(event.raw))
     if submission.root:
