@@ -24,6 +24,7 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.criteria import Criteria
 from hpcbench.contract.events import Configuration, Environment, Evaluation, Traffic
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Verdict
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.submission import Plan
@@ -77,7 +78,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
         *(stored["run"], study, site, stored["scheme"], stored["repeat"], stored["pairing"], cell["cell"]),
         Verdict(stored["state"], stored["reason"], stored["where"]),
         log,
-        settings,
+        Settings.read(settings),
         *(stored["job"], stored["exit"], stored["start"], stored["end"], stored["host"], stored["job"]),
     )
     # Before speeds were work over time, `step_seconds` was the median.

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.criteria import Criteria
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Verdict
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import Measures, measure
@@ -66,7 +67,7 @@ def planted(
     """The measures of a run that completed. Without a codec's name the report cannot know the kind of the scheme."""
     settings = {"scheme": {"default": codec, "rules": []}} if codec else {}
     ended = Verdict("completed")
-    result = RunResult(run, "study", "site", scheme, repeat, pairing, cell or {}, ended, None, settings)
+    result = RunResult(run, "study", "site", scheme, repeat, pairing, cell or {}, ended, None, Settings.read(settings))
     return replace(nothing_measured(), run=result, samples_per_s=rate, loss_valid=loss)
 
 

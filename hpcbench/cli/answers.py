@@ -160,7 +160,7 @@ def diagnose(
         typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 20 on a core."),
     ] = None,
 ) -> int:
-    """Read profiler traces: is the network the bottleneck?"""
+    """Tell from profiler traces if the network is the bottleneck."""
     from hpcbench.diagnose.command import run
 
     return run(traces, group or (), output, codec_speed)

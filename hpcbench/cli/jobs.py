@@ -66,10 +66,10 @@ def submit(
     with handing_in() as progress:
         submission = submit_study(study, options, progress, check_memory)
     show_submission(submission, dry_run=dry_run)
-    if not dry_run:
+    if not dry_run and more is None:
         from hpcbench.predict.kept import keep
 
-        keep(submission.root, study, site=site, sets=sets or (), only=only)
+        keep(submission.root, submission.runs, submission.site, study.parent)
     if wait and not dry_run:
         from hpcbench.report.live import follow
 

@@ -20,6 +20,7 @@ from hpcbench.contract import events
 from hpcbench.contract.cut import Cut
 from hpcbench.contract.events import Evaluation, Event, Start
 from hpcbench.contract.program import LogForm, LogLines
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.stamp import unstamped
 from hpcbench.contract.step_line import TYPECODES, Step
 
@@ -175,10 +176,9 @@ def read_program(path: Path, form: LogForm) -> RunLog:
     return reader.close()
 
 
-def form_of(run: Any) -> LogForm | None:
-    """How the program of a run file prints its steps; None if it is no run of a program."""
-    said = run.get("program") if isinstance(run, dict) else None
-    form = said.get("log") if isinstance(said, dict) else None
+def form_of(settings: Settings) -> LogForm | None:
+    """How the program of a run prints its steps; None if it is no run of a program."""
+    form = settings.program.log
     if isinstance(form, dict):
         return LogLines.model_validate(form)
     known = {dialect.name.lower() for dialect in DIALECTS}

@@ -14,6 +14,7 @@ from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.judge import judge_log, look
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.program import LogForm
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Job, State, Verdict
 from hpcbench.contract.submission import Plan, PlannedRun, read_submission
 from hpcbench.contract.text import printable
@@ -38,7 +39,7 @@ class RunResult:
     cell: dict[str, Any]
     verdict: Verdict
     log: RunLog | None
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
     """The run's ``run.json``, from the log's configuration event or from the file."""
     job: str | None = None
     exit: int | None = None
@@ -149,7 +150,7 @@ def from_log(path: Path) -> RunResult:
         The file cannot be read.
     """
     log = dialects.read(path)
-    form = form_of(log.said(Configuration).run)
+    form = form_of(_settings(log, None))
     if form is not None:
         log = _read(path, form)
     if not log.lines:
@@ -195,6 +196,6 @@ def _foreign(path: Path, log: RunLog) -> RunResult:
     )
 
 
-def _settings(log: RunLog | None, path: Path | None) -> dict[str, Any]:
+def _settings(log: RunLog | None, path: Path | None) -> Settings:
     said = log.said(Configuration).run if log else None
-    return (read_json(path) if said is None and path is not None else said) or {}
+    return Settings.read((read_json(path) if said is None and path is not None else said) or {})

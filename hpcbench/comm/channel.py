@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.base import Codec
+from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.keeper import ChannelKeeper, MadeOf
 from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.comm.rounding import is_half
+from hpcbench.contract.scheme import Scheme, Treatment
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
 
 
@@ -28,9 +30,9 @@ class Counters:
     message_bytes: int = 0
     """Bytes before the codec."""
     wire_bytes: int = 0
+    """Bytes after the codec."""
     coded_bytes: int = 0
     """Message bytes that went through the codec."""
-    """Bytes after the codec."""
     network_bytes: int = 0
     """Wire bytes that left the node. The MPI library's own collectives do not report them."""
     encode_s: float = 0.0
@@ -61,10 +63,7 @@ class Channel:
     codec: Codec
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of a message is added to later messages. Reductions of the same vector then share residuals.
-
-    It is false where a message has no error: with a lossless codec, unless values are rounded to 16 bits before it.
-    """
+    """Whether the error of a message is added to later messages. Reductions of the same vector then share residuals."""
     slices: int | None = None
     """Number of slices of every plan; None leaves it to the plan."""
     dtype: np.dtype[Any] | None = None
@@ -88,28 +87,16 @@ class Channel:
         return (*words, self.axis) if self.axis else words
 
     def __post_init__(self) -> None:
-        who = f"channel {self.dimension.value}"
-        rounds = self.dtype is not None and is_half(self.dtype)
-        self.feedback = self.feedback and (rounds or not self.codec.lossless)
-        if self.algorithm is Algorithm.NATIVE and self.codec.name != "none":
-            raise ValueError(
-                f"{who}: the MPI library's own collectives cannot carry codec {self.codec.name}: use algorithm encoded"
-            )
-        if self.algorithm is Algorithm.HOMOMORPHIC and not self.codec.name.startswith("int8:"):
-            raise ValueError(f"{who}: homomorphic sums are of 8-bit integers: use codec int8, not {self.codec.name}")
-        if self.between_nodes and self.algorithm not in (Algorithm.AUTO, Algorithm.HIERARCHICAL):
-            raise ValueError(f"{who}: encoded between nodes only: use hierarchical or auto, not {self.algorithm.value}")
+        if refusal := self._treatment.refusal:
+            raise ValueError(f"channel {self.dimension.value}: {refusal}")
+
+    @property
+    def _treatment(self) -> Treatment:
+        return Treatment(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes)
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
-        """Why a message is not encoded; None if it is.
-
-        All ranks that take part know the bytes before the codec and the nodes, so that they get the same answer.
-        """
-        if self.codec.name == "none":
-            return None
-        if nbytes < self.min_bytes:
-            return f"{nbytes} bytes, less than min_bytes {self.min_bytes}"
-        return "between nodes only, and here is one" if self.between_nodes and one_node else None
+        """Why a message is not encoded; None if it is."""
+        return self._treatment.plain_because(nbytes, one_node=one_node)
 
     def keep(self, operation: str, place: Place, values: Sequence[Any], made_of: MadeOf) -> None:
         """Show a message that is about to be sent to the keeper, if there is one."""
@@ -123,3 +110,27 @@ class Channel:
     def travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The type in which values of `dtype` travel."""
         return dtype if self.dtype is None else self.dtype
+
+
+def resolve_channel(scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | None) -> Channel:
+    """Return a new channel for a scheme's messages of one kind of traffic.
+
+    Parameters
+    ----------
+    dtype
+        Type that values are rounded to before they are encoded; None keeps their type.
+    """
+    treatment = scheme.treatment(traffic, half=dtype is not None and is_half(dtype))
+    dimension, phase, kind, *axis = traffic
+    return Channel(
+        Dimension(dimension),
+        Phase(phase),
+        Kind(kind),
+        get_codec(treatment.codec),
+        treatment.algorithm,
+        treatment.feedback,
+        dtype=dtype,
+        min_bytes=treatment.min_bytes,
+        between_nodes=treatment.between_nodes,
+        axis="".join(axis),
+    )

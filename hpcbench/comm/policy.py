@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Channel
+from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.keeper import Keeper
 from hpcbench.comm.recorder import Recorder
-from hpcbench.contract.rules import applying
-from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic, content_of
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.traffic import Dimension, Kind, Phase, Traffic, content_of
 
 
 class Policy:
@@ -27,9 +26,8 @@ class Policy:
     """
 
     def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:
-        self._algorithm = Algorithm(scheme.algorithm)
+        self._scheme = scheme
         self._dtypes = dtypes or {}
-        self._rules = scheme.all_rules
         self._channels: dict[Traffic, Channel] = {}
         self._recorder: Recorder | None = None
         self._keeper: Keeper | None = None
@@ -38,27 +36,7 @@ class Policy:
         """The channel of this traffic, on a tensor grid over this axis; always the same object."""
         key: Traffic = (dimension, phase, kind, axis) if axis else (dimension, phase, kind)
         if key not in self._channels:
-            if dimension is Dimension.EXACT:
-                rule, algorithm = Rule(codec="none"), Algorithm.NATIVE
-            else:
-                rule = self._rules[applying(self._rules, key)]
-                algorithm = self._algorithm
-                if rule.between_nodes and algorithm is not Algorithm.AUTO:
-                    algorithm = Algorithm.HIERARCHICAL
-                elif algorithm is Algorithm.HOMOMORPHIC and not rule.codec.startswith("int8"):
-                    algorithm = Algorithm.ENCODED
-            self._channels[key] = Channel(
-                dimension,
-                phase,
-                kind,
-                get_codec(rule.codec),
-                algorithm,
-                rule.feedback,
-                dtype=self._dtypes.get(content_of(key) or ""),
-                min_bytes=rule.min_bytes,
-                between_nodes=rule.between_nodes,
-                axis=axis,
-            )
+            self._channels[key] = resolve_channel(self._scheme, key, self._dtypes.get(content_of(key) or ""))
             self._give_recorder(self._channels[key])
             self._give_keeper(self._channels[key])
         return self._channels[key]
@@ -95,7 +73,7 @@ class Policy:
     @property
     def carries_overflow(self) -> bool:
         """Whether every codec of the scheme tells the receiver of NaN and infinity: the same on all ranks."""
-        return all(get_codec(rule.codec).carries_overflow for rule in self._rules)
+        return all(get_codec(rule.codec).carries_overflow for rule in self._scheme.all_rules)
 
     @property
     def lost_overflows(self) -> int:

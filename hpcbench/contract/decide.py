@@ -9,8 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hpcbench.contract.interpose import Groups
-from hpcbench.contract.rules import applying, called
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme, Treatment
 from hpcbench.contract.traffic import Traffic
 
 
@@ -30,10 +29,10 @@ _ACTIVATIONS = ("FORWARD", "ACT"), ("BACKWARD", "GRAD")
 
 
 class Verdict(NamedTuple):
-    """The rule by which a call is encoded, or the reason why it is not."""
+    """How a call is encoded, or the reason why it is not."""
 
     traffic: Traffic | None
-    rule: Rule | None
+    treatment: Treatment | None
     why: str
 
 
@@ -63,18 +62,16 @@ def verdict(scheme: Scheme, groups: Groups, dimension: str | None, call: Call) -
     if dimension == "DP" and call in (Call.MESSAGE, Call.ALL_TO_ALL):
         return Verdict(None, None, "not of data parallelism")  # a pipeline in the default group, for example
     found, *_ = traffic_of(dimension, call)
-    rules = scheme.all_rules
-    rule = rules[applying(rules, found)]
+    treatment = scheme.treatment(found)
     # a scheme without any codec is a control: it runs our algorithms, so that their cost is told from a codec's
-    control = scheme.algorithm != "auto" and all(other.codec == "none" for other in rules)
-    if rule.codec == "none" and not control:
+    control = scheme.algorithm != "auto" and all(rule.codec == "none" for rule in scheme.all_rules)
+    if treatment.codec == "none" and not control:
         return Verdict(None, None, "no codec")
-    return Verdict(found, rule, "")
+    return Verdict(found, treatment, "")
 
 
 def undecidable(scheme: Scheme) -> str | None:
     """Why a scheme cannot be applied to calls that do not tell forward from backward; None if it can."""
-    rules = scheme.all_rules
     if scheme.optimizer is not None:
         return "it brings its own optimizer, and a program has one: use another scheme"
     if scheme.environment:
@@ -83,12 +80,11 @@ def undecidable(scheme: Scheme) -> str | None:
         return "homomorphic sums are made by the MPI library: use algorithm encoded"
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in Call:
-            indices = {applying(rules, traffic) for traffic in traffic_of(dimension, call)}
-            terms = {rules[k].model_dump_json(exclude={"dimension", "phase", "kind", "axis"}) for k in indices}
-            if len(terms) > 1:
-                first, second = sorted(indices)[:2]
+            treatments = {scheme.treatment(traffic, half=True) for traffic in traffic_of(dimension, call)}
+            if len(treatments) > 1:
+                first, second = sorted(treatment.rule for treatment in treatments)
                 return (
-                    f"{called(rules, first)} and {called(rules, second)} treat forward and backward pass differently, "
-                    "and a program's calls do not tell which they belong to: give both the same codec"
+                    f"{scheme.name_rule(first)} and {scheme.name_rule(second)} treat forward and backward pass "
+                    "differently, and a program's calls do not tell which they belong to: give both the same codec"
                 )
     return None

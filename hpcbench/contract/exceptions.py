@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 
 from hpcbench.contract.complaint import Spoken
 
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Za-z_]\w*)?(?:Error|Exception|Interrupt|Exit)(?:: .*)?")
 _CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 _IGNORED = re.compile(r"Exception ignored in")
 _VICTIM = re.compile(
     r"(?:[\w.]*\.)?(?:KeyboardInterrupt|SystemExit|SignalException|ChildFailedError|BrokenPipeError|ConnectionResetError)\b"
     r"|.*(?:connection (?:was )?(?:closed|reset|aborted|lost)|broken pipe|closed by peer|reset by peer|socket closed"
     r"|pair closure|gloo/transport|(?:remote|peer|other|another) (?:process|rank|end)s?\b|recvvalue failed"
-    r"|communicator (?:was|is) aborted|ncclremoteerror|heartbeat|watchdog|timed out|proc_failed)",
+    r"|communicator (?:was|is) aborted|ncclremoteerror|heartbeat|watchdog|timed out|proc_failed"
+    r"|see the mpi_error field|other mpi error)",
     re.IGNORECASE,
 )
 """What a rank raises because another one is gone, or because it was told to end."""

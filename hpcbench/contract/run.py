@@ -105,8 +105,7 @@ def _run_misfit(run: Run) -> Misfit | None:
         return Misfit(("layout", "stages"), f"auto is a study's word: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
         return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} is not that of train: {_REMEDY}")
-    listed = run.scheme.all_rules
-    unequal = rules.wrong_gradients(listed, run.setting) or rules.drifting_copies(listed, run.setting)
+    unequal = rules.wrong_gradients(run.scheme, run.setting) or rules.drifting_copies(run.scheme, run.setting)
     return Misfit(("scheme", "rules"), unequal) if unequal else None
 
 

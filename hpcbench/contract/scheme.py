@@ -3,13 +3,15 @@
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
 from hpcbench.contract.section import Line, Name, Section, Variable
-from hpcbench.contract.traffic import Traffic, possible
+from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, possible
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
@@ -138,6 +140,62 @@ class Rule(Section):
         )
 
 
+@dataclass(frozen=True)
+class Treatment:
+    """How messages of one kind of traffic are carried out."""
+
+    codec: str
+    algorithm: Algorithm
+    feedback: bool = False
+    """Whether the error of each message is added to the next one. It is false where messages have no error."""
+    min_bytes: int = 0
+    between_nodes: bool = False
+    rule: int = field(default=0, compare=False)
+    """Index in `Scheme.all_rules`. Treatments by different rules may be equal."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the codec rounds at random."""
+        return self.codec.endswith(":stochastic")
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether the codec is lossless. Nothing is known here of a codec from another package."""
+        return spec.parse(self.codec).lossless is True
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the algorithm cannot carry this out, and the remedy; None if it can."""
+        if self.algorithm is Algorithm.NATIVE and self.codec != "none":
+            return f"algorithm native runs no codec, and this is {self.codec}: use algorithm encoded, or codec none"
+        if self.algorithm is Algorithm.NATIVE and self.feedback:
+            return "algorithm native keeps no errors for feedback: use algorithm encoded, or leave feedback out"
+        if self.algorithm is Algorithm.HOMOMORPHIC and (spec.split(self.codec)[0] != "int8" or self.is_random):
+            return (
+                "homomorphic sums are of 8-bit integers, rounded to nearest: use codec int8, not "
+                f"{self.codec}, or algorithm encoded"
+            )
+        if self.between_nodes and self.algorithm not in (Algorithm.AUTO, Algorithm.HIERARCHICAL):
+            return f"encoded between nodes only: use hierarchical or auto, not {self.algorithm.value}"
+        return None
+
+    def plain_because(self, nbytes: float, *, one_node: bool) -> str | None:
+        """Return why a message is not encoded; None if it is.
+
+        All ranks that take part know the bytes before the codec and the nodes, so that they get the same answer.
+        """
+        if self.codec == "none":
+            return None
+        if nbytes < self.min_bytes:
+            return f"{nbytes} bytes, less than min_bytes {self.min_bytes}"
+        return "between nodes only, and here is one" if self.between_nodes and one_node else None
+
+
+@lru_cache(maxsize=256)
+def _default_rule(codec: str) -> Rule:
+    return Rule(codec=codec)
+
+
 class Scheme(Section):
     """A scheme: a codec for each kind of traffic. The last rule that matches applies."""
 
@@ -154,8 +212,9 @@ class Scheme(Section):
     ] = Field(
         "encoded",
         description="encoded: the fastest of hpcbench's own, with all traffic between nodes encoded; auto: the same, "
-        "or the MPI library's where a codec would lose time; native: the MPI library's, without codecs; the others: "
-        "one of hpcbench's own, for the operations that it can do.",
+        "or the MPI library's where a codec would lose time; native: the MPI library's, without codecs; homomorphic: "
+        "all-reduces of int8:B, and encoded for other operations and codec none; the others: one of hpcbench's own, "
+        "for the operations that it can do.",
     )
     default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
     rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")
@@ -172,12 +231,11 @@ class Scheme(Section):
     _environment = field_validator("environment")(check_environment)
 
     @model_validator(mode="after")
-    def _native_is_plain(self) -> "Scheme":
-        codecs = {self.default, *(rule.codec for rule in self.rules)}
-        if self.algorithm == "native" and codecs != {"none"}:
-            raise ValueError("algorithm native runs no codec: use encoded, or the codec none")
-        if self.algorithm == "native" and any(rule.feedback for rule in self.rules):
-            raise ValueError("algorithm native keeps no errors for feedback: use encoded, or leave feedback out")
+    def _algorithm_carries_out_each_rule(self) -> "Scheme":
+        for traffic in possible():
+            treatment = self.treatment(traffic, half=True)
+            if treatment.refusal:
+                raise ValueError(f"{self.name_rule(treatment.rule)}: {treatment.refusal}")
         return self
 
     @model_validator(mode="after")
@@ -189,7 +247,32 @@ class Scheme(Section):
     @property
     def all_rules(self) -> list[Rule]:
         """All rules, with the default first, so that rule k stands at index k."""
-        return [Rule(codec=self.default), *self.rules]
+        return [_default_rule(self.default), *self.rules]
+
+    def name_rule(self, k: int) -> str:
+        """Return the name of rule `k` in messages to the author of the scheme."""
+        rule = self.all_rules[k]
+        terms = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.axis, rule.codec)))
+        return f"rule {k} ({terms})" if k else f"the default ({terms})"
+
+    def treatment(self, traffic: Traffic, *, half: bool = False) -> Treatment:
+        """Resolve how the scheme carries out a kind of traffic, by the last rule that matches.
+
+        Parameters
+        ----------
+        half
+            Whether values are rounded to 16 bits before the codec, so that even a lossless codec leaves an error.
+        """
+        if traffic[0] == "EXACT":
+            return Treatment("none", Algorithm.NATIVE)
+        k, rule = [(k, rule) for k, rule in enumerate(self.all_rules) if rule.matches(traffic)][-1]
+        algorithm = Algorithm(self.algorithm)
+        if rule.between_nodes and algorithm is not Algorithm.AUTO:
+            algorithm = Algorithm.HIERARCHICAL
+        elif algorithm is Algorithm.HOMOMORPHIC and (rule.codec == "none" or not is_all_reduced(traffic)):
+            algorithm = Algorithm.ENCODED
+        feedback = rule.feedback and (half or spec.parse(rule.codec).lossless is not True)
+        return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, k)
 
 
 class _Named(Section):

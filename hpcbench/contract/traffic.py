@@ -129,6 +129,12 @@ def possible(optimizer: str | None = None) -> list[Traffic]:
     return plain + [traffic for axis in GRID_AXES for traffic in _on_axis(axis)]
 
 
+def is_all_reduced(traffic: Traffic) -> bool:
+    """Whether a run may sum these messages for all ranks of a group. On a tensor grid only axis e has such sums."""
+    dimension, phase, _, *axis = traffic
+    return (dimension in ("DP", "TP") and axis in ([], ["e"])) or (dimension, phase) == ("PP", "STEP")
+
+
 def content_of(traffic: Traffic) -> str | None:
     """The content of the messages as a field of `CommPrecision`; None for messages whose number format is fixed.
 

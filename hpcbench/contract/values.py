@@ -15,12 +15,6 @@ def number(data: Any, *keys: str) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def integer(data: Any, *keys: str) -> int | None:
-    """The whole number at the end of `keys` in nested JSON objects; None where there is none."""
-    value = number(data, *keys)
-    return int(value) if value is not None and math.isfinite(value) and value == int(value) else None
-
-
 def text(data: Any, *keys: str) -> str | None:
     """The string at the end of `keys` in nested JSON objects; None where there is none."""
     value = member(data, *keys)

@@ -17,7 +17,7 @@ from hpcbench.predict.partition.plans import Plans, plans_of
 from hpcbench.predict.place import machine_of, subject_of
 from hpcbench.predict.prediction import Prediction, on_ranks, predict
 from hpcbench.predict.subject import Subject
-from hpcbench.study.expand import expand
+from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
 
 
@@ -29,21 +29,9 @@ def predict_study(
     ranks: Sequence[int],
     sets: Sequence[str],
     only: str | None = None,
-    skip: bool = False,
     partition: bool = False,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
-    """Predict each cell and scheme of a study once: repeats differ by nothing that is predicted.
-
-    Parameters
-    ----------
-    skip
-        Leave out what cannot be predicted, with the reason among what the predictions rest on; else it is an error.
-    partition
-        Cut the models over the ranks, too: `plans` of what is said beside the predictions.
-
-    Returns
-    -------
-    The predictions, what they rest on, and the last cell's machine.
+    """Predict a study file; parameters and result are those of `predict_runs`.
 
     Raises
     ------
@@ -57,6 +45,48 @@ def predict_study(
     place, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
     runs = expand(loaded, place.capacity, offer(place))
     runs = choose(runs, only) if only is not None else runs
+    return predict_runs(runs, place, study.parent, measured=measured, ranks=ranks, partition=partition)
+
+
+def predict_runs(
+    runs: Sequence[Run],
+    place: Site,
+    base: Path,
+    *,
+    measured: Path | None = None,
+    ranks: Sequence[int] = (),
+    skip: bool = False,
+    partition: bool = False,
+) -> tuple[list[Prediction], dict[str, Any], Machine]:
+    """Predict each cell and scheme of a study once: repeats differ by nothing that is predicted.
+
+    Parameters
+    ----------
+    runs
+        The runs of the study, or some of them.
+    place
+        The site.
+    base
+        Directory that relative paths of the study start from.
+    measured
+        Directory with measured tables or completed runs.
+    ranks
+        Numbers of ranks to predict instead of the study's.
+    skip
+        Leave out what cannot be predicted, with the reason among what the predictions rest on; else it is an error.
+    partition
+        Cut the models over the ranks, too: `plans` of what is said beside the predictions.
+
+    Returns
+    -------
+    The predictions, what they rest on, and the last cell's machine.
+
+    Raises
+    ------
+    UserError
+        An option is wrong, or the study uses what the model lacks.
+    """
+    study = runs[0].study
     known = tables.read(measured or Path("measured") / place.site, asked_for=measured is not None)
     refused: list[str] = []
     cells: dict[tuple[str, int], list[tuple[str, Subject]]] = {}
@@ -64,7 +94,7 @@ def predict_study(
         if run.repeat != 1:
             continue
         try:
-            subject = subject_of(run, place, study.parent)
+            subject = subject_of(run, place, base)
         except UserError as error:
             if not skip:
                 raise
@@ -86,16 +116,18 @@ def predict_study(
         left_out = refused if skip else None
         if partition:
             plans += [plans_of(words, name, subject, machine, speeds) for name, subject in subjects]
-        found += predict(
-            words, subjects, machine, baseline=loaded.study.baseline.scheme, speeds=speeds, refused=left_out
-        )
+        found += predict(words, subjects, machine, baseline=study.baseline.scheme, speeds=speeds, refused=left_out)
     if machine is None:
-        raise UserError(refused[0] if refused else f"{loaded.document.name}: no run is left to predict: check --only")
+        raise UserError(
+            refused[0]
+            if refused
+            else "--only: names no run of repeat 1, and others are not predicted: leave the repeat out"
+        )
     about = {
         "schema": SCHEMA,
-        "study": loaded.study.study,
+        "study": study.study,
         "site": place.site,
-        "baseline": loaded.study.baseline.scheme,
+        "baseline": study.baseline.scheme,
         "device": machine.device.name,
         "measured": [str(known.directory / name) for name in known.names] if known.directory else [],
         "learned": lesson.words(),

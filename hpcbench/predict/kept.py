@@ -5,18 +5,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcbench.batch.files import write_json
+from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
-from hpcbench.predict.command import document, predict_study
+from hpcbench.predict.command import document, predict_runs
 from hpcbench.predict.document import NAME, SCHEMA
+from hpcbench.study.expand import Run
 
 
-def keep(root: Path, study: Path, *, site: str | None, sets: Sequence[str], only: str | None = None) -> None:
-    """Write ``prediction.json`` beside the submission; what cannot be predicted is left out, and the file says why."""
+def keep(root: Path, runs: Sequence[Run], site: Site, base: Path) -> None:
+    """Write ``prediction.json`` next to a new submission. It says why it leaves out what cannot be predicted.
+
+    Parameters
+    ----------
+    root
+        Directory of the submission.
+    runs, site
+        Its runs, and the site.
+    base
+        Directory that relative paths of the study start from.
+    """
     path = root / NAME
     if path.exists():
         return
     try:
-        found = document(*predict_study(study, site=site, measured=None, ranks=(), sets=sets, only=only, skip=True))
+        found = document(*predict_runs(runs, site, base, skip=True))
     except UserError as error:
         found = {"schema": SCHEMA, "predictions": [], "why_none": str(error)}
     write_json(path, json.loads(json.dumps(found)))

@@ -7,8 +7,8 @@ reduction the owner's sums are left, and the optimizer works.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcbench.contract.rules import applying, keeps_errors
-from hpcbench.contract.traffic import Setting, live
+from hpcbench.contract.rules import treatments
+from hpcbench.contract.traffic import Setting
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.stream import Stream
@@ -326,18 +326,16 @@ def _spread(subject: Subject) -> int:
 
 def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tuple[float, float]:
     """Buffers of encoded messages, and residuals of error feedback."""
-    rules = subject.scheme.all_rules
     if subject.scheme.algorithm == "native":
         return 0.0, 0.0
     setting = Setting(subject.layout, subject.train, subject.model.tied)
     most = residuals = 0.0
     tokens = subject.train.micro_batch * subject.train.seq_len // subject.layout.cp
     stream = tokens * subject.model.hidden / _spread(subject)
-    for triple in live(setting):
-        rule = rules[applying(rules, triple)]
-        if keeps_errors(rule, triple, setting):
+    for triple, treatment in treatments(subject.scheme, setting).items():
+        if treatment.feedback:
             residuals = 8.0 * whole
-        if rule.codec == "none":
+        if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream
         if triple[0] == "EP" and subject.model.experts:

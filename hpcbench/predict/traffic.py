@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcbench.contract.rules import applying
-from hpcbench.contract.traffic import Dimension, Kind, Phase, Traffic
+from hpcbench.contract.rules import treatment_in
+from hpcbench.contract.scheme import Treatment
+from hpcbench.contract.traffic import Algorithm, Setting, Traffic
 from hpcbench.errors import UserError
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
@@ -25,10 +26,7 @@ from hpcbench.predict.processor import Processor
 from hpcbench.predict.subject import Subject
 
 if TYPE_CHECKING:
-    from hpcbench.comm.channel import Channel
     from hpcbench.comm.plan import Plan
-
-_DTYPES = {("fp32", 4): "float32", ("fp64", 8): "float64", ("bf16", 2): "bfloat16", ("fp16", 2): "float16"}
 
 
 class Costing:
@@ -48,9 +46,7 @@ class Costing:
         self._subject, self._machine = subject, machine
         self._speeds = speeds or {}
         self._costs: dict[tuple[Call, float | None], Cost] = {}
-        self._rules = subject.scheme.all_rules
-        self.native = subject.scheme.algorithm == "native"
-        self._policy: Any = None
+        self._setting = Setting(subject.layout, subject.train, subject.model.tied)
         self._choices: dict[str, Any] = {}
         self.bases: set[Basis] = set()
 
@@ -80,11 +76,9 @@ class Costing:
         pieces = subject.place(call.group).ranks if call.operation in PIECEWISE else 1
         return Cost(inside=pieces * processor.background_s)
 
-    def codec_of(self, key: Traffic) -> str:
-        """The name of the channel's codec."""
-        if key[0] == "EXACT" or self.native:
-            return "none"
-        return self._rules[applying(self._rules, key)].codec
+    def treatment(self, key: Traffic) -> Treatment:
+        """Return how the engine carries out the messages of a channel."""
+        return treatment_in(self._subject.scheme, key, self._setting)
 
     def speed(self, codec: str) -> CodecSpeed:
         """Speed of a codec on this machine."""
@@ -110,7 +104,7 @@ class Costing:
         nbytes = call.elements * call.width
         if call.operation == "send":
             return self._message(call, nbytes, fabric)
-        if self.native or call.channel[0] == "EXACT":
+        if self.treatment(call.channel).algorithm is Algorithm.NATIVE:
             return self._library(call.operation, nbytes, place, fabric)
         if call.operation == "all-to-all":
             return self._exchange(call, nbytes, place, fabric)
@@ -144,11 +138,10 @@ class Costing:
 
         A rule for traffic between nodes leaves parts for ranks of the same node as they are.
         """
-        rule = self._rules[applying(self._rules, call.channel)]
-        part = nbytes / place.ranks
-        far = place.nodes > 1
-        coded = rule.codec != "none" and part >= rule.min_bytes and (far or not rule.between_nodes)
-        ratio = self.ratio(rule.codec, call.elements // place.ranks, call.width) if coded else 1.0
+        treatment = self.treatment(call.channel)
+        codec, part = treatment.codec, nbytes / place.ranks
+        coded = codec != "none" and not treatment.plain_because(part, one_node=place.nodes == 1)
+        ratio = self.ratio(codec, call.elements // place.ranks, call.width) if coded else 1.0
         inside, network = fabric.collective_parts("all-to-all", nbytes * ratio, place)
         if fabric.processor:
             inside = self._worked(fabric.processor, "all-to-all", nbytes * ratio, place)
@@ -157,28 +150,25 @@ class Costing:
         crossing = away * part * ratio
         staying = near * part * ratio
         if coded:
-            speed = self.speed(rule.codec)
+            speed = self.speed(codec)
             self.bases.add(speed.basis)
-            parts = away if rule.between_nodes else near + away
+            parts = away if treatment.between_nodes else near + away
             encode = parts * (part / speed.encode_bytes_per_s + speed.call_s)
             decode = parts * (part / speed.decode_bytes_per_s + speed.call_s)
-            if rule.between_nodes:
+            if treatment.between_nodes:
                 inside += near * part * (1 - ratio) / (0.75 * fabric.within_bytes_per_s)
                 staying = near * part
         return Cost(encode, decode, inside, network, staying + crossing, crossing)
 
     def _message(self, call: Call, nbytes: float, fabric: Fabric) -> Cost:
         subject = self._subject
-        plain = self.native or call.channel[0] == "EXACT"
-        rule = None if plain else self._rules[applying(self._rules, call.channel)]
+        treatment = self.treatment(call.channel)
         crossing = subject.stage_crosses
         alike = min(subject.ranks_per_node, subject.layout.replicas * subject.layout.tp) if crossing else 1
         if call.group == "cp":  # the slowest link of the ring is between nodes, where there are several
             place = subject.place("cp")
             crossing, alike = place.nodes > 1, place.alike
-        codec = rule.codec if rule else "none"
-        if rule and (nbytes < rule.min_bytes or (rule.between_nodes and not crossing)):
-            codec = "none"
+        codec = "none" if treatment.plain_because(nbytes, one_node=not crossing) else treatment.codec
         ratio = self.ratio(codec, call.elements, call.width)
         wire = nbytes * ratio
         if subject.program.sends_once and crossing and not subject.train.sequence_parallel:
@@ -199,29 +189,23 @@ class Costing:
         import numpy as np
 
         from hpcbench.comm import links
+        from hpcbench.comm.channel import resolve_channel
         from hpcbench.comm.choice import Choice
         from hpcbench.comm.plan import Operation
         from hpcbench.comm.topology import Topology
 
-        channel = self._channel(call.channel)
         if call.group not in self._choices:
             known = links.load(Path(self._subject.links)) if self._subject.links else links.DEFAULT
             self._choices[call.group] = Choice(0, Topology.regular(place.nodes, place.per_node), known)
         dtype = _dtype(self._subject.train.precision, call.width)
         stand_in = np.broadcast_to(np.zeros(1, np.float64 if call.width == 8 else np.float32), _vector(call, place))
-        channel.dtype = dtype if dtype != stand_in.dtype else None
         try:
-            found: Plan | None = self._choices[call.group].plan(Operation(call.operation), stand_in, channel)
+            channel = resolve_channel(self._subject.scheme, call.channel, dtype if dtype != stand_in.dtype else None)
+            found: Plan | None = self._choices[call.group].plan(
+                Operation(call.operation), stand_in, channel, feedback=channel.feedback
+            )
         except ValueError as error:
             raise UserError(f"scheme {self._subject.scheme.name}: {error}") from None
-        return found
-
-    def _channel(self, key: Traffic) -> "Channel":
-        if self._policy is None:
-            from hpcbench.comm.policy import Policy
-
-            self._policy = Policy(self._subject.scheme)
-        found: Channel = self._policy.channel(Dimension(key[0]), Phase(key[1]), Kind(key[2]), *key[3:])
         return found
 
 

@@ -9,7 +9,6 @@ from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
 from hpcbench.report.front import Front, conclusion, front
 from hpcbench.report.kinds import Kind
 from hpcbench.report.looks import MOST
-from hpcbench.report.measures import own_environment
 from hpcbench.report.method import basis
 from hpcbench.report.notation import bounds
 from hpcbench.report.statistics import Interval
@@ -150,7 +149,7 @@ def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
 
     True if no such control ran.
     """
-    if own_environment(row.runs[0].run):
+    if row.runs[0].run.settings.scheme.variables:
         return True  # the MPI library compresses within its own algorithm: the baseline has that one
     duels = [rivals.gain(row.scheme, control) for control in plain]
     return all(duel is not None and duel.faster for duel in duels)

@@ -13,7 +13,8 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.measured import first_measured
-from hpcbench.contract.values import integer, member, number, text
+from hpcbench.contract.settings import Settings
+from hpcbench.contract.values import number
 from hpcbench.predict import chips, flops
 from hpcbench.predict.experts import shape_of_experts
 from hpcbench.report.expert_layers import experts
@@ -64,10 +65,9 @@ class Basis:
 
 def basis(run: RunResult, log: RunLog) -> Basis:
     """Read the facts that the run's numbers rest on."""
-    train = member(run.settings, "train") or member(run.settings, "program")
-    ranks = _positive(integer(run.settings, "ranks"))
+    work = run.settings.work
     configuration = log.said(Configuration)
-    shape, recompute = _shape(run.settings), _recompute(train)
+    shape, recompute = _shape(run.settings), _recompute(work.recompute)
     kept = _with_kept(shape, log)
 
     executed = {"recompute": "none" if recompute is None else recompute}
@@ -80,22 +80,22 @@ def basis(run: RunResult, log: RunLog) -> Basis:
 
     return Basis(
         first=first_counted(run, log),
-        batch=_positive(integer(train, "global_batch")),
-        seq_len=_positive(integer(train, "seq_len")),
-        ranks=ranks,
+        batch=_positive(work.global_batch),
+        seq_len=_positive(work.seq_len),
+        ranks=_positive(run.settings.ranks),
         shape=shape,
         model_flops=without_dropped("model", flops.model_flops_per_sample),
         hardware_flops=without_dropped("hardware", flops.hardware_flops_per_sample, **executed),
         neox_flops=without_dropped("neox", flops.neox_flops_per_sample, **executed),
         recompute=recompute,
         chip=_chip(log.ranks),
-        peak=_peak(log.ranks, text(train, "precision"), member(run.settings, "peak_tflops")),
+        peak=_peak(log.ranks, work.precision, run.settings.peak_tflops),
     )
 
 
 def stated_warmup(run: RunResult) -> int | None:
     """Number of steps that the run's settings leave out of its speed; None if there are none, as of foreign logs."""
-    return integer(member(run.settings, "train") or member(run.settings, "program"), "warmup_steps")
+    return run.settings.work.warmup_steps
 
 
 def first_counted(run: RunResult, log: RunLog) -> int:
@@ -110,23 +110,24 @@ def first_counted(run: RunResult, log: RunLog) -> int:
     return first_measured(max(warmup, 0), log.planned_steps or 0, log.resumed_from)
 
 
-def _recompute(train: Any) -> str | int | None:
-    words = text(train, "recompute")
-    return words if words in ("none", "selective", "full") else _positive(integer(train, "recompute"))
+def _recompute(stated: str | int | None) -> str | int | None:
+    if isinstance(stated, str):
+        return stated if stated in ("none", "selective", "full") else None
+    return _positive(stated)
 
 
-def _shape(settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    sizes = {name: _positive(integer(settings, "model", name)) for name in ("layers", "hidden", "vocab")}
-    sizes["seq_len"] = _positive(integer(settings, "train", "seq_len"))
+def _shape(settings: Settings) -> dict[str, Any] | None:
+    model, layout = settings.model, settings.layout
+    stated = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": settings.train.seq_len}
+    sizes = {name: _positive(size) for name, size in stated.items()}
     known = {name: size for name, size in sizes.items() if size is not None}
     if len(known) != len(sizes):
         return None
-    stated = member(settings, "model", "experts")
-    if stated is None:
+    if model.experts is None:
         return known
-    ep, tp = (_positive(integer(settings, "layout", name)) or 1 for name in ("ep", "tp"))
+    ep, tp = _positive(layout.ep) or 1, _positive(layout.tp) or 1
     try:
-        settled = Experts.model_validate(stated)
+        settled = Experts.model_validate(model.experts)
     except ValidationError:
         return None
     return {

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
-from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
@@ -146,7 +145,7 @@ def _works(row: Row) -> bool:
 def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
     """Validation loss by repeat and seed."""
     return {
-        (run.run.repeat, integer(run.run.settings, "train", "seed")): run.loss_valid
+        (run.run.repeat, run.run.settings.train.seed): run.loss_valid
         for run in row.counted
         if run.loss_valid is not None and usable(run.loss_valid)
     }
@@ -194,8 +193,8 @@ def _settings(cells: Sequence[Cell]) -> dict[str, Any]:
     common: dict[str, Any] | None = None
     for cell in cells:
         for run in cell.runs:
-            if run.run.settings:
-                flat = dict(_flat({key: run.run.settings.get(key) for key in _COMPARED}))
+            if raw := run.run.settings.raw:
+                flat = dict(_flat({key: raw.get(key) for key in _COMPARED}))
                 flat.pop("train.seed", None)
                 common = flat if common is None else {k: v for k, v in common.items() if k in flat and flat[k] == v}
     return common or {}

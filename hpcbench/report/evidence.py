@@ -14,7 +14,7 @@ from hpcbench.report.duels import Duel
 from hpcbench.report.findings import Key, LossFinding, LossTest, SpeedFinding, SpeedTest, Values, margin_of
 from hpcbench.report.hierarchy import Allotment, Chain, Chains, Shares, allot
 from hpcbench.report.kinds import Kind
-from hpcbench.report.measures import Measures, common_rate, completed, own_environment
+from hpcbench.report.measures import Measures, common_rate, completed
 from hpcbench.report.statistics import usable
 
 Both = tuple[float | None, float | None]
@@ -137,7 +137,9 @@ def gather(
     speeds = _speed_tests(pairs, criteria)
     rivals = [scheme for scheme in speeds if scheme not in idle]
     coded = [
-        scheme for scheme in rivals if not kinds[scheme].is_control and not own_environment(schemes[scheme][0].run)
+        scheme
+        for scheme in rivals
+        if not kinds[scheme].is_control and not schemes[scheme][0].run.settings.scheme.variables
     ]
     plain = [scheme for scheme in rivals if kinds[scheme] is Kind.PLAIN]
     gains = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in product(coded, plain)}

@@ -1,14 +1,11 @@
 """Schemes that treat all traffic of a cell in the same way, because their rules differ only for other traffic."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.contract.rules import applying
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import member, text
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures
 from hpcbench.report.traffic import Traffic
@@ -47,25 +44,17 @@ def sentences(cell: Cell) -> list[str]:
 
 def _treatment(run: Measures) -> Hashable:
     """Everything by which a scheme can change the run; None if that is not known."""
-    settings: Any = run.run.settings.get("scheme")
     channels = [one for one in run.channels if one.dimension != "EXACT"]
     try:
-        scheme = NamedScheme.model_validate(settings)
+        scheme = NamedScheme.model_validate(run.run.settings.scheme.raw)
     except ValidationError:
         return None
     if not channels or any(one.phase is None or one.kind is None for one in channels):
         return None
-    optimizer = scheme.optimizer or text(member(run.run.settings, "train"), "optimizer")
-    terms = sorted((_key(one), _terms(scheme, one)) for one in channels)
-    return scheme.algorithm, optimizer, tuple(sorted(scheme.environment.items())), tuple(terms)
+    optimizer = scheme.optimizer or run.run.settings.train.optimizer
+    treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_key, channels)}
+    return optimizer, frozenset(scheme.environment.items()), frozenset(treatments.items())
 
 
 def _key(channel: Traffic) -> tuple[str, ...]:
     return tuple(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)
-
-
-def _terms(scheme: NamedScheme, channel: Traffic) -> tuple[str, bool, int, bool]:
-    """The codec of a channel, with the conditions under which it runs."""
-    rules = scheme.all_rules
-    rule = rules[applying(rules, _key(channel))]
-    return rule.codec, rule.feedback, rule.min_bytes, rule.between_nodes

@@ -1,12 +1,9 @@
 """Kinds of schemes, from the simplest to the most complex, and which of them are controls."""
 
 from enum import IntEnum
-from typing import Any
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.training import CONTENTS
-from hpcbench.contract.values import member, text
-from hpcbench.report.measures import own_environment
 
 _CASTS = {"none", "bf16", "fp16"}
 _TRAITS = ("dimension", "phase", "kind")
@@ -46,26 +43,24 @@ _WORDS = {
 
 def has_half_messages(run: RunResult) -> bool:
     """Return whether all messages of a run have 16 bits before any codec, so that a plain cast gains nothing."""
-    train: Any = run.settings.get("train")
-    precision = text(train, "precision")
-    chosen = [text(member(train, "comm_precision"), content) for content in CONTENTS]
-    return all((precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
+    train = run.settings.train
+    chosen = [getattr(train.comm_precision, content) for content in CONTENTS]
+    return all((train.precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
 
 
 def classify(run: RunResult, *, is_baseline: bool) -> Kind:
     """Return the kind of a run's scheme, by its settings; unknown for logs that a user named."""
     if is_baseline:
         return Kind.BASELINE
-    scheme: Any = run.settings.get("scheme")
-    rules = member(scheme, "rules")
-    if run.given or text(scheme, "default") is None or not isinstance(rules, list):
+    scheme = run.settings.scheme
+    rules, codecs = scheme.rules or (), scheme.codecs
+    if run.given or not codecs:
         return Kind.UNKNOWN
-    if own_environment(run):
+    if scheme.variables:
         return Kind.ONE_CODEC  # the MPI library's own, for whatever it sends
-    codecs = {text(scheme, "default"), *(text(rule, "codec") for rule in rules)}
-    if member(scheme, "optimizer") or any(member(rule, "feedback") for rule in rules):
+    if scheme.optimizer or any(rule.feedback for rule in rules):
         return Kind.BY_TRAFFIC
     if codecs <= _CASTS:
         return Kind.PLAIN if codecs == {"none"} else Kind.CAST
-    apart = any(member(rule, trait) is not None for rule in rules for trait in _TRAITS)
+    apart = any(getattr(rule, trait) is not None for rule in rules for trait in _TRAITS)
     return Kind.BY_TRAFFIC if len(codecs) > 1 and apart else Kind.ONE_CODEC

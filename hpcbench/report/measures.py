@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
-from hpcbench.contract.values import member, text
 from hpcbench.report import checks, resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.pace import Rates, mean_rate, pace, step_times
@@ -132,7 +131,7 @@ class Measures:
 def measure(run: RunResult) -> Measures:
     """Take a run's numbers from its log."""
     log = run.log or RunLog(Path())
-    known = not own_environment(run)
+    known = not run.settings.scheme.variables
     rests_on = basis(run, log)
     first = rests_on.first
     speed = pace(log, rests_on)
@@ -193,25 +192,7 @@ def counted(runs: Sequence[Measures]) -> list[Measures]:
 
 def is_gpu(run: RunResult) -> bool:
     """Whether the run's ranks compute on GPUs."""
-    return (text(run.settings, "device") or "cpu") != "cpu"
-
-
-def own_environment(run: RunResult) -> dict[str, str]:
-    """Environment variables that only the runs of its scheme had.
-
-    The MPI library may have compressed because of them.
-    """
-    found = member(run.settings, "scheme", "environment")
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
-
-
-def is_uncompressed(run: RunResult) -> bool:
-    """Whether nothing compresses the run's traffic. It is False if the scheme is unknown or has its own variables."""
-    scheme: Any = run.settings.get("scheme")
-    rules = member(scheme, "rules")
-    if text(scheme, "default") is None or not isinstance(rules, list) or own_environment(run):
-        return False
-    return {text(scheme, "default"), *(text(rule, "codec") for rule in rules)} == {"none"}
+    return (run.settings.device or "cpu") != "cpu"
 
 
 def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:

@@ -13,7 +13,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.evidence import paired
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.looks import LOOKS
-from hpcbench.report.measures import Measures, own_environment
+from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import CONFIDENCE, usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
@@ -136,7 +136,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
             f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
         )
     for row in cell.rows:
-        environment = own_environment(row.runs[0].run)
+        environment = row.runs[0].run.settings.scheme.variables
         if environment:
             sentences.append(
                 f"{row.scheme} ran with {assignments(environment)}; what the MPI library then sent is not known."

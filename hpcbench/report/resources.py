@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import Any
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.text import printable
 from hpcbench.contract.training import UNFLUSHED
-from hpcbench.contract.values import integer
 from hpcbench.predict import schedule
 
 
@@ -154,7 +153,7 @@ class Phases:
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 
 
-def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
+def phases(log: RunLog, settings: Settings) -> Phases | None:
     """Means over the stages.
 
     Parameters
@@ -162,7 +161,7 @@ def phases(log: RunLog, settings: Mapping[str, Any]) -> Phases | None:
     log
         Log of the run.
     settings
-        Its run file, for the bubble of the schedule.
+        Its settings, for the bubble of the schedule.
 
     Returns
     -------
@@ -193,12 +192,11 @@ def by_stage(log: RunLog) -> list[dict[str, float]]:
     return known if whole and all(0 <= value < 1e12 for row in known for value in row.values()) else []
 
 
-def _by_schedule(settings: Mapping[str, Any], stages: int) -> float | None:
-    batch, micro = (integer(settings, "train", name) for name in ("global_batch", "micro_batch"))
-    train = settings.get("train")
-    if isinstance(train, Mapping) and train.get("schedule") in UNFLUSHED:
+def _by_schedule(settings: Settings, stages: int) -> float | None:
+    batch, micro = settings.train.global_batch, settings.train.micro_batch
+    if settings.train.schedule in UNFLUSHED:
         return 0.0
-    replicas, chunks = integer(settings, "layout", "dp"), integer(settings, "layout", "chunks") or 1
+    replicas, chunks = settings.layout.dp, settings.layout.chunks
     if not batch or not micro or not replicas or min(batch, micro, replicas, chunks) < 1:
         return None
     return schedule.bubble(stages=stages, microbatches=batch // (micro * replicas), chunks=chunks)

@@ -11,13 +11,12 @@ from hpcbench.collect.microbenchmarks import load as load_microbenchmarks
 from hpcbench.collect.submission import UNKNOWN_SITE, NoRunError, RunResult, Submission, from_log, load
 from hpcbench.contract.submission import Plan
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import text
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.bundle import is_archive
 from hpcbench.report.bundle import submissions as bundled
 from hpcbench.report.compare import Study, compare_all
-from hpcbench.report.measures import is_uncompressed, measure
+from hpcbench.report.measures import measure
 from hpcbench.report.pooling import pool
 
 Named = tuple[str, Path]
@@ -191,7 +190,7 @@ def _home(path: Path) -> Path:
 
 
 def _is_baseline(run: RunResult) -> bool:
-    return text(run.settings, "scheme", "algorithm") == "native" and is_uncompressed(run)
+    return run.settings.scheme.algorithm == "native" and run.settings.scheme.is_uncompressed
 
 
 def _study(submission: Submission) -> Study:

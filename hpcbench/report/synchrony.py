@@ -6,14 +6,14 @@ whose runs have the same seed.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.training import UNFLUSHED
-from hpcbench.contract.values import integer, member, text
 from hpcbench.report.columns import SCHEME
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
@@ -122,18 +122,16 @@ class Arm:
         return {0: 1.0} if self.way.waits else {}
 
 
-def way_of(settings: Mapping[str, Any]) -> Way | None:
+def way_of(settings: Settings) -> Way | None:
     """How a run keeps its ranks in step; None if its settings do not say."""
-    train, stages = member(settings, "train"), integer(settings, "layout", "pp")
-    schedule, sync = text(train, "schedule"), text(train, "sync")
-    if stages is None or schedule is None or sync is None:
+    train, layout = settings.train, settings.layout
+    if layout.pp is None or train.schedule is None or train.sync is None:
         return None
-    if stages > 1:
-        chunks = integer(settings, "layout", "chunks") or 1
-        more = ", vertical sync" if member(train, "vertical_sync") is True else f" x {chunks}" if chunks > 1 else ""
-        return Way(f"{schedule}{more}", schedule not in UNFLUSHED)
-    words = f"ssp({integer(train, 'staleness') or 0})" if sync == "ssp" else sync
-    return Way(words, sync in ("all-reduce", "bsp"))
+    if layout.pp > 1:
+        more = ", vertical sync" if train.vertical_sync else f" x {layout.chunks}" if layout.chunks > 1 else ""
+        return Way(f"{train.schedule}{more}", train.schedule not in UNFLUSHED)
+    words = f"ssp({train.staleness or 0})" if train.sync == "ssp" else train.sync
+    return Way(words, train.sync in ("all-reduce", "bsp"))
 
 
 def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
@@ -155,14 +153,14 @@ def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     return [arm for group in asked for arm in _arms(group, [cell for one in asked for _, cell in one], margin)]
 
 
-def _is_asked(settings: Mapping[str, Any]) -> bool:
+def _is_asked(settings: Settings) -> bool:
     """Whether a run has another way than those that every study has had."""
-    return text(settings, "train", "schedule") in UNFLUSHED or text(settings, "train", "sync") != "all-reduce"
+    return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 
 
 def _fixed(run: RunResult) -> str:
     """All settings of the work, the layout and the links, but those of the way."""
-    same = {key: member(run.settings, key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
+    same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
     for section, names in _OF_THE_WAY.items():
         if isinstance(found := same[section], dict):
             same[section] = {key: value for key, value in found.items() if key not in names}

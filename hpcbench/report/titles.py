@@ -6,9 +6,8 @@ from typing import Any
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import integer, member, text
 from hpcbench.report.compare import Cell
-from hpcbench.report.measures import is_gpu, is_uncompressed
+from hpcbench.report.measures import is_gpu
 from hpcbench.report.notation import parameters
 
 _LONGEST = 60
@@ -19,7 +18,7 @@ def title(cell: Cell) -> tuple[str, str]:
     """The title of a cell: what was run, where, and what it is compared with."""
     run = example(cell)
     parts = [_model(run), _layout(run), cell_words(run.cell)]
-    ranks, steps = integer(run.settings, "ranks"), _steps(run)
+    ranks, steps = run.settings.ranks, run.settings.work.steps
     if ranks is not None:
         parts.append(f"{ranks} ranks" if not is_gpu(run) else f"{ranks} GPUs")
     repeats = len({measures.run.pairing for measures in cell.runs})
@@ -39,7 +38,7 @@ def place_words(run: RunResult) -> str:
 def size_words(cell: Cell) -> str:
     """Model, parameters and steps of a cell, without which a finding about it says too much."""
     run = example(cell)
-    steps = _steps(run) or (run.log.planned_steps if run.log else None)
+    steps = run.settings.work.steps or (run.log.planned_steps if run.log else None)
     parts = [_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
     return printable(", ".join(parts))
 
@@ -57,11 +56,12 @@ def baseline_words(cell: Cell) -> str:
     run = base.runs[0].run
     if run.given:
         return printable(base.scheme, 40)
-    native = text(run.settings, "scheme", "algorithm") == "native"
-    codec = "uncompressed" if is_uncompressed(run) else printable(base.scheme, 40)
-    if not native and text(run.settings, "scheme", "algorithm") is None:
+    scheme = run.settings.scheme
+    if scheme.algorithm is None:
         return printable(base.scheme, 40)
-    library = "MPI library's" if text(run.settings, "program", "command") is None else "PyTorch's own"
+    native = scheme.algorithm == "native"
+    codec = "uncompressed" if scheme.is_uncompressed else printable(base.scheme, 40)
+    library = "MPI library's" if run.settings.program.command is None else "PyTorch's own"
     collectives = f"{library} collectives" if native else "two-shot collectives"
     return f"{codec}, {collectives}"
 
@@ -69,18 +69,15 @@ def baseline_words(cell: Cell) -> str:
 def example(cell: Cell) -> RunResult:
     """A run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
-    return next((run for run in runs if run.settings and run.log), next((run for run in runs if run.settings), runs[0]))
-
-
-def _steps(run: RunResult) -> int | None:
-    return integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
+    known = [run for run in runs if run.settings.raw] or runs
+    return next((run for run in known if run.log and run.settings.raw), known[0])
 
 
 def _model(run: RunResult) -> str:
-    command = text(run.settings, "program", "command")
+    command = run.settings.program.command
     if command is not None:
         return command if len(command) <= _LONGEST else f"{command[: _LONGEST - 3]}..."
-    name = text(run.settings, "model", "name")
+    name = run.settings.model.name
     count = run.log.said(Configuration).parameters if run.log else None
     if name is None:
         return ""
@@ -89,23 +86,18 @@ def _model(run: RunResult) -> str:
 
 def _layout(run: RunResult) -> str:
     """Sizes of the dimensions, and the cut of pipeline stages if it was chosen."""
-    layout = member(run.settings, "layout")
-    if not isinstance(layout, dict):
-        return ""
-    sizes = {"chunks": 1, "stages": [], **layout}
-    chunks, stages = sizes.pop("chunks"), sizes.pop("stages")
-    tensor, depth = sizes.pop("tensor", "1d"), sizes.pop("depth", 1)
-    context, ep = sizes.pop("context", "ring"), sizes.pop("ep", 1)
-    shares = sizes.get("cp", 1) != 1
-    words = [" x ".join(f"{name}{size}" for name, size in sizes.items() if shares or name != "cp")]
+    layout = run.settings.layout
+    shares = layout.cp not in (None, 1)
+    sizes = {"dp": layout.dp, "tp": layout.tp, "cp": layout.cp if shares else None, "pp": layout.pp}
+    parts = [" x ".join(f"{name}{size}" for name, size in sizes.items() if size is not None)]
     if shares:
-        words.append(f"with context {context}")
-    if tensor != "1d":
-        words.append(f"with tensor {tensor}" + (f" of depth {depth}" if depth != 1 else ""))
-    if ep != 1:
-        words.append(f"with ep{ep} in dp")
-    if chunks != 1:
-        words.append(f"in {chunks} chunks")
-    if isinstance(stages, list) and stages:
-        words.append(f"of {'+'.join(map(str, stages))} layers")
-    return " ".join(words)
+        parts.append(f"with context {layout.context}")
+    if layout.tensor != "1d":
+        parts.append(f"with tensor {layout.tensor}" + (f" of depth {layout.depth}" if layout.depth != 1 else ""))
+    if layout.ep != 1:
+        parts.append(f"with ep{layout.ep} in dp")
+    if layout.chunks != 1:
+        parts.append(f"in {layout.chunks} chunks")
+    if layout.stages:
+        parts.append(f"of {'+'.join(map(str, layout.stages))} layers")
+    return " ".join(parts)

@@ -173,12 +173,12 @@ def _shares(run: Measures) -> bool:
     cores: dict[str | None, set[int]] = {}
     for rank in world:
         if rank.cores is None:
-            return run.run.settings.get("oversubscribe") is True
+            return run.run.settings.oversubscribe
         machine = _machine(run, rank)
         threads[machine] += rank.threads or 1
         cores.setdefault(machine, set()).update(rank.cores)
     if not world:
-        return run.run.settings.get("oversubscribe") is True
+        return run.run.settings.oversubscribe
     return any(count > len(cores[machine]) for machine, count in threads.items())
 
 
@@ -188,7 +188,7 @@ _VIRTUAL_HOSTS = "virtual-hosts"
 
 def _machine(run: Measures, rank: Rank) -> str | None:
     """The machine whose cores a rank has. Several virtual hosts may be on one."""
-    if rank.machine is None and run.run.settings.get("site") == _VIRTUAL_HOSTS:
+    if rank.machine is None and run.run.settings.site == _VIRTUAL_HOSTS:
         return _VIRTUAL_HOSTS
     return rank.machine or rank.host
 

@@ -50,34 +50,34 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
         A rule is for traffic that this optimizer or ZeRO stage does not have, a codec does not take the precision, or
         the backward pass would compute with other values than the forward pass.
     """
-    train, listed, name = study.train, scheme.all_rules, study.scheme
+    train, name = study.train, study.scheme
     setting = Setting(size.layout, train, study.model.tied)
-    for k, rule in enumerate(listed):
+    for k, rule in enumerate(scheme.all_rules):
         if not any(rule.matches(triple) for triple in possible(train.optimizer)):
             place, field = _place_of(k, study, where)
             raise UserError(
-                f"{place}: {field}: {rules.called(listed, k)} of scheme {name} is for traffic of 1-bit Adam only, and "
+                f"{place}: {field}: {scheme.name_rule(k)} of scheme {name} is for traffic of 1-bit Adam only, and "
                 f"the optimizer is {train.optimizer}: set optimizer: onebit-adam in the scheme, or remove the rule"
             )
-    missed = rules.missed_stage(listed, train.zero)
+    missed = rules.missed_stage(scheme, train.zero)
     if missed is not None:
-        stage = "3" if listed[missed].phase != "STEP" else "1 or 2"
+        stage = "3" if scheme.all_rules[missed].phase != "STEP" else "1 or 2"
         raise UserError(
             f"{where(('train', 'zero'))}: train.zero: stage {train.zero} gathers no weights when "
-            f"{rules.called(listed, missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
+            f"{scheme.name_rule(missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
             "scheme out there"
         )
-    if beyond := rules.beyond_fp64(listed, setting):
+    if beyond := rules.beyond_fp64(scheme, setting):
         k, why = beyond
         raise UserError(
-            f"{where(('train', 'precision'))}: train.precision: fp64, which {rules.called(listed, k)} of scheme {name} "
+            f"{where(('train', 'precision'))}: train.precision: fp64, which {scheme.name_rule(k)} of scheme {name} "
             f"{why}"
         )
-    crowded = rules.too_many_to_sum(scheme.algorithm, listed, setting)
+    crowded = rules.too_many_to_sum(scheme, setting)
     if crowded:
         place, field = _place_of(None, study, where, "algorithm")
         raise UserError(f"{place}: {field}: scheme {name}: {crowded}")
-    unequal = rules.wrong_gradients(listed, setting) or rules.drifting_copies(listed, setting)
+    unequal = rules.wrong_gradients(scheme, setting) or rules.drifting_copies(scheme, setting)
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
@@ -91,7 +91,7 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     UserError
         The scheme needs something that only the CPU can do.
     """
-    refused = rules.refused_on_gpu(scheme.algorithm, scheme.all_rules) if capacity.device != "cpu" else None
+    refused = rules.refused_on_gpu(scheme) if capacity.device != "cpu" else None
     if refused is None:
         return
     k, why = refused
@@ -122,7 +122,7 @@ def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
     """
     if isinstance(study, ProgramStudy):
         return []
-    return rules.idle(scheme.all_rules, Setting(size.layout, study.train, study.model.tied))
+    return rules.idle(scheme, Setting(size.layout, study.train, study.model.tied))
 
 
 def _place_of(k: int | None, study: AnyStudy, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Channel
+from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.plan import Operation, Plan
 from hpcbench.contract.decide import Call, verdict
 from hpcbench.contract.interpose import Interposition
-from hpcbench.contract.scheme import Rule
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
+from hpcbench.contract.scheme import Treatment
+from hpcbench.contract.traffic import Traffic
 from hpcbench.torch.account import Account, Key, Row
 from hpcbench.torch.dimensions import dimension_of, dimension_of_message, is_undescribed
 from hpcbench.torch.encoded import EncodedGroup
@@ -206,7 +206,7 @@ class GroupCalls:
             return Chosen(self._row(call.value, dimension, name, "", why), None, ())
         if self._settings.dry:
             return Chosen(self._row(call.value, dimension, name, "", f"dry run: {rule.codec}"), None, ())
-        channel = self._channel(traffic, rule, dtype)
+        channel = self._channel(traffic, dtype)
         plans: list[Plan] = []
         if call in _OPERATIONS:
             laid = [
@@ -224,7 +224,7 @@ class GroupCalls:
         tensors: Sequence[torch.Tensor],
         nbytes: int,
         ragged: bool,
-        rule: Rule | None,
+        rule: Treatment | None,
         on_device: bool,
     ) -> str:
         """What in the call itself keeps it from being encoded."""
@@ -239,26 +239,15 @@ class GroupCalls:
             return f"device {device}"
         return "small" if not ragged and nbytes < self._least(rule) else ""
 
-    def _least(self, rule: Rule | None) -> int:
+    def _least(self, rule: Treatment | None) -> int:
         return max(self._settings.groups.min_bytes, rule.min_bytes if rule else 0)
 
-    def _channel(self, traffic: Traffic, rule: Rule, dtype: torch.dtype) -> Channel:
-        key = (traffic, rule.codec, dtype)
+    def _channel(self, traffic: Traffic, dtype: torch.dtype) -> Channel:
+        key = (traffic, dtype)
         if key not in self._channels:
-            algorithm = Algorithm(self._settings.scheme.algorithm)
-            if rule.between_nodes and algorithm is not Algorithm.AUTO:
-                algorithm = Algorithm.HIERARCHICAL
-            dimension, phase, kind = traffic
-            self._channels[key] = Channel(
-                Dimension(dimension),
-                Phase(phase),
-                Kind(kind),
-                get_codec(rule.codec),
-                algorithm,
-                rule.feedback,
-                dtype=None if dtype is torch.float32 else DTYPES[dtype],
-                between_nodes=rule.between_nodes,
-            )
+            sent = None if dtype is torch.float32 else DTYPES[dtype]
+            channel = resolve_channel(self._settings.scheme, traffic, sent)
+            self._channels[key] = replace(channel, min_bytes=0)  # a call counts by all its tensors: see `_least`
         return self._channels[key]
 
     def _row(self, call: str, dimension: str | None, dtype: str, codec: str, why: str) -> Row:

@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
-    for words in rules.idle(run.scheme.all_rules, run.setting):
+    for words in rules.idle(run.scheme, run.setting):
         log.event(IdleRule(reason=words))
     if why := whole_after_all(run.model, run.train, run.layout.tensor):
         log.event(WholeGradients(reason=str(why)))

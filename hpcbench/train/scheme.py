@@ -1,8 +1,7 @@
 """Whether a run's scheme can work on the ranks that the launcher started."""
 
-from hpcbench.contract import rules
+from hpcbench.contract.rules import treatments
 from hpcbench.contract.run import Run
-from hpcbench.contract.traffic import live
 from hpcbench.errors import UserError
 from hpcbench.parallel.mesh import Mesh
 
@@ -17,21 +16,22 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
         send to one; or ranks that must get the same tokens lie on several nodes. A login node cannot check that,
         because it does not know where the launcher puts ranks.
     """
-    listed = run.scheme.all_rules
     groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
-    for traffic in live(run.setting):
-        k, axis = rules.applying(listed, traffic), traffic[3:]
-        if traffic[0] == "EP" and listed[k].between_nodes and mesh.tp.topology.nodes > 1:
+    for traffic, treatment in treatments(run.scheme, run.setting).items():
+        if not treatment.between_nodes:
+            continue
+        axis, rule = traffic[3:], f"scheme {run.scheme.name}: {run.scheme.name_rule(treatment.rule)}"
+        if traffic[0] == "EP" and mesh.tp.topology.nodes > 1:
             raise UserError(
-                f"scheme {run.scheme.name}: {rules.called(listed, k)} is for between nodes only, and a tensor-parallel "
+                f"{rule} is for between nodes only, and a tensor-parallel "
                 "group crosses nodes, so that its ranks would get other values of the same tokens: change layout or "
                 "ranks_per_node, or leave between_nodes out"
             )
         group = mesh.over(axis) if axis else groups.get(traffic[0])
-        if group is None or not listed[k].between_nodes:
+        if group is None:
             continue
         topology, words = group.topology, " ".join(traffic[:1] + axis)
-        said = f"scheme {run.scheme.name}: {rules.called(listed, k)} is for between nodes only, and a group of {words}"
+        said = f"{rule} is for between nodes only, and a group of {words}"
         remedy = "change layout or ranks_per_node, or leave between_nodes out"
         if not topology.regular_nodes:
             raise UserError(

@@ -8,6 +8,7 @@ from hpcbench.collect.program_log import ProgramReader, form_of, read_program
 from hpcbench.collect.submission import from_log
 from hpcbench.contract.events import End, Evaluation, Start
 from hpcbench.contract.program import LogForm, LogLines
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.stamp import stamp, unstamped
 
 START = '{"event": "start", "time": null, "study": "s", "run": "r1", "scheme": "int8", "pairing": "r1", "cell": {}}\n'
@@ -96,5 +97,5 @@ def test_a_log_alone_says_how_it_is_read(tmp_path: Path) -> None:
     run = from_log(path)
     assert (run.id, run.scheme, run.study) == ("r1", "int8", "s")
     assert run.state == "completed" and run.log is not None and len(run.log.steps) == 3
-    assert form_of({"program": {"log": "nobody's"}}) is None and form_of({"model": {}}) is None
+    assert form_of(Settings.read({"program": {"log": "nobody's"}})) is None and form_of(Settings()) is None
     assert list(read_program(path, "nanogpt").steps) == [1, 2, 3]

@@ -67,7 +67,7 @@ def job_runs_on(root: Path) -> None:
 def test_completed(root: Path) -> None:
     run = run_of(root)
     assert (run.state, run.verdict.reason, run.exit, run.host) == ("completed", "", 0, "n1")
-    assert run.settings["run"] == "r1-mzhybrid"
+    assert run.settings.run == "r1-mzhybrid"
 
 
 def test_exit_status_zero_without_an_end_is_no_success(root: Path) -> None:

@@ -9,7 +9,7 @@ from hpcbench.codecs import spec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.rules import drifting_copies, idle, missed_stage, wrong_gradients
-from hpcbench.contract.scheme import Rule
+from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.contract.traffic import Setting, possible
 from hpcbench.contract.training import Train
 
@@ -20,8 +20,8 @@ def setting(*, tied: bool = False, **change: Any) -> Setting:
     return Setting(Layout(**sizes), Train(steps=100, global_batch=2, **change), tied)
 
 
-def rules(*listed: Any, default: str = "none") -> list[Any]:
-    return [Rule(codec=default), *(Rule(**rule) for rule in listed)]
+def scheme(*listed: Any) -> Scheme:
+    return Scheme(rules=[Rule(**rule) for rule in listed])
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def rules(*listed: Any, default: str = "none") -> list[Any]:
     ],
 )
 def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, said: list[str]) -> None:
-    assert idle(rules(*listed), setting(**change)) == said
+    assert idle(scheme(*listed), setting(**change)) == said
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, said: list
     ],
 )
 def test_rules_for_weights_know_the_stage(listed: Any, stages: set[int]) -> None:
-    assert {zero for zero in range(4) if missed_stage(rules(*listed), zero) is not None} == stages
+    assert {zero for zero in range(4) if missed_stage(scheme(*listed), zero) is not None} == stages
 
 
 FORWARD = {"dimension": "ZERO", "phase": "FORWARD"}
@@ -104,10 +104,10 @@ RANDOM = "int8:256:stochastic"
     ],
 )
 def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, change: Any, words: str | None) -> None:
-    said = wrong_gradients(rules(*listed), setting(**{"zero": 3, **change}))
+    said = wrong_gradients(scheme(*listed), setting(**{"zero": 3, **change}))
     assert said is None if words is None else said is not None and words in said
     if words and "recompute" not in change:
-        assert wrong_gradients(rules(*listed), setting(**{**change, "zero": 2, "node_copy": False})) is None
+        assert wrong_gradients(scheme(*listed), setting(**{**change, "zero": 2, "node_copy": False})) is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, ch
     ],
 )
 def test_copies_of_a_tied_weight_that_would_part_are_refused(rule: Any, change: Any, parts: bool) -> None:
-    said = drifting_copies(rules(rule), setting(**{"tied": True, **change}))
+    said = drifting_copies(scheme(rule), setting(**{"tied": True, **change}))
     assert (said is not None and "rule 1 (" in said and "use a codec that does not" in said) is parts
     assert (said is None) is not parts
 

@@ -75,9 +75,9 @@ def test_attention_over_ranks_is_traffic_of_its_own():
     assert ("DP", "BACKWARD", "GRAD") in sent and ("ZERO", "STEP", "PARAM") in sent, "they are replicas, too"
     assert not any(traffic[0] == "CP" for traffic in live(setting(cp=1)))
     assert {content_of(traffic) for traffic in sent if traffic[0] == "CP"} == {"activations"}
-    rules = Scheme(rules=[Rule(dimension="CP", codec="int8:256")]).all_rules
-    assert idle(rules, setting()) == []
-    assert idle(rules, setting(cp=1)) == ["rule 1 (CP int8:256) carries nothing in this layout"]
+    scheme = Scheme(rules=[Rule(dimension="CP", codec="int8:256")])
+    assert idle(scheme, setting()) == []
+    assert idle(scheme, setting(cp=1)) == ["rule 1 (CP int8:256) carries nothing in this layout"]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_attention_over_ranks_is_traffic_of_its_own():
     ],
 )
 def test_keys_that_would_differ_in_the_backward_pass_are_refused(rule, changes, words):
-    rules = Scheme(rules=[Rule(**{"dimension": "CP", "codec": RANDOM, **rule})]).all_rules
-    said = wrong_gradients(rules, setting(**changes))
+    scheme = Scheme(rules=[Rule(**{"dimension": "CP", "codec": RANDOM, **rule})])
+    said = wrong_gradients(scheme, setting(**changes))
     assert said is None if words is None else said is not None and words in said

@@ -29,27 +29,27 @@ LOSSY = Groups(lossy=["parameters", "functional-gathers"])
     ],
 )
 def test_a_hybrid_scheme_by_dimension_and_call(dimension: str | None, call: Call, codec: str | None) -> None:
-    _, rule, why = verdict(HYBRID, Groups(), dimension, call)
-    assert (rule.codec if rule else None) == codec
+    _, treatment, why = verdict(HYBRID, Groups(), dimension, call)
+    assert (treatment.codec if treatment else None) == codec
     assert bool(why) is (codec is None)
 
 
 def test_gathers_of_parameters_are_lossy_where_that_was_asked_for() -> None:
     for call in (Call.ALL_GATHER, Call.FUNCTIONAL_GATHER):
-        _, rule, _ = verdict(HYBRID, LOSSY, "DP", call)
-        assert rule is not None and rule.codec == "zfp:16"  # the rule is for DP, not for ZERO
+        _, treatment, _ = verdict(HYBRID, LOSSY, "DP", call)
+        assert treatment is not None and treatment.codec == "zfp:16"  # the rule is for DP, not for ZERO
 
 
 def test_what_a_scheme_leaves_plain_is_pytorchs_own() -> None:
     assert verdict(ONLY_DP, Groups(), "TP", Call.ALL_REDUCE).why == "no codec"
-    assert verdict(ONLY_DP, Groups(), "DP", Call.ALL_REDUCE).rule is not None
+    assert verdict(ONLY_DP, Groups(), "DP", Call.ALL_REDUCE).treatment is not None
     baseline = Scheme(algorithm="native", default="none")
     assert verdict(baseline, Groups(), "DP", Call.ALL_REDUCE).why == "no codec"
 
 
 def test_the_control_without_codecs_runs_our_algorithm() -> None:
-    _, rule, _ = verdict(Scheme(algorithm="encoded", default="none"), Groups(), "DP", Call.ALL_REDUCE)
-    assert rule is not None and rule.codec == "none"
+    _, treatment, _ = verdict(Scheme(algorithm="encoded", default="none"), Groups(), "DP", Call.ALL_REDUCE)
+    assert treatment is not None and treatment.codec == "none"
 
 
 @pytest.mark.parametrize(

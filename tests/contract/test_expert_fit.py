@@ -5,7 +5,7 @@ import pytest
 from hpcbench.contract.expert_fit import expert_misfit, experts_placed
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
-from hpcbench.contract.rules import applying, wrong_gradients
+from hpcbench.contract.rules import wrong_gradients
 from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.contract.traffic import Setting, content_of, live
 from hpcbench.contract.training import Model, Train
@@ -111,17 +111,15 @@ def test_a_rule_may_name_the_traffic_of_experts():
     setting = Setting(Layout(dp=4, ep=2, tp=2), TRAIN)
     there, back = ("EP", "FORWARD", "ACT"), ("EP", "BACKWARD", "GRAD")
     assert {there, back} <= set(live(setting)) and not {there, back} & set(live(Setting(Layout(dp=4), TRAIN)))
-    rules = Scheme(
-        rules=[Rule(dimension="TP", codec="zfp:16"), Rule(dimension="EP", phase="FORWARD", codec="int8")]
-    ).all_rules
-    assert [applying(rules, one) for one in (there, back, ("TP", "FORWARD", "ACT"))] == [2, 0, 1]
+    scheme = Scheme(rules=[Rule(dimension="TP", codec="zfp:16"), Rule(dimension="EP", phase="FORWARD", codec="int8")])
+    assert [scheme.treatment(one).rule for one in (there, back, ("TP", "FORWARD", "ACT"))] == [2, 0, 1]
     assert content_of(there) == content_of(back) == "activations"
     with pytest.raises(ValueError, match="EP has EP FORWARD ACT, EP BACKWARD GRAD"):
         Rule(dimension="EP", kind="PARAM", codec="int8")
 
 
 def test_what_is_sent_again_may_not_be_rounded_at_random():
-    rules = Scheme(rules=[Rule(dimension="EP", codec="int8:256:stochastic")]).all_rules
+    scheme = Scheme(rules=[Rule(dimension="EP", codec="int8:256:stochastic")])
     layout = Layout(dp=2, ep=2)
-    assert wrong_gradients(rules, Setting(layout, TRAIN)) is None
-    assert "recompute: none" in str(wrong_gradients(rules, Setting(layout, TRAIN.changed(recompute="full"))))
+    assert wrong_gradients(scheme, Setting(layout, TRAIN)) is None
+    assert "recompute: none" in str(wrong_gradients(scheme, Setting(layout, TRAIN.changed(recompute="full"))))

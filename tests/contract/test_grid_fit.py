@@ -94,5 +94,5 @@ def test_messages_of_weights_have_the_format_of_weights():
 def test_what_is_sent_twice_may_not_be_rounded_at_random(mode, recompute, wrong):
     layout = Layout(tp=4 if mode == "2d" else 8, tensor=mode)
     scheme = Scheme(rules=[Rule(dimension="TP", kind="ACT", codec="int8:256:stochastic")])
-    found = wrong_gradients(scheme.all_rules, Setting(layout, TRAIN.changed(recompute=recompute)))
+    found = wrong_gradients(scheme, Setting(layout, TRAIN.changed(recompute=recompute)))
     assert bool(found) == wrong

@@ -13,7 +13,7 @@ from hpcbench.contract.events import Evaluation
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import integer, number
+from hpcbench.contract.values import number, whole
 
 LINE = (
     "step    3/120 | loss 5.551234 | time 0.3120 s | samples/s 25.64 | model 3.205 GFLOPS/rank"
@@ -179,9 +179,9 @@ def test_numbers_are_taken_from_numbers_alone() -> None:
     assert number(data, "a", "d") is None
     assert number(data, "a", "e") == math.inf
     assert number(data, "x", "b") is None
-    assert integer(data, "a", "b") == 3
-    assert integer(data, "a", "f") is None
-    assert integer(data, "a", "e") is None
+    assert whole(data, "a", "b") == 3
+    assert whole(data, "a", "f") is None
+    assert whole(data, "a", "e") is None
 
 
 def test_printable_tames_control_characters() -> None:

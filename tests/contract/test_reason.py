@@ -199,6 +199,12 @@ srun: error: n1: tasks 1-3: Killed
             "rank 3 on n1 was killed by signal 9 (KILL)",
         ),
         ("RuntimeError: Connection closed by peer [10.0.0.1]:35230\n", "RuntimeError: Connection closed by peer"),
+        (
+            "mpi4py.MPI.Exception: See the MPI_ERROR field in MPI_Status for the error code\n"
+            "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n",
+            "a rank was killed by signal 9 (KILL)",
+        ),
+        ("Exception: no data\nsrun: error: n1: task 1: Killed\n", "Exception: no data"),
     ],
 )
 def test_victims_do_not_hide_the_cause(tmp_path: Path, lines: str, reason: str, begun: bool) -> None:

@@ -18,7 +18,6 @@ from mpi4py import MPI
 from torch import Tensor
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm import policy
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
@@ -300,13 +299,13 @@ def padding_leaks() -> Patch:
 @seen(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32", **REPLICAS)
 def codec_silently_off() -> Patch:
     """Every channel sends plain values, whatever the scheme says."""
-    return patch.object(policy, "get_codec", lambda name: get_codec("none"))
+    return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("none"))
 
 
 @seen(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32", **REPLICAS)
 def lossless_codec_rounds() -> Patch:
     """A codec that is said to be lossless loses a bit."""
-    return patch.object(policy, "get_codec", lambda name: get_codec("zfp:24" if name == "mpc" else name))
+    return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("zfp:24" if name == "mpc" else name))
 
 
 @seen(RESIDUALS, "sizes")

@@ -348,7 +348,7 @@ def hidden() -> Iterator[dict[str, Any]]:
                 default="none",
                 rules=[Rule.model_construct(dimension=dimension, codec="clamp")],
             )
-            with patch.object(policy, "get_codec", codec_of):
+            with patch.object(policy, "get_codec", codec_of), patch("hpcbench.comm.channel.get_codec", codec_of):
                 trainer = trainer_of(run("neox", layout, scheme, precision="fp16", zero=0, overlap=False))
                 trainer.step(0)
                 before = parity.parameters(trainer)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hpcbench.batch.sites.load_site import load_site, offer
+from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.command import predict_study
@@ -23,7 +24,7 @@ from hpcbench.predict.plots import draw
 from hpcbench.predict.served import step_time
 from hpcbench.predict.show import describe_break_even, show
 from hpcbench.predict.verdict import BreakEven
-from hpcbench.study.expand import expand
+from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
 
 STUDY = """\
@@ -42,6 +43,12 @@ def study(directory: Path, site: str = "perlmutter", model: str = "gpt2-small", 
     path = directory / "small.yaml"
     path.write_text(STUDY.format(site=site, model=model, precision=precision))
     return path
+
+
+def expanded(path: Path, name: str = "perlmutter") -> tuple[list[Run], Site, Path]:
+    """The runs of a study file, its site, and the directory that its paths start from."""
+    site, _ = load_site(name)
+    return expand(load_study(path), site.capacity, offer(site)), site, path.parent
 
 
 def predicted(path: Path, **options: object) -> dict[str, object]:
@@ -243,17 +250,15 @@ def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Pa
 
 def test_a_study_that_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = study(tmp_path, site="lassen", model="megatron-18.4b", precision="fp16")
-    site, _ = load_site("lassen")
-    runs = expand(load_study(path), site.capacity, offer(site))
     with pytest.raises(UserError, match=r"small\.yaml:\d+: layout: run .* GB on rank 0 .* has 16 GB: set train"):
-        check_memory(runs, site, tmp_path)
+        check_memory(*expanded(path, "lassen"))
     small = study(tmp_path, site="lassen", precision="fp16")
-    check_memory(expand(load_study(small), site.capacity, offer(site)), site, tmp_path)
+    check_memory(*expanded(small, "lassen"))
 
 
 def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> None:
     path = study(tmp_path)
-    keep(tmp_path, path, site=None, sets=())
+    keep(tmp_path, *expanded(path))
     written = json.loads((tmp_path / NAME).read_text())
     found = kept(tmp_path)
     assert list(found) == [("", "baseline"), ("", "naive-int8")]
@@ -267,7 +272,7 @@ def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
     with pytest.raises(UserError, match=r"scheme by-library: environment: what the MPI library does"):
         predict_study(path, site=None, measured=None, ranks=(), sets=())
-    keep(tmp_path, path, site=None, sets=())
+    keep(tmp_path, *expanded(path))
     assert list(kept(tmp_path)) == [("", "baseline")]
     written = json.loads((tmp_path / NAME).read_text())
     assert len(written["refused"]) == 1 and "by-library" in written["refused"][0]

@@ -8,6 +8,7 @@ from typing import Any
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import Evaluation, Phases, StageTimes, Staleness, StalenessOf
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import State, Verdict
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.submission import Plan
@@ -75,7 +76,7 @@ def _result(run: Run) -> RunResult:
         cell=run.cell,
         verdict=Verdict(State(run.state)),
         log=_log(run),
-        settings=settings,
+        settings=Settings.read(settings),
     )
 
 

@@ -12,6 +12,7 @@ from planted_results import Planted, log_lines, settings
 from test_measures import GPU, foreign, on_gpus
 
 from hpcbench.collect.submission import RunResult, from_log
+from hpcbench.contract.settings import Settings
 from hpcbench.predict import flops
 from hpcbench.report.checks.relations import unit
 from hpcbench.report.measures import measure
@@ -98,7 +99,7 @@ def shaped(formula: float, column: str) -> RunResult:
     """A run of the planted shape that prints what a formula gives, under a name."""
     rate = formula * 8 / 8 / 0.25  # batch of 8, 8 ranks
     run = foreign(seconds=[0.25] * 3, **{column: [rate] * 3})
-    run.settings.update(settings(RUN))
+    run.settings = Settings.read(settings(RUN))
     return run
 
 

@@ -11,6 +11,7 @@ from report_tables import entries
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.criteria import Criteria
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Verdict
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build
@@ -38,7 +39,9 @@ def planted(
         machine, seed = 1 + 0.1 * rng.gauss(0, 1), 0.02 * rng.gauss(0, 1)
         for scheme, (speed, loss) in schemes.items():
             told = settings(Planted(scheme, pair, 0.2, loss))
-            run = RunResult("r", "s", "x", scheme, pair, f"r{pair}", {}, Verdict("completed"), None, told)
+            run = RunResult(
+                "r", "s", "x", scheme, pair, f"r{pair}", {}, Verdict("completed"), None, Settings.read(told)
+            )
             rate = 100 * machine * speed * (1 + scatter * rng.gauss(0, 1))
             valid = loss + seed + of_loss * scatter * rng.gauss(0, 1)
             runs.append(replace(nothing(), run=run, samples_per_s=rate, loss_valid=valid))
@@ -157,7 +160,8 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
         "comm_precision": {"activations": "auto", "gradients": gradients, "parameters": "auto"},
     }
     for run in cell.runs:
-        run.run.settings["train"] = {**run.run.settings["train"], **train}
+        raw = run.run.settings.raw
+        run.run.settings = Settings.read({**raw, "train": {**raw["train"], **train}})
     said = answer(cell, "local")
     assert any(sentence.startswith("Messages have 16 bits without a codec") for sentence in said) == half
     assert any(sentence.startswith("No plain cast to 16 bits") for sentence in said) != half

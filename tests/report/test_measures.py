@@ -11,6 +11,7 @@ from planted_results import Planted, log_lines
 from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.contract.events import Environment
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Verdict
 from hpcbench.contract.step_line import Step
 from hpcbench.predict import chips
@@ -36,7 +37,7 @@ def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None,
     for rank, uuid in zip(world, uuids or [], strict=False):
         rank["gpu"] = {"uuid": uuid}
     run.log.events.append(Environment.read({"world": world}, line=2))
-    run.settings.update(settings)
+    run.settings = Settings.read({**run.settings.raw, **settings})
     return run
 
 

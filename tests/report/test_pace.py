@@ -14,6 +14,7 @@ from report_tables import entries
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, from_log
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Verdict
 from hpcbench.contract.step_line import Step
 from hpcbench.report.answer import answer
@@ -68,7 +69,9 @@ def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **
     log.steps.add(Step(1, line=1, **{name: warm.get(name, 0.01) for name in columns}))
     for k in range(steps):
         log.steps.add(Step(2 + k, line=2 + k, **{name: values[k] for name, values in columns.items()}))
-    return measure(RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log, settings or {}))
+    return measure(
+        RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log, Settings.read(settings or {}))
+    )
 
 
 # ---------------------------------------------------------------- steps that stall

@@ -17,7 +17,7 @@ from hpcbench.report.titles import title
         ('"chunks": 1, "stages": [], "ep": 2', "dp2 x tp2 x pp2 with ep2 in dp, 8 ranks"),
         ('"chunks": 2, "stages": []', "dp2 x tp2 x pp2 in 2 chunks, 8 ranks"),
         ('"chunks": 1, "cp": 1, "context": "ring", "stages": []', "dp2 x tp2 x pp2, 8 ranks"),
-        ('"chunks": 1, "cp": 2, "context": "rsa", "stages": []', "dp2 x tp2 x pp2 x cp2 with context rsa, 8 ranks"),
+        ('"chunks": 1, "cp": 2, "context": "rsa", "stages": []', "dp2 x tp2 x cp2 x pp2 with context rsa, 8 ranks"),
         ('"chunks": 1, "stages": [1, 3]', "dp2 x tp2 x pp2 of 1+3 layers, 8 ranks"),
     ],
 )

@@ -11,11 +11,10 @@ import pytest
 
 from hpcbench.batch.plan_jobs import idle_notes
 from hpcbench.codecs import spec
-from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16
-from hpcbench.comm.channel import Channel
+from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.contract.section import Precision
 from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
 from hpcbench.contract.training import MessageFormat
@@ -85,7 +84,7 @@ def test_algorithms_without_a_place_for_errors_refuse_feedback_or_leave_the_sum_
         rules = [{"dimension": "DP", "codec": "none", "feedback": True}]
         if algorithm == "native":
             with pytest.raises(
-                UserError, match=r"schemes\.mine: algorithm native keeps no errors for feedback: use enc"
+                UserError, match=r"schemes\.mine: rule 1 .*: algorithm native keeps no errors for feedback: use alg"
             ):
                 run_of(tmp_path, {"algorithm": algorithm, "rules": rules})
         else:
@@ -130,5 +129,6 @@ def test_a_note_says_that_there_is_no_error_to_feed_back(tmp_path: Path) -> None
 def test_a_channel_without_errors_has_no_feedback_whoever_makes_it() -> None:
     """Programs of others make their channels without a policy."""
     for codec, dtype in product(CODECS, (None, np.dtype("f4"), np.dtype("f8"), np.dtype("f2"), BFLOAT16)):
-        channel = Channel(*GRADIENTS, get_codec(codec), Algorithm.ENCODED, True, dtype=dtype)
+        scheme = Scheme(rules=[Rule(dimension="DP", codec=codec, feedback=True)])
+        channel = resolve_channel(scheme, GRADIENTS, dtype)
         assert channel.feedback is (codec not in LOSSLESS or dtype in (np.dtype("f2"), BFLOAT16))

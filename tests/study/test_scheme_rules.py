@@ -210,3 +210,12 @@ def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> No
     for path in sorted(data_dir("studies").glob("*.yaml")):
         runs = expand(load_study(path), Capacity("any", 4, 4) if "neox" in path.name else ROOM)
         assert idle_notes(runs) == []
+
+
+def test_an_algorithm_that_cannot_carry_out_a_rule_is_refused_at_its_scheme(tmp_path: Path) -> None:
+    sums = {"algorithm": "homomorphic", "default": "int8", "rules": [{"dimension": "DP", "codec": "zfp:8"}]}
+    _, said = refusal(tmp_path, sums)
+    assert said.endswith(
+        "schemes.mine: rule 1 (DP zfp:8): homomorphic sums are of 8-bit integers, rounded to nearest: use codec int8, "
+        "not zfp:8, or algorithm encoded"
+    )

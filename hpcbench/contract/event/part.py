@@ -3,7 +3,8 @@
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hpcbench.contract.values import number, text, whole
@@ -18,7 +19,7 @@ class Part:
 
     Each field of a subclass is a key of the object, in the same order. A field without a default is always written; its
     value None becomes null. A field with a default is left out where it has that value. A field's type is ``str``,
-    ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `Part`, a tuple of one of these, or any of them or None.
+    ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `Part`, a tuple of one of these, or a union of them or None.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})
@@ -91,14 +92,20 @@ def _keys_of(cls: type[Part]) -> tuple[_Key, ...]:
     )
 
 
+_UNIONS = (Union, types.UnionType)
+
+
 def _bare(hint: Any) -> Any:
     """The type without None."""
-    if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (one for one in get_args(hint) if one is not type(None))
+    if get_origin(hint) in _UNIONS:
+        return reduce(or_, (kind for kind in get_args(hint) if kind is not type(None)))
     return hint
 
 
 def _reader(hint: Any) -> _Reader:
+    if get_origin(hint) in _UNIONS:
+        readers = [_reader(kind) for kind in get_args(hint)]
+        return lambda value: next((kept for read in readers if (kept := read(value)) is not None), None)
     if get_origin(hint) is tuple:
         one = _reader(get_args(hint)[0])
         return lambda value: (

@@ -77,7 +77,7 @@ def _stream_elements(subject: Subject) -> int:
 
 
 def _coding(costing: Costing, key: tuple[str, str, str], elements: int, subject: Subject, content: str) -> Coding:
-    codec = costing.codec_of(key)
+    codec = costing.treatment(key).codec
     if codec == "none":
         return PLAIN
     width, speed = WIDTHS[subject.train.message_formats[content]], costing.speed(codec)

@@ -112,7 +112,8 @@ def _language(submission: Submission) -> Iterator[str]:
     yield from (submission.plan.study, submission.plan.site)
     for run in submission.runs:
         yield from (run.id, run.scheme, run.pairing, *re.split("[-_.]", run.id))
-        yield from (str(member(run.settings, "scheme", name)) for name in ("name", "algorithm", "default"))
+        scheme = run.settings.scheme
+        yield from map(str, (scheme.name, scheme.algorithm, scheme.default))
     for pattern in ("*.json", "runs/*/run.json", "runs/*/log.txt"):
         for file in submission.root.glob(pattern) if submission.root else ():
             yield from _KEY.findall(file.read_text(encoding="utf-8", errors="replace"))

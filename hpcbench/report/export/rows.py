@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hpcbench.contract.events import (
     Start,
     Traffic,
 )
-from hpcbench.contract.values import bounded, member, text, whole
+from hpcbench.contract.values import bounded
 from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
@@ -35,7 +36,6 @@ from hpcbench.report.export import (
     Type,
     Value,
 )
-from hpcbench.report.measures import own_environment
 from hpcbench.report.provenance import device_name
 from hpcbench.report.quantities.catalogue import exported
 
@@ -120,14 +120,14 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "drivers": _each(gpu.driver for gpu in gpus),
         "hpcbench": plain(log.said(Start).version),
         "modules": as_json(environment.modules),
-        "model": plain(text(settings, "model", "name")),
+        "model": plain(settings.model.name),
         "parameters": facts.parameters,
-        "device": plain(text(settings, "device")),
-        "precision": plain(text(settings, "train", "precision")),
-        "algorithm": plain(text(settings, "scheme", "algorithm")),
-        "codec": plain(text(settings, "scheme", "default")),
-        "rules": as_json(member(settings, "scheme", "rules")),
-        "settings": as_json(settings or None),
+        "device": plain(settings.device),
+        "precision": plain(settings.train.precision),
+        "algorithm": plain(settings.scheme.algorithm),
+        "codec": plain(settings.scheme.default),
+        "rules": as_json(settings.scheme.raw.get("rules")),
+        "settings": as_json(settings.raw or None),
         "steps_logged": len(log.steps) if run.log else None,
         "steps_planned": bounded(log.planned_steps),
         "file": place(log.path) if run.log else None,
@@ -135,19 +135,18 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     found |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
     found |= {one.key: one.exported.of(log, one.key) for one in exported("runs") if one.exported}
     found |= {name: getattr(facts, name) for name in _FLOPS}
-    for keys, names in _NUMBERS.items():
-        found |= {name: whole(settings, *keys, name) for name in names}
+    found |= {path.rpartition(".")[2]: attrgetter(path)(settings) for path in _NUMBERS}
     yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))
 
 
 _VERSIONS = ("revision", "mpi", "python", "torch", "numpy", "kernels")
 _FLOPS = ("model_flops_per_sample", "hardware_flops_per_sample", "neox_flops_per_sample")
-_NUMBERS: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    (): ("ranks", "threads"),
-    ("model",): ("layers", "hidden", "heads", "vocab"),
-    ("layout",): ("dp", "cp", "tp", "pp"),
-    ("train",): ("zero", "seed", "warmup_steps", "global_batch", "micro_batch", "seq_len"),
-}
+_NUMBERS = (
+    *("ranks", "threads"),
+    *("model.layers", "model.hidden", "model.heads", "model.vocab"),
+    *("layout.dp", "layout.cp", "layout.tp", "layout.pp"),
+    *("train.zero", "train.seed", "train.warmup_steps", "train.global_batch", "train.micro_batch", "train.seq_len"),
+)
 """Places of the table's whole numbers in a run's settings."""
 
 
@@ -227,7 +226,7 @@ def _each(found: Iterable[str | None]) -> str | None:
 
 
 def _hidden(run: RunResult) -> tuple[str, ...]:
-    return _OF_THE_NETWORK if own_environment(run) else ()
+    return _OF_THE_NETWORK if run.settings.scheme.variables else ()
 
 
 def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:

@@ -197,7 +197,7 @@ def _run(measures: Measures) -> dict[str, Any]:
         "loss_valid": measures.loss_valid,
         "diverged_at": measures.diverged_at,
         "notes": list(measures.notes),
-        "settings": run.settings,
+        "settings": run.settings.raw,
         "environment": log.said(Environment).raw if log else {},
         "traffic": _traffic(measures),
     }

@@ -8,7 +8,7 @@ from typing import Any
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import integer, member, text
+from hpcbench.contract.values import text
 from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row, step_time
 from hpcbench.report.curves import WINDOW
@@ -197,7 +197,7 @@ def _axes(row: Row) -> list[_Axis]:
 
 def shares(run: Measures) -> int:
     """The number of steps times ranks that the traffic of a run is summed over."""
-    return len(window(run.run.log)) * (integer(run.run.settings, "ranks") or 0) if run.run.log else 0
+    return len(window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 
 def memory(submission: Submission, cell: Cell) -> Table | None:
@@ -231,7 +231,7 @@ def _speed_notes(cell: Cell) -> list[str]:
         for kind, name in _FORMULAS.items()
         if (words := text(said, kind)) is not None
     ]
-    return notes + formulas + [_EXPERTS_NOTE] * any(member(run.run.settings, "model", "experts") for run in cell.runs)
+    return notes + formulas + [_EXPERTS_NOTE] * any(run.run.settings.model.experts for run in cell.runs)
 
 
 def _formulas(run: Measures) -> Mapping[str, Any] | None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.state import BAD, OPEN
-from hpcbench.contract.values import integer
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.measures import Measures, is_gpu
@@ -67,7 +66,7 @@ def _state(run: RunResult) -> Entry:
 def _step(run: RunResult) -> Entry:
     last = run.log.last_step if run.log else None
     taken = last.step if last else 0
-    said = integer(run.settings, "train", "steps") or integer(run.settings, "program", "steps")
+    said = run.settings.work.steps
     planned = last.steps if last and last.steps else said
     source = run.log.where(last.line) if run.log and last else None
     return Entry(f"{taken}/{planned}" if planned else str(taken), taken, source=source)

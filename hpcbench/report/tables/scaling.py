@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.text import printable
-from hpcbench.contract.values import integer, member, text
 from hpcbench.report.columns import SCHEME, samples
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Field, Table, tabulate
@@ -95,7 +94,7 @@ def has_modes(cells: list[Cell]) -> bool:
 
 
 def _tensor(size: Size) -> str:
-    return text(example(size.cell).settings, "layout", "tensor") or "1d"
+    return example(size.cell).settings.layout.tensor
 
 
 def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
@@ -107,11 +106,11 @@ def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
     layouts = {_layout(example(size.cell), modes=True) for size in sizes}
     for layout in sorted(layouts):
         mine = [size for size in sizes if _layout(example(size.cell), modes=True) == layout]
-        alone = [size for size in mine if (integer(example(size.cell).settings, "layout", "tp") or 1) == 1]
-        settings = example(mine[0].cell).settings
-        shared = ("cp",) if (integer(settings, "layout", "cp") or 1) > 1 else ()
+        alone = [size for size in mine if (example(size.cell).settings.layout.tp or 1) == 1]
+        stated = example(mine[0].cell).settings.layout
+        shared = ("cp",) if (stated.cp or 1) > 1 else ()
         others = ("dp", *shared, "pp") if len(layouts) > 1 else ()
-        rest = [f"{key} {integer(settings, 'layout', key)}" for key in others]
+        rest = [f"{key} {getattr(stated, key)}" for key in others]
         for mode in sorted({_tensor(size) for size in mine if size not in alone}):
             own = [size for size in mine if size not in alone and _tensor(size) == mode]
             groups[" ".join([f"tensor {mode}", *rest])] = [*alone, *own]
@@ -152,9 +151,9 @@ def _points(series: str, sizes: list[Size]) -> Iterator[Point]:
 def _sizes(cells: list[Cell]) -> Iterator[Size]:
     for cell in cells:
         settings = example(cell).settings
-        ranks, batch = integer(settings, "ranks"), integer(settings, "train", "global_batch")
+        ranks, batch = settings.ranks, settings.train.global_batch
         if ranks and batch and ranks > 0 and batch > 0:
-            yield Size(cell, ranks, integer(settings, "shape", "nodes"), batch)
+            yield Size(cell, ranks, settings.shape.nodes, batch)
 
 
 def _fixed(run: RunResult, *, modes: bool) -> str:
@@ -163,14 +162,14 @@ def _fixed(run: RunResult, *, modes: bool) -> str:
     On grids, which cut samples, the number of samples at a time belongs to the size, too.
     """
     of_size = ("global_batch", "micro_batch") if modes else ("global_batch",)
-    same = {key: member(run.settings, key) for key in ("model", "data", "train", "device")}
+    same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "device")}
     if isinstance(same["train"], dict):
         same["train"] = {key: value for key, value in same["train"].items() if key not in of_size}
     return json.dumps(same, sort_keys=True)
 
 
 def _layout(run: RunResult, *, modes: bool = False) -> str:
-    layout = member(run.settings, "layout")
+    layout = run.settings.raw.get("layout")
     of_size = ("tp", "tensor", "depth") if modes else ("dp",)
     if isinstance(layout, dict):
         layout = {key: value for key, value in layout.items() if key not in of_size}

@@ -57,7 +57,7 @@ def test_a_log_of_nobody_is_an_error_that_says_what_is_known(tmp_path: Path) -> 
 
 def test_what_is_known_of_a_foreign_run() -> None:
     run = from_log(DIRECTORY / "neox.log")
-    assert (run.id, run.study, run.scheme, run.settings, run.repeat) == ("neox", "logs", "unknown", {}, None)
+    assert (run.id, run.study, run.scheme, run.settings.raw, run.repeat) == ("neox", "logs", "unknown", {}, None)
     assert log_of(run).final_loss() == 10.55012
     assert log_of(run).missing_steps() == []
 

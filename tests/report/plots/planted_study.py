@@ -9,6 +9,7 @@ from typing import Any
 from hpcbench.collect.run_log import Reader
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract import step_line
+from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Verdict
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.submission import Plan
@@ -102,7 +103,7 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
         cell=run.cell,
         verdict=Verdict(run.state),  # type: ignore[arg-type]
         log=reader.close(),
-        settings=settings,
+        settings=Settings.read(settings),
     )
 
 

@@ -1,0 +1,153 @@
+"""The settings of a run as reports read them: those of run.json, of any version.
+
+`hpcbench.contract.run` and `program` have the strict schemas that are written. Here a value that is missing or of
+another type becomes None, so that runs of other versions stay readable. `raw` of a section has the JSON object.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hpcbench.contract.event.part import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(Part):
+    """The model of a run."""
+
+    name: str | None = None
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    vocab: int | None = None
+    experts: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Part):
+    """The work of a run's steps."""
+
+    steps: int | None = None
+    warmup_steps: int | None = None
+    global_batch: int | None = None
+    seq_len: int | None = None
+    precision: str | None = None
+    recompute: str | int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommPrecisionSettings(Part):
+    """Number formats of a run's messages."""
+
+    activations: str | None = None
+    gradients: str | None = None
+    parameters: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(Work):
+    """The training of a run."""
+
+    micro_batch: int | None = None
+    comm_precision: CommPrecisionSettings = CommPrecisionSettings()
+    zero: int | None = None
+    seed: int | None = None
+    optimizer: str | None = None
+    schedule: str | None = None
+    vertical_sync: bool | None = None
+    sync: str | None = None
+    staleness: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramSettings(Work):
+    """The program of others that a run starts."""
+
+    command: str | None = None
+    log: str | dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutSettings(Part):
+    """The layout of a run's ranks."""
+
+    dp: int | None = None
+    cp: int | None = None
+    context: str = "ring"
+    tp: int | None = None
+    tensor: str = "1d"
+    depth: int = 1
+    pp: int | None = None
+    ep: int = 1
+    chunks: int = 1
+    stages: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleSettings(Part):
+    """A rule of a scheme."""
+
+    dimension: str | None = None
+    phase: str | None = None
+    kind: str | None = None
+    codec: str | None = None
+    feedback: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeSettings(Part):
+    """The scheme of a run."""
+
+    name: str | None = None
+    algorithm: str | None = None
+    default: str | None = None
+    rules: tuple[RuleSettings, ...] | None = None
+    environment: dict[str, Any] | None = None
+    optimizer: str | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables that only the runs of the scheme had. The MPI library may compress because of them."""
+        return {str(name): str(value) for name, value in (self.environment or {}).items()}
+
+    @property
+    def codecs(self) -> set[str | None]:
+        """Codecs of the default and of the rules; empty where they are not known."""
+        known = self.default is not None and self.rules is not None
+        return {self.default, *(rule.codec for rule in self.rules or ())} if known else set()
+
+    @property
+    def is_uncompressed(self) -> bool:
+        """Whether nothing compresses the traffic. It is False if the scheme is unknown or has its own variables."""
+        return self.codecs == {"none"} and not self.variables
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeSettings(Part):
+    """The placement of a run's ranks."""
+
+    nodes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Part):
+    """The settings of a run."""
+
+    study: str | None = None
+    run: str | None = None
+    site: str | None = None
+    model: ModelSettings = ModelSettings()
+    train: TrainSettings = TrainSettings()
+    program: ProgramSettings = ProgramSettings()
+    layout: LayoutSettings = LayoutSettings()
+    scheme: SchemeSettings = SchemeSettings()
+    shape: ShapeSettings = ShapeSettings()
+    ranks: int | None = None
+    threads: int | None = None
+    oversubscribe: bool = False
+    device: str | None = None
+    peak_tflops: dict[str, Any] | None = None
+
+    @property
+    def work(self) -> Work:
+        """The work of a step, of hpcbench's training or of a program of others."""
+        return self.train if self.train.raw else self.program

@@ -1,0 +1,95 @@
+"""The settings of a run as reports read them: those of every version, as the schemas of run.json name them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from hpcbench.contract.event.part import Part
+from hpcbench.contract.program import ProgramRun
+from hpcbench.contract.run import Run
+from hpcbench.contract.settings import LayoutSettings, SchemeSettings, Settings
+
+RESULTS = Path(__file__).parents[2] / "results" / "reference"
+STORED = [
+    path
+    for name in ("demo-2-cores/report.json", "studies/experts.json", "throttled-training-shared.json")
+    for path in [RESULTS / name, *(RESULTS / "convergence").glob("*.json")]
+]
+
+
+def stored(value: Any) -> Iterator[dict[str, Any]]:
+    """The settings of all runs in a stored report."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and {"model", "train", "layout", "scheme"} <= value.keys():
+        yield value
+    else:
+        for each in inner:
+            yield from stored(each)
+
+
+def lost(part: Part, place: str = "") -> list[str]:
+    """Values of the JSON object that are not those of the typed fields."""
+    found = []
+    for name in (field.name for field in fields(part) if field.name != "raw"):
+        said, value = part.raw.get(name), getattr(part, name)
+        if isinstance(value, Part):
+            found += lost(value, f"{place}{name}.")
+        elif name == "rules":
+            found += [f"{place}{name}"] if len(said or ()) != len(value or ()) else []
+        elif said is not None and (list(value) if isinstance(value, tuple) else value) != said:
+            found.append(f"{place}{name}")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(set(STORED)), ids=lambda path: path.name)
+def test_stored_runs_are_read_without_a_loss(path: Path) -> None:
+    runs = list(stored(json.loads(path.read_text(encoding="utf-8"))))
+    assert [lost(Settings.read(run)) for run in runs] == [[]] * len(runs)
+    assert all(Settings.read(run).raw == run for run in runs)
+
+
+def test_some_stored_runs_are_of_an_older_form() -> None:
+    runs = [run for path in set(STORED) for run in stored(json.loads(path.read_text(encoding="utf-8")))]
+    assert len(runs) > 100 and any("cp" not in run["layout"] for run in runs)
+
+
+def undeclared(part: type[Part], schemas: list[type[BaseModel]], place: str = "") -> list[str]:
+    """Typed fields that none of the schemas has."""
+    found = []
+    for field in fields(part):
+        declared = [schema.model_fields[field.name] for schema in schemas if field.name in schema.model_fields]
+        if field.name != "raw" and not declared:
+            found.append(f"{place}{field.name}")
+        inner = [
+            kind
+            for one in declared
+            for kind in (one.annotation, *get_args(one.annotation))
+            if isinstance(kind, type) and issubclass(kind, BaseModel)
+        ]
+        if isinstance(field.default, Part):
+            found += undeclared(type(field.default), inner, f"{place}{field.name}.")
+    return found
+
+
+def test_every_typed_setting_is_one_of_run_json() -> None:
+    assert undeclared(Settings, [Run, ProgramRun]) == ["program.recompute"], "only hpcbench's own training has that"
+
+
+def test_odd_values_are_taken_for_missing_ones() -> None:
+    odd = {"model": 5, "train": {"steps": "many", "recompute": 1.5}, "layout": {"stages": "auto"}, "scheme": None}
+    found = Settings.read(odd)
+    assert (found.model.name, found.train.steps, found.train.recompute) == (None, None, None)
+    assert (found.layout, found.scheme) == (LayoutSettings(), SchemeSettings())
+    assert found.scheme.codecs == set() and not found.scheme.is_uncompressed
+    assert Settings.read({"train": {"recompute": 2}}).train.recompute == 2
+    assert Settings.read({"train": {"recompute": "full"}}).train.recompute == "full"
+
+
+def test_a_programs_work_is_read_from_its_own_section() -> None:
+    assert Settings.read({"program": {"steps": 7, "log": "nanogpt"}}).work.steps == 7
+    assert Settings.read({"train": {"steps": 9}}).work.steps == 9
