@@ -1,12 +1,16 @@
 """Processes that import only what an installation of hpcbench with some extras would bring."""
 
+import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from typed_pages import blocks
+from typed_pages import run_page as run_page_with
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,19 +23,23 @@ ALWAYS = {"hpcbench", "pip", "setuptools"}
 GUARD = '''\
 """Written by a test: modules of packages that the installation would not bring cannot be imported."""
 
-import sys
+import os
+from importlib.machinery import PathFinder
 
 REFUSED = {refused!r}
+find_anywhere = PathFinder.find_spec
 
 
-class Guard:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in REFUSED:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in REFUSED else find_anywhere(name, path, target)
 
 
-sys.meta_path.insert(0, Guard())
+PathFinder.find_spec = find_spec
+if "SLURM_STEP_ID" in os.environ:  # a rank
+    open({seen!r}, "a").close()
 '''
+SEEN = "seen-in-a-step"
+"""File beside the guard that it touches in a step of a Slurm job."""
 
 
 def requirements(extras: Iterable[str], project: dict[str, object] | None = None) -> set[str]:
@@ -69,9 +77,31 @@ def write_guard(directory: Path, installed: set[str]) -> Path:
     for each in distributions():
         (brought if canonicalize_name(each.metadata["Name"]) in installed else others).update(_modules(each))
     directory.mkdir()
-    text = GUARD.format(refused=sorted(others - brought))
+    text = GUARD.format(refused=sorted(others - brought), seen=str(directory / SEEN))
     (directory / "sitecustomize.py").write_text(text, encoding="utf-8")
     return directory
+
+
+def installed_by(page: Path) -> set[str]:
+    """Return the names of all distributions that the page's line with `pip install` brings."""
+    installing = [content for language, content, _ in blocks(page.read_text(encoding="utf-8")) if language == "sh"]
+    (extras,) = re.findall(r"^pip install '\./hpcbench\[([\w,]+)\]'", "".join(installing), re.MULTILINE)
+    return requirements(extras.split(","))
+
+
+def run_page(page: Path, directory: Path, variables: Mapping[str, str]) -> tuple[int, int]:
+    """Type all that the page says, with no packages but those that it installs; returns the numbers as `typed_pages`.
+
+    Parameters
+    ----------
+    page, directory
+        The page, and where its commands run. The guard is in `guard` below that.
+    variables
+        More variables of their environment.
+    """
+    guard = write_guard(directory / "guard", installed_by(page))
+    paths = [str(guard), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return run_page_with(page, directory, {**variables, "PYTHONPATH": os.pathsep.join(paths)})
 
 
 def _modules(distribution: Distribution) -> set[str]:

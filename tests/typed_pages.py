@@ -4,9 +4,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 LONGEST = 1800.0
 """Seconds that a line may take where the machine is busy."""
@@ -49,10 +50,19 @@ def words(line: str) -> str:
     return ".*".join(parts)
 
 
-def run_page(page: Path, directory: Path) -> tuple[int, int]:
-    """Type all that the page says in a directory. The result is the number of commands and of files."""
+def run_page(page: Path, directory: Path, variables: Mapping[str, str] = MappingProxyType({})) -> tuple[int, int]:
+    """Type all that the page says in a directory. The result is the number of commands and of files.
+
+    Parameters
+    ----------
+    page, directory
+        The page, and where its commands run.
+    variables
+        More variables of their environment.
+    """
     environment = {
         **os.environ,
+        **variables,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "COLUMNS": "160",
         "OMP_NUM_THREADS": "1",

@@ -46,7 +46,12 @@ def doctor(
     site: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="Site whose needs are checked; by default this machine's.")
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="Also start two ranks with the launcher on a cluster.")] = False,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run", help="Also start two ranks with the launcher on a cluster, and one in the site's container."
+        ),
+    ] = False,
     json: Annotated[Path | None, typer.Option(help="File for the findings.")] = None,
     draft_site: Annotated[
         bool, typer.Option("--draft-site", help="Print a first site file for this machine, and check nothing.")

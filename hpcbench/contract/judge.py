@@ -138,7 +138,8 @@ def judge_log(log: Ending) -> Verdict:
 def _ended(directory: Path, mark: Mark, job: Job, log: Ending | None, found: Diagnosis | None) -> Verdict:
     status, end = mark.exit, log if log is not None and log.end_line is not None else None
     if end is not None and end.state == "stopped" and job.state in OPEN:
-        return Verdict(State.PENDING)  # the job goes on with it when it comes out of the queue again
+        # the job goes on with it when it comes out of the queue again
+        return Verdict(State.PENDING, _with_limit(mark, _by_end_event(end).reason) if mark.limit else "")
     if status is None:
         return Verdict(State.UNKNOWN, "its exit marker lacks the exit status", _marker(directory))
     if job.state in OPEN and job.exit is not None and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
@@ -155,17 +156,18 @@ def _ended(directory: Path, mark: Mark, job: Job, log: Ending | None, found: Dia
     if end is not None and end.state != "completed":
         verdict = _by_end_event(end)
         done = f"; {_fate(job)}" if verdict.state is State.STOPPED and job.state in DONE_TO_IT else ""
-        return Verdict(verdict.state, f"{verdict.reason}{done}", verdict.where)
+        reason = _with_limit(mark, verdict.reason) if verdict.state is State.STOPPED else verdict.reason
+        return Verdict(verdict.state, f"{reason}{done}", verdict.where)
     if job.state in DONE_TO_IT and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
         return Verdict(job.state, f"{_fate(job)} {_progress(log)}", _at(log))
     if status == OVERTIME_EXIT:
-        limit = "run_limit" if mark.limit == "run_limit" else "its part of the job's walltime"
-        words = f"reached {limit if mark.limit else 'its own time limit'} {_progress(log)}"
+        words = f"reached {_limit(mark)} {_progress(log)}"
         if found and found.where and not (log and log.begun):
             return Verdict(State.TIMED_OUT, f"{words}: {found.reason}", found.where)
         return Verdict(State.TIMED_OUT, words, _at(log))
     if status == STOPPED_EXIT and end is None:
-        return Verdict(State.STOPPED, f"told to stop, by its exit status {status}, {_progress(log)}", _at(log))
+        words = f"told to stop, by its exit status {status}, {_progress(log)}"
+        return Verdict(State.STOPPED, _with_limit(mark, words), _at(log))
     reason, where = (found.reason, found.where) if found else (f"exit status {status}", None)
     if mark.why:
         return Verdict(State.FAILED, f"{printable(mark.why, 200)}, {_progress(log)}", _at(log))
@@ -174,6 +176,18 @@ def _ended(directory: Path, mark: Mark, job: Job, log: Ending | None, found: Dia
     if log is not None and (diverged := _diverged(log)):
         return diverged
     return Verdict(State.FAILED, f"{reason}, {_progress(log)}", where or _at(log))
+
+
+def _limit(mark: Mark) -> str:
+    """Return the name of the limit that a run reached."""
+    if not mark.limit:
+        return "its own time limit"
+    return "run_limit" if mark.limit == "run_limit" else "its part of the job's walltime"
+
+
+def _with_limit(mark: Mark, reason: str) -> str:
+    """Return the reason of a run that stopped on request, with its own limit if it reached that."""
+    return f"reached {_limit(mark)}: {reason}" if mark.limit else reason
 
 
 def _by_end_event(log: Ending) -> Verdict:

@@ -212,7 +212,7 @@ def _ended(mark: Mark, handed: HandedIn | None, told: Told | None) -> Status:
     if mark.why:
         return Status(State.FAILED, mark.why)
     if mark.exit == STOPPED_EXIT:
-        return Status(State.STOPPED, "stopped ahead of its time limit: `hpcbench retry` continues it")
+        return Status(State.STOPPED, "stopped at a time limit: `hpcbench retry` continues it")
     return Status(State.FAILED, exit_words(mark.exit))
 
 

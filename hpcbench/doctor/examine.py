@@ -7,6 +7,7 @@ from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.ask import ask
 from hpcbench.doctor.check import Check, found, unknown
+from hpcbench.doctor.container import check_container
 from hpcbench.doctor.draft_site import survey
 from hpcbench.doctor.gpus import check_gpus
 from hpcbench.doctor.match_site import check_match
@@ -35,8 +36,9 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
         *check_schedulers(seen, site.scheduler.kind if given else cluster.kind),
         *check_match(cluster, given),
         *check_launchers(site),
-        *check_interpreter(site),
+        *check_interpreter(site, run=run),
         *check_world(site, run=run, alone=given is not None or cluster.kind == "local"),
+        *check_container(site, run=run),
         check_gpus(on_gpus_here),
         *_ucx(),
         *check_submitit(),

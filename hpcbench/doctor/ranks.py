@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.local import environment
+from hpcbench.batch.scripts.containers import contained
 from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
 from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
@@ -48,11 +49,33 @@ _REMEDIES = {
 }
 
 
-def check_interpreter(site: Site) -> list[Check]:
-    """The packages of the interpreter that ranks run in, with the site's modules and setup, as a job has them."""
+def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
+    """Check the packages of the interpreter that ranks run in, with the site's modules and setup, as a job has them.
+
+    Parameters
+    ----------
+    run
+        Whether a rank may be started on a cluster: the interpreter of an image is asked by a rank.
+    """
     python = sys.executable if site.python == "auto" else site.python
     source = Path(probe.__file__).read_text(encoding="utf-8")
-    said = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
+    if site.container is not None and has_image(site):
+        python = f"{site.container.python} in {site.container.image}"
+        if site.scheduler.kind != "local" and not run:
+            return [
+                unknown(
+                    "python",
+                    f"{python}: not started on a cluster's login node",
+                    "hpcbench doctor --run starts a rank in it, where that is allowed",
+                )
+            ]
+        try:
+            with rank_command(site, 1) as command:
+                said = ask(in_job(site, [*command, "-c", source]), seconds=PATIENCE, env=job_environment())
+        except ValueError as error:
+            return [unknown("python", f"a rank cannot be started: {error}", needed=True)]
+    else:
+        said = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
     lines = {}
     for line in said.out.splitlines():
         try:
@@ -66,7 +89,10 @@ def check_interpreter(site: Site) -> list[Check]:
         where = "" if site.scheduler.kind == "local" else "; it may be there on compute nodes alone"
         fact = f"{shlex.quote(python)}: {said.problem or 'said nothing'}{where}"
         health = Health.MISSING if site.scheduler.kind == "local" else Health.UNKNOWN
-        return [Check("python", health, fact, "name the ranks' interpreter as `python` of the site file", needed=True)]
+        field = "container.python" if has_image(site) else "python"
+        return [
+            Check("python", health, fact, f"name the ranks' interpreter as `{field}` of the site file", needed=True)
+        ]
     for name in probe.STAGES:
         needed = name in wanted
         if name not in lines:
@@ -128,28 +154,52 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     if site.scheduler.kind != "local" and not run:
         remedy = "hpcbench doctor --run starts them, where that is allowed"
         return [unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
-    python = sys.executable if site.python == "auto" else site.python
     try:
-        _, launch = solve(site, nodes=1, ranks_per_node=2, program=launcher_of(site))
+        with rank_command(site, 2) as command:
+            said = ask(in_job(site, [*command, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
         return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
-    with _listed_hosts(launch) as launch:
-        said = ask(in_job(site, [*launch, python, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     wanted = None if site.node.cores == "auto" else site.node.cores
-    meets = _meet(shlex.join([*launch, python]), said, wanted, shares=site.oversubscribe)
+    meets = _meet(shlex.join(command), said, wanted, shares=site.oversubscribe)
     if meets.health is Health.OK and site.scheduler.kind != "local":
         remember_met(site)
     return [meets, _aware(site, said.out)]
 
 
+def has_image(site: Site) -> bool:
+    """Return whether the site file tells how ranks start in a container, and in which image."""
+    return site.container is not None and site.container.kind is not None and site.container.image is not None
+
+
 @contextlib.contextmanager
-def _listed_hosts(launch: list[str]) -> Iterator[list[str]]:
-    """Give a launch line that names a host file one that lists this host for both ranks."""
+def rank_command(site: Site, ranks: int) -> Iterator[list[str]]:
+    """Give the command that starts ranks on one node, up to their interpreter: that of the site's image, if it has one.
+
+    Raises
+    ------
+    ValueError
+        The site has no room for them, or its kind of container cannot be started so.
+    """
+    _, launch = solve(site, nodes=1, ranks_per_node=ranks, program=launcher_of(site))
+    with listed_hosts(launch, ranks) as words:
+        if site.container is None or not has_image(site):
+            yield [*words, sys.executable if site.python == "auto" else site.python]
+            return
+        root = str(Path(site.work).absolute() if site.work and Path(site.work).is_dir() else Path.cwd())
+        inside = contained(
+            site.container, site, ranks_per_node=ranks, root=root, reads=(), names=tuple(site.environment)
+        )
+        yield [*words, *inside.launch, *inside.inside, site.container.python]
+
+
+@contextlib.contextmanager
+def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
+    """Give a launch line that names a host file one that lists this host for each of the ranks."""
     if HOST_FILE not in launch:
         yield launch
         return
     with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-        file.write(f"{socket.gethostname()}\n" * 2)
+        file.write(f"{socket.gethostname()}\n" * ranks)
         file.flush()
         yield [file.name if word == HOST_FILE else word for word in launch]
 
@@ -174,7 +224,7 @@ def _meet(command: str, said: Answer, wanted: int | None, *, shares: bool) -> Ch
     if said.present and said.status is None:
         remedy = "look whether ranks wait for each other, or the job for nodes"
         return unknown(name, f"{command}: {said.problem}", remedy, needed=True)
-    error = _last_error(said.err)
+    error = last_error(said.err)
     fact = f"{command}: {error or said.problem or f'worlds of {sizes}'}"
     remedy = probe.NO_LIBRARY if _LACKS_LIBRARY.search(error) else "start the command by hand"
     return missing(name, fact, remedy, needed=True)
@@ -183,7 +233,7 @@ def _meet(command: str, said: Answer, wanted: int | None, *, shares: bool) -> Ch
 _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot open", re.IGNORECASE)
 
 
-def _last_error(text: str) -> str:
+def last_error(text: str) -> str:
     """Return the last error that a rank printed, without what its launcher puts in front; empty if there is none.
 
     Launchers print information about themselves first, and afterwards that a rank has ended.

@@ -62,13 +62,20 @@ class _Shared(Section):
     queue: Label | None = Field(None, description="Queue of the site; the site's first by default.")
     walltime: str | None = Field(None, description="Limit of a job, such as 90m or 1h30m; the site's by default.")
     run_limit: str | None = Field(
-        None, description="Limit of a run; by default an equal part of what its job has left."
+        None,
+        description="Limit of a run, at which it writes its checkpoint and stops; by default an equal part of what "
+        "its job has left.",
     )
     requeue: int = Field(
-        0, ge=0, le=100, description="How often a job that is preempted or meets its limit goes back to its queue."
+        0,
+        ge=0,
+        le=100,
+        description="How often a job goes back to its queue when it is preempted, or it or a run reaches its limit.",
     )
     stop_ahead: str = Field(
-        "2m", description="How long before its limit a job tells a run to write its checkpoint and stop."
+        "2m",
+        description="How long before its limit a job tells a run to write its checkpoint and stop. At its own limit a "
+        "run has this time for it, or as long as the limit if that is shorter and other runs wait.",
     )
     after: File | None = Field(
         None, description="Submission, or study by its name, whose jobs must have completed before these."

@@ -14,6 +14,11 @@ from pathlib import Path
 import pytest
 from tools import explain_missing
 
+from hpcbench.batch.sites.site import Site
+from hpcbench.doctor.check import Health
+from hpcbench.doctor.container import check_container
+from hpcbench.doctor.ranks import check_interpreter, check_world
+
 STUDY = """\
 study: contained
 model: {name: mini, layers: 1, hidden: 16, heads: 2, vocab: 256}
@@ -134,3 +139,20 @@ def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[
     assert done.stderr.splitlines() == [
         "hpcbench: study.yaml:9: container.image: /nowhere/image is not there: build it, or check the path"
     ]
+
+
+def test_the_doctor_starts_a_rank_in_the_image(
+    image: Path, tmp_path: Path, need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(why_not())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("USER", os.environ.get("USER", "me"))
+    container = {"kind": "charliecloud", "binds": bound(), "image": str(image), "python": "/inside/python"}
+    site = {"site": "here", "scheduler": {"kind": "local"}, "launcher": {"kind": "mpich"}, "checked": "never"}
+    here = Site.model_validate({**site, "oversubscribe": True, "python": "/nowhere/python", "container": container})
+    checks = check_container(here, run=False)
+    assert [(check.name, check.health) for check in checks] == [
+        (name, Health.OK) for name in ("container charliecloud", "container image", "rank in the container")
+    ], checks
+    checks = [*check_interpreter(here, run=False), *check_world(here, run=False)]
+    assert not [check for check in checks if check.failed], "both are those of the image"

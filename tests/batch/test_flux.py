@@ -1,5 +1,7 @@
 """The Flux back end, against the fake flux and against what Flux prints."""
 
+import getpass
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +134,23 @@ def test_what_flux_refuses_is_told(flux: Flux, tmp_path: Path) -> None:
     assert not isinstance(caught.value, UnclearError)
     with pytest.raises(UserError, match="Flux has no job arrays"):
         flux.submit(BatchJob("x", str(tmp_path / "x"), ["a", "b"], array=True))
+
+
+NO_BANK = "flux-batch: ERROR: [Errno 22] cannot find user/bank or user/default bank entry for uid: 5"
+
+
+def test_a_refused_bank_is_answered_with_those_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "flux"
+    program.parent.mkdir()
+    answer = (
+        f'if [ "$1" = batch ]; then echo "{NO_BANK}" >&2; exit 1; fi\n[ "$*" = "$WANTED" ] && printf "chem\\nphys\\n"'
+    )
+    program.write_text(f"#!/bin/sh\n{answer}\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("WANTED", f"account view-user {getpass.getuser()} --list-banks")
+    with pytest.raises(UserError, match=r"Flux did not take it: set account: in the study .* prints: chem phys$"):
+        Flux(tmp_path, SITE).submit(batch_job(tmp_path, "charged", "true"))
 
 
 def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

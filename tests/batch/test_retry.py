@@ -50,6 +50,18 @@ def test_a_job_that_nears_its_limit_goes_back_and_its_run_goes_on(fake: Fake) ->
     assert '"completed"' in (root / "runs" / "r1-naive-zfp8" / "log.txt").read_text(encoding="utf-8")
 
 
+def test_a_run_at_its_part_of_the_walltime_resumes_from_its_checkpoint(fake: Fake) -> None:
+    fake.acts({"baseline": "stop"})
+    fake.write_study(walltime="100s", stop_ahead="85s", requeue=1)
+    root = start(fake).root
+    tracked = wait_until_over(root)
+    assert states(tracked) == [State.COMPLETED] * 3
+    assert launches(fake) == ["r1-baseline", "r1-naive-zfp8", "r1-mzhybrid", "r1-baseline"]
+    first = read_json(root / "runs" / "r1-baseline" / "status.1.json")
+    assert first is not None and (first["exit"], first["limit"]) == (75, "walltime")
+    assert '"stopped"' in (root / "runs" / "r1-baseline" / "log.1.txt").read_text(encoding="utf-8")
+
+
 def test_without_leave_to_go_back_retry_goes_on_from_the_checkpoint(fake: Fake) -> None:
     fake.acts({"naive-zfp8": "stop"})
     fake.write_study(walltime="40s", stop_ahead="20s", run_limit="40s")
@@ -210,7 +222,7 @@ def test_retry_gives_a_job_more_time(fake: Fake) -> None:
     fake.acts({})
     retry(root, all=True, sets=["walltime=90s"])
     text = (root / "jobs" / "j0001-r1" / "job.sh").read_text(encoding="utf-8")
-    assert "limit=$((90 - SECONDS))" in text and "'--extra arg')" in text
+    assert "limit=$(((70 - SECONDS) / waiting))" in text and "'--extra arg')" in text
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     [job] = track(root).submission.jobs
     assert (job.walltime, job.stop_ahead) == (90, 20)

@@ -254,8 +254,51 @@ def limits(bench: Bench) -> list[int]:
 
 def test_runs_share_what_their_job_has_left(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "slurm", walltime=Duration(3600), stop_ahead=Duration(600))
-    for limit, share in zip(limits(bench), (3000 // 3, 3000 // 2, 3600), strict=True):
+    for limit, share in zip(limits(bench), (3000 // 3, 3000 // 2, 3000), strict=True):
         assert share - 30 < limit <= share
+
+
+SHORT: list[tuple[dict[str, Any], str]] = [
+    ({"run_limit": Duration(2)}, "run_limit"),
+    ({"walltime": Duration(68), "stop_ahead": Duration(58)}, "walltime"),
+]
+"""Limits that a run soon reaches while its job has time left."""
+
+
+@pytest.mark.parametrize(("limits", "name"), SHORT)
+def test_a_run_at_its_limit_writes_a_checkpoint_and_resumes_after_the_others(
+    tmp_path: Path, limits: dict[str, Any], name: str
+) -> None:
+    bench = Bench(tmp_path, "slurm", runs="ab", requeue=1, **limits)
+    bench.records("scontrol")
+    bench.act("a", STOPS)
+    assert bench.go(SLURM_JOB_ID="9").returncode == 75
+    assert bench.exits() == {"a": 75, "b": 0}
+    assert (bench.mark("a") or {})["limit"] == name and "limit" not in (bench.mark("b") or {})
+    assert bench.job_mark["state"] == "requeued" and bench.lines("said") == ["scontrol requeue 9"]
+    bench.act("a", "")
+    assert bench.go(SLURM_JOB_ID="9").returncode == 0
+    assert bench.lines("calls") == ["a 1", "b 1", "a 2"] and bench.exits() == {"a": 0, "b": 0}
+    assert "limit" not in (bench.mark("a") or {})
+
+
+@pytest.mark.parametrize(("checkpoint", "state"), [(True, "requeued"), (False, "ended")])
+def test_a_run_that_stays_is_ended_and_put_back_only_with_a_checkpoint(
+    tmp_path: Path, checkpoint: bool, state: str
+) -> None:
+    bench = Bench(tmp_path, "slurm", runs="ab", requeue=1, run_limit=Duration(1))
+    bench.records("scontrol")
+    bench.act("a", f"{'mkdir -p runs/a/checkpoint/step-4; ' if checkpoint else ''}exec sleep 300")
+    assert bench.go(SLURM_JOB_ID="9").returncode == (75 if checkpoint else 1)
+    assert bench.exits() == {"a": 124, "b": 0} and (bench.mark("a") or {})["limit"] == "run_limit"
+    assert bench.job_mark["state"] == state
+
+
+def test_a_run_that_completes_at_its_limit_has_met_none(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "slurm", runs="a", requeue=1, run_limit=Duration(1))
+    bench.act("a", STOPS.replace("75", "0"))
+    assert bench.go(SLURM_JOB_ID="9").returncode == 0
+    assert bench.exits() == {"a": 0} and "limit" not in (bench.mark("a") or {})
 
 
 @pytest.mark.parametrize(("changes", "limit"), [({"walltime": None}, 0), ({"run_limit": Duration(50)}, 50)])

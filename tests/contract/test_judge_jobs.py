@@ -68,7 +68,7 @@ def of(
         (ended(143), seen(State.NODE_FAILED, "NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
         (ended(143), seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
         (ended(75), seen(State.PREEMPTED, "PREEMPTED"), State.PREEMPTED, "PREEMPTED"),
-        (ended(75), seen(State.FAILED), State.STOPPED, "stopped ahead of its time limit"),
+        (ended(75), seen(State.FAILED), State.STOPPED, "stopped at a time limit"),
         # No mark of an end: the scheduler's word.
         (None, seen(State.PENDING, "Resources"), State.PENDING, "Resources"),
         (RUNS, seen(State.RUNNING), State.RUNNING, ""),

@@ -59,6 +59,7 @@ for code in (0, 1, 75, 124, 143):
 _TIMES = '"start": "2026-11-21T06:30:00Z", "end": "2026-11-21T06:50:00Z"'
 MARKS["limit"] = f'{{"state": "ended", "exit": 124, "limit": "walltime", "attempt": 1, {_TIMES}}}'
 MARKS["run_limit"] = f'{{"state": "ended", "exit": 124, "limit": "run_limit", "attempt": 1, {_TIMES}}}'
+MARKS["stopped at limit"] = f'{{"state": "ended", "exit": 75, "limit": "walltime", "attempt": 1, {_TIMES}}}'
 MARKS["full"] = f'{{"state": "ended", "exit": 1, "why": "/lustre: No space left on device", "attempt": 1, {_TIMES}}}'
 MARKS["shared"] = f'{{"state": "ended", "exit": 0, "attempt": 1, {_TIMES}}}'
 JOBS = [Status(state, "its scheduler's word") for state in State if state not in (State.NAN, State.INCOMPLETE)]
@@ -148,6 +149,7 @@ MIDDLE = Ending(Path("log.txt"), 8, True, step=4, steps=6, loss=3.0, step_line=8
 STOPPED = Ending(Path("log.txt"), 9, True, "stopped", "told to", end_line=9, step=4, steps=6, loss=2.0, step_line=8)
 WAS_NAN = Ending(Path("log.txt"), 9, True, "nan", "loss is nan", end_line=9, step=4, steps=6, step_line=8)
 RUNS = Mark("running")
+LIMITED = Mark("ended", 1, 75, limit="walltime")
 
 
 def ended(status: int | None) -> Mark:
@@ -192,6 +194,15 @@ def ended(status: int | None) -> Mark:
         (ended(75), STOPPED, Job("j", State.TIMED_OUT, reason="TIMEOUT"), State.STOPPED, "j: timed out (TIMEOUT)"),
         (ended(75), STOPPED, Job("j", State.FAILED, 75), State.STOPPED, "told to"),
         (ended(75), STOPPED, Job("j", State.PENDING, attempt=2), State.PENDING, "attempt 2"),
+        (
+            LIMITED,
+            STOPPED,
+            Job("j", State.FAILED, 75),
+            State.STOPPED,
+            "reached its part of the job's walltime: told to",
+        ),
+        (LIMITED, STOPPED, Job("j", State.RUNNING), State.PENDING, "reached its part of the job's walltime: told to"),
+        (LIMITED, MIDDLE, Job("j", State.RUNNING), State.STOPPED, "reached its part of the job's walltime: told to"),
         (ended(75), MIDDLE, Job("j", State.FAILED, 75), State.STOPPED, "by its exit status 75, after step 4 of 6"),
         (ended(75), MIDDLE, Job("j", State.PREEMPTED), State.PREEMPTED, "after step 4 of 6"),
         (ended(None), MIDDLE, Job("j", State.FAILED, 1), State.UNKNOWN, "lacks the exit status"),

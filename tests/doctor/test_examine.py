@@ -474,7 +474,7 @@ def test_where_a_scheduler_answers_no_ranks_are_started_unasked(
 ) -> None:
     machine.answers(recorded("slurm-22.05"))
     machine.script("mpiexec", f"touch {machine.directory}/started")
-    monkeypatch.setattr("hpcbench.doctor.examine.check_interpreter", lambda site: [])
+    monkeypatch.setattr("hpcbench.doctor.examine.check_interpreter", lambda site, run: [])
     checks = examine(None)
     assert "name the site" in one(checks, "two ranks").remedy
     assert not (machine.directory / "started").exists()

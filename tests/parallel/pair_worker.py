@@ -15,8 +15,8 @@ from unittest.mock import patch
 import pair_cases
 import parity
 import shared_text
-from hpcbench.testing.parity import meet
 from mpi4py import MPI
+from parity import meet
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait

@@ -28,8 +28,8 @@ from cases import (
     run_of,
 )
 from faults import FAULTS, OVERFLOW, RESIDUALS, planted
-from hpcbench.testing.parity import meet
 from mpi4py import MPI
+from parity import meet
 from tiers import REST
 
 from hpcbench.comm.progress import Progress

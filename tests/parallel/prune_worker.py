@@ -14,8 +14,8 @@ import numpy as np
 import parity
 import parity_worker
 import prune_cases
-from hpcbench.testing.parity import Part, Values
 from mpi4py import MPI
+from parity import Part, Values
 from parity_worker import WORLD, History, meet
 from prune_faults import FAULTS_IN_TRANSIT, planted
 

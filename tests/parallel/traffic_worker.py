@@ -9,8 +9,8 @@ from typing import Any
 import cases
 import shared_text
 import traffic_cases
-from hpcbench.testing.parity import meet
 from mpi4py import MPI
+from parity import meet
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait

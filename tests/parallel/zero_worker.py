@@ -10,8 +10,8 @@ from unittest.mock import patch
 import shared_text
 from cases import FEWER_STEPS
 from faults import divided_twice, own_piece_exact
-from hpcbench.testing.parity import meet
 from mpi4py import MPI
+from parity import meet
 from parity_worker import WORLD, errors, train
 from runs import SCHEMES, label, run_of
 from torch import Tensor

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from typed_pages import blocks, run_page
+from extras import run_page
+from typed_pages import blocks
 
 from hpcbench.contract.events import Calls, Configuration, End, Start, Traffic, parse
 
@@ -18,14 +19,14 @@ GRADIENTS = 4 * (128 * 512 + 512 + 512 * 128 + 128)
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("session")
     try:
-        typed = run_page(PAGE, directory)
+        typed = run_page(PAGE, directory, {})
     except AssertionError as error:
         # A rank of the baseline, in which nothing of ours runs, has ended in PyTorch's own std::terminate after its
         # last step: once in some hundreds of runs. What has our kernels in it is not tried once more.
         if not re.search(r"r1-baseline: failed: .*was killed by signal", str(error)) or "r1-mine: failed" in str(error):
             raise
         directory = tmp_path_factory.mktemp("again")
-        typed = run_page(PAGE, directory)
+        typed = run_page(PAGE, directory, {})
     assert typed == (4, 3)
     return directory
 

@@ -35,3 +35,10 @@ def test_what_slurm_would_refuse_leaves_nothing_behind(place: OnSlurm, cluster: 
     assert not list((place.directory / "out").glob("*"))
     names = cluster.run(["squeue", "--noheader", "--format=%j"], check=True).stdout
     assert "refused" not in names
+
+
+def test_an_account_of_nobody_is_refused_with_those_of_the_user(place: OnSlurm) -> None:
+    place.write_study(study="charged", matrix={"scheme": ["baseline"]}, repeats=1, account="nobody")
+    for options in ({}, {"dry_run": True, "check": True}):
+        with pytest.raises(UserError, match=r"account nobody: is none of yours .*: yours are root: set account"):
+            place.submit(**options)

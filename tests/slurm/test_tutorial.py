@@ -1,26 +1,17 @@
 """What docs/tutorial/slurm.md tells a newcomer to type works on a real Slurm, and prints what the page shows."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from extras import requirements, write_guard
+from extras import SEEN, installed_by, run_page, write_guard
 from planted_results import Planted, write
 from slurm_on_one_machine import Cluster
-from typed_pages import blocks, run_page
+from typed_pages import blocks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "slurm.md"
-
-
-def installed() -> set[str]:
-    """Return the distributions that the page's line with `pip install` brings."""
-    text = PAGE.read_text(encoding="utf-8")
-    (installing,) = [content for language, content, _ in blocks(text) if language == "sh"]
-    (extras,) = re.findall(r"^pip install '\./hpcbench\[([\w,]+)\]'", installing, re.MULTILINE)
-    return requirements(extras.split(","))
 
 
 def report(root: Path, guard: Path) -> "subprocess.CompletedProcess[str]":
@@ -32,15 +23,16 @@ def report(root: Path, guard: Path) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.long
 def test_every_line_of_the_tutorial(cluster: Cluster, tmp_path: Path) -> None:
-    commands, files = run_page(PAGE, tmp_path)
+    commands, files = run_page(PAGE, tmp_path, {})
     assert (commands >= 10, files) == (True, 1)
+    assert (tmp_path / "guard" / SEEN).exists(), "ranks had all packages of the tests"
 
 
 def test_a_package_that_the_extra_lacks_stops_the_tutorial(tmp_path: Path) -> None:
     """The planted fault is an extra without matplotlib."""
     root = tmp_path / "001"
     write(root, [Planted(scheme, repeat, 0.4, loss=2.7) for scheme in ("baseline", "naive-zfp8") for repeat in (1, 2)])
-    whole = installed()
+    whole = installed_by(PAGE)
     assert {"matplotlib", "torch", "mpi4py", "numpy", "rich"} <= whole
     assert not {"pytest", "hypothesis", "pyarrow", "mypy"} & whole
     done = report(root, write_guard(tmp_path / "all", whole))

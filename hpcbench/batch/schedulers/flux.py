@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.schedulers import flux_answers
+from hpcbench.batch.schedulers.accounts import flux_remedy
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import Answer, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
@@ -14,6 +15,8 @@ from hpcbench.errors import UserError
 
 _UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)\]", re.IGNORECASE)
 """Flux went away in the middle of it."""
+_ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
+"""What a refusal by flux-accounting mentions."""
 
 
 @register_scheduler("flux")
@@ -48,7 +51,8 @@ class Flux(Scheduler):
         refused = done.status and "error" in done.err.lower()
         if not refused or _UNCLEAR.search(done.err):
             raise UnclearError(f"flux batch {script}: exit status {done.status} and no id: {done.first_line}")
-        raise UserError(f"flux batch {script}: {done.first_line}: Flux did not take it")
+        remedy = f": {flux_remedy()}" if _ACCOUNT.search(done.err) else ""
+        raise UserError(f"flux batch {script}: {done.first_line}: Flux did not take it{remedy}")
 
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up what was handed in under a name."""

@@ -2,6 +2,7 @@
 
 import re
 
+from hpcbench.batch.schedulers.accounts import lsf_remedy
 from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.batch.schedulers.submit_command import Dialect
 
@@ -27,7 +28,7 @@ DIALECT = Dialect(
             "use fewer nodes in the study, or correct node: {cores: ...} of the site file: hosts may have fewer",
         ),
         (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
-        (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), "set account: in the study to one that may run there"),
+        (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), lsf_remedy),
         (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
         (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
         (re.compile("permission denied"), "the user may not submit here: ask the site"),

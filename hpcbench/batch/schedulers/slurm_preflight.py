@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
+from hpcbench.batch.schedulers.accounts import ask_quietly, associations
+from hpcbench.batch.schedulers.clean_environment import clean_environment
 from hpcbench.batch.schedulers.client import Answer, ask
 from hpcbench.batch.schedulers.submit_command import Dialect
 from hpcbench.errors import UserError
@@ -80,14 +81,15 @@ def _unsure(answer: Answer, dialect: Dialect) -> bool:
 
 def _room(number: int, account: str | None) -> Iterator[str]:
     """Whether the user's associations have room for so many jobs."""
-    rows = _associations()
-    accounts = list(dict.fromkeys(row[0] for row in rows))
+    rows = associations() or []
+    accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(
             f"account {account}: is none of yours on this machine (sacctmgr show assoc): yours are "
             f"{', '.join(accounts)}: set account: in the study"
         )
-    bounds = [int(most) for name, most in rows if most.isdecimal() and (account is None or name == account)]
+    charged = [row for row in rows if account is None or row.account == account]
+    bounds = [int(row.max_submit) for row in charged if row.max_submit.isdecimal()]
     if not bounds:
         return
     waiting = _waiting()
@@ -102,22 +104,6 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     yield f"{waiting} of your jobs are in the queue, which takes {most} of you"
 
 
-def _associations() -> list[tuple[str, str]]:
-    """Accounts of the user, and how many jobs each takes; none where accounting does not tell."""
-    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
-    answer = _asked([*argv, "format=Account,MaxSubmit"])
-    rows = [line.split("|") for line in answer.out.splitlines()] if answer else []
-    return [(row[0], row[1]) for row in rows if len(row) == 2 and row[0]]
-
-
 def _waiting() -> int | None:
-    answer = _asked(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i"])
+    answer = ask_quietly(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i"])
     return len(answer.out.split()) if answer else None
-
-
-def _asked(argv: Sequence[str]) -> Answer | None:
-    try:
-        answer = ask(argv, plain_environment(), patience=PATIENCE)
-    except UserError:
-        return None
-    return answer if answer.status == 0 else None

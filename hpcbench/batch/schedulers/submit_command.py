@@ -7,7 +7,7 @@ the job. So the words decide, and an id that was printed counts whatever the sta
 import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +29,8 @@ class Dialect:
     """It was not taken, and may be in a while."""
     unclear: "re.Pattern[str]"
     """It may have been taken."""
-    remedies: Sequence[tuple["re.Pattern[str]", str]]
-    """What to do about a refusal, by its words; the first that fits."""
+    remedies: Sequence[tuple["re.Pattern[str]", str | Callable[[], str]]]
+    """What to do about a refusal, by its words; the first that fits. A function asks the scheduler for more."""
     refused: "re.Pattern[str] | None" = None
     """Without these words it may have been taken; None where any answer without an id is a refusal."""
     hangs: "re.Pattern[str] | None" = None
@@ -39,7 +39,9 @@ class Dialect:
     def remedy(self, answer: Answer) -> str:
         """Return what to do about a refusal, after a colon; empty where that is unknown."""
         errors = "\n".join(answer.errors)
-        return next((f": {remedy}" for pattern, remedy in self.remedies if pattern.search(errors)), "")
+        remedy = next((remedy for pattern, remedy in self.remedies if pattern.search(errors)), "")
+        text = remedy if isinstance(remedy, str) else remedy()
+        return f": {text}" if text else ""
 
 
 def hand_in(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from submitit.slurm.slurm import SlurmExecutor
 
+from hpcbench.batch.schedulers.accounts import slurm_remedy
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery
 from hpcbench.batch.schedulers.submit_command import Dialect
 from hpcbench.batch.schedulers.submitit_script import Script, ScriptExecutor, ScriptJob
@@ -49,7 +50,7 @@ DIALECT = Dialect(
         ),
         (
             re.compile(r"[Aa]ccount\b|[Pp]roject\b|--account|[Bb]alance|[Aa]llocation (has|is) "),
-            "set account: in the study to one that may run there",
+            slurm_remedy,
         ),
         (re.compile("[Rr]eservation"), "write --reservation in scheduler.directives of the site file"),
         (re.compile("[Pp]artition"), "set queue: in the study to one of the machine's"),

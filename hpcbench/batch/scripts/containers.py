@@ -60,6 +60,15 @@ class Request:
         return [f"{source}:{place}{':ro' if fixed else ''}" for source, place, fixed in self.binds]
 
 
+PROGRAMS: dict[Kind, str] = {
+    "apptainer": "apptainer",
+    "singularity": "singularity",
+    "pyxis": "srun",
+    "podman-hpc": "podman-hpc",
+    "shifter": "shifter",
+    "charliecloud": "ch-run",
+}
+"""The program that starts each kind of container."""
 _BRINGS_MPI = ("podman-hpc", "shifter")
 """They have modules of the site's own for the host's MPI library."""
 _ADD_PATHS = 'LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$@"'

@@ -33,9 +33,9 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt began boot by child claim disk failed fields file found grace holder host hosts id id_json "
-        "idle job last launch launched leaving left limit line name next old outer over own path pipe recorder reserve "
-        "root run runs said start status stopping ticked time waiting why words",
+        "again attempt began boot by child claim disk ended failed fields file found grace holder host hosts id "
+        "id_json idle job last launch launched leaving left limit line name next old outer over own past path pipe "
+        "recorder reserve root run runs said start status stop_time stopping ticked time unfinished waiting why words",
     )
 )
 """Variables of the scripts themselves."""

@@ -196,14 +196,17 @@ keep_old() {
 
 # ---- runs ----
 
-# allow: sets `limit`, the seconds that the next run may take; 0 for no limit
+# allow: set `limit`, the seconds after which the next run is asked to stop (0: no limit), and `stop_time`, those that it
+# then has to write its checkpoint
 allow() {
+  stop_time=300
   limit=1200
+  [ "$stop_time" -le "$limit" ] || stop_time=$limit # a run that does not stop keeps little from the others
 }
 
 # run ID LAUNCHER...: launch a run and wait for it; a failure does not stop the next one
 run() {
-  local limit=0 launched=0 over='' status
+  local limit=0 stop_time=0 launched=0 over='' ended='' status
   ours || exit 73 # first: what is completed may be so by the one who has the job now
   ! completed "$1" || return 0
   ticked=$SECONDS
@@ -221,7 +224,12 @@ run() {
     watch_child
     child=
     sweep
-    [ -z "$over" ] || status=124
+    [ -z "$ended" ] || status=124
+    if [ "$status" -eq 0 ]; then
+      over=''
+    elif [ -n "$over" ] && { [ -z "$ended" ] || compgen -G "runs/$run/checkpoint/step-*" > /dev/null; }; then
+      unfinished=1 # it can be continued
+    fi
   else
     status=74
   fi
@@ -250,21 +258,25 @@ watch_child() {
   read -r -t 5 -u "$pipe" status || status=137 # killed before it could say
 }
 
-# keep_time: what is due: the stop request ahead of the job's limit, and the end of a run that has reached its own
+# keep_time: do what is due: the stop request ahead of the job's limit or at the run's, and the end of a run that stays
 keep_time() {
+  local past
   # While its scheduler has it stopped, a job is not charged: its clock stands still too.
   [ $((SECONDS - ticked)) -lt 10 ] || SECONDS=$ticked
   ticked=$SECONDS
   [ "$SECONDS" -lt 5100 ] || stopping=1 # Flux never asks the script alone, others may be late
   [ -z "$stopping" ] || ask
-  if [ -z "$over" ] && [ "$limit" -gt 0 ] && [ $((SECONDS - launched)) -gt "$limit" ]; then
-    over=1
-    kill -TERM -- "-$child" 2> /dev/null
-    leaves 50 || kill -KILL -- "-$child" 2> /dev/null
-  fi
+  past=$((SECONDS - launched - limit))
+  [ "$limit" -gt 0 ] && [ "$past" -gt 0 ] || return 0
+  [ -n "$stopping" ] || over=1 # else the job's limit came first
+  ask
+  [ -z "$ended" ] && [ "$past" -gt "$stop_time" ] || return 0
+  over=1 ended=1
+  kill -TERM -- "-$child" 2> /dev/null
+  leaves 50 || kill -KILL -- "-$child" 2> /dev/null
 }
 
-# ask: the run is to write its checkpoint and leave; none is started after it
+# ask: the run is to write its checkpoint and leave
 ask() { [ -z "$run" ] || [ -e "runs/$run/stop" ] || : > "runs/$run/stop"; }
 
 # sweep: end what is left of the run on this node, whatever group, session or parent it has by now
@@ -380,7 +392,7 @@ provenance() {
 
 # ---- this attempt ----
 
-ticked=0 child='' run='' stopping='' leaving='' grace=0 failed=0
+ticked=0 child='' run='' stopping='' unfinished='' leaving='' grace=0 failed=0
 SECONDS=0
 reserve=jobs/$job/reserve why=''
 disk=$(df -P -- "$root" 2> /dev/null | sed -n '2s/.*% //p')
@@ -444,11 +456,11 @@ run r1-nodes12-zhybrid-16-8 "${launch[@]}"
 
 heed
 ours || exit 73
-if [ -n "$stopping" ]; then
+if [ -n "$stopping$unfinished" ]; then
   for name in "${runs[@]}"; do
     completed "$name" && continue
     now
-    echo "$time stopped at the job's limit: Flux puts no job back, \`hpcbench retry\` goes on from the checkpoints" >&2
+    echo "$time stopped at a limit: Flux puts no job back, \`hpcbench retry\` goes on from the checkpoints" >&2
     exit 75
   done
 fi

@@ -1,5 +1,6 @@
 """The LSF back end, before programs that say what LSF says."""
 
+import getpass
 import re
 from pathlib import Path
 
@@ -117,6 +118,23 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
     assert not isinstance(caught.value, UnclearError)
     assert remedy in str(caught.value)
     assert len(programs.calls("bsub")) == 1
+
+
+@pytest.mark.parametrize(
+    "err",
+    [
+        "ERROR: You are not a member of project group x. Check with 'bugroup x'\nJob not submitted.\n",
+        "Sorry no available user group specified for this job. Job not submitted.\n",
+    ],
+)
+def test_a_refused_account_is_answered_with_the_groups_of_the_user(
+    programs: Programs, tmp_path: Path, err: str
+) -> None:
+    programs.answer("bsub", "", err, status=255)
+    user = getpass.getuser()
+    programs.answer("bugroup", f"GROUP_NAME    USERS\nchem   ann {user} bob\nphys  ann\nguests  (all)\n")
+    with pytest.raises(UserError, match=r"set account: in the study .*; bugroup -w lists you in chem, guests$"):
+        lsf(tmp_path).submit(batch_job(tmp_path))
 
 
 def test_only_an_lsf_that_says_later_is_asked_again(programs: Programs, tmp_path: Path) -> None:

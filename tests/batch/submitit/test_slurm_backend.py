@@ -163,6 +163,13 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
     assert len(programs.calls("sbatch")) == 1
 
 
+def test_a_refused_account_is_answered_with_those_of_the_user(programs: Programs, tmp_path: Path) -> None:
+    programs.answer("sbatch", "", f"{FAILED}Invalid account or account/partition combination specified\n", status=1)
+    programs.answer("sacctmgr", "chem||\nphys||\n")
+    with pytest.raises(UserError, match=r"yours are chem, phys \(sacctmgr show assoc\)$"):
+        slurm(tmp_path).submit(batch_job(tmp_path))
+
+
 def test_only_a_busy_slurm_is_asked_again(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", "", f"{FAILED}Resource temporarily unavailable\n", status=1, times=2)
     programs.answer("sbatch", TAKEN)

@@ -1,5 +1,6 @@
 """What Slurm is asked before jobs are handed in, and what its answers mean."""
 
+import getpass
 import re
 from pathlib import Path
 
@@ -93,16 +94,37 @@ def test_a_silent_controller_is_not_waited_for_long(
 
 def test_jobs_beyond_what_a_user_may_have_are_refused(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", START)
-    programs.answer("sacctmgr", "other|100\nmine|6\n")
+    programs.answer("sacctmgr", "other||100\nmine||6\n")
     programs.answer("squeue", "1\n2_1\n2_2\n")
     with pytest.raises(UserError, match=r"4 jobs: Slurm takes 6 of you at a time .*, and 3 are in the queue"):
         asked(root, "mine")
     assert asked(root)[-1] == "3 of your jobs are in the queue, which takes 100 of you"
 
 
+REFUSED = f"{FAILED}Invalid account or account/partition combination specified\n"
+
+
+def test_an_account_that_slurm_refuses_is_answered_with_those_of_the_user(root: Path, programs: Programs) -> None:
+    programs.answer("sbatch", "", REFUSED, status=1)
+    programs.answer("sacctmgr", "chem||\nphys|gpu|5\nchem|debug|\n")
+    accounts = r"yours are chem, phys \(in partition gpu only\), chem \(in partition debug only\) \(sacctmgr show assoc"
+    with pytest.raises(UserError, match=f"set account: in the study .*; {accounts}"):
+        asked(root)
+    (call,) = programs.calls("sacctmgr")
+    assert f"user={getpass.getuser()}" in call["argv"]
+
+
+@pytest.mark.parametrize(("status", "words"), [(0, "; sacctmgr show assoc lists none of yours: ask"), (1, "there$")])
+def test_accounts_that_nobody_lists(root: Path, programs: Programs, status: int, words: str) -> None:
+    programs.answer("sbatch", "", REFUSED, status=1)
+    programs.answer("sacctmgr", "", status=status)
+    with pytest.raises(UserError, match=rf"to one that may run {'there' if status == 0 else ''}{words}"):
+        asked(root)
+
+
 def test_an_account_of_somebody_else_is_refused(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", START)
-    programs.answer("sacctmgr", "mine|\nours|\n")
+    programs.answer("sacctmgr", "mine||\nours||\n")
     with pytest.raises(UserError, match=r"account theirs: is none of yours on this machine .*: yours are mine, ours"):
         asked(root, "theirs")
     assert len(asked(root, "ours")) == 2
