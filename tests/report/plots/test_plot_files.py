@@ -82,15 +82,17 @@ def test_the_same_runs_give_the_same_bytes_in_another_process_with_other_setting
     """Hashes of strings, the clock and the user's own style change nothing."""
     (tmp_path / "matplotlibrc").write_text("text.color: red\nfont.size: 30\naxes.grid: True\nsavefig.dpi: 20\n")
     code = (
-        "import sys, hashlib; sys.path.insert(0, sys.argv[1])\n"
+        "import sys, hashlib; sys.path[:0] = sys.argv[1:]\n"
         "from test_plot_files import figure, split, png, svg\n"
         "print(*(hashlib.sha256(b).hexdigest() for f in (figure(), split()) for b in (svg(f).encode(), png(f))))"
     )
-    here = str(Path(__file__).parent)
+    here, planted = Path(__file__).parent, Path(__file__).parents[1]
     seen = set()
     for seed, extra in (("1", {}), ("2", {"MATPLOTLIBRC": str(tmp_path), "SOURCE_DATE_EPOCH": "1"})):
         environment = {**os.environ, "PYTHONHASHSEED": seed, **extra}
-        done = subprocess.run([sys.executable, "-c", code, here], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(here), str(planted)], capture_output=True, text=True, env=environment
+        )
         assert done.returncode == 0, done.stderr
         seen.add(done.stdout)
     assert len(seen) == 1
