@@ -84,9 +84,9 @@ class Account:
             row.lost_overflows += tally.lost_overflows
 
     def document(self) -> list[dict[str, object]]:
-        """The rows for a file."""
+        """Return the rows that have calls, for a file."""
         with self._lock:
-            return [{**key._asdict(), **asdict(row)} for key, row in self.rows.items()]
+            return [{**key._asdict(), **asdict(row)} for key, row in self.rows.items() if row.calls]
 
     def write(self, directory: Path) -> None:
         """Write the file of this rank. A process that made no calls, such as a launcher, writes none."""

@@ -112,8 +112,11 @@ class Interception:
         where, known = ARGUMENTS[name].index("process_group"), self._known
 
         def kernel(keys: Any, *args: Any) -> Any:
-            def plain(first: Any) -> Any:
-                return operator.redispatch(keys & _BELOW, first, *args[1:])
+            def plain(first: Any, other_group: ProcessGroup | None = None) -> Any:
+                replaced = [first, *args[1:]]
+                if other_group is not None:
+                    replaced[where] = other_group.boxed()
+                return operator.redispatch(keys & _BELOW, *replaced)
 
             group = ProcessGroup.unbox(args[where])
             calls = known.get(group) or self._calls(group)
