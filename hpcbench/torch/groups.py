@@ -74,6 +74,7 @@ class GroupCalls:
         self._by_layout = undescribed and bool(settings.groups.layout)
         self._encoded: EncodedGroup | None = None
         self._chosen: dict[tuple[object, ...], Chosen] = {}
+        self._small: dict[tuple[object, ...], Row] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
         self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
@@ -100,6 +101,33 @@ class GroupCalls:
         n = sum(t.numel() for t in tensors)
         row = self._row(name, self.dimension, dtype, "", "operation")
         self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
+
+    def count_small(self, call: str, tensor: torch.Tensor) -> bool:
+        """Count a call if it is too small to be encoded, and return whether it is.
+
+        Neither the stack nor the values are looked at.
+
+        Parameters
+        ----------
+        call
+            Name of the call.
+        tensor
+            Complete vector on the host.
+        """
+        n = tensor.numel()
+        nbytes = n * tensor.element_size()
+        if nbytes >= self._settings.groups.min_bytes:
+            return False
+        key = (call, self.dimension, tensor.dtype)
+        row = self._small.get(key)
+        if row is None:
+            if isinstance(call, Call):
+                row = self._choose(call, self.dimension, [tensor], nbytes, ragged=False, content="").row
+            else:
+                row = self._row(call, self.dimension, str(tensor.dtype).removeprefix("torch."), "", "operation")
+            self._small[key] = row
+        self._account.call(row, n, nbytes)
+        return True
 
     def choose(
         self,
