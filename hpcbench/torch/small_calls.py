@@ -1,8 +1,8 @@
 """Small calls from Python, which go to the backend without PyTorch's dispatcher.
 
-A kernel in Python takes as long as half of a small call over gloo. Calls below `min_bytes` are never encoded. So the
-methods of process groups count those and call the backend, which is all that the dispatcher would do for them. All
-other calls, and those of C++ code, take the way through the kernels.
+A kernel in Python would make them half as long again, and calls below `min_bytes` are never encoded. So the methods of
+process groups count those and call the backend, which is all that the dispatcher would do for them. All other calls,
+and those of C++ code, take the way through the kernels.
 """
 
 from collections.abc import Callable, Mapping
