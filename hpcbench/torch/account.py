@@ -1,4 +1,4 @@
-"""What one rank's calls were: by group, operation, type and codec. Written to a file when the rank ends."""
+"""Counts of one rank's calls by group, operation, type and codec. They are written to a file when the rank ends."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from hpcbench.comm.memory import Tally
 
 
 class Key(NamedTuple):
-    """Calls that are counted together."""
+    """Properties of the calls that are counted together."""
 
     group: str
     """Description of the group."""
@@ -21,7 +21,7 @@ class Key(NamedTuple):
     codec: str
     """Codec; empty if the calls were not encoded."""
     why: str
-    """Why they were not."""
+    """Reason why they were not encoded."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Account:
         self._lock = threading.Lock()
 
     def row(self, key: Key) -> Row:
-        """The row of a key."""
+        """Return the row of a key."""
         with self._lock:
             return self.rows.setdefault(key, Row())
 
@@ -84,9 +84,9 @@ class Account:
             row.lost_overflows += tally.lost_overflows
 
     def document(self) -> list[dict[str, object]]:
-        """The rows for a file."""
+        """Return the rows that have calls, for a file."""
         with self._lock:
-            return [{**key._asdict(), **asdict(row)} for key, row in self.rows.items()]
+            return [{**key._asdict(), **asdict(row)} for key, row in self.rows.items() if row.calls]
 
     def write(self, directory: Path) -> None:
         """Write the file of this rank. A process that made no calls, such as a launcher, writes none."""

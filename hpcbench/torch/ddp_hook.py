@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
+from hpcbench.comm.plan import Operation
 from hpcbench.contract.decide import Call
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme, Rule
@@ -46,14 +47,13 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
         if calls is None or calls.id != group._id():
             calls = known[group.group_name] = GroupCalls(group, "mesh_dp", settings, Account())
         gradients = bucket.buffer()
-        row, channel, plans, *_ = calls.choose(Call.ALL_REDUCE, [gradients])
-        if channel is None:
+        row, channel, decision, _ = calls.choose(Call.ALL_REDUCE, [gradients])
+        if channel is None or decision is None:
             share = 1 / group.size()
             plain: torch.futures.Future[Any] = dist.all_reduce(gradients, group=group, async_op=True).get_future()
             return plain.then(lambda done: done.value()[0].mul_(share))
-        coded: torch.futures.Future[Any] = calls.encoded.all_reduce(
-            [gradients], plans, channel, row, average=True
-        ).get_future()
+        begin = calls.encoded.reduce(Operation.ALL_REDUCE, [gradients], [gradients], channel, row, average=True)
+        coded: torch.futures.Future[Any] = begin(decision.make()).get_future()
         return coded.then(lambda done: done.value()[0])
 
     return hook

@@ -1,6 +1,6 @@
-"""The encoded operations of one group: the same plans that MPI carries out, over gloo."""
+"""The encoded operations of one group: the plans that MPI carries out as well, over gloo."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -23,37 +23,43 @@ from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.contract.shards import Span, shards
 from hpcbench.torch.account import Account, Row
+from hpcbench.torch.call_order import CallOrder
 from hpcbench.torch.device_calls import DeviceCalls, Prepared
 from hpcbench.torch.gloo_carrier import drive
 from hpcbench.torch.group_plans import GroupPlans
-from hpcbench.torch.own_group import OwnGroup
 from hpcbench.torch.residuals import Residuals
+from hpcbench.torch.second_group import SecondGroup
 from hpcbench.torch.tensors import array
 from hpcbench.torch.trial import Vectors
-from hpcbench.torch.worker import Worker
+from hpcbench.torch.worker import Job, Worker
 
+Begin = Callable[[Sequence[Plan]], Work]
+"""Begins a prepared call by its plans, in any thread. Calls begin in the order of the program on all ranks."""
 _TAGS = 64
 """Slices with tags of their own. More of them are never under way."""
 
 
 class EncodedGroup:
-    """A group's encoded operations. All ranks of the group make them, at the same call.
+    """The encoded operations of one group. All ranks of the group make them, at the same call.
+
+    Operations are prepared in the caller's thread, which knows the backward pass and the device's stream.
 
     Parameters
     ----------
     group
-        The group whose calls are encoded.
+        Group whose calls are encoded.
     account
-        Is told what was sent.
+        Counts of what was sent.
     """
 
     def __init__(self, group: dist.ProcessGroup, account: Account) -> None:
         self._account = account
         self.rank, self.size = group.rank(), group.size()
-        self._own = OwnGroup(group)
-        self.worker = Worker(f"hpcbench {group.group_desc}")
-        self._plans = GroupPlans(self.rank, self.size, self._own, self.worker)
-        self.choice = self._plans.choice
+        self._second = SecondGroup(group)
+        self._worker = Worker(f"hpcbench {group.group_desc}")
+        self.order = CallOrder(f"hpcbench decisions {group.group_desc}")
+        self.plans = GroupPlans(self.rank, self.size, self._second, self._worker, self._begin_trial)
+        self._choice = self.plans.choice
         self._scratch = Scratch()
         self._place = HostPlace(self._scratch)
         self._device = DeviceCalls(self.rank, self.size)
@@ -61,67 +67,51 @@ class EncodedGroup:
         self._calls = 0
 
     def stepped(self) -> None:
-        """The program's optimizer has taken a step."""
+        """Start a new step: the program's optimizer has taken one."""
         self._residuals.stepped()
 
-    def plan(
-        self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel, *, on_host: bool = True
-    ) -> Plan | None:
-        """The plan of a call; None if the library's own collective is to carry it."""
-        return self._plans.plan(operation, n, dtype, channel, self._begin_trial if on_host else None)
+    def stop(self, patience_s: float) -> None:
+        """End the threads."""
+        self.order.stop(patience_s)
+        self._worker.stop(patience_s)
+
+    def second_group(self) -> dist.ProcessGroup:
+        """Return the group that carries calls which all ranks have decided to leave to PyTorch."""
+        return self._second.process_group()
 
     def _begin_trial(self, vectors: Vectors, plan: Plan, channel: Channel) -> Work:
         calls, outs, srcs = self._calls, [vectors.out], [vectors.src]
         if plan.operation is Operation.ALL_GATHER:
-            work = self.all_gather(outs, srcs, [plan], channel, Row())
+            begin = self.all_gather(outs, srcs, channel, Row())
         else:
-            work = self._reduce(outs, srcs, [plan], channel, Row(), average=False)
-        self._calls = calls  # the program's own calls have the seeds that they would have without
+            begin = self.reduce(plan.operation, outs, srcs, channel, Row(), average=False)
+        work = begin([plan])
+        self._calls = calls  # the program's calls have the same seeds with and without trials
         return work
 
-    def all_reduce(
-        self, tensors: Sequence[torch.Tensor], plans: Sequence[Plan], channel: Channel, row: Row, *, average: bool
-    ) -> Work:
-        """Sum each tensor over the ranks, in place. The result is PyTorch's handle."""
-        return self._reduce(tensors, tensors, plans, channel, row, average)
-
-    def reduce_scatter(
-        self,
-        outs: Sequence[torch.Tensor],
-        srcs: Sequence[torch.Tensor],
-        plans: Sequence[Plan],
-        channel: Channel,
-        row: Row,
-        *,
-        average: bool,
-    ) -> Work:
-        """Sum each source over the ranks, and leave this rank's piece in its target."""
-        return self._reduce(outs, srcs, plans, channel, row, average)
-
     def all_gather(
-        self,
-        outs: Sequence[torch.Tensor],
-        srcs: Sequence[torch.Tensor],
-        plans: Sequence[Plan],
-        channel: Channel,
-        row: Row,
-    ) -> Work:
-        """Join each source of all ranks in its target."""
-        seeds = self._seeds(len(outs))
+        self, outs: Sequence[torch.Tensor], srcs: Sequence[torch.Tensor], channel: Channel, row: Row
+    ) -> Begin:
+        """Prepare to join each source of all ranks in its target."""
         if outs[0].device.type != "cpu":
             ready = [self._device.gathered(out, src) for out, src in zip(outs, srcs, strict=True)]
-            return self._on_device(outs, ready, plans, channel, [None] * len(outs), seeds, row)
+            return self._prepare_on_device(outs, ready, channel, [None] * len(outs), row)
 
-        def job() -> None:
-            for out, src, plan, seed in zip(outs, srcs, plans, seeds, strict=True):
-                target = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
-                values = array(target)
-                values[shards(values.size, self.size)[self.rank]] = array(src.contiguous())
-                self._drive(self.choice.steps(plan), channel, plan.dtype, InPlace(values), None, seed, row, plan)
-                if target is not out:
-                    out.copy_(target)
+        def begin(plans: Sequence[Plan]) -> Work:
+            seeds = self._seeds(len(outs))
 
-        return self.worker.later(self._own.told(job), list(outs))
+            def job() -> None:
+                for out, src, plan, seed in zip(outs, srcs, plans, seeds, strict=True):
+                    target = _contiguous(out)
+                    values = array(target)
+                    values[shards(values.size, self.size)[self.rank]] = array(src.contiguous())
+                    self._drive(self._choice.steps(plan), channel, plan.dtype, InPlace(values), None, seed, row, plan)
+                    if target is not out:
+                        out.copy_(target)
+
+            return self._do(job, outs)
+
+        return begin
 
     def all_to_all(
         self,
@@ -133,70 +123,81 @@ class EncodedGroup:
         *,
         min_bytes: int,
     ) -> Work:
-        """Send part i of the source to rank i. `counts` are elements to each rank and from each rank."""
-        (seed,) = self._seeds(1)
+        """Begin to send part i of the source to rank i. `counts` are elements to each rank and from each rank."""
         sends, receives = ([Span(*b) for b in pairwise(accumulate(part, initial=0))] for part in counts)
         width = src.element_size()
         todo = steps.all_to_all(self.rank, sends, receives, coded=lambda part: part.span.size * width >= min_bytes)
 
-        def job() -> None:
-            source = array(src.contiguous())
-            target = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
-            values = array(target)
-            values[slice(*receives[self.rank])] = source[slice(*sends[self.rank])]
-            self._drive([todo], channel, source.dtype, Exchanged(source, values), None, seed, row)
-            if target is not out:
-                out.copy_(target)
+        def begin() -> Work:
+            (seed,) = self._seeds(1)
 
-        return self.worker.later(self._own.told(job), [out])
+            def job() -> None:
+                source, target = array(src.contiguous()), _contiguous(out)
+                values = array(target)
+                values[slice(*receives[self.rank])] = source[slice(*sends[self.rank])]
+                self._drive([todo], channel, source.dtype, Exchanged(source, values), None, seed, row)
+                if target is not out:
+                    out.copy_(target)
 
-    def _reduce(
+            return self._do(job, [out])
+
+        return self.order.begin(begin, [out])
+
+    def reduce(
         self,
+        operation: Operation,
         outs: Sequence[torch.Tensor],
         srcs: Sequence[torch.Tensor],
-        plans: Sequence[Plan],
         channel: Channel,
         row: Row,
+        *,
         average: bool,
-    ) -> Work:
-        seeds = self._seeds(len(outs))
+    ) -> Begin:
+        """Prepare to sum each source over the ranks: in place if it is its target, else to leave this rank's piece."""
         # asked for here: whether autograd is at work is known to the caller's thread alone
-        residuals = [
-            self._residuals.of(plan.operation.value, src) if channel.feedback else None
-            for src, plan in zip(srcs, plans, strict=True)
-        ]
-
+        residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]
         if outs[0].device.type != "cpu":
             ready = [self._device.total(out, src, average=average) for out, src in zip(outs, srcs, strict=True)]
-            return self._on_device(outs, ready, plans, channel, residuals, seeds, row)
+            return self._prepare_on_device(outs, ready, channel, residuals, row)
 
-        def job() -> None:
-            for out, src, plan, feedback, seed in zip(outs, srcs, plans, residuals, seeds, strict=True):
-                lent: list[Array] = []
-                self._sum(out, src, plan, channel, feedback, seed, row, average, lent)
-                for buffer in lent:
-                    self._scratch.give_back(buffer)
+        def begin(plans: Sequence[Plan]) -> Work:
+            seeds = self._seeds(len(outs))
 
-        return self.worker.later(self._own.told(job), list(outs))
+            def job() -> None:
+                for out, src, plan, feedback, seed in zip(outs, srcs, plans, residuals, seeds, strict=True):
+                    lent: list[Array] = []
+                    self._sum(out, src, plan, channel, feedback, seed, row, average, lent)
+                    for buffer in lent:
+                        self._scratch.give_back(buffer)
 
-    def _on_device(
+            return self._do(job, outs)
+
+        return begin
+
+    def _prepare_on_device(
         self,
         outs: Sequence[torch.Tensor],
         ready: Sequence[Prepared],
-        plans: Sequence[Plan],
         channel: Channel,
         residuals: Sequence[Feedback | None],
-        seeds: Sequence[int],
         row: Row,
-    ) -> Work:
-        def job() -> None:
-            self._device.use(outs[0])
-            for one, plan, feedback, seed in zip(ready, plans, residuals, seeds, strict=True):
-                steps_ = self.choice.steps(plan)
-                self._drive(steps_, channel, plan.dtype, one.vector, feedback, seed, row, plan, one.place)
-                one.finish()
+    ) -> Begin:
+        def begin(plans: Sequence[Plan]) -> Work:
+            seeds = self._seeds(len(outs))
 
-        return self.worker.later(self._own.told(job), list(outs))
+            def job() -> None:
+                self._device.use(outs[0])
+                for call, plan, feedback, seed in zip(ready, plans, residuals, seeds, strict=True):
+                    todo = self._choice.steps(plan)
+                    self._drive(todo, channel, plan.dtype, call.vector, feedback, seed, row, plan, call.place)
+                    call.finish()
+
+            return self._do(job, outs)
+
+        return begin
+
+    def _do(self, job: Job, outs: Sequence[torch.Tensor]) -> Work:
+        return self._worker.submit(self._second.reporting(job), list(outs))
 
     def _sum(
         self,
@@ -228,10 +229,10 @@ class EncodedGroup:
             total = values
             vector: Vector = InPlace(values)
         else:
-            own = shards(values.size, self.size)[self.rank]
-            total = room(own.stop - own.start)
-            vector = Reduced(values, total, Span(own.start, own.stop))
-        self._drive(self.choice.steps(plan), channel, plan.dtype, vector, feedback, seed, row, plan)
+            piece = shards(values.size, self.size)[self.rank]
+            total = room(piece.stop - piece.start)
+            vector = Reduced(values, total, Span(piece.start, piece.stop))
+        self._drive(self._choice.steps(plan), channel, plan.dtype, vector, feedback, seed, row, plan)
         if average and src is not out:
             total *= share
         _write(total, out)
@@ -250,7 +251,7 @@ class EncodedGroup:
     ) -> None:
         tally, place = Tally(), place or self._place
         codec = channel.codec if plan is None else plan.codec
-        call = Call(self._own.carrier(), self.choice.topology, place, codec, dtype, vector, seed, feedback, tally)
+        call = Call(self._second.carrier(), self._choice.topology, place, codec, dtype, vector, seed, feedback, tally)
         drive(
             carry_out(replace(call, seed=call.seed + (k << 14)), todo, k % _TAGS * STAGES)
             for k, todo in enumerate(slices)
@@ -258,16 +259,21 @@ class EncodedGroup:
         self._account.sent(row, tally)
 
     def _seeds(self, count: int) -> list[int]:
-        """A seed of stochastic rounding for each tensor: all ranks make the same calls, and so have the same seeds."""
+        """Return a seed of stochastic rounding for each tensor."""
         first, self._calls = self._calls, self._calls + count
         return [(first + k) << 20 for k in range(count)]
 
 
 def _write(values: Array, out: torch.Tensor) -> None:
     """Round values to a tensor of any layout, unless they are in its memory."""
-    target = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
-    there = array(target)
-    if there.dtype != values.dtype or there.ctypes.data != values.ctypes.data:
-        narrow(values, there)
+    target = _contiguous(out)
+    rounded = array(target)
+    if rounded.dtype != values.dtype or rounded.ctypes.data != values.ctypes.data:
+        narrow(values, rounded)
     if target is not out:
         out.copy_(target)
+
+
+def _contiguous(out: torch.Tensor) -> torch.Tensor:
+    """Return the tensor itself if it is contiguous, else memory for its values."""
+    return out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)

@@ -1,8 +1,9 @@
-"""What tells gradients from other sums, and complex numbers from pairs of real ones.
+"""Tests that tell gradients from other sums, and complex numbers from pairs of real ones.
 
 A group of replicas sums gradients, but also parameters, moving averages, counts and metrics, which must stay exact.
 Autograd is at work while gradients are summed, except in frameworks that sum them after the backward pass: those have
-functions for it, which are on the caller's stack. All ranks of a call run the same code, so they decide alike.
+functions for it, which are on the caller's stack. All ranks of a call run the same code, so they get the same answer.
+A search of the stack costs about a tenth of a microsecond for each frame, so calls below `min_bytes` skip it.
 """
 
 import sys
@@ -42,7 +43,7 @@ _OF_REPLICAS: dict[str, tuple[str, ...]] = {
 
 
 def is_gradient() -> bool:
-    """Return whether the sum that is called now is one of gradients."""
+    """Return whether the present call sums gradients."""
     return torch._C._current_graph_task_id() >= 0 or _is_called_by(_FUNCTIONS)
 
 

@@ -1,22 +1,25 @@
-"""What is known of one process group, and the decision on each kind of call that it makes."""
+"""The calls of one process group: how each kind of call is carried out, and its counts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Work
 
 from hpcbench.comm.channel import Channel, resolve_channel
-from hpcbench.comm.plan import Operation, Plan
+from hpcbench.comm.plan import Operation
 from hpcbench.contract.decide import Call, verdict
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Treatment
-from hpcbench.contract.traffic import Traffic
+from hpcbench.contract.traffic import Algorithm, Traffic
 from hpcbench.torch.account import Account, Key, Row
+from hpcbench.torch.decision import Decision
 from hpcbench.torch.dimensions import dimension_of, dimension_of_message, is_undescribed
-from hpcbench.torch.encoded import EncodedGroup
+from hpcbench.torch.encoded import Begin, EncodedGroup
 from hpcbench.torch.gradients import has_complex, is_gradient, is_of_replicas
 from hpcbench.torch.tensors import DTYPES
 
@@ -32,12 +35,14 @@ _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "pr
 
 
 class Chosen(NamedTuple):
-    """The decision on calls that are alike."""
+    """The way of carrying out calls that are alike."""
 
     row: Row
+    """Counts of the calls, if they are encoded or none of them is."""
     channel: Channel | None
-    """Channel of encoded calls; None for calls that PyTorch carries as ever."""
-    plans: tuple[Plan, ...]
+    """Channel of encoded calls; None for calls that PyTorch carries out in the program's group."""
+    decision: Decision | None = None
+    """Plans of a sum or a gather."""
     min_bytes: int = 0
     """Bytes below which a part of an exchange is not encoded."""
 
@@ -48,13 +53,13 @@ class GroupCalls:
     Parameters
     ----------
     group
-        The group.
+        Process group of the program.
     description
-        What it is called.
+        Description of the group, by the group itself or by a mesh.
     settings
-        What the user asked for.
+        Scheme and groups file of the user.
     account
-        Counts the calls.
+        Counts of the calls.
     """
 
     def __init__(self, group: dist.ProcessGroup, description: str, settings: Interposition, account: Account) -> None:
@@ -69,6 +74,7 @@ class GroupCalls:
         self._by_layout = undescribed and bool(settings.groups.layout)
         self._encoded: EncodedGroup | None = None
         self._chosen: dict[tuple[object, ...], Chosen] = {}
+        self._small: dict[tuple[object, ...], Row] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
         self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
@@ -77,13 +83,13 @@ class GroupCalls:
 
     @property
     def encoded(self) -> EncodedGroup:
-        """The group's encoded operations."""
+        """Encoded operations of the group, made at the first use."""
         if self._encoded is None:
             self._encoded = EncodedGroup(self._group, self._account)
         return self._encoded
 
     def next_seed(self) -> int:
-        """Seed of this rank's next message to one rank."""
+        """Return the seed of this rank's next message to one rank."""
         self._messages += 1
         return self._messages * self.size + self._group.rank()
 
@@ -96,6 +102,33 @@ class GroupCalls:
         row = self._row(name, self.dimension, dtype, "", "operation")
         self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
 
+    def count_small(self, call: str, tensor: torch.Tensor) -> bool:
+        """Count a call if it is too small to be encoded, and return whether it is.
+
+        Neither the stack nor the values are looked at.
+
+        Parameters
+        ----------
+        call
+            Name of the call.
+        tensor
+            Complete vector on the host.
+        """
+        n = tensor.numel()
+        nbytes = n * tensor.element_size()
+        if nbytes >= self._settings.groups.min_bytes:
+            return False
+        key = (call, self.dimension, tensor.dtype)
+        row = self._small.get(key)
+        if row is None:
+            if isinstance(call, Call):
+                row = self._choose(call, self.dimension, [tensor], nbytes, ragged=False, content="").row
+            else:
+                row = self._row(call, self.dimension, str(tensor.dtype).removeprefix("torch."), "", "operation")
+            self._small[key] = row
+        self._account.call(row, n, nbytes)
+        return True
+
     def choose(
         self,
         call: Call,
@@ -105,16 +138,16 @@ class GroupCalls:
         peer: int | None = None,
         ragged: bool = False,
     ) -> Chosen:
-        """The decision on a call, which is counted.
+        """Choose how to carry out a call, and count it unless it has plans to be decided.
 
         Parameters
         ----------
         tensors
-            The whole vectors: the sources of reductions, the targets of gathers.
+            Complete vectors: the sources of reductions, the targets of gathers.
         op
-            The reduction, if the call reduces.
+            Reduction, if the call reduces.
         peer
-            The other rank of a message, as a number in the group.
+            Other rank of a message, as a number in the group.
         ragged
             Whether sizes may differ between the ranks, so that they cannot decide.
         """
@@ -143,18 +176,52 @@ class GroupCalls:
         chosen = self._chosen.get(key)
         if chosen is None:
             chosen = self._chosen[key] = self._choose(call, dimension, tensors, nbytes, ragged, content)
-        self._account.call(chosen.row, n, nbytes)
+        if chosen.decision is None:
+            self._account.call(chosen.row, n, nbytes)
         return chosen
 
+    def carry_out(
+        self,
+        decision: Decision,
+        result: Any,
+        prepare: Callable[[], Begin],
+        plain: Callable[[dist.ProcessGroup], Work],
+    ) -> Work:
+        """Begin a call by its plans, or PyTorch's own call if the ranks decide so; return its handle.
+
+        The calls of a group begin in one order on all ranks, and those that PyTorch carries out here share a group of
+        their own. So a rank that learns of a decision later than another one begins the same calls.
+
+        Parameters
+        ----------
+        decision
+            Plans of the call.
+        result
+            Result of the handle.
+        prepare
+            Prepares the encoded call in the caller's thread.
+        plain
+            Begins PyTorch's own call in a group.
+        """
+        begin = prepare() if decision.plans is None or decision.plans else None
+
+        def call() -> Work:
+            plans = decision.make()
+            self._account.call(decision.row if plans else decision.plain_row, decision.n, decision.nbytes)
+            return begin(plans) if begin is not None and plans else plain(self.encoded.second_group())
+
+        order = self.encoded.order
+        return order.queue(call, result) if decision.plans is None else order.begin(call, result)
+
     def stepped(self) -> None:
-        """The program's optimizer has taken a step."""
+        """Start a new step: the program's optimizer has taken one."""
         if self._encoded is not None:
             self._encoded.stepped()
 
     def stop(self, patience_s: float) -> None:
-        """End the thread of the encoded operations."""
+        """End the threads of the encoded operations."""
         if self._encoded is not None:
-            self._encoded.worker.stop(patience_s)
+            self._encoded.stop(patience_s)
 
     def _learn_dimension(self) -> None:
         """Take a group without a description for one of replicas once a framework of data parallelism has used it."""
@@ -203,21 +270,25 @@ class GroupCalls:
             why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
         why = why or content
         if why or traffic is None or rule is None:
-            return Chosen(self._row(call.value, dimension, name, "", why), None, ())
+            return Chosen(self._row(call.value, dimension, name, "", why), None)
         if self._settings.dry:
-            return Chosen(self._row(call.value, dimension, name, "", f"dry run: {rule.codec}"), None, ())
+            return Chosen(self._row(call.value, dimension, name, "", f"dry run: {rule.codec}"), None)
         channel = self._channel(traffic, dtype)
-        plans: list[Plan] = []
-        if call in _OPERATIONS:
-            laid = [
-                self.encoded.plan(_OPERATIONS[call], t.numel(), DTYPES[dtype], channel, on_host=t.is_cpu)
-                for t in tensors
-            ]
-            plans = [plan for plan in laid if plan is not None]
-            if len(plans) < len(laid):
-                return Chosen(self._row(call.value, dimension, name, "", "plan"), None, ())
         row = self._row(call.value, dimension, name, rule.codec, "")
-        return Chosen(row, channel, tuple(plans), self._least(rule))
+        if call not in _OPERATIONS:
+            return Chosen(row, channel, None, self._least(rule))
+        plain_row = self._row(call.value, dimension, name, "", "plan")
+        operation, kind, sizes = _OPERATIONS[call], DTYPES[dtype], [t.numel() for t in tensors]
+        group_plans = self.encoded.plans
+        decision = Decision(row, plain_row, sum(sizes), nbytes)
+        if channel.algorithm is Algorithm.AUTO and tensors[0].is_cpu:
+            decision.ask = partial(group_plans.decide, operation, sizes, kind, channel)
+            return Chosen(row, channel, decision)
+        plans = [group_plans.lay(operation, n, kind, channel) for n in sizes]
+        if None in plans:
+            return Chosen(plain_row, None)
+        decision.plans = [plan for plan in plans if plan is not None]
+        return Chosen(row, channel, decision)
 
     def _hindrance(
         self,
@@ -227,7 +298,7 @@ class GroupCalls:
         rule: Treatment | None,
         on_device: bool,
     ) -> str:
-        """What in the call itself keeps it from being encoded."""
+        """Return what in the call itself prevents encoding, or an empty string."""
         if self.size == 1:
             return "one rank"
         if any(t.layout is not torch.strided for t in tensors):

@@ -1,8 +1,8 @@
-"""Python kernels on c10d's operators at the dispatch key BackendSelect: above all devices, below autograd.
+"""Python kernels of c10d's operators at the dispatch key BackendSelect: above all devices, below autograd.
 
-Every caller passes there: Python, DDP's reducer in C++, functional collectives, compiled graphs. A call that is not
-encoded is redispatched to the keys below: the kernel that would have run without us, with the interpreter's lock
-released. Groups stay the groups that the program has made.
+All callers reach these kernels: Python, DDP's reducer in C++, functional collectives, compiled graphs. Only small calls
+from Python take a shorter way. A call that is not encoded is redispatched to the keys below: to the kernel of PyTorch,
+with the interpreter's lock released. The program's groups stay as they are.
 """
 
 import atexit
@@ -25,6 +25,7 @@ from hpcbench.torch.meshes import MeshNames
 from hpcbench.torch.node_labels import NodeLabels
 from hpcbench.torch.operators import Operators
 from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
+from hpcbench.torch.small_calls import SmallCalls
 from hpcbench.torch.timeouts import TimedWait
 
 OLDEST = (2, 13)
@@ -40,7 +41,7 @@ class Interception:
     Parameters
     ----------
     settings
-        What the user asked for.
+        Scheme and groups file of the user.
 
     Raises
     ------
@@ -56,17 +57,18 @@ class Interception:
         self.account = Account()
         self._settings = settings
         self._groups: dict[str, GroupCalls] = {}
-        self._known: dict[dist.ProcessGroup, GroupCalls] = {}
-        """The same by the groups themselves, until a mesh says more: asking a group for its name at each call costs."""
-        self._meshes = MeshNames(self._known.clear)
+        self._by_group: dict[dist.ProcessGroup, GroupCalls] = {}
+        """The same by the groups themselves, until a mesh names more of them: reading a name at each call is slow."""
+        self._meshes = MeshNames(self._by_group.clear)
         self._nodes = NodeLabels()
         self._waits = TimedWait()
+        self._small = SmallCalls(self._by_group)
         self._operators = Operators(self.account)
         self._library: torch.library.Library | None = None
         self._hook: Any = None
 
     def install(self) -> None:
-        """Register the kernels. Operators whose arguments are not the known ones are left alone."""
+        """Register the kernels. Operators with unexpected arguments are left to PyTorch."""
         library = self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
         for name, handler in self._operators.handlers.items():
             self._register(library, name, handler)
@@ -77,16 +79,18 @@ class Interception:
         self._meshes.watch()
         self._nodes.watch()
         self._waits.watch()
+        self._small.watch()
         self._hook = register_optimizer_step_post_hook(self._stepped)
 
     def remove(self) -> None:
-        """Take the kernels back, and end the threads."""
+        """Remove the kernels, and end the threads."""
         if self._library is not None:
             self._library._destroy()  # type: ignore[no-untyped-call]
             self._library = None
             self._meshes.unwatch()
             self._nodes.unwatch()
             self._waits.unwatch()
+            self._small.unwatch()
             self._hook.remove()
         for group in self._groups.values():
             group.stop(_PATIENCE_S)
@@ -105,43 +109,47 @@ class Interception:
 
     def _register(self, library: torch.library.Library, name: str, handler: Callable[..., Any]) -> None:
         operator = getattr(torch.ops.c10d, name).default
-        odd = strange(name, operator._schema)
-        if odd:
-            log.warning("hpcbench: %s: its calls travel exactly and are not counted", odd)
+        difference = strange(name, operator._schema)
+        if difference:
+            log.warning("hpcbench: %s: its calls travel exactly and are not counted", difference)
             return
-        where, known = ARGUMENTS[name].index("process_group"), self._known
+        where, by_group = ARGUMENTS[name].index("process_group"), self._by_group
 
         def kernel(keys: Any, *args: Any) -> Any:
-            def plain(first: Any) -> Any:
-                return operator.redispatch(keys & _BELOW, first, *args[1:])
+            def plain(first: Any, other_group: ProcessGroup | None = None) -> Any:
+                replaced = [first, *args[1:]]
+                if other_group is not None:
+                    replaced[where] = other_group.boxed()
+                return operator.redispatch(keys & _BELOW, *replaced)
 
             group = ProcessGroup.unbox(args[where])
-            calls = known.get(group) or self._calls(group)
-            done = None if calls is None else handler(calls, plain, *args)
-            return operator.redispatch(keys & _BELOW, *args) if done is None else done
+            calls = by_group.get(group) or self._calls(group)
+            result = None if calls is None else handler(calls, plain, *args)
+            return operator.redispatch(keys & _BELOW, *args) if result is None else result
 
         library.impl(name, kernel, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
 
     def _calls(self, group: dist.ProcessGroup) -> GroupCalls | None:
-        """What is known of a group; None for one that torch.distributed does not list, whose ranks nobody knows."""
+        """Return the calls of a group; None if torch.distributed does not list it, so that its ranks are unknown."""
         name = group.group_name
         calls = self._groups.get(name)
         description = self._meshes.described(name, group.group_desc)
         if calls is not None and calls.id == group._id() and calls.description == description:  # type: ignore[attr-defined]
-            self._known[group] = calls
+            self._by_group[group] = calls
             return calls
         if not dist.is_initialized() or group not in distributed_c10d._world.pg_group_ranks:
             return None
         if calls is not None:
-            calls.stop(0.0)  # another group by that name, or a mesh has told what this one is
-            self._known.clear()
+            calls.stop(0.0)  # another group by that name, or a mesh has named this one
+            self._by_group.clear()
         self.account.rank, self.account.world = dist.get_rank(), dist.get_world_size()
-        calls = self._groups[name] = self._known[group] = GroupCalls(group, description, self._settings, self.account)
+        calls = GroupCalls(group, description, self._settings, self.account)
+        self._groups[name] = self._by_group[group] = calls
         return calls
 
 
 def _count(name: str) -> Callable[..., Any]:
-    """A handler that counts the calls of an operator."""
+    """Return a handler that counts the calls of an operator."""
 
     def handler(calls: GroupCalls, _: Callable[..., Any], first: Any, *_rest: Any) -> None:
         calls.exact(name.strip("_"), list(_tensors(first)))

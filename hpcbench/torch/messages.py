@@ -16,7 +16,7 @@ from hpcbench.comm.memory import Tally
 from hpcbench.torch.account import Account, Row
 from hpcbench.torch.gloo_carrier import behind_length, room_for, with_length
 from hpcbench.torch.tensors import array
-from hpcbench.torch.worker import apart
+from hpcbench.torch.worker import start_in_thread
 
 
 def encoded(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row: Row) -> torch.Tensor:
@@ -51,4 +51,4 @@ def received(
         if target is not tensor:
             tensor.copy_(target)
 
-    return apart(decode, [tensor])
+    return start_in_thread(decode, [tensor])

@@ -1,7 +1,7 @@
 """The nodes of a group's ranks, which each rank publishes when the group is made.
 
-There all ranks of the group are in order. At the first encoded call they need not be: one rank may begin with another
-group, or in another thread, and would wait for a rank that waits for it.
+All ranks of the group make it at the same time. Their first encoded call need not come at the same time: a rank may
+begin with another group, or in another thread, and would wait for a rank that waits for it.
 """
 
 import os
@@ -15,11 +15,11 @@ from torch.distributed import distributed_c10d
 
 _MAKES_GROUP = "_new_process_group_helper"
 _published: Counter[str] = Counter()
-"""How often the ranks of a group have published their nodes: the same number on all of them."""
+"""Number of times that the ranks of a group have published their nodes: the same on all of them."""
 
 
 def publish(group: dist.ProcessGroup, store: Store) -> None:
-    """Tell the other ranks of a group, without waiting for them, on which node this rank is."""
+    """Publish the node of this rank to the other ranks of a group, without waiting for them."""
     _published[group.group_name] += 1
     # ranks of one agent of torchrun are on one node
     label = f"{socket.gethostname()} {os.environ.get('GROUP_RANK', '')}"
@@ -27,7 +27,7 @@ def publish(group: dist.ProcessGroup, store: Store) -> None:
 
 
 def read(group: dist.ProcessGroup, store: Store) -> list[str]:
-    """Return the nodes of all ranks. Ranks of a group that was made in an unknown way wait for one another."""
+    """Return the nodes of all ranks. It blocks only for ranks of a group that was made in an unknown way."""
     if not _published[group.group_name]:
         publish(group, store)
     return [store.get(_key(group, rank)).decode() for rank in range(group.size())]
@@ -38,7 +38,7 @@ def _key(group: dist.ProcessGroup, rank: int) -> str:
 
 
 class NodeLabels:
-    """Publishes the node of this rank for each group, those that exist and those to come."""
+    """Publisher of the node of this rank, for each group that exists or is made later."""
 
     def __init__(self) -> None:
         self._real: Any = None
@@ -59,5 +59,5 @@ class NodeLabels:
         setattr(distributed_c10d, _MAKES_GROUP, watched)
 
     def unwatch(self) -> None:
-        """Publish nothing more."""
+        """Stop publishing."""
         setattr(distributed_c10d, _MAKES_GROUP, self._real)

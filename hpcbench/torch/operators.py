@@ -1,33 +1,37 @@
-"""What is done in place of each of c10d's operators.
+"""Handlers of c10d's operators.
 
-A handler gets the group's calls, the plain operator with another first argument, and the operator's arguments. It gives
-back what the operator would: a handle of the work, with the tensors where the schema says so; None leaves the call to
-PyTorch, as it is. That is the way of most calls, so that little is done on it.
+A handler takes the group's calls, the plain operator, and the operator's arguments. The plain operator takes the first
+argument and, if it is not the program's, the group. The handler returns what the operator would: a handle of the work,
+with the tensors where the schema has them. None leaves the call to PyTorch, which is what happens to most calls.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Work
+from torch._C._distributed_c10d import ProcessGroup, Work
 
+from hpcbench.comm.plan import Operation
 from hpcbench.contract.decide import Call
 from hpcbench.torch import messages
 from hpcbench.torch.account import Account
+from hpcbench.torch.encoded import Begin
 from hpcbench.torch.groups import AVERAGE, GroupCalls
-from hpcbench.torch.worker import handle
+from hpcbench.torch.worker import make_handle
 
 Tensors = Sequence[torch.Tensor]
 Plain = Callable[..., Any]
+InGroup = Callable[[ProcessGroup], Work]
+"""Begins PyTorch's own call in a group."""
 
 
 class Operators:
-    """The handlers, by the operators' names.
+    """The handlers by the operators' names.
 
     Parameters
     ----------
     account
-        Is told what was sent.
+        Counts of what was sent.
     """
 
     def __init__(self, account: Account) -> None:
@@ -49,77 +53,109 @@ class Operators:
         }
 
     def _allreduce(
-        self, calls: GroupCalls, _: Plain, tensors: Tensors, _group: Any, op: Any, sparse: Any, *_rest: Any
+        self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, op: Any, sparse: Any, *_rest: Any
     ) -> Any:
         # several tensors are several devices of a rank, whose values gloo adds up, too
-        work = None if sparse is not None or len(tensors) != 1 else self._sum_in_place(calls, tensors, op)
+        work = None if sparse is not None or len(tensors) != 1 else self._sum_in_place(calls, plain, tensors, op)
         return None if work is None else (tensors, work)
 
     def _allreduce_coalesced(
-        self, calls: GroupCalls, _: Plain, tensors: Tensors, _group: Any, op: Any, *_rest: Any
+        self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, op: Any, *_rest: Any
     ) -> Any:
-        return self._sum_in_place(calls, tensors, op)
+        return self._sum_in_place(calls, plain, tensors, op)
 
-    def _sum_in_place(self, calls: GroupCalls, tensors: Tensors, op: Any) -> Any:
-        chosen = calls.choose(Call.ALL_REDUCE, tensors, op=op)
-        if chosen.channel is None:
+    def _sum_in_place(self, calls: GroupCalls, plain: Plain, tensors: Tensors, op: Any) -> Any:
+        row, channel, decision, _ = calls.choose(Call.ALL_REDUCE, tensors, op=op)
+        if channel is None or decision is None:
             return None
-        average = op.op() == AVERAGE
-        return calls.encoded.all_reduce(tensors, chosen.plans, chosen.channel, chosen.row, average=average).boxed()
 
-    def _allgather_base(self, calls: GroupCalls, _: Plain, out: torch.Tensor, src: torch.Tensor, *_rest: Any) -> Any:
-        row, channel, plans, *_more = calls.choose(Call.ALL_GATHER, [out])
-        if channel is None or not _fit([out], [src], calls.size):
+        def prepare() -> Begin:
+            average = op.op() == AVERAGE
+            return calls.encoded.reduce(Operation.ALL_REDUCE, tensors, tensors, channel, row, average=average)
+
+        return calls.carry_out(decision, list(tensors), prepare, _in_group(plain, tensors)).boxed()
+
+    def _allgather_base(
+        self, calls: GroupCalls, plain: Plain, out: torch.Tensor, src: torch.Tensor, *_rest: Any
+    ) -> Any:
+        work = self._gather(calls, Call.ALL_GATHER, _in_group(plain, out), [out], [src])
+        return None if work is None else (out, work)
+
+    def _allgather_coalesced(self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
+        return self._gather(calls, Call.FUNCTIONAL_GATHER, _in_group(plain, outs), outs, srcs)
+
+    def _gather(self, calls: GroupCalls, call: Call, plain: InGroup, outs: Tensors, srcs: Tensors) -> Any:
+        row, channel, decision, _ = calls.choose(call, outs)
+        if channel is None or decision is None or not _fit(outs, srcs, calls.size):
             return None
-        return out, calls.encoded.all_gather([out], [src], plans, channel, row).boxed()
 
-    def _allgather_coalesced(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
-        row, channel, plans, *_more = calls.choose(Call.FUNCTIONAL_GATHER, outs)
-        if channel is None or not _fit(outs, srcs, calls.size):
-            return None
-        return calls.encoded.all_gather(outs, srcs, plans, channel, row).boxed()
+        def prepare() -> Begin:
+            return calls.encoded.all_gather(outs, srcs, channel, row)
 
-    def _allgather_list(self, calls: GroupCalls, _: Plain, outs: Sequence[Tensors], srcs: Tensors, *_rest: Any) -> Any:
-        whole = _like_all(outs[0]) if len(outs) == 1 and _alike(outs[0]) else None
-        if whole is None:
+        return calls.carry_out(decision, list(outs), prepare, plain).boxed()
+
+    def _allgather_list(
+        self, calls: GroupCalls, plain: Plain, outs: Sequence[Tensors], srcs: Tensors, *_rest: Any
+    ) -> Any:
+        like = _like_all(outs[0]) if len(outs) == 1 and _are_alike(outs[0]) else None
+        if like is None:
             calls.exact("all-gather of lists", srcs)
             return None
-        row, channel, plans, *_more = calls.choose(Call.ALL_GATHER, [whole])
-        if channel is None:
+        row, channel, decision, _ = calls.choose(Call.ALL_GATHER, [like])
+        if channel is None or decision is None:
             return None
-        joined = whole.contiguous()  # memory of its own: the decision needed none
-        work = calls.encoded.all_gather([joined], srcs, plans, channel, row)
-        return outs, _then(work, lambda: _split(joined, outs[0]), outs)
+
+        def prepare() -> Begin:
+            joined = like.contiguous()  # memory of its own: the decision needed none
+            gather = calls.encoded.all_gather([joined], srcs, channel, row)
+            return lambda plans: _then(gather(plans), lambda: _split(joined, outs[0]), outs)
+
+        return outs, calls.carry_out(decision, outs, prepare, _in_group(plain, outs)).boxed()
 
     def _reduce_scatter_base(
-        self, calls: GroupCalls, _: Plain, out: torch.Tensor, src: torch.Tensor, _group: Any, op: Any, *_rest: Any
+        self, calls: GroupCalls, plain: Plain, out: torch.Tensor, src: torch.Tensor, _group: Any, op: Any, *_rest: Any
     ) -> Any:
-        work = self._sum_apart(calls, [out], [src], op)
+        work = self._scatter(calls, _in_group(plain, out), [out], [src], op)
         return None if work is None else (out, work)
 
     def _reduce_scatter_coalesced(
-        self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, _group: Any, op: Any, *_rest: Any
+        self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, _group: Any, op: Any, *_rest: Any
     ) -> Any:
-        return self._sum_apart(calls, outs, srcs, op)
+        return self._scatter(calls, _in_group(plain, outs), outs, srcs, op)
+
+    def _scatter(self, calls: GroupCalls, plain: InGroup, outs: Tensors, srcs: Tensors, op: Any) -> Any:
+        row, channel, decision, _ = calls.choose(Call.REDUCE_SCATTER, srcs, op=op)
+        if channel is None or decision is None or not _fit(srcs, outs, calls.size):
+            return None
+
+        def prepare() -> Begin:
+            average = op.op() == AVERAGE
+            return calls.encoded.reduce(Operation.REDUCE_SCATTER, outs, srcs, channel, row, average=average)
+
+        return calls.carry_out(decision, list(outs), prepare, plain).boxed()
 
     def _reduce_scatter_list(
-        self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Sequence[Tensors], _group: Any, op: Any, *_rest: Any
+        self,
+        calls: GroupCalls,
+        plain: Plain,
+        outs: Tensors,
+        srcs: Sequence[Tensors],
+        _group: Any,
+        op: Any,
+        *_rest: Any,
     ) -> Any:
-        if len(srcs) != 1 or not _alike(srcs[0]):
+        if len(srcs) != 1 or not _are_alike(srcs[0]):
             calls.exact("reduce-scatter of lists", outs)
             return None
-        row, channel, plans, *_more = calls.choose(Call.REDUCE_SCATTER, [_like_all(srcs[0])], op=op)
-        if channel is None:
+        row, channel, decision, _ = calls.choose(Call.REDUCE_SCATTER, [_like_all(srcs[0])], op=op)
+        if channel is None or decision is None:
             return None
-        joined = torch.cat([part.reshape(-1) for part in srcs[0]])
-        average = op.op() == AVERAGE
-        return outs, calls.encoded.reduce_scatter(outs, [joined], plans, channel, row, average=average).boxed()
 
-    def _sum_apart(self, calls: GroupCalls, outs: Tensors, srcs: Tensors, op: Any) -> Any:
-        row, channel, plans, *_more = calls.choose(Call.REDUCE_SCATTER, srcs, op=op)
-        if channel is None or not _fit(srcs, outs, calls.size):
-            return None
-        return calls.encoded.reduce_scatter(outs, srcs, plans, channel, row, average=op.op() == AVERAGE).boxed()
+        def prepare() -> Begin:
+            joined, average = torch.cat([part.reshape(-1) for part in srcs[0]]), op.op() == AVERAGE
+            return calls.encoded.reduce(Operation.REDUCE_SCATTER, outs, [joined], channel, row, average=average)
+
+        return outs, calls.carry_out(decision, list(outs), prepare, _in_group(plain, outs)).boxed()
 
     def _alltoall_base(
         self,
@@ -132,21 +168,21 @@ class Operators:
         sent: Sequence[int],
         *_rest: Any,
     ) -> Any:
-        row, channel, _plans, least = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
+        row, channel, _decision, least = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
         if channel is None:
             return None
         counts = _elements(src, sent, calls.encoded.size), _elements(out, got, calls.encoded.size)
         return calls.encoded.all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
     def _alltoall_list(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
-        row, channel, _plans, least = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
+        row, channel, _decision, least = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
         if channel is None:
             return None
         joined = torch.cat([part.reshape(-1) for part in srcs])
         there = joined.new_empty(sum(part.numel() for part in outs))
         counts = [part.numel() for part in srcs], [part.numel() for part in outs]
         work = calls.encoded.all_to_all(there, joined, counts, channel, row, min_bytes=least)
-        return outs, _then(work, lambda: _split(there, outs), outs)
+        return outs, _then(work, lambda: _split(there, outs), outs).boxed()
 
     def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int, *_rest: Any) -> Any:
         row, channel, *_ = calls.choose(Call.MESSAGE, tensors, peer=peer)
@@ -170,25 +206,33 @@ class Operators:
         return self._received(calls, plain, tensors, group, None)
 
 
+def _in_group(plain: Plain, first: Any) -> InGroup:
+    def begin(group: ProcessGroup) -> Work:
+        done = plain(first, group)
+        return Work.unbox(done[-1] if isinstance(done, (tuple, list)) else done)
+
+    return begin
+
+
 def _fit(wholes: Tensors, parts: Tensors, ranks: int) -> bool:
-    """Whether each whole has room for a part of each rank. PyTorch itself says what is wrong if it has not."""
+    """Return whether each complete vector has room for a part of each rank. If not, PyTorch itself raises the error."""
     return len(wholes) == len(parts) and all(
         whole.numel() == ranks * part.numel() and whole.dtype == part.dtype
         for whole, part in zip(wholes, parts, strict=True)
     )
 
 
-def _alike(parts: Tensors) -> bool:
+def _are_alike(parts: Tensors) -> bool:
     return bool(parts) and all(t.numel() == parts[0].numel() and t.dtype == parts[0].dtype for t in parts)
 
 
 def _like_all(parts: Tensors) -> torch.Tensor:
-    """A tensor of the size and type of all parts together. It has no memory of its own."""
+    """Return a tensor of the size and type of all parts together, without memory for them."""
     return parts[0].new_zeros(1).expand(len(parts) * parts[0].numel())
 
 
 def _elements(tensor: torch.Tensor, splits: Sequence[int], ranks: int) -> list[int]:
-    """Elements of each rank's part. Splits count rows; without them, the parts are equal."""
+    """Return the elements of each rank's part. Splits count rows; without them, the parts are equal."""
     if not splits:
         return [tensor.numel() // ranks] * ranks
     width = 1
@@ -204,12 +248,12 @@ def _split(joined: torch.Tensor, parts: Tensors) -> None:
         at += part.numel()
 
 
-def _then(work: Work, copy: Callable[[], None], result: Any) -> Any:
-    """The handle of a copy that follows the work."""
+def _then(work: Work, copy: Callable[[], None], result: Any) -> Work:
+    """Return the handle of a copy that follows the work."""
 
     def after(future: Any) -> Any:
         future.wait()
         copy()
         return result
 
-    return handle(work.get_future().then(after)).boxed()
+    return make_handle(work.get_future().then(after))

@@ -1,4 +1,4 @@
-"""`work.wait(timeout)` for encoded calls: PyTorch's handle of a future takes no timeout, and raises an error."""
+"""`work.wait(timeout)` for encoded calls: PyTorch's handle of a future refuses a timeout with an error."""
 
 import functools
 import threading
@@ -12,7 +12,7 @@ _NO_TIMEOUT = timedelta(0)
 
 
 class TimedWait:
-    """The method `wait` of all handles, with a timeout where PyTorch has none."""
+    """Replacement of the method `wait` of all handles, with a timeout where PyTorch has none."""
 
     def __init__(self) -> None:
         self._real: Any = None

@@ -1,4 +1,4 @@
-"""A thread that does the encoded operations of a group, one after another, and PyTorch's handle of each."""
+"""A thread that carries out the encoded operations of a group in order, and PyTorch's handles of its jobs."""
 
 import queue
 import threading
@@ -13,42 +13,42 @@ Job = Callable[[], None]
 Outcome = tuple[Any, BaseException | None]
 
 
-def _result(future: "torch.futures.Future[Outcome]") -> Any:
-    result, why = future.value()
-    if why is not None:
-        raise why
-    return result
-
-
-def handle(future: "torch.futures.Future[Any]") -> Work:
-    """PyTorch's handle of work that ends with a future."""
+def make_handle(future: "torch.futures.Future[Any]") -> Work:
+    """Return PyTorch's handle of work that ends with a future."""
     work: Work = c10d._create_work_from_future(future)  # type: ignore[attr-defined]
     return work
 
 
-def finished_by(start: Callable[[Callable[[], None]], None], job: Job, result: Any) -> Work:
-    """The handle of a job that `start` has done by somebody, sooner or later.
+def start(starter: Callable[[Job], None], job: Job, result: Any) -> Work:
+    """Start a job and return its handle.
 
     An exception that is set on a future is none for C++, where DDP's reducer would take it for a list of tensors.
     Raised in a callback of the future it is one.
+
+    Parameters
+    ----------
+    starter
+        Function that has another thread run the job.
+    result
+        Result of the handle.
     """
     future: torch.futures.Future[Outcome] = torch.futures.Future()
-    outcome = future.then(_result)
+    outcome = future.then(_unpack)
 
     def run() -> None:
-        why: BaseException | None = None
+        failure: BaseException | None = None
         try:
             job()
         except BaseException as error:  # noqa: BLE001, RUF100 - whoever waits raises it
-            why = error
-        future.set_result((result, why))
+            failure = error
+        future.set_result((result, failure))
 
-    start(run)
-    return handle(outcome)
+    starter(run)
+    return make_handle(outcome)
 
 
 class Worker:
-    """Does jobs in the order in which they come. Its thread begins with the first one.
+    """A thread that does jobs in the order in which they are submitted. It starts with the first one.
 
     Parameters
     ----------
@@ -61,17 +61,17 @@ class Worker:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def later(self, job: Job, result: Any) -> Work:
-        """Have a job done, and return its handle, whose result is `result`."""
+    def submit(self, job: Job, result: Any) -> Work:
+        """Submit a job, and return its handle, whose result is `result`."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        return finished_by(self._jobs.put, job, result)
+        return start(self._jobs.put, job, result)
 
     def stop(self, patience_s: float) -> bool:
-        """Let the thread end after its jobs; a later job begins another one.
+        """End the thread after its jobs, and return whether it has ended within `patience_s` seconds.
 
-        The result tells whether it has ended within `patience_s` seconds.
+        A later job starts another thread.
         """
         if self._thread is None:
             return True
@@ -86,6 +86,13 @@ class Worker:
             del job  # tensors of a finished job are not kept until the next one
 
 
-def apart(job: Job, result: Any) -> Work:
-    """Have a job done in a thread of its own: one that waits for a message may wait long, and hinders no other."""
-    return finished_by(lambda run: threading.Thread(target=run, daemon=True).start(), job, result)
+def start_in_thread(job: Job, result: Any) -> Work:
+    """Start a job in a new thread, and return its handle: a job that waits for a message delays no other one."""
+    return start(lambda run: threading.Thread(target=run, daemon=True).start(), job, result)
+
+
+def _unpack(future: "torch.futures.Future[Outcome]") -> Any:
+    result, failure = future.value()
+    if failure is not None:
+        raise failure
+    return result

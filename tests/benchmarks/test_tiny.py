@@ -203,6 +203,20 @@ def test_tensor_projection(tiny: Tiny) -> None:
 
 
 @pytest.mark.long
+def test_plain_calls(tiny: Tiny, tmp_path: Path) -> None:
+    """A line for each size and mode, with a ratio to plain gloo, and the time of a search of the stack."""
+    file = tmp_path / "calls.json"
+    printed = tiny("plain_calls.py", "--bytes", "4", "65536", "--json", str(file))
+    stored = json.loads(file.read_text())
+    assert [(row["bytes"], row["mode"], len(row["seconds"])) for row in stored["rows"]] == [
+        (nbytes, mode, 2) for nbytes in (4, 65536) for mode in ("plain gloo", "handed on", "auto int8")
+    ]
+    assert "1.000 (1.000 to 1.000)" in next(line for line in printed.lines if "65536  plain gloo" in line)
+    matched = re.fullmatch(r"a search of the stack under 20 frames more takes ([\d.]+) us", printed.lines[-1])
+    assert matched and float(matched[1]) > 0
+
+
+@pytest.mark.long
 def test_torch_collectives(tiny: Tiny) -> None:
     printed = tiny("torch_collectives.py")
     modes = ("plain gloo", "interposed", "no codec", "bf16", "int8", "zfp:8", "xpk", "auto int8")

@@ -32,7 +32,7 @@ def late_mesh() -> list[list[str]]:
 def automatic() -> dict[str, Any]:
     """Sums with `auto` over ranks that say that they are on nodes of their own: links, decisions, digest of the sum."""
     found: list[float] = []
-    real = group_plans.measured
+    real = group_plans.measure_links
 
     def kept(*args: Any) -> Any:
         links = real(*args)
@@ -41,7 +41,7 @@ def automatic() -> dict[str, Any]:
 
     group, values = dist.new_group(list(range(RANKS)), group_desc="mesh_dp"), torch.randn(1 << 16)
     scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
-    group_plans.measured = kept
+    group_plans.measure_links = kept
     os.environ["GROUP_RANK"] = str(dist.get_rank())
 
     def work() -> str:
@@ -52,7 +52,7 @@ def automatic() -> dict[str, Any]:
     try:
         digest, rows = interposed(Interposition(scheme=scheme, groups=ASKED, out="nowhere"), work)
     finally:
-        group_plans.measured = real
+        group_plans.measure_links = real
         del os.environ["GROUP_RANK"]
     return {"speeds": found, "digest": digest, "rows": [[row["codec"], row["why"], row["calls"]] for row in rows]}
 
@@ -60,7 +60,7 @@ def automatic() -> dict[str, Any]:
 def tried() -> dict[str, Any]:
     """Calls with `auto` within one machine: what was tried, the decisions, and a digest of what all ranks get alike."""
     found: list[bool] = []
-    real = group_plans.pays
+    real = group_plans.is_faster
 
     def kept(*args: Any) -> bool:
         found.append(real(*args))
@@ -74,7 +74,7 @@ def tried() -> dict[str, Any]:
     dist.all_reduce(exact, group=group)
     scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
     asked = Interposition(scheme=scheme, groups=ASKED, out="nowhere")
-    group_plans.pays = kept
+    group_plans.is_faster = kept
 
     def work() -> str:
         dist.reduce_scatter_tensor(part, whole, group=group)
@@ -86,7 +86,7 @@ def tried() -> dict[str, Any]:
     try:
         digest, rows = interposed(asked, work)
     finally:
-        group_plans.pays = real
+        group_plans.is_faster = real
     error = float((joined - exact).abs().max())
     said = sorted([row["call"], row["codec"], row["why"], row["calls"]] for row in rows)
     return {"tried": found, "digest": digest, "rows": said, "error": error}

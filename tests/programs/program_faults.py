@@ -1,15 +1,19 @@
-"""Ranks that die, leave, stall, fail, disagree or begin in another order. Each fault has two ranks of its own.
+"""Ranks that die, leave, stall, fail, disagree or begin in another order. Each fault has a separate pair of ranks.
 
 They are forked from one process.
 """
 
+import faulthandler
 import json
 import os
+import re
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 import torch
 import torch.distributed as dist
@@ -21,8 +25,16 @@ from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.torch.intercept import Interception
 
-TIMEOUT_S, HANGS_S = 4, 90
-NAMED = NamedScheme(name="naive-int8", algorithm="encoded", default="int8:256")
+TIMEOUT_S = 4
+"""Timeout of groups that must run into it."""
+PATIENCE_S = 60
+"""Timeout of all other groups and of the stores: on a busy machine, ranks start late."""
+HANGS_S = 90
+"""Seconds after which a rank counts as hanging."""
+SCHEMES = {
+    "encoded": NamedScheme(name="naive-int8", algorithm="encoded", default="int8:256"),
+    "auto": NamedScheme(name="auto-int8", algorithm="auto", default="int8:256"),
+}
 
 
 def train(fault: Callable[[int], None]) -> None:
@@ -76,9 +88,14 @@ def begins(group: dist.ProcessGroup) -> Callable[[], None]:
     return wait
 
 
+def make_groups() -> list[dist.ProcessGroup]:
+    timeout = timedelta(seconds=PATIENCE_S)
+    return [dist.new_group([0, 1], timeout, group_desc="mesh_tp") for _ in range(2)]
+
+
 def other_order(rank: int) -> None:
     """Each rank begins with another group than the other one."""
-    groups = [dist.new_group([0, 1], group_desc="mesh_tp") for _ in range(2)]
+    groups = make_groups()
     waits = [begins(group) for group in (groups if rank == 0 else groups[::-1])]
     for wait in waits:
         wait()
@@ -86,7 +103,7 @@ def other_order(rank: int) -> None:
 
 def two_threads(rank: int) -> None:
     """Each rank has a thread for each group, and another one is first."""
-    groups = [dist.new_group([0, 1], group_desc="mesh_tp") for _ in range(2)]
+    groups = make_groups()
     with ThreadPoolExecutor(2) as threads:
         later = []
         for group in groups if rank == 0 else groups[::-1]:
@@ -94,6 +111,38 @@ def two_threads(rank: int) -> None:
             time.sleep(0.3)
         for each in later:
             each.result()
+
+
+def many_rounds(rank: int) -> None:
+    """Each rank begins the calls of a round in an order of its own, before and after their ways are decided."""
+    groups = make_groups()
+    orders = Random(rank)
+    for _ in range(12):
+        waits = []
+        for group in orders.sample(groups, len(groups)):
+            if orders.random() < 0.5:
+                time.sleep(0.02)
+            waits += [begins(group), exchanges(group)]
+        for wait in waits:
+            wait()
+
+
+def exchanges(group: dist.ProcessGroup) -> Callable[[], None]:
+    """Begin a reduce-scatter, a gather and an exchange of a group; the result waits for them."""
+    src, part, joined, exchanged = torch.ones(4096), torch.empty(2048), torch.empty(4096), torch.empty(4096)
+    handles = [
+        dist.reduce_scatter_single(part, src, group=group, async_op=True),
+        dist.all_to_all_single(exchanged, src, group=group, async_op=True),
+        dist.all_gather_single(joined, src[:2048], group=group, async_op=True),
+    ]
+
+    def wait() -> None:
+        for handle in handles:
+            handle.wait()
+        assert (part - 2).abs().max() < 0.1
+        assert (joined - 1).abs().max() < 0.1 and (exchanged - 1).abs().max() < 0.1
+
+    return wait
 
 
 FAULTS: dict[str, Callable[[int], None]] = {
@@ -104,79 +153,106 @@ FAULTS: dict[str, Callable[[int], None]] = {
     "disagrees": disagrees,
     "other order": other_order,
     "two threads": two_threads,
+    "many rounds": many_rounds,
+    "other order, auto": other_order,
+    "two threads, auto": two_threads,
+    "many rounds, auto": many_rounds,
 }
 
 
-def meet(rank: int, where: Path, timeout: timedelta) -> dist.Store:
-    """The store of torchrun: all threads of a rank share one connection, and one that waits keeps it."""
-    port = where / "port"
+WAIT_FOR_TIMEOUT = ("stalls", "disagrees")
+"""Faults that only a timeout ends."""
+
+
+def connect(rank: int, listener: socket.socket) -> dist.Store:
+    """Return the store of torchrun: all threads of a rank share one connection, and one that waits keeps it.
+
+    Rank 0 serves it. Its socket listens before any rank starts, so that no rank has to ask for the port.
+    """
+    port, timeout = listener.getsockname()[1], timedelta(seconds=PATIENCE_S)
     if rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, 2, is_master=True, timeout=timeout, wait_for_workers=False)
-        port.with_suffix(".part").write_text(str(store.port), encoding="utf-8")
-        port.with_suffix(".part").rename(port)
-        return store
-    while not port.exists():
-        time.sleep(0.01)
-    return dist.TCPStore("127.0.0.1", int(port.read_text(encoding="utf-8")), 2, timeout=timeout, wait_for_workers=False)
+        return dist.TCPStore(
+            "127.0.0.1", port, 2, True, timeout, wait_for_workers=False, master_listen_fd=listener.detach()
+        )
+    listener.close()
+    return dist.TCPStore("127.0.0.1", port, 2, False, timeout, wait_for_workers=False)
 
 
-def play(name: str, rank: int, where: Path) -> None:
-    """One rank. It never returns."""
-    status, words, begin = 0, "", time.monotonic()
+def play(name: str, rank: int, where: Path, listener: socket.socket) -> None:
+    """Play one rank of a fault, and exit."""
+    status, message, begin = 0, "", time.monotonic()
     try:
+        faulthandler.dump_traceback_later(HANGS_S - 5, file=stack_file(where, rank).open("w", encoding="utf-8"))
         torch.set_num_threads(1)
-        timeout = timedelta(seconds=TIMEOUT_S)
-        dist.init_process_group("gloo", store=meet(rank, where, timeout), rank=rank, world_size=2, timeout=timeout)
+        timeout = timedelta(seconds=TIMEOUT_S if name in WAIT_FOR_TIMEOUT else PATIENCE_S)
+        dist.init_process_group("gloo", store=connect(rank, listener), rank=rank, world_size=2, timeout=timeout)
         least = 1 << 30 if name == "disagrees" and rank == 1 else 1024
-        Interception(Interposition(scheme=NAMED, groups=Groups(min_bytes=least), out="nowhere")).install()
+        scheme = SCHEMES["auto" if name.endswith(", auto") else "encoded"]
+        Interception(Interposition(scheme=scheme, groups=Groups(min_bytes=least), out="nowhere")).install()
         begin = time.monotonic()
         FAULTS[name](rank)
     except SystemExit:
         pass
     except Exception as error:
-        status, words = 5, f"{type(error).__name__}: {error}"
+        status, message = 5, f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - begin
-    (where / f"{rank}.json").write_text(json.dumps([seconds, words]), encoding="utf-8")
+    result_file(where, rank).write_text(json.dumps([seconds, message]), encoding="utf-8")
     os._exit(status)
 
 
-Outcomes = dict[str, list[list[object] | None]]
+def result_file(where: Path, rank: int) -> Path:
+    return where / f"{rank}.json"
+
+
+def stack_file(where: Path, rank: int) -> Path:
+    return where / f"{rank}.stack"
+
+
+Outcomes = dict[str, list[list[object]]]
 
 
 class Played:
-    """All faults under way.
+    """Faults under way.
 
     Parameters
     ----------
     directory
-        A directory of its own.
+        Directory for the files of the ranks.
+    names
+        Names of the faults.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, names: Iterable[str] = FAULTS) -> None:
         self._under_way: dict[int, tuple[str, int, Path]] = {}
-        for name in FAULTS:
-            where = directory / name.replace(" ", "-")
+        for name in names:
+            where = directory / re.sub(r"\W+", "-", name)
             where.mkdir(parents=True)
-            for rank in range(2):
-                pid = os.fork()
-                if pid == 0:
-                    play(name, rank, where)
-                self._under_way[pid] = (name, rank, where)
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                for rank in range(2):
+                    pid = os.fork()
+                    if pid == 0:
+                        play(name, rank, where, listener)
+                    self._under_way[pid] = (name, rank, where)
 
     def outcomes(self) -> Outcomes:
-        """For each fault and rank its exit status, its seconds and its words; None for a rank that hangs."""
-        found: Outcomes = {name: [None, None] for name in FAULTS}
+        """Return the exit status, the seconds and the message of each rank by fault.
+
+        A rank that hangs has neither status nor seconds, and its stack is the message.
+        """
+        outcomes: Outcomes = {name: [[None, None, ""], [None, None, ""]] for name, _, _ in self._under_way.values()}
         ends = time.monotonic() + HANGS_S
         while self._under_way and time.monotonic() < ends:
             for pid in list(self._under_way):
                 done, status = os.waitpid(pid, os.WNOHANG)
                 if done:
                     name, rank, where = self._under_way.pop(pid)
-                    said = where / f"{rank}.json"
-                    told = json.loads(said.read_text(encoding="utf-8")) if said.exists() else [None, ""]
-                    found[name][rank] = [os.waitstatus_to_exitcode(status), *told]
+                    result = result_file(where, rank)
+                    seconds, message = json.loads(result.read_text(encoding="utf-8")) if result.exists() else (None, "")
+                    outcomes[name][rank] = [os.waitstatus_to_exitcode(status), seconds, message]
             time.sleep(0.1)
-        for pid in self._under_way:
+        for pid, (name, rank, where) in self._under_way.items():
             os.kill(pid, 9)
             os.waitpid(pid, 0)
-        return found
+            stack = stack_file(where, rank)
+            outcomes[name][rank][2] = stack.read_text(encoding="utf-8") if stack.exists() else ""
+        return outcomes

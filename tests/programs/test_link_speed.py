@@ -12,7 +12,7 @@ from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.torch.gloo_carrier import GlooCarrier
-from hpcbench.torch.link_speed import GUESS, measured, with_gloo
+from hpcbench.torch.link_speed import GUESS, add_gloo_times, measure_links
 
 
 class Line:
@@ -53,7 +53,7 @@ def links(speeds: list[float], nodes: str) -> Links:
             return answer if answer is not None else [text] * line.size
 
         line.now = 0.0
-        return measured(cast(GlooCarrier, line), topology, told, lambda: line.now)
+        return measure_links(cast(GlooCarrier, line), topology, told, lambda: line.now)
 
     for line in lines:
         run(line, None)
@@ -86,7 +86,7 @@ OPERATIONS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATH
 def left_to_gloo(operation: Operation, nbytes: int, nodes: str, found: Links) -> bool:
     topology, codec = Topology.by_label(list(nodes)), get_codec("int8:256")
     asked = Request(operation, nbytes // 4, np.dtype(np.float32), topology, codec, Algorithm.AUTO)
-    return plan(asked, with_gloo(found, 4)).algorithm is Algorithm.NATIVE
+    return plan(asked, add_gloo_times(found, 4)).algorithm is Algorithm.NATIVE
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

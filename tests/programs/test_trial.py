@@ -9,7 +9,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from hpcbench.comm.plan import Operation
-from hpcbench.torch.trial import MOST_BYTES, Vectors, pays, tried_size
+from hpcbench.torch.trial import MOST_BYTES, Vectors, is_faster, tried_size
 
 PATIENCE_S = 60.0
 
@@ -66,7 +66,7 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
     def run(rank: int) -> None:
         timed = Timed()
         calls = timed.call(*plain[rank]), timed.call(*ours[rank])
-        found.append(pays(sharing.end(rank), *calls, clock=lambda: timed.now))
+        found.append(is_faster(sharing.end(rank), *calls, clock=lambda: timed.now))
         counts.append(timed.calls)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(plain))]
