@@ -141,13 +141,17 @@ def predict(
 
 def diagnose(
     traces: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="TRACE...",
             help="Traces of torch.profiler (export_chrome_trace), one for each rank, also compressed by gzip; or a"
-            " directory of them.",
+            " directory of them. With --run: -- COMMAND..., the program with its launcher.",
         ),
     ],
+    run: Annotated[bool, typer.Option("--run", help="Run a program, and record traces of three of its steps.")] = False,
+    directory: Annotated[
+        Path, typer.Option(metavar="DIR", help="With --run: where to write the traces; all nodes must see it.")
+    ] = Path("traces"),
     group: Annotated[
         list[str] | None,
         typer.Option(
@@ -161,6 +165,12 @@ def diagnose(
     ] = None,
 ) -> int:
     """Tell from profiler traces if the network is the bottleneck."""
-    from hpcbench.diagnose.command import run
+    from hpcbench.diagnose.command import check_options, diagnose_files
 
-    return run(traces, group or (), output, codec_speed)
+    check_options(group or (), output, codec_speed)
+    if not run:
+        return diagnose_files([Path(trace) for trace in traces], group or (), output, codec_speed)
+    from hpcbench.program.command import record
+
+    status = record(traces, directory)
+    return diagnose_files([directory], group or (), output, codec_speed) or status

@@ -89,6 +89,14 @@ class Groups(Section):
     )
 
 
+class TracedSteps(Section):
+    """Steps of which each rank writes a trace. A step ends with the optimizer's step."""
+
+    directory: File = Field(description="Directory that receives a trace from each rank.")
+    wait: int = Field(3, ge=0, description="Number of steps before the traced ones, after the first.")
+    active: int = Field(3, ge=1, description="Number of traced steps.")
+
+
 class Interposition(Section):
     """All that a rank needs to know."""
 
@@ -96,3 +104,4 @@ class Interposition(Section):
     groups: Groups = Field(default_factory=Groups)
     dry: bool = Field(False, description="Only count.")
     out: File = Field(description="Directory that receives a file from each rank.")
+    trace: TracedSteps | None = Field(None, description="Steps to trace.")

@@ -22,7 +22,7 @@ VERSION = 1
 """Version of the JSON document."""
 
 
-def run(
+def diagnose_files(
     paths: Sequence[Path], patterns: Sequence[str] = (), output: Path | None = None, codec_speed: float | None = None
 ) -> int:
     """Diagnose traces; return the exit status.
@@ -43,16 +43,27 @@ def run(
     UserError
         A trace cannot be read, the traces do not fit together, or an option is wrong.
     """
-    groups = read_groups(patterns)
-    if codec_speed is not None and not codec_speed > 0:
-        raise UserError(f"--codec-speed {codec_speed:g}: give GB/s of values, more than 0")
-    if output is not None and output.suffix != ".json":
-        raise UserError(f"--output {output}: use .json")
+    groups = check_options(patterns, output, codec_speed)
     diagnosis = diagnose(_read(find_traces(paths)), groups, codec_speed)
     _show(diagnosis)
     if output is not None:
         output.write_text(json.dumps(to_json(diagnosis), indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def check_options(patterns: Sequence[str], output: Path | None, codec_speed: float | None) -> Groups:
+    """Check the options; return the dimensions that the user gives to groups.
+
+    Raises
+    ------
+    UserError
+        An option is wrong.
+    """
+    if codec_speed is not None and not codec_speed > 0:
+        raise UserError(f"--codec-speed {codec_speed:g}: give GB/s of values, more than 0")
+    if output is not None and output.suffix != ".json":
+        raise UserError(f"--output {output}: use .json")
+    return read_groups(patterns)
 
 
 def find_traces(paths: Sequence[Path]) -> list[Path]:

@@ -25,11 +25,10 @@ def notes(diagnosis: Diagnosis) -> list[str]:
             " profiler after each step."
         )
     if diagnosis.has_waiting:
-        waiting = sum(row.waiting or 0.0 for row in diagnosis.rows) / diagnosis.step_seconds
+        waiting = sum(row.exposed_waiting or 0.0 for row in diagnosis.rows) / diagnosis.step_seconds
         if waiting >= _LEAST:
-            lines.append(
-                f"Waiting for late ranks takes {_percent(waiting)} of the step. Compression does not shorten it."
-            )
+            part = _percent(waiting)
+            lines.append(f"{part} of the step is exposed waiting for late ranks. Compression does not shorten it.")
         if diagnosis.world and len(diagnosis.paths) < diagnosis.world:
             lines.append(
                 f"Traces of {len(diagnosis.paths)} of {diagnosis.world} ranks: waiting for others counts as transfer."

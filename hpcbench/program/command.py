@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hpcbench.contract.decide import undecidable
-from hpcbench.contract.interpose import Interposition
+from hpcbench.contract.interpose import Interposition, TracedSteps
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
 from hpcbench.program.exact import is_idle, state_cuda, state_idle, tabulate_reasons
@@ -68,6 +68,35 @@ def run(
     if kept:
         kept.close(ended, idle)
     return ended.status or int(not ended.ranks or idle is not None)
+
+
+def record(command: Sequence[str], directory: Path) -> int:
+    """Run a program unchanged while each rank traces some steps; return the program's exit status.
+
+    Raises
+    ------
+    UserError
+        There is no such command, or no rank has written a trace.
+    """
+    if not command:
+        raise UserError("no program: write it after --, such as `hpcbench diagnose --run -- torchrun train.py`")
+    directory.mkdir(parents=True, exist_ok=True)
+    for earlier in directory.glob("rank*.json.gz"):
+        earlier.unlink()
+    settings = Interposition(
+        scheme=NamedScheme(name="none", algorithm="native"),
+        dry=True,
+        out=str(directory),
+        trace=TracedSteps(directory=str(directory.resolve())),
+    )
+    with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as counts:
+        ended = launch(command, settings.model_copy(update={"out": counts}))
+    if not any(directory.glob("rank*.json.gz")):
+        assert settings.trace is not None
+        steps = 2 + settings.trace.wait + settings.trace.active
+        reason = f"exit status {ended.status}" if ended.status else f"it needs {steps} steps of a torch.optim optimizer"
+        raise UserError(f"{command[0]}: no rank has written a trace ({reason})")
+    return ended.status
 
 
 def _show(ended: Ended, out: Path | None, idle: str | None) -> None:

@@ -26,6 +26,7 @@ from hpcbench.torch.node_labels import NodeLabels
 from hpcbench.torch.operators import Operators
 from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
 from hpcbench.torch.small_calls import SmallCalls
+from hpcbench.torch.step_traces import StepTraces
 from hpcbench.torch.timeouts import TimedWait
 
 OLDEST = (2, 13)
@@ -167,5 +168,7 @@ def start(settings: Interposition) -> Interception:
     """Install the kernels for the rest of the process."""
     interception = Interception(settings)
     interception.install()
+    if settings.trace is not None:
+        StepTraces(settings.trace).watch()
     atexit.register(interception.at_exit)
     return interception

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from planted_kineto import collective, kernel, steps, two_steps, write
 
-from hpcbench.diagnose.command import run
+from hpcbench.diagnose.command import diagnose_files
 from hpcbench.diagnose.kineto import read_rank
 from hpcbench.diagnose.trace_file import TraceFile
 from hpcbench.errors import UserError
@@ -19,7 +19,7 @@ from hpcbench.errors import UserError
 def test_the_answer_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = write(tmp_path / "rank0.json", two_steps())
     output = tmp_path / "out.json"
-    assert run([trace], output=output) == 0
+    assert diagnose_files([trace], output=output) == 0
     lines = capsys.readouterr().out.splitlines()
     exposed = (
         "Communication is exposed for 20 % of the step: DP reduce-scatter (bf16) 17 %, TP all-gather (bf16) 3.0 %."
@@ -41,7 +41,7 @@ def test_compressed_traces_and_directories(tmp_path: Path, capsys: pytest.Captur
     write(inside / "rank0.pt.trace.json.gz", two_steps())
     printed = []
     for path in (tmp_path / "plain.json", inside):
-        run([path])
+        diagnose_files([path])
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
 
@@ -99,7 +99,7 @@ def cut(at: Path) -> Path:
 def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
     make, says = WRONG[case]
     with pytest.raises(UserError) as caught:
-        run(make(tmp_path))
+        diagnose_files(make(tmp_path))
     (line,) = caught.value.lines
     assert says in line and str(tmp_path) in line + str(tmp_path) * (case == "other steps")
 
@@ -116,7 +116,7 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
 )
 def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r".") as caught:
-        run([write(tmp_path / "x.json", two_steps())], **options)  # type: ignore[arg-type]
+        diagnose_files([write(tmp_path / "x.json", two_steps())], **options)  # type: ignore[arg-type]
     assert says in caught.value.lines[0]
 
 

@@ -72,6 +72,13 @@ def test_waiting_for_a_late_rank(tmp_path: Path, ahead: float) -> None:
     check_late_rank(tmp_path, ahead)
 
 
+def test_exposed_waiting_is_said(tmp_path: Path) -> None:
+    """Computation covers half of what rank 0 waits."""
+    first, second = late_rank(0)
+    answer = sentences(read(tmp_path, [*first, kernel(400, 75, stream=9)], second))
+    assert "3.8 % of the step is exposed waiting for late ranks. Compression does not shorten it." in answer
+
+
 def test_waiting_is_no_gain(tmp_path: Path) -> None:
     """What rank 0 waits cannot be compressed: 200 us are, and not 350."""
     together = read(tmp_path, *late_rank(0)).gain("DP", "free communication")

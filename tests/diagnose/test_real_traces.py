@@ -31,3 +31,23 @@ def test_a_ddp_program_over_gloo(tmp_path: Path) -> None:
     assert 0 <= row.exposed_waiting <= row.waiting <= row.seconds
     assert 0 < row.exposed <= min(row.seconds, diagnosis.step_seconds) and 0 < diagnosis.computing < 1
     assert sentences(diagnosis)[0].startswith("Communication is exposed for ")
+
+
+@pytest.mark.long
+def test_a_program_that_knows_no_profiler(tmp_path: Path) -> None:
+    """The steps of an unchanged program are traced from outside."""
+    program = Path(__file__).parents[2] / "studies" / "programs" / "gpt_ddp.py"
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "hpcbench", "diagnose", "--run", "--directory", str(tmp_path / "traces")]
+    for steps, status in ((8, 0), (3, 2)):
+        done = subprocess.run(
+            [*command, "--", *launch, str(program), "--steps", str(steps)], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == status, done.stderr[-2000:]
+        if status:
+            assert done.stderr.splitlines()[-1].endswith(
+                "no rank has written a trace (it needs 8 steps of a torch.optim optimizer)"
+            )
+        else:
+            assert "\nCommunication is exposed for " in f"\n{done.stdout}" and "per step and rank" in done.stdout
+            assert {path.name for path in (tmp_path / "traces").iterdir()} == {"rank0.json.gz", "rank1.json.gz"}
