@@ -30,8 +30,6 @@ from hpcbench.contract.event.life import (
 from hpcbench.contract.event.machine import Binding, Environment, Host, HostGpu, Rank, RankGpu
 from hpcbench.contract.event.measured import (
     ChannelTraffic,
-    Energy,
-    EnergyCounter,
     ExpertLayer,
     Experts,
     Hosts,
@@ -48,6 +46,7 @@ from hpcbench.contract.event.measured import (
     TraceWritten,
     Traffic,
 )
+from hpcbench.features.events import EVENTS
 
 __all__ = [
     "BEGIN",
@@ -61,8 +60,6 @@ __all__ = [
     "CheckpointWritten",
     "Configuration",
     "End",
-    "Energy",
-    "EnergyCounter",
     "Environment",
     "Evaluation",
     "Event",
@@ -108,37 +105,35 @@ class Other(Event):
         return str(self.raw["event"])
 
 
-KINDS: dict[str, type[Event]] = {
-    kind.NAME: kind
-    for kind in (
-        Start,
-        CheckpointDamaged,
-        Environment,
-        Binding,
-        IdleRule,
-        WholeGradients,
-        SparseSwitch,
-        Configuration,
-        CheckpointCarried,
-        VarianceFrozen,
-        Evaluation,
-        CheckpointWritten,
-        TraceWritten,
-        MessagesKept,
-        Traffic,
-        Calls,
-        UnknownGroup,
-        Experts,
-        SparseGradients,
-        Sparsity,
-        Phases,
-        Staleness,
-        Hosts,
-        Memory,
-        Energy,
-        End,
-    )
-}
+_KINDS: tuple[type[Event], ...] = (
+    Start,
+    CheckpointDamaged,
+    Environment,
+    Binding,
+    IdleRule,
+    WholeGradients,
+    SparseSwitch,
+    Configuration,
+    CheckpointCarried,
+    VarianceFrozen,
+    Evaluation,
+    CheckpointWritten,
+    TraceWritten,
+    MessagesKept,
+    Traffic,
+    Calls,
+    UnknownGroup,
+    Experts,
+    SparseGradients,
+    Sparsity,
+    Phases,
+    Staleness,
+    Hosts,
+    Memory,
+    *EVENTS,
+    End,
+)
+KINDS = {kind.NAME: kind for kind in _KINDS}
 """The class of each event, by the event's name."""
 
 

@@ -18,13 +18,14 @@ from hpcbench.contract.events import (
 )
 from hpcbench.contract.measured import first_measured
 from hpcbench.contract.step_line import Step
+from hpcbench.contract.training import Train
 from hpcbench.predict import flops
 from hpcbench.train import resources
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.checkpoint_index import ReplicasDifferError
-from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.facts import shape_of
 from hpcbench.train.log import LogWriter
+from hpcbench.train.observer import Observer
 from hpcbench.train.step_result import StepResult
 from hpcbench.train.trainer import Trainer
 
@@ -42,8 +43,8 @@ class Milestones:
         Steps that were taken before.
     checkpoints
         Where checkpoints are written; None writes none.
-    energy
-        Reads the counters of energy.
+    observers
+        Observers of the steps, which have summaries.
 
     Attributes
     ----------
@@ -59,14 +60,12 @@ class Milestones:
         hosts: Sequence[str],
         taken: int,
         checkpoints: Checkpoints | None,
-        energy: EnergyMeter | None,
+        observers: Sequence[Observer],
     ) -> None:
         self._trainer, self._log, self._hosts = trainer, log, hosts
-        self._checkpoints, self._energy = checkpoints, energy
+        self._checkpoints, self._observers = checkpoints, observers
         run, self._settings = trainer.run, trainer.run.train
-        self.counted = min(
-            first_measured(self._settings.warmup_steps, self._settings.steps, taken), self._settings.steps
-        )
+        self.counted = first_counted(self._settings, taken)
         self._shape = shape_of(run)
 
     def line(self, step: int, result: StepResult, *, gradient_norm: float | None = None) -> None:
@@ -153,8 +152,14 @@ class Milestones:
         if self._hosts:
             log.event(Hosts(**measured, hosts=resources.compute_times(trainer, self._hosts)))
         log.event(resources.memory(trainer))
-        if self._energy is not None:
-            log.event(self._energy.event(**measured))
+        for observer in self._observers:
+            if summary := observer.summary(**measured):
+                log.event(summary)
+
+
+def first_counted(settings: Train, taken: int) -> int:
+    """Return the first step that counts for the run's speed. `taken` steps were taken before."""
+    return min(first_measured(settings.warmup_steps, settings.steps, taken), settings.steps)
 
 
 def _sparsity(trainer: Trainer) -> tuple[SparsePart, ...]:

@@ -23,6 +23,17 @@ HOUSE = (
     *("bench", "report", "doctor", "testing", "program", "cli", "__main__"),
 )
 """From the ground up."""
+PARTS = {
+    **dict.fromkeys(("settings", "rules", "events"), "contract"),
+    "idle": "study",
+    "engine": "parallel",
+    "traffic": "predict",
+    "observer": "train",
+    "report": "report",
+}
+"""Where each part of a feature belongs, by the name of its file or directory."""
+LOGIN = ("settings", "rules", "events", "idle", "traffic", "report")
+"""Parts of features that login nodes import."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")
 """What the contract imports beside the standard library."""
 
@@ -65,7 +76,10 @@ def graph(modules: Sources) -> dict[str, set[str]]:
 
 
 def room(module: str) -> str:
+    """The package of a module. Parts of features belong to the package that `PARTS` gives their names."""
     parts = module.split(".")
+    if parts[:2] == ["hpcbench", "features"]:
+        return next((PARTS[part] for part in parts[2:] if part in PARTS), "contract")
     return parts[1] if len(parts) > 1 else parts[0]
 
 
@@ -106,6 +120,7 @@ def strange(modules: Sources) -> set[tuple[str, str]]:
         if room(name) == "contract"
         for other in imported(text, modules)
         if not other.startswith(CONTRACT_MAY) and other.partition(".")[0] not in sys.stdlib_module_names
+        if not (other.startswith("hpcbench.features") and room(other) == "contract")
     }
 
 

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from hpcbench.contract.event.machine import RankGpu
-from hpcbench.train.energy.counters import NoCounterError, Part
+from hpcbench.features.energy.observer.counters import NoCounterError, Part
 
 _LIBRARY = "libnvidia-ml.so.1"
 
