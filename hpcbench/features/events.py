@@ -2,5 +2,6 @@
 
 from hpcbench.contract.event.base import Event
 from hpcbench.features.energy.events import Energy
+from hpcbench.features.prune.events import Sparsity
 
-EVENTS: tuple[type[Event], ...] = (Energy,)
+EVENTS: tuple[type[Event], ...] = (Energy, Sparsity)

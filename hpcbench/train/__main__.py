@@ -38,6 +38,7 @@ from hpcbench.contract.sparse_fit import whole_after_all
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.features.energy.observer.energy import EnergyMeter
+from hpcbench.features.prune.observer import CountedZeros
 from hpcbench.train import binding, clocks, container, gpu, preflight, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.corpus import Corpus
@@ -118,6 +119,7 @@ def main(argv: list[str]) -> int:
         observers=[
             Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
             Keeping(trainer, path.parent / kept.DIRECTORY),
+            CountedZeros(trainer),
             EnergyMeter(ranks, comm, first=first_counted(run.train, resumed_from or 0)),
         ],
     )

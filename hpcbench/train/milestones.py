@@ -12,8 +12,6 @@ from hpcbench.contract.events import (
     Hosts,
     Phases,
     SparseGradients,
-    SparsePart,
-    Sparsity,
     Traffic,
 )
 from hpcbench.contract.measured import first_measured
@@ -143,9 +141,6 @@ class Milestones:
             log.event(Experts(**measured, layers=layers))
         if rows := trainer.rows.report(exact):
             log.event(SparseGradients(**measured, **rows))
-        if pruning := self._settings.pruning:
-            updates = trainer.data_parallel.updates
-            log.event(Sparsity(pattern=pruning.pattern, updates=updates, parts=_sparsity(trainer)))
         log.event(Phases(**measured, stages=resources.phase_times(trainer)))
         if stale := trainer.staleness():
             log.event(stale)
@@ -160,12 +155,3 @@ class Milestones:
 def first_counted(settings: Train, taken: int) -> int:
     """Return the first step that counts for the run's speed. `taken` steps were taken before."""
     return min(first_measured(settings.warmup_steps, settings.steps, taken), settings.steps)
-
-
-def _sparsity(trainer: Trainer) -> tuple[SparsePart, ...]:
-    """Zeros of each part of the model that can have them, the same on all ranks (a collective call)."""
-    masks = trainer.data_parallel.masks
-    return tuple(
-        SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
-        for target, zeros in (masks.counts() if masks else ())
-    )

@@ -5,6 +5,7 @@ The contract lies near the ground, since both sides of a job script import it.
 """
 
 import ast
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -139,6 +140,18 @@ def test_there_are_no_circles() -> None:
 
 def test_the_contract_imports_nothing_heavy() -> None:
     assert strange(sources()) == set()
+
+
+def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
+    """What counts is the name of a part, which says where it runs."""
+    names = [name for name in sources() if name.startswith("hpcbench.features.") and {*name.split(".")} & {*LOGIN}]
+    assert {"hpcbench.features.prune.traffic", "hpcbench.features.energy.report.table"} < {*names}
+    code = (
+        f"import sys, {', '.join(names)};"
+        "print([m for m in ('torch', 'numpy', 'mpi4py', 'cupy', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

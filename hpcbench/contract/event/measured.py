@@ -116,29 +116,6 @@ class SparseGradients(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparsePart(Part):
-    """Zeros of one parameter of the model."""
-
-    part: str | None
-    """Name of the parameter."""
-    weights: int | None
-    """Number of its weights."""
-    zeros: int | None
-    """How many of them are kept at zero."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sparsity(Event):
-    """The sparse weights after the last step."""
-
-    NAME: ClassVar[str] = "sparsity"
-    pattern: str | None
-    updates: int | None
-    """Updates of the weights so far."""
-    parts: tuple[SparsePart, ...] | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class StageTimes(Part):
     """How the ranks of one pipeline stage spent a step: mean seconds of each activity."""
 

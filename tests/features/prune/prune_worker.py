@@ -20,8 +20,8 @@ from prune_faults import FAULTS_IN_TRANSIT, planted
 from hpcbench.contract.run import Run
 from hpcbench.contract.shards import shards
 from hpcbench.errors import TransitError
+from hpcbench.features.prune.traffic import Zeros
 from hpcbench.predict import volume
-from hpcbench.predict.prune import Zeros
 from hpcbench.testing import parity
 from hpcbench.testing.parity import Part, Values
 from hpcbench.train.checkpoint import Checkpoints
