@@ -1,7 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations, kept messages and a
-trace between its steps; traffic, calls, experts, sparse gradients, sparsity, phases, staleness, hosts, memory and
+trace between its steps; traffic, calls, experts, sparse gradients, phases, staleness, hosts, memory, sparsity and
 energy after the last step; end.
 """
 

@@ -32,7 +32,7 @@ def train_served(
     told_to_stop
         Asked after each gradient of the first rank.
     observers
-        Observers of the steps. A round of clocks is one step to them, its first and last step give the numbers.
+        Observers of the steps. For them a round of clocks is one step, after which they write nothing.
 
     Returns
     -------

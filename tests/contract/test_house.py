@@ -26,15 +26,21 @@ HOUSE = (
 """From the ground up."""
 PARTS = {
     **dict.fromkeys(("settings", "rules", "events"), "contract"),
-    "idle": "study",
     "engine": "parallel",
     "traffic": "predict",
     "observer": "train",
     "report": "report",
 }
 """Where each part of a feature belongs, by the name of its file or directory."""
-LOGIN = ("settings", "rules", "events", "idle", "traffic", "report")
+LOGIN = ("settings", "rules", "events", "traffic", "report")
 """Parts of features that login nodes import."""
+NAME_FEATURES = {
+    *("contract.training", "contract.layout", "contract.events", "study.idle"),
+    *("predict.buckets", "predict.calls", "predict.volume", "train.build", "train.__main__"),
+    *("report.checks.notes", "report.quantities.catalogue", "report.tables"),
+    *("report.tables.comparison", "report.formats.csv_rows"),
+}
+"""The modules by which features are connected to the rest."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")
 """What the contract imports beside the standard library."""
 
@@ -125,6 +131,15 @@ def strange(modules: Sources) -> set[tuple[str, str]]:
     }
 
 
+def naming(modules: Sources) -> set[str]:
+    """Modules outside of features that import parts of them."""
+    return {
+        name.removeprefix("hpcbench.")
+        for name, others in graph(modules).items()
+        if not name.startswith("hpcbench.features") and any(other.startswith("hpcbench.features") for other in others)
+    }
+
+
 def test_every_package_has_its_place() -> None:
     assert {room(name) for name in sources()} <= set(HOUSE)
     assert len(sources()) > 300 and {room(name) for name in sources()} > {"contract", "comm", "report"}
@@ -140,6 +155,10 @@ def test_there_are_no_circles() -> None:
 
 def test_the_contract_imports_nothing_heavy() -> None:
     assert strange(sources()) == set()
+
+
+def test_features_are_connected_in_few_places() -> None:
+    assert naming(sources()) == NAME_FEATURES
 
 
 def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
@@ -163,6 +182,9 @@ def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
         ("hpcbench.comm.links", "def late():\n    from hpcbench.comm.plan_time import seconds", circles),
         ("hpcbench.contract.section", "from hpcbench.contract import rules", circles),
         ("hpcbench.contract.layout", "def late():\n    import numpy as np", strange),
+        ("hpcbench.features.energy.events", "import torch", strange),
+        ("hpcbench.features.prune.rules", "from hpcbench.features.prune.engine import masks", upward),
+        ("hpcbench.train.loop", "from hpcbench.features.energy.observer import energy", naming),
         ("hpcbench.contract.scheme", "from hpcbench.codecs.registry import get_codec", strange),
     ],
 )
