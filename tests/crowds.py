@@ -36,8 +36,8 @@ NAMED = {
     ),
 }
 """Files and folders; the first crowd that names a test has it. Tests whose ranks are forked are among the ranks."""
-ENGINE = HERE / "parallel"
-"""The folder whose ranks are a crowd without those of the others."""
+ENGINE = {HERE / "parallel", HERE / "features"}
+"""The folders whose ranks are a crowd without those of the others."""
 BUILDERS = ("codecs/test_gpu*", "codecs/test_codec_sanitizer.py", "comm/test_cupy_accelerator.py", "test_wheel.py")
 """They need a compiler."""
 LONG = ("batch/test_hostile.py", "report/page/*", "collect/test_damaged_logs.py")
@@ -72,7 +72,7 @@ def assign(items: list[pytest.Item]) -> None:
     for item in items:
         found = of(item.path)
         if "rank_server" in getattr(item, "fixturenames", ()) or found.kind == "ranks":
-            found = Of("ranks" if ENGINE in item.path.parents else "other-ranks", "ranks", TURNS.index("ranks"))
+            found = Of("ranks" if ENGINE & {*item.path.parents} else "other-ranks", "ranks", TURNS.index("ranks"))
         item.add_marker(pytest.mark.xdist_group(found.crowd or item.path.relative_to(HERE).as_posix()))
         if found.kind:
             item.add_marker(found.kind)

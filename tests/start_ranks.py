@@ -15,7 +15,7 @@ SERVER, CLIENT = (HERE / name for name in ("rank_server.py", "rank_client.py"))
 
 SETTINGS = {
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(HERE), *os.environ.get("PYTHONPATH", "").split()]),
+    "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE / "parallel"), *os.environ.get("PYTHONPATH", "").split()]),
 }
 
 

@@ -1,7 +1,7 @@
 """The events of a run's log. Each class writes the line of its event and reads it back.
 
 A run writes them in this order: start, environment, configuration; checkpoints, evaluations, kept messages and a
-trace between its steps; traffic, calls, experts, sparse gradients, sparsity, phases, staleness, hosts, memory and
+trace between its steps; traffic, calls, experts, sparse gradients, phases, staleness, hosts, memory, sparsity and
 energy after the last step; end.
 """
 
@@ -30,8 +30,6 @@ from hpcbench.contract.event.life import (
 from hpcbench.contract.event.machine import Binding, Environment, Host, HostGpu, Rank, RankGpu
 from hpcbench.contract.event.measured import (
     ChannelTraffic,
-    Energy,
-    EnergyCounter,
     ExpertLayer,
     Experts,
     Hosts,
@@ -40,14 +38,13 @@ from hpcbench.contract.event.measured import (
     MessagesKept,
     Phases,
     SparseGradients,
-    SparsePart,
-    Sparsity,
     StageTimes,
     Staleness,
     StalenessOf,
     TraceWritten,
     Traffic,
 )
+from hpcbench.features.events import EVENTS
 
 __all__ = [
     "BEGIN",
@@ -61,8 +58,6 @@ __all__ = [
     "CheckpointWritten",
     "Configuration",
     "End",
-    "Energy",
-    "EnergyCounter",
     "Environment",
     "Evaluation",
     "Event",
@@ -80,9 +75,7 @@ __all__ = [
     "Rank",
     "RankGpu",
     "SparseGradients",
-    "SparsePart",
     "SparseSwitch",
-    "Sparsity",
     "StageTimes",
     "Staleness",
     "StalenessOf",
@@ -108,37 +101,34 @@ class Other(Event):
         return str(self.raw["event"])
 
 
-KINDS: dict[str, type[Event]] = {
-    kind.NAME: kind
-    for kind in (
-        Start,
-        CheckpointDamaged,
-        Environment,
-        Binding,
-        IdleRule,
-        WholeGradients,
-        SparseSwitch,
-        Configuration,
-        CheckpointCarried,
-        VarianceFrozen,
-        Evaluation,
-        CheckpointWritten,
-        TraceWritten,
-        MessagesKept,
-        Traffic,
-        Calls,
-        UnknownGroup,
-        Experts,
-        SparseGradients,
-        Sparsity,
-        Phases,
-        Staleness,
-        Hosts,
-        Memory,
-        Energy,
-        End,
-    )
-}
+_KINDS: tuple[type[Event], ...] = (
+    Start,
+    CheckpointDamaged,
+    Environment,
+    Binding,
+    IdleRule,
+    WholeGradients,
+    SparseSwitch,
+    Configuration,
+    CheckpointCarried,
+    VarianceFrozen,
+    Evaluation,
+    CheckpointWritten,
+    TraceWritten,
+    MessagesKept,
+    Traffic,
+    Calls,
+    UnknownGroup,
+    Experts,
+    SparseGradients,
+    Phases,
+    Staleness,
+    Hosts,
+    Memory,
+    *EVENTS,
+    End,
+)
+KINDS = {kind.NAME: kind for kind in _KINDS}
 """The class of each event, by the event's name."""
 
 

@@ -8,11 +8,11 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 from hpcbench.contract.expert_fit import expert_misfit
 from hpcbench.contract.grid import Grid, Mode, grid_of
 from hpcbench.contract.grid_fit import grid_misfit
-from hpcbench.contract.prune_fit import prune_misfit
 from hpcbench.contract.section import Count, Misfit, Section
 from hpcbench.contract.shards import shards
 from hpcbench.contract.sparse_fit import sparse_misfit
 from hpcbench.contract.training import Model, Train
+from hpcbench.features.rules import RULES
 
 Context = Literal["ring", "rsa", "ulysses"]
 
@@ -152,8 +152,9 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
         return misfit
     if misfit := sparse_misfit(model, train, cut.tensor):
         return misfit
-    if misfit := prune_misfit(model, train, tp=cut.tp, tensor=cut.tensor):
-        return misfit
+    for rules in RULES:
+        if misfit := rules.misfit(model, train, cut.tp, cut.tensor):
+            return misfit
     if cut.tensor == "1d" and model.heads % cut.tp:
         return Misfit(
             ("layout", "tp"),

@@ -50,6 +50,14 @@ class Section(BaseModel):
         return type(self).model_validate({**dict(self), **values})
 
 
+class Feature(Section):
+    """The settings of a feature in `Train`."""
+
+    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
+        """Return why a run of this length cannot have the settings; None if it can."""
+        return None
+
+
 class Misfit(NamedTuple):
     """A setting that contradicts the others."""
 

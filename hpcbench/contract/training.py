@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.prune import Pattern, Prune, by_pattern
-from hpcbench.contract.section import Count, File, Misfit, Name, Precision, Section
+from hpcbench.contract.section import Count, Feature, File, Misfit, Name, Precision, Section
+from hpcbench.features.prune.settings import Setting as PruneSetting
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
@@ -108,7 +108,7 @@ MOST_TRACED = 1000
 """Steps of a trace: more than anybody looks at, and few enough for a file a rank."""
 
 
-class Trace(Section):
+class Trace(Feature):
     """Steps of which each rank writes down what it was about."""
 
     steps: list[Count] = Field(
@@ -124,12 +124,17 @@ class Trace(Section):
             )
         return self
 
+    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
+        """Return whether a traced step comes after the last one."""
+        last = self.steps[1]
+        return f"trace.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
+
 
 MOST_KEPT = 100
 """Steps of which messages are kept at most: each is a file a rank."""
 
 
-class KeepMessages(Section):
+class KeepMessages(Feature):
     """Steps of which ranks keep some messages, as they are before any codec."""
 
     steps: list[Count] = Field(
@@ -147,6 +152,11 @@ class KeepMessages(Section):
         if self.message_mb > self.mb:
             raise ValueError(f"a message of {self.message_mb:g} MB has no room in mb: {self.mb:g}: lower message_mb")
         return self
+
+    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
+        """Return whether a step with kept messages comes after the last one."""
+        last = self.steps[-1]
+        return f"keep_messages.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
 
 
 class Train(Section):
@@ -252,10 +262,7 @@ class Train(Section):
     loss_scale_hysteresis: Count = Field(
         2, description="Number of overflows after which the scale is halved; counted anew after each doubling."
     )
-    prune: Annotated[
-        Prune | None,
-        BeforeValidator(by_pattern, json_schema_input_type=Pattern | Literal["none"] | Prune | None),
-    ] = Field(
+    prune: PruneSetting = Field(
         None,
         description="Sparse weights: `{pattern: unstructured, sparsity: 0.8, begin: 100, end: 500, every: 50}`, or a "
         "pattern alone; none by default.",
@@ -279,34 +286,16 @@ class Train(Section):
             raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
         if self.node_copy and self.zero != 3:
             raise ValueError(f"node_copy is a second copy of stage 3's pieces, and zero is {self.zero}: set zero to 3")
-        if (prune := self.pruning) and max(prune.begin or 0, prune.end or 0) > self.steps:
-            last = max(prune.begin or 0, prune.end or 0)
-            raise ValueError(f"prune reaches its sparsity after {last} updates, and there are {self.steps}: lower it")
-        if prune and prune.end and prune.begin and prune.end < prune.begin:
-            raise ValueError(f"prune.end {prune.end} is before prune.begin {prune.begin}: raise it")
-        if prune and prune.first >= self.steps:
-            raise ValueError(
-                f"prune never begins: it first sets weights to zero after update {prune.first}, and there are "
-                f"{self.steps} steps, so that none trains with sparse weights: lower prune.begin, end or every"
-            )
-        if self.trace is not None and self.trace.steps[1] > self.steps:
-            raise ValueError(f"trace.steps ends with step {self.trace.steps[1]}, and there are {self.steps}: lower it")
-        if self.keep_messages is not None and self.keep_messages.steps[-1] > self.steps:
-            last = self.keep_messages.steps[-1]
-            raise ValueError(f"keep_messages.steps ends with step {last}, and there are {self.steps}: lower it")
+        for _, section in self:
+            problem = isinstance(section, Feature) and section.problem(steps=self.steps, warmup_steps=self.warmup_steps)
+            if problem:
+                raise ValueError(problem)
         return self
 
     @property
     def lowest_lr(self) -> float:
         """Learning rate at the end."""
         return self.lr / 10 if self.min_lr is None else self.min_lr
-
-    @property
-    def pruning(self) -> Prune | None:
-        """How weights become sparse, with all values filled in; None if they do not."""
-        if self.prune is None or self.prune.begin is not None:
-            return self.prune
-        return self.prune.model_copy(update={"begin": max(1, self.warmup_steps)})
 
     @property
     def sum_format(self) -> Precision:

@@ -14,7 +14,7 @@ stage  owned        gradients                    weights
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,11 +27,11 @@ from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, to_buffer
 from hpcbench.parallel.exact import exact_sum, square_sum
 from hpcbench.parallel.gradients import Gradients, divide
+from hpcbench.parallel.masking import MakeMasking
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import Crossing, HostLink
 from hpcbench.parallel.on_demand import OnDemand
 from hpcbench.parallel.pieces import Owned, Piece, make_piece
-from hpcbench.parallel.prune.masks import Masks
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.touched import Touched
 from hpcbench.parallel.weights import GatheredAfterStep, Replicated, Weights
@@ -90,7 +90,7 @@ class DataParallel:
         offload: bool = False,
         touched: Touched | None = None,
         always_by_rows: bool = False,
-        masks: Callable[[Sequence[Piece], bool], Masks] | None = None,
+        masks: MakeMasking | None = None,
     ) -> None:
         self._mesh = mesh
         self._scattered = zero > 0
@@ -275,7 +275,7 @@ class DataParallel:
         return self.pieces[0].adam.updates
 
     def optimizer(self) -> dict[str, dict[str, Any]]:
-        """Master weights, moments and masks by parameter name, for a checkpoint: `pieces.save` and `Masks.save`."""
+        """Master weights, moments and masks by parameter name, for a checkpoint: `pieces.save` and `Masking.save`."""
         saved = states.save(self.pieces)
         for name, mask in self.masks.save().items() if self.masks else ():
             saved[name]["mask"] = mask

@@ -18,8 +18,8 @@ from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, wire_dtype
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
+from hpcbench.parallel.packing import clear
 from hpcbench.parallel.pieces import Piece, Reduction
-from hpcbench.parallel.prune.packing import clear
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.touched import Touched
 from hpcbench.parallel.whole import start_sum

@@ -19,7 +19,7 @@ from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, residuals, to_tensor
 from hpcbench.parallel.offload import HostLink
-from hpcbench.parallel.prune.packing import Packing
+from hpcbench.parallel.packing import Packing
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from hpcbench.contract.traffic import Dimension, Kind, Phase
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.packing import Packing
 from hpcbench.parallel.pieces import Piece
-from hpcbench.parallel.prune.packing import Packing
 
 
 class Weights(Protocol):

@@ -13,8 +13,8 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import length, shards
 from hpcbench.contract.sparse_fit import by_rows
 from hpcbench.contract.training import Model, Train
+from hpcbench.features.prune.engine.targets import roles
 from hpcbench.parallel.fusion import Item, fuse, padded
-from hpcbench.parallel.prune.targets import of_layer
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,7 @@ def laid_of(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, 
     stage, _, index = layout.coordinates(rank)
     mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     spread = train.sequence_parallel or layout.tensor != "1d"
-    roles: tuple[str, ...] = ()
-    if train.prune is not None:
-        roles = tuple(target.name.removeprefix("b.") for target in of_layer(model, train.prune.pattern, "b"))
-    rules = _Rules(itemsize(train), train.bucket_mb, spread, mesh, roles)
+    rules = _Rules(itemsize(train), train.bucket_mb, spread, mesh, roles(model, train))
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 

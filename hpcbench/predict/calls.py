@@ -12,12 +12,12 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import Span
 from hpcbench.contract.traffic import Traffic, content_of
 from hpcbench.contract.training import UNFLUSHED, Model, Train
+from hpcbench.features.prune.traffic import Zeros, choosing, masked
 from hpcbench.predict import context
 from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import Bucket, itemsize, laid_of
 from hpcbench.predict.call import WIDTHS, Call, Repeated
 from hpcbench.predict.experts import ExpertCalls, Routed
-from hpcbench.predict.prune import Zeros, choosing, masked
 from hpcbench.predict.rows import SentRows, reductions
 
 

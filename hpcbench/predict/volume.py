@@ -11,9 +11,9 @@ from collections import Counter
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
+from hpcbench.features.prune.traffic import Zeros
 from hpcbench.predict.calls import Calls
 from hpcbench.predict.experts import Routed
-from hpcbench.predict.prune import Zeros
 from hpcbench.predict.rows import SentRows
 
 

@@ -105,14 +105,6 @@ LOSS_IN_TIME = Estimate(
 )
 
 
-ENERGY = Estimate(
-    "energy_ratio",
-    CHANGE,
-    "Joules a sample over the baseline's in the same pairing, where the same was counted, with its interval.",
-    lambda row: row.energy,
-    speed_interval,
-    "energy_pairs",
-)
 STEP_TIME = Estimate(
     STEP_SECONDS.key,
     "step time in {unit} (95 % CI)",

@@ -10,14 +10,14 @@ from typing import Any
 
 from hpcbench.contract.criteria import Criteria
 from hpcbench.report.duels import Duel
-from hpcbench.report.evidence import Evidence, Findings, by_pairing, decide, gather, paired
+from hpcbench.report.evidence import Evidence, Findings, by_pairing, decide, gather
 from hpcbench.report.findings import Loss, LossFinding, Speed, SpeedFinding
 from hpcbench.report.kinds import Kind, classify
 from hpcbench.report.measures import Measures, completed, counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.series import series_interval
-from hpcbench.report.statistics import Interval, geometric_interval, paired_ratio, usable
+from hpcbench.report.statistics import Interval, geometric_interval, usable
 from hpcbench.report.traffic import Unknown
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
 
@@ -59,8 +59,8 @@ class Row:
     """What is shown of speed and loss together; None for the baseline."""
     kind: Kind = Kind.UNKNOWN
     """How simple the scheme is."""
-    energy: Interval | None = None
-    """Joules a sample over the baseline's, of the pairs whose counters are of the same; None where there is none."""
+    base: tuple[Measures, ...] = ()
+    """The baseline's runs, if the scheme can be compared with them."""
 
     @property
     def verdict(self) -> str:
@@ -223,16 +223,8 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
         coded_part=CODED.over(runs),
         outcome=outcome,
         kind=classify(runs[0].run, is_baseline=base is None),
-        energy=_energy(runs, base) if base and not _diverged(runs) else None,
+        base=tuple(base) if base and not _diverged(runs) else (),
     )
-
-
-def _energy(runs: Sequence[Measures], base: Sequence[Measures]) -> Interval | None:
-    """An estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
-    pairs = [(mine.energy, other.energy) for mine, other in paired(runs, base)]
-    same = [(a.per_sample, b.per_sample) for a, b in pairs if a and b and a.scope == b.scope]
-    known = [(a, b) for a, b in same if a is not None and b is not None]
-    return paired_ratio([a for a, _ in known], [b for _, b in known]) if known else None
 
 
 def step_time(measures: Measures) -> Interval | None:

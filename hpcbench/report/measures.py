@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
-from hpcbench.report import checks, resources, traffic
+from hpcbench.report import resources, traffic
 from hpcbench.report.basis import Basis, basis
+from hpcbench.report.checks.notes import notes
+from hpcbench.report.checks.relations import Subject
 from hpcbench.report.pace import Rates, mean_rate, pace, step_times
-from hpcbench.report.resources import Energy, HostTime, Memory, Phases, phases
+from hpcbench.report.resources import HostTime, Memory, Phases, phases
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Found = TypeVar("Found")
@@ -28,6 +30,8 @@ class Measures:
     run: RunResult
     steps: int
     """Number of steps that the throughput rests on."""
+    batch: int | None
+    """Samples of a step."""
     step_seconds: float | None
     """Mean step time after the warm-up."""
     step_seconds_median: float | None
@@ -71,8 +75,6 @@ class Measures:
     hosts: tuple[HostTime, ...]
     """Computing time of the ranks of each host."""
     memory: Memory
-    energy: Energy | None
-    """Joules of its steps; None where the counters give no whole sum."""
     skipped: int | None
     """Number of steps that changed no weight."""
     nan_steps: int | None
@@ -145,6 +147,7 @@ def measure(run: RunResult) -> Measures:
     return Measures(
         run=run,
         steps=len(log.steps.column("step", first=first)),
+        batch=rests_on.batch,
         step_seconds=speed.step_seconds,
         step_seconds_median=speed.step_seconds_median,
         step_seconds_p95=speed.step_seconds_p95,
@@ -169,13 +172,12 @@ def measure(run: RunResult) -> Measures:
         phases=phases(log, run.settings),
         hosts=resources.hosts(log),
         memory=resources.memory(log),
-        energy=resources.energy(log, rests_on.batch),
         skipped=_highest(log, "skipped"),
         nan_steps=_nan_steps(log),
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=log.diverged_at,
-        notes=tuple(checks.notes(checks.Subject(run, log, rests_on, channels, time))),
+        notes=tuple(notes(Subject(run, log, rests_on, channels, time))),
         first=first,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import isfinite
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
@@ -41,50 +41,6 @@ class HostTime:
 
     None if no other host has ranks at its stages.
     """
-
-
-@dataclass(frozen=True)
-class Energy:
-    """Joules of the steps that count."""
-
-    scope: str
-    """What they are of: nodes, GPUs and processors, GPUs, or processors."""
-    joules: float
-    steps: int
-    seconds: float
-    """For which counters ran."""
-    batch: int | None
-    """Samples of a step."""
-    parts: Mapping[str, float]
-    """Joules a step of ``node``, ``gpu`` and ``processor``, of which they are known."""
-
-    @property
-    def per_step(self) -> float:
-        """Joules of a step."""
-        return self.joules / self.steps
-
-    @property
-    def per_sample(self) -> float | None:
-        """Joules of a sample; None where nobody says how many a step has."""
-        return self.per_step / self.batch if self.batch else None
-
-    @property
-    def watts(self) -> float:
-        """Mean power."""
-        return self.joules / self.seconds
-
-
-def energy(log: RunLog, batch: int | None) -> Energy | None:
-    """As the ``energy`` event says; None where there is no whole sum."""
-    event = log.said(events.Energy)
-    if event.scope is None or event.from_step is None or event.to_step is None:
-        return None
-    joules, seconds, steps = event.joules, event.seconds, event.to_step - event.from_step + 1
-    if joules is None or seconds is None or not (0 < joules < inf and 0 < seconds < inf and steps > 0):
-        return None
-    sums = {"node": event.node_joules, "gpu": event.gpu_joules, "processor": event.processor_joules}
-    parts = {name: value / steps for name, value in sums.items() if value is not None and isfinite(value)}
-    return Energy(printable(event.scope, 40), joules, steps, seconds, batch, parts)
 
 
 def memory(log: RunLog) -> Memory:

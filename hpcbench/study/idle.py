@@ -16,6 +16,7 @@ from hpcbench.contract.section import Misfit
 from hpcbench.contract.traffic import Setting, content_of, live
 from hpcbench.contract.training import CONTENTS
 from hpcbench.errors import UserError
+from hpcbench.features.rules import RULES
 from hpcbench.study.schema import Study
 
 _LOSS_SCALES = ("loss_scale", "loss_scale_window", "loss_scale_hysteresis")
@@ -137,12 +138,8 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if train.precision != "fp16":
         for name in _LOSS_SCALES:
             yield ("train", name), f"precision {train.precision} scales no loss: leave it out, or set precision to fp16"
-    if (prune := train.pruning) and prune.end is not None and prune.every > prune.end - (prune.begin or 0):
-        yield (
-            ("train", "prune", "every"),
-            f"from begin {prune.begin} to end {prune.end} are fewer updates, so that all of sparsity comes at once: "
-            "lower it, or leave end and every out",
-        )
+    for rules in RULES:
+        yield from rules.idle(train)
 
 
 _CAN_BE_IDLE: tuple[FieldPath, ...] = (
@@ -156,7 +153,7 @@ _CAN_BE_IDLE: tuple[FieldPath, ...] = (
             *("sequence_parallel", "schedule", "freeze_step", "optimizer", *_LOSS_SCALES),
         )
     ),
-    ("train", "prune", "every"),
+    *(path for rules in RULES for path in rules.can_be_idle),
     *(("layout", name) for name in ("tensor", "context", "stages")),
 )
 """The settings that `_idle` may give."""

@@ -37,15 +37,17 @@ from hpcbench.contract.run import load
 from hpcbench.contract.sparse_fit import whole_after_all
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
+from hpcbench.features.energy.observer.energy import EnergyMeter
+from hpcbench.features.prune.observer import CountedZeros
 from hpcbench.train import binding, clocks, container, gpu, preflight, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.corpus import Corpus
-from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.environment import environment, transport
 from hpcbench.train.facts import facts
 from hpcbench.train.keeping import Keeping
 from hpcbench.train.log import LogWriter, now
 from hpcbench.train.loop import train, trainer_of
+from hpcbench.train.milestones import first_counted
 from hpcbench.train.serving import ServedTrainer
 from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
@@ -114,9 +116,12 @@ def main(argv: list[str]) -> int:
         taken=resumed_from or 0,
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
-        tracing=Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
-        keeping=Keeping(trainer, path.parent / kept.DIRECTORY),
-        energy=EnergyMeter(ranks, comm),
+        observers=[
+            Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
+            Keeping(trainer, path.parent / kept.DIRECTORY),
+            CountedZeros(trainer),
+            EnergyMeter(ranks, comm, first=first_counted(run.train, resumed_from or 0)),
+        ],
     )
     if isinstance(trainer, ServedTrainer):
         trainer.write_clocks(path.parent / clocks.DIRECTORY)

@@ -1,6 +1,5 @@
 """Builds the part of the model that one rank holds, and the engine that reduces its gradients and has its weights."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +8,7 @@ from torch import nn
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.run import Run
 from hpcbench.contract.sparse_fit import by_rows
+from hpcbench.features.prune.engine.masks import make_masks
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.context.attention import Positions
@@ -18,8 +18,6 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.parallel.parallelize import parallelize
 from hpcbench.parallel.parts import held_by, parts_of
-from hpcbench.parallel.pieces import Piece
-from hpcbench.parallel.prune.masks import Masks
 from hpcbench.parallel.sharding import Held, Shard
 from hpcbench.parallel.sparse.touched import Touched
 from hpcbench.parallel.tensor import Tensors, tensors_of
@@ -92,10 +90,6 @@ def engine_of(run: Run, built: Built, mesh: Mesh, policy: Policy) -> DataParalle
     def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
         return initial.values(shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype)
 
-    def masks_of(pieces: Sequence[Piece], scattered: bool) -> Masks:
-        assert train.pruning is not None
-        return Masks(train.pruning, model, mesh=mesh, exact=policy.exact, pieces=pieces, scattered=scattered)
-
     # Gradients come, and weights come and go, part by part: the last one's first.
     buckets = (
         bucket
@@ -124,5 +118,5 @@ def engine_of(run: Run, built: Built, mesh: Mesh, policy: Policy) -> DataParalle
         offload=train.offload,
         touched=built.touched,
         always_by_rows=train.sparse_gradients == "always",
-        masks=masks_of if train.pruning else None,
+        masks=make_masks(model, train, mesh=mesh, exact=policy.exact),
     )

@@ -10,13 +10,11 @@ from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.train import stop
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.checkpoint import Checkpoints
-from hpcbench.train.energy.energy import EnergyMeter
-from hpcbench.train.keeping import Keeping
 from hpcbench.train.log import LogWriter
 from hpcbench.train.milestones import Milestones
+from hpcbench.train.observer import Observer
 from hpcbench.train.serving import ServedTrainer
 from hpcbench.train.streaming import StreamTrainer
-from hpcbench.train.tracing import Tracing
 from hpcbench.train.train_served import train_served
 from hpcbench.train.trainer import Trainer
 
@@ -36,9 +34,7 @@ def train(
     taken: int = 0,
     checkpoints: Checkpoints | None = None,
     told_to_stop: Callable[[], bool] = stop.never,
-    tracing: Tracing | None = None,
-    keeping: Keeping | None = None,
-    energy: EnergyMeter | None = None,
+    observers: Sequence[Observer] = (),
 ) -> tuple[str, str, int]:
     """Take all steps that are left.
 
@@ -52,42 +48,30 @@ def train(
         Where checkpoints are written; None writes none.
     told_to_stop
         Asked after each step, see `Trainer.step`.
-    tracing
-        Writes the trace that the run asks for.
-    keeping
-        Writes the messages that the run is asked to keep.
-    energy
-        Reads the counters of energy over the steps that count for the run's speed.
+    observers
+        Observers of the steps, in the order of their events in the log.
 
     Returns
     -------
     The run's state, the reason where it is not ``completed``, and the steps taken.
     """
     settings = trainer.run.train
-    milestones = Milestones(trainer, log, hosts=hosts, taken=taken, checkpoints=checkpoints, energy=energy)
+    milestones = Milestones(trainer, log, hosts=hosts, taken=taken, checkpoints=checkpoints, observers=observers)
     if isinstance(trainer, ServedTrainer):
-        return train_served(trainer, milestones, taken=taken, told_to_stop=told_to_stop, energy=energy)
+        return train_served(trainer, milestones, taken=taken, told_to_stop=told_to_stop, observers=observers)
     for k in range(taken, settings.steps):
         if k + 1 == milestones.counted:
             trainer.forget_times()
-        if tracing is not None:
-            tracing.begin(k + 1)
-        if keeping is not None:
-            keeping.begin(k + 1)
-        if energy is not None and k + 1 >= milestones.counted:
-            energy.meter.resume()
+        for observer in observers:
+            observer.begin(k + 1)
         result = trainer.step(k, told_to_stop)
-        writes = any(writer is not None and writer.writes(k + 1) for writer in (tracing, keeping))
-        more = milestones.due(k + 1) or result.stop or writes
-        if energy is not None:
-            energy.meter.pause() if more else energy.meter.tick()
-        traced = tracing.end(k + 1) if tracing is not None else None
-        kept_messages = keeping.end(k + 1) if keeping is not None else None
+        more = milestones.due(k + 1) or result.stop or any(observer.writes(k + 1) for observer in observers)
+        for observer in observers:
+            observer.pause(k + 1, more=more)
+        observed = [event for observer in observers if (event := observer.end(k + 1))]
         milestones.line(k + 1, result, gradient_norm=result.gradient_norm)
-        if traced is not None:
-            log.event(traced)
-        if kept_messages is not None:
-            log.event(kept_messages)
+        for event in observed:
+            log.event(event)
         engine = trainer.data_parallel
         if isinstance(engine, OneBitAdam) and engine.updates == settings.freeze_step and not result.skipped:
             elements, without = engine.frozen_elements()

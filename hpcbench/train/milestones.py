@@ -12,19 +12,18 @@ from hpcbench.contract.events import (
     Hosts,
     Phases,
     SparseGradients,
-    SparsePart,
-    Sparsity,
     Traffic,
 )
 from hpcbench.contract.measured import first_measured
 from hpcbench.contract.step_line import Step
+from hpcbench.contract.training import Train
 from hpcbench.predict import flops
 from hpcbench.train import resources
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.checkpoint_index import ReplicasDifferError
-from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.facts import shape_of
 from hpcbench.train.log import LogWriter
+from hpcbench.train.observer import Observer
 from hpcbench.train.step_result import StepResult
 from hpcbench.train.trainer import Trainer
 
@@ -42,8 +41,8 @@ class Milestones:
         Steps that were taken before.
     checkpoints
         Where checkpoints are written; None writes none.
-    energy
-        Reads the counters of energy.
+    observers
+        Observers of the steps, which have summaries.
 
     Attributes
     ----------
@@ -59,14 +58,12 @@ class Milestones:
         hosts: Sequence[str],
         taken: int,
         checkpoints: Checkpoints | None,
-        energy: EnergyMeter | None,
+        observers: Sequence[Observer],
     ) -> None:
         self._trainer, self._log, self._hosts = trainer, log, hosts
-        self._checkpoints, self._energy = checkpoints, energy
+        self._checkpoints, self._observers = checkpoints, observers
         run, self._settings = trainer.run, trainer.run.train
-        self.counted = min(
-            first_measured(self._settings.warmup_steps, self._settings.steps, taken), self._settings.steps
-        )
+        self.counted = first_counted(self._settings, taken)
         self._shape = shape_of(run)
 
     def line(self, step: int, result: StepResult, *, gradient_norm: float | None = None) -> None:
@@ -144,23 +141,17 @@ class Milestones:
             log.event(Experts(**measured, layers=layers))
         if rows := trainer.rows.report(exact):
             log.event(SparseGradients(**measured, **rows))
-        if pruning := self._settings.pruning:
-            updates = trainer.data_parallel.updates
-            log.event(Sparsity(pattern=pruning.pattern, updates=updates, parts=_sparsity(trainer)))
         log.event(Phases(**measured, stages=resources.phase_times(trainer)))
         if stale := trainer.staleness():
             log.event(stale)
         if self._hosts:
             log.event(Hosts(**measured, hosts=resources.compute_times(trainer, self._hosts)))
         log.event(resources.memory(trainer))
-        if self._energy is not None:
-            log.event(self._energy.event(**measured))
+        for observer in self._observers:
+            if summary := observer.summary(**measured):
+                log.event(summary)
 
 
-def _sparsity(trainer: Trainer) -> tuple[SparsePart, ...]:
-    """Zeros of each part of the model that can have them, the same on all ranks (a collective call)."""
-    masks = trainer.data_parallel.masks
-    return tuple(
-        SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
-        for target, zeros in (masks.counts() if masks else ())
-    )
+def first_counted(settings: Train, taken: int) -> int:
+    """Return the first step that counts for the run's speed. `taken` steps were taken before."""
+    return min(first_measured(settings.warmup_steps, settings.steps, taken), settings.steps)

@@ -12,10 +12,11 @@ from hpcbench.contract.events import TraceWritten
 from hpcbench.contract.trace import STEP, RankTrace, Span, write
 from hpcbench.errors import UserError
 from hpcbench.parallel.exact import gather
+from hpcbench.train.observer import Observer
 from hpcbench.train.trainer import Trainer
 
 
-class Tracing:
+class Tracing(Observer):
     """The trace of a run that has `train.trace`. All of its methods are collective calls.
 
     Parameters

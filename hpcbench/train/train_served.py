@@ -1,12 +1,12 @@
 """The loop of a run with a parameter server: rounds of clocks, and the lines of its updates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hpcbench.parallel.exact import gather
 from hpcbench.train import stop
 from hpcbench.train.agreement import replicas_agree
-from hpcbench.train.energy.energy import EnergyMeter
 from hpcbench.train.milestones import Milestones
+from hpcbench.train.observer import Observer
 from hpcbench.train.serving import ServedTrainer, rounds
 
 
@@ -16,7 +16,7 @@ def train_served(
     *,
     taken: int = 0,
     told_to_stop: Callable[[], bool] = stop.never,
-    energy: EnergyMeter | None = None,
+    observers: Sequence[Observer] = (),
 ) -> tuple[str, str, int]:
     """Take all steps that are left.
 
@@ -31,8 +31,8 @@ def train_served(
         Steps that the trainer has already taken.
     told_to_stop
         Asked after each gradient of the first rank.
-    energy
-        Reads the counters of energy over the steps that count for the run's speed.
+    observers
+        Observers of the steps. For them a round of clocks is one step, after which they write nothing.
 
     Returns
     -------
@@ -44,8 +44,8 @@ def train_served(
     for end in rounds(settings.steps, taken, every=every, counted=counted):
         if done + 1 == counted:
             trainer.forget_times()
-        if energy is not None and done + 1 >= counted:
-            energy.meter.resume()
+        for observer in observers:
+            observer.begin(done + 1)
         trainer.begin_counting()
         trainer.open(end)
         bad = ""
@@ -57,8 +57,8 @@ def train_served(
         last = trainer.close()
         done, bad = _log(trainer, milestones, done, bad)
         done = last
-        if energy is not None:
-            energy.meter.pause()
+        for observer in observers:
+            observer.pause(done, more=True)
         known = gather(trainer.mesh.world, [float(stopped), float(bool(bad))], trainer.policy.exact)
         stopped, failed = any(one for one, _ in known), any(one for _, one in known)
         if failed:

@@ -5,6 +5,7 @@ The contract lies near the ground, since both sides of a job script import it.
 """
 
 import ast
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,23 @@ HOUSE = (
     *("bench", "report", "doctor", "testing", "diagnose", "program", "cli", "__main__"),
 )
 """From the ground up."""
+PARTS = {
+    **dict.fromkeys(("settings", "rules", "events"), "contract"),
+    "engine": "parallel",
+    "traffic": "predict",
+    "observer": "train",
+    "report": "report",
+}
+"""Where each part of a feature belongs, by the name of its file or directory."""
+LOGIN = ("settings", "rules", "events", "traffic", "report")
+"""Parts of features that login nodes import."""
+NAME_FEATURES = {
+    *("contract.training", "contract.layout", "contract.events", "study.idle"),
+    *("predict.buckets", "predict.calls", "predict.volume", "train.build", "train.__main__"),
+    *("report.checks.notes", "report.quantities.catalogue", "report.tables"),
+    *("report.tables.comparison", "report.formats.csv_rows"),
+}
+"""The modules by which features are connected to the rest."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")
 """What the contract imports beside the standard library."""
 
@@ -65,7 +83,10 @@ def graph(modules: Sources) -> dict[str, set[str]]:
 
 
 def room(module: str) -> str:
+    """The package of a module. Parts of features belong to the package that `PARTS` gives their names."""
     parts = module.split(".")
+    if parts[:2] == ["hpcbench", "features"]:
+        return next((PARTS[part] for part in parts[2:] if part in PARTS), "contract")
     return parts[1] if len(parts) > 1 else parts[0]
 
 
@@ -106,6 +127,16 @@ def strange(modules: Sources) -> set[tuple[str, str]]:
         if room(name) == "contract"
         for other in imported(text, modules)
         if not other.startswith(CONTRACT_MAY) and other.partition(".")[0] not in sys.stdlib_module_names
+        if not (other.startswith("hpcbench.features") and room(other) == "contract")
+    }
+
+
+def naming(modules: Sources) -> set[str]:
+    """Modules outside of features that import parts of them."""
+    return {
+        name.removeprefix("hpcbench.")
+        for name, others in graph(modules).items()
+        if not name.startswith("hpcbench.features") and any(other.startswith("hpcbench.features") for other in others)
     }
 
 
@@ -126,6 +157,22 @@ def test_the_contract_imports_nothing_heavy() -> None:
     assert strange(sources()) == set()
 
 
+def test_features_are_connected_in_few_places() -> None:
+    assert naming(sources()) == NAME_FEATURES
+
+
+def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
+    """What counts is the name of a part, which says where it runs."""
+    names = [name for name in sources() if name.startswith("hpcbench.features.") and {*name.split(".")} & {*LOGIN}]
+    assert {"hpcbench.features.prune.traffic", "hpcbench.features.energy.report.table"} < {*names}
+    code = (
+        f"import sys, {', '.join(names)};"
+        "print([m for m in ('torch', 'numpy', 'mpi4py', 'cupy', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("name", "line", "sees"),
     [
@@ -135,6 +182,9 @@ def test_the_contract_imports_nothing_heavy() -> None:
         ("hpcbench.comm.links", "def late():\n    from hpcbench.comm.plan_time import seconds", circles),
         ("hpcbench.contract.section", "from hpcbench.contract import rules", circles),
         ("hpcbench.contract.layout", "def late():\n    import numpy as np", strange),
+        ("hpcbench.features.energy.events", "import torch", strange),
+        ("hpcbench.features.prune.rules", "from hpcbench.features.prune.engine import masks", upward),
+        ("hpcbench.train.loop", "from hpcbench.features.energy.observer import energy", naming),
         ("hpcbench.contract.scheme", "from hpcbench.codecs.registry import get_codec", strange),
     ],
 )

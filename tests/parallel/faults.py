@@ -429,7 +429,7 @@ ELSEWHERE = {
     "parallel/context_faults.py": "parallel/test_contexts.py",
     "parallel/expert_faults.py": "parallel/test_experts.py",
     "parallel/row_faults.py": "parallel/test_gradients_by_rows.py",
-    "parallel/prune_faults.py": "parallel/test_pruning.py",
+    "features/prune/prune_faults.py": "features/prune/test_pruning.py",
     "parallel/onebit_worker.py": "parallel/test_onebit.py",
     "parallel/half_messages_worker.py": "parallel/test_half_messages.py",
     "train/checkpoint_worker.py": "train/test_checkpoint.py",

@@ -60,8 +60,7 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
                 taken=taken,
                 checkpoints=checkpoints,
                 told_to_stop=(lambda: True) if stops and ended is None and comm.rank == 0 else stop.never,
-                tracing=Tracing(trainer, comm, progress, "here", directory),
-                keeping=Keeping(trainer, directory),
+                observers=[Tracing(trainer, comm, progress, "here", directory), Keeping(trainer, directory)],
             )
         meet(comm)
     assert trainer is not None

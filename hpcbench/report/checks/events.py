@@ -134,27 +134,6 @@ def phases(subject: Subject) -> Iterator[str]:
             yield subject.at(event.line, words)
 
 
-_ROUGH = 0.01
-"""Part of the energy by which a counter's steps may blur it before it is worth a sentence."""
-
-
-def energy(subject: Subject) -> Iterator[str]:
-    """Counters of energy with problems, too wide ones, and too short a time. Without the run's name, as above."""
-    event = subject.log.event(events.Energy)
-    if event is None or not event.counters:
-        return
-    if event.scope is None or any(one.problem for one in event.counters):
-        yield from (f"energy: {printable(words)}" for words in event.problems or ())
-    yield from (f"energy: {printable(words)}" for words in event.wide or ())
-    slowest = max((one.refresh_s or 0.0 for one in event.counters), default=0.0)
-    if event.scope and event.seconds and isfinite(event.seconds) and 2 * slowest > _ROUGH * event.seconds:
-        part = 2 * slowest / event.seconds
-        yield (
-            f"energy was counted for {event.seconds:.3g} s, by counters that change every {slowest:g} s: "
-            f"good to {part:.0%} at best"
-        )
-
-
 def times(subject: Subject) -> Iterator[str]:
     """Compares the steps with the run, and the run with the clock."""
     event = subject.log.event(events.End)

@@ -11,8 +11,9 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
+from hpcbench.features.energy.report.table import AGAINST_BASELINE as ENERGY
 from hpcbench.report.build import Section
-from hpcbench.report.columns import ENERGY, LATER_TESTS, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
+from hpcbench.report.columns import LATER_TESTS, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.front import Front, front
 from hpcbench.report.quantities import Quantity, resources, speed, traffic

@@ -4,12 +4,12 @@ A new quantity goes to the end of its kind. It then appears in the table that it
 and in the export.
 """
 
+from hpcbench.features.energy.report.table import ENERGY
+from hpcbench.features.prune.report import SPARSE_WEIGHTS
 from hpcbench.report.quantities import Quantity
-from hpcbench.report.quantities.energy import ENERGY
 from hpcbench.report.quantities.experts import EXPERTS
 from hpcbench.report.quantities.resources import MEMORY, TIMES
 from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS
-from hpcbench.report.quantities.sparse_weights import SPARSE_WEIGHTS
 from hpcbench.report.quantities.speed import LOSSES, SPEED
 from hpcbench.report.quantities.staleness import STALENESS
 from hpcbench.report.quantities.traffic import TRAFFIC

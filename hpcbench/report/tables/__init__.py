@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
+from hpcbench.features.energy.report import table as energy
+from hpcbench.features.prune import report as prune
 from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
 from hpcbench.report.document import Table
-from hpcbench.report.quantities import energy, experts, sparse_rows, sparse_weights
+from hpcbench.report.quantities import experts, sparse_rows
 from hpcbench.report.tables.by_scheme import axes, loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes
 from hpcbench.report.tables.predicted import predicted, prediction_error
@@ -22,7 +24,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "axes": axes,
     "experts": experts.table,
     "sparse": sparse_rows.table,
-    "sparsity": sparse_weights.table,
+    "sparsity": prune.table,
     "memory": memory,
     "energy": energy.table,
     "schemes": schemes,

@@ -1,10 +1,10 @@
 """Tables that compare the schemes of one cell with the baseline, and with each other."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
-from hpcbench.report.columns import ENERGY, LOSS, SPEED, columns, samples, scheme
+from hpcbench.features.energy.report.table import beside_speed
+from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.duels import Duel
@@ -17,7 +17,6 @@ from hpcbench.report.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.quantities.energy import JOULES_SAMPLE
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS
 from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.titles import example
@@ -42,20 +41,13 @@ def comparison(cell: Cell, weak: Weakened) -> Table | None:
         *columns([MODEL_FLOPS], rows, gpu=is_gpu(example(cell)), group=0),
         samples(rows),
         SPEED.field(),
-        *_energy(rows),
+        *beside_speed(rows),
         *columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
         *columns([LOSS_VALID], rows, group=1),
         LOSS.field(group=1),
         (VERDICT, lambda row: verdict(row, weak)),
     ]
     return tabulate("comparison", "", rows, fields, always=len(fields))
-
-
-def _energy(rows: Sequence[Row]) -> list[Field[Row]]:
-    """Joules a sample, where anybody counted them."""
-    if not any(run.energy for row in rows for run in row.runs):
-        return []
-    return [*columns([JOULES_SAMPLE], rows, group=0), ENERGY.field()]
 
 
 def verdict(row: Row, weak: Weakened) -> Entry:

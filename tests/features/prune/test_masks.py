@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcbench.comm.feedback import Feedback
-from hpcbench.contract.prune import Prune
 from hpcbench.contract.shards import shards
 from hpcbench.contract.training import Model
-from hpcbench.parallel.prune import formats
-from hpcbench.parallel.prune.formats import MaskError
-from hpcbench.parallel.prune.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.parallel.prune.packing import Packing, clear
-from hpcbench.parallel.prune.select import Part, largest_of_each, largest_units, two_of_four
-from hpcbench.parallel.prune.targets import Target, place_bytes, targets, units
+from hpcbench.features.prune.engine import formats
+from hpcbench.features.prune.engine.formats import MaskError
+from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
+from hpcbench.features.prune.engine.select import Part, largest_of_each, largest_units, two_of_four
+from hpcbench.features.prune.engine.targets import Target, place_bytes, targets, units
+from hpcbench.features.prune.settings import Prune
+from hpcbench.parallel.packing import Packing, clear
 
 CHANCE = np.random.default_rng(5)
 

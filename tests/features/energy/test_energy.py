@@ -10,13 +10,14 @@ import pytest
 from mpi4py import MPI
 from test_run_loop import RUN, logged_with, run_of
 
-from hpcbench.contract.events import EnergyCounter, Rank, RankGpu
+from hpcbench.contract.events import Rank, RankGpu
+from hpcbench.features.energy.events import EnergyCounter
+from hpcbench.features.energy.observer import energy, meter
+from hpcbench.features.energy.observer.counters import NoCounterError, cray, rapl
+from hpcbench.features.energy.observer.energy import EnergyMeter, summed
+from hpcbench.features.energy.observer.meter import Meter
+from hpcbench.features.energy.observer.nvml import gpu
 from hpcbench.train import text
-from hpcbench.train.energy import energy, meter
-from hpcbench.train.energy.counters import NoCounterError, cray, rapl
-from hpcbench.train.energy.energy import EnergyMeter, summed
-from hpcbench.train.energy.meter import Meter
-from hpcbench.train.energy.nvml import gpu
 
 # ---------------------------------------------------------------- emulated counters
 
@@ -231,7 +232,7 @@ def test_what_lies_between_steps_is_left_out_and_readings_are_few() -> None:
 def own(rank: int, ranks: list[Rank], tmp_path: Path) -> EnergyMeter:
     comm = SimpleNamespace(rank=rank)
     host = tmp_path / str(ranks[rank].host)
-    return EnergyMeter(ranks, comm, powercap=host, pm_counters=host / "cray")  # type: ignore[arg-type]
+    return EnergyMeter(ranks, comm, first=1, powercap=host, pm_counters=host / "cray")  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("nvml")
@@ -312,8 +313,8 @@ def test_a_run_meters_the_steps_that_count(tmp_path: Path) -> None:
 
     trainer.step, trainer.evaluate = taking(5.0, step), taking(1000.0, evaluate)  # type: ignore[method-assign]
     ranks = world("here")
-    energy_meter = EnergyMeter(ranks, MPI.COMM_SELF, powercap=tmp_path / "here", pm_counters=tmp_path)
-    event = logged_with(trainer, energy=energy_meter)["energy"]
+    energy_meter = EnergyMeter(ranks, MPI.COMM_SELF, first=3, powercap=tmp_path / "here", pm_counters=tmp_path)
+    event = logged_with(trainer, observers=[energy_meter])["energy"]
     assert (event["from_step"], event["to_step"], event["scope"]) == (3, 6, "processors")
     assert event["joules"] == event["processor_joules"] == 4 * 5.0
     assert event["counters"][0]["name"] == "package-0" and event["problems"] == [

@@ -11,12 +11,13 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.prune import Prune
 from hpcbench.contract.shards import length, shards
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
-from hpcbench.parallel.prune.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.parallel.prune.targets import DIGIT, place_bytes, targets, units
+from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
+from hpcbench.features.prune.engine.targets import DIGIT, place_bytes, targets, units
+from hpcbench.features.prune.rules import pruning
+from hpcbench.features.prune.settings import Prune
 from hpcbench.predict.buckets import Bucket, itemsize
 from hpcbench.predict.call import Call, Repeated
 
@@ -39,7 +40,7 @@ def masked(
     buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
 ) -> list[tuple[Bucket, int]]:
     """The buckets of a rank with the lengths of their messages in the step after so many updates, each once."""
-    prune = train.pruning
+    prune = pruning(train)
     if prune is None:
         return [(bucket, 1) for bucket in buckets]
     found = []
@@ -80,7 +81,7 @@ def choosing(
     buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int
 ) -> Iterator[Repeated]:
     """The calls by which ranks choose weights anew in the step after so many updates, and tell each other."""
-    prune, replicas = train.pruning, layout.replicas
+    prune, replicas = pruning(train), layout.replicas
     if prune is None or not prune.due(updates + 1):
         return
     all_targets = targets(model, prune.pattern)

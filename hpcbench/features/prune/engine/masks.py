@@ -10,19 +10,21 @@ from mpi4py import MPI
 from torch import Tensor
 
 from hpcbench.comm.channel import Channel
-from hpcbench.contract.prune import Prune
 from hpcbench.contract.shards import shards
-from hpcbench.contract.training import Model
+from hpcbench.contract.training import Model, Train
 from hpcbench.errors import TransitError
+from hpcbench.features.prune.engine import formats
+from hpcbench.features.prune.engine.formats import Bits, Bytes, MaskError
+from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
+from hpcbench.features.prune.engine.select import Part, largest_of_each, largest_units, two_of_four
+from hpcbench.features.prune.engine.targets import Target, targets, units
+from hpcbench.features.prune.rules import pruning
+from hpcbench.features.prune.settings import Prune
 from hpcbench.parallel.exact import exact_sum, gather
+from hpcbench.parallel.masking import MakeMasking
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.packing import Packing, clear
 from hpcbench.parallel.pieces import Piece
-from hpcbench.parallel.prune import formats
-from hpcbench.parallel.prune.formats import Bits, Bytes, MaskError
-from hpcbench.parallel.prune.lengths import mask_bytes, piece_length, whole_length
-from hpcbench.parallel.prune.packing import Packing, clear
-from hpcbench.parallel.prune.select import Part, largest_of_each, largest_units, two_of_four
-from hpcbench.parallel.prune.targets import Target, targets, units
 
 
 class Masks:
@@ -204,6 +206,14 @@ class Masks:
             return np.ones(piece.bucket.values.numel(), np.bool_)
         found: Bits = piece.packing.kept.cpu().numpy()
         return found
+
+
+def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> MakeMasking | None:
+    """Return the function that makes the masks of a rank's pieces; None if weights are dense."""
+    prune = pruning(train)
+    if prune is None:
+        return None
+    return lambda pieces, scattered: Masks(prune, model, mesh=mesh, exact=exact, pieces=pieces, scattered=scattered)
 
 
 def _free(piece: Piece, targets: dict[str, Target]) -> Bits:

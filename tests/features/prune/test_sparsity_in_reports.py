@@ -8,11 +8,12 @@ import pytest
 from planted_results import Planted, log_lines, write
 
 from hpcbench.collect.submission import from_log
-from hpcbench.contract import events
+from hpcbench.contract.events import parse
+from hpcbench.features.prune import events
+from hpcbench.features.prune.report import SPARSE_WEIGHTS, sparsity
 from hpcbench.report.build import build
 from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.quantities.sparse_weights import SPARSE_WEIGHTS, sparsity
 from hpcbench.report.sections import read
 
 PARTS: list[dict[str, Any]] = [
@@ -57,7 +58,7 @@ def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
 def test_the_event_is_read_back() -> None:
     parts = tuple(events.SparsePart(**row) for row in PARTS)
     event = events.Sparsity(pattern="rows", updates=12, parts=parts)
-    assert events.parse(event.to_line(), 4) == event
+    assert parse(event.to_line(), 4) == event
 
 
 def test_a_table_says_what_is_zero(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpcbench.contract.events import Energy, EnergyCounter, Rank, RankGpu
-from hpcbench.train.energy.counters import PM_COUNTERS, POWERCAP, Counter, NoCounterError, cray, rapl
-from hpcbench.train.energy.meter import Meter
-from hpcbench.train.energy.nvml import gpu
+from hpcbench.contract.event.machine import Rank, RankGpu
+from hpcbench.features.energy.events import Energy, EnergyCounter
+from hpcbench.features.energy.observer.counters import PM_COUNTERS, POWERCAP, Counter, NoCounterError, cray, rapl
+from hpcbench.features.energy.observer.meter import Meter
+from hpcbench.features.energy.observer.nvml import gpu
+from hpcbench.train.observer import Observer
 
 _WIDE = 0.9
 """Part of a node's cores that a job has at least to be alone there: sites keep some for the system."""
@@ -19,7 +21,7 @@ _OWNED = "SLURM_CPUS_ON_NODE"
 """How many of the node's cores Slurm gave the job."""
 
 
-class EnergyMeter:
+class EnergyMeter(Observer):
     """The counters of this rank, and what becomes of them.
 
     Parameters
@@ -28,6 +30,8 @@ class EnergyMeter:
         All ranks, in their order.
     comm
         Theirs.
+    first
+        The first step that is metered.
     powercap, pm_counters
         Where the kernel shows its counters.
     """
@@ -37,10 +41,11 @@ class EnergyMeter:
         world: Sequence[Rank],
         comm: MPI.Comm,
         *,
+        first: int,
         powercap: Path = POWERCAP,
         pm_counters: Path = PM_COUNTERS,
     ) -> None:
-        self._world, self._comm, rank = world, comm, comm.rank
+        self._world, self._comm, self._first, rank = world, comm, first, comm.rank
         self.absent: dict[str, str] = {}
         """Source -> why this rank has no counter of it, though it is the one to read it."""
         counters: list[Counter] = []
@@ -61,8 +66,17 @@ class EnergyMeter:
                 self.absent["nvml"] = str(error)
         self.meter = Meter(counters)
 
-    def event(self, *, from_step: int, to_step: int) -> Energy:
-        """What all counters say (a collective call)."""
+    def begin(self, step: int) -> None:
+        """Read the counters before a step, unless they run."""
+        if step >= self._first:
+            self.meter.resume()
+
+    def pause(self, step: int, *, more: bool) -> None:
+        """Read the counters after a step, if something other than the next one follows."""
+        self.meter.pause() if more else self.meter.tick()
+
+    def summary(self, *, from_step: int, to_step: int) -> Energy:
+        """Return what all counters say (a collective call)."""
         host = str(self._world[self._comm.rank].host)
         owned = os.environ.get(_OWNED, "")
         own = {

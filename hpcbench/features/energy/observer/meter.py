@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from hpcbench.train.energy.counters import Counter, NoCounterError
+from hpcbench.features.energy.observer.counters import Counter, NoCounterError
 
 EACH = 10.0
 """Seconds between two readings, at least: a counter that begins anew must not do it twice in between."""

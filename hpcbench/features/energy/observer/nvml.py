@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hpcbench.contract.event.machine import RankGpu
-from hpcbench.train.energy.counters import NoCounterError, Part
+from hpcbench.features.energy.observer.counters import NoCounterError, Part
 
 
 class GpuCounter:

@@ -22,8 +22,8 @@ from prune_faults import FAULTS_IN_TRANSIT, planted
 from hpcbench.contract.run import Run
 from hpcbench.contract.shards import shards
 from hpcbench.errors import TransitError
+from hpcbench.features.prune.traffic import Zeros
 from hpcbench.predict import volume
-from hpcbench.predict.prune import Zeros
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.trainer import Trainer
 

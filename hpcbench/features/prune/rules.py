@@ -1,18 +1,26 @@
 """Rules that sparse weights set for a model, its training and its layout."""
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 
+from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import UNFLUSHED, Model, Train
+from hpcbench.features.prune.settings import Prune
 
 
-def prune_misfit(model: Model, train: Train, *, tp: int, tensor: str) -> Misfit | None:
+def pruning(train: Train) -> Prune | None:
+    """Return how weights become sparse, with all values filled in; None if they do not."""
+    return train.prune and train.prune.filled(train.warmup_steps)
+
+
+def prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
     """The first rule of sparse weights that the settings break; None where they keep all.
 
     1-bit Adam is refused by `optimizer_misfit`, which sees the optimizers of schemes.
     """
-    prune = train.pruning
+    prune = pruning(train)
     if prune is None:
         return None
     why = "sparse weights have not been built for "
@@ -44,3 +52,18 @@ def prune_misfit(model: Model, train: Train, *, tp: int, tensor: str) -> Misfit 
             f"{1 / units:g} and {1 - 1 / units:g}",
         )
     return None
+
+
+CAN_BE_IDLE: tuple[FieldPath, ...] = (("train", "prune", "every"),)
+"""The settings that `idle` may give."""
+
+
+def idle(train: Train) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the settings that would change nothing, with the reason and the remedy."""
+    prune = pruning(train)
+    if prune and prune.end is not None and prune.every > prune.end - (prune.begin or 0):
+        yield (
+            ("train", "prune", "every"),
+            f"from begin {prune.begin} to end {prune.end} are fewer updates, so that all of sparsity comes at once: "
+            "lower it, or leave end and every out",
+        )

@@ -8,12 +8,12 @@ from unittest.mock import patch
 import numpy as np
 from torch import Tensor
 
+from hpcbench.features.prune.engine import formats, masks, select
+from hpcbench.features.prune.engine.formats import Bits, Bytes
+from hpcbench.features.prune.engine.masks import Masks
+from hpcbench.features.prune.engine.select import Part
 from hpcbench.parallel import gradients
-from hpcbench.parallel.prune import formats, masks, select
-from hpcbench.parallel.prune.formats import Bits, Bytes
-from hpcbench.parallel.prune.masks import Masks
-from hpcbench.parallel.prune.packing import Packing
-from hpcbench.parallel.prune.select import Part
+from hpcbench.parallel.packing import Packing
 
 Patch = AbstractContextManager[object]
 

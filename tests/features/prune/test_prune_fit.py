@@ -5,18 +5,19 @@ from pydantic import ValidationError
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout, model_misfit
-from hpcbench.contract.prune import Prune
 from hpcbench.contract.training import Model, Train, optimizer_misfit
+from hpcbench.features.prune.rules import pruning
+from hpcbench.features.prune.settings import Prune
 
 MODEL = Model(layers=4, hidden=32, heads=4)
 TRAIN = Train(steps=20, warmup_steps=3, global_batch=24, prune="2:4")
 
 
 def test_a_pattern_alone_begins_after_the_warm_up():
-    assert TRAIN.pruning == Prune(pattern="2:4", begin=3)
-    assert TRAIN.changed(warmup_steps=0).pruning == Prune(pattern="2:4", begin=1)
-    assert Train(steps=20, global_batch=24, prune="none").pruning is None
-    assert Train.model_validate(TRAIN.model_dump()).pruning == TRAIN.pruning
+    assert pruning(TRAIN) == Prune(pattern="2:4", begin=3)
+    assert pruning(TRAIN.changed(warmup_steps=0)) == Prune(pattern="2:4", begin=1)
+    assert pruning(Train(steps=20, global_batch=24, prune="none")) is None
+    assert pruning(Train.model_validate(TRAIN.model_dump())) == pruning(TRAIN)
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(dp=8, tp=2, pp=2), Layout(dp=2, cp=2), Layout(tp=4)])

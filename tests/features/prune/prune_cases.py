@@ -9,7 +9,7 @@ import cases
 from cases import Case, Comparison, once_of, rest_of
 from covering import cover, every_case
 
-from hpcbench.contract.prune import Prune
+from hpcbench.features.prune.settings import Prune
 
 COMMON: Case = {"train.eval_samples": 4, "train.global_batch": 4, "model.layers": 2}
 

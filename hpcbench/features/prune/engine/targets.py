@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcbench.contract.prune import Pattern
-from hpcbench.contract.training import Model
+from hpcbench.contract.training import Model, Train
+from hpcbench.features.prune.settings import Pattern
 
 DIGIT = 256
 """Values of a byte: magnitudes and places are searched byte by byte."""
@@ -42,6 +42,13 @@ class Target:
 def targets(model: Model, pattern: Pattern) -> list[Target]:
     """The parameters of the whole model that can have zeros, in the model's order."""
     return [target for layer in range(model.layers) for target in of_layer(model, pattern, f"blocks.{layer}")]
+
+
+def roles(model: Model, train: Train) -> tuple[str, ...]:
+    """Return the names, within a block, of the parameters that can have zeros."""
+    if train.prune is None:
+        return ()
+    return tuple(target.name.removeprefix("b.") for target in of_layer(model, train.prune.pattern, "b"))
 
 
 def of_layer(model: Model, pattern: Pattern, block: str) -> list[Target]:

@@ -1,6 +1,6 @@
 """Energy: joules a sample and a step of each scheme beside its speed, where they go, and what was counted.
 
-`hpcbench.report.resources` reads a run's sums from its log.
+`hpcbench.features.energy.report.joules` reads a run's sums from its log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,21 +8,29 @@ from dataclasses import replace
 
 from hpcbench.collect.accounts import Account, accounts
 from hpcbench.collect.submission import Submission
-from hpcbench.contract import events
 from hpcbench.contract.text import printable
-from hpcbench.report.columns import ENERGY as AGAINST_BASELINE
-from hpcbench.report.columns import SPEED, columns, samples, scheme
+from hpcbench.features.energy import events
+from hpcbench.features.energy.report.joules import Energy, energy
+from hpcbench.report.columns import CHANGE, SPEED, Estimate, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Column, Entry, Field, Table, tabulate
+from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, counted
+from hpcbench.report.notation import speed_interval
 from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
-from hpcbench.report.resources import Energy
+from hpcbench.report.statistics import Interval, paired_ratio
 
 
 def _of_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
     """Nothing where runs counted different things: joules of nodes and of GPUs have no mean."""
-    scopes = {run.energy.scope for run in counted(runs) if run.energy}
+    scopes = {joules.scope for run in counted(runs) if (joules := run.said(energy))}
     return GEOMETRIC.over(runs, value) if len(scopes) == 1 else None
+
+
+def _per_sample(run: Measures) -> float | None:
+    """Return the joules of a sample; None if the log does not give the batch."""
+    joules = run.said(energy)
+    return joules.per_step / run.batch if joules and run.batch else None
 
 
 JOULES_SAMPLE = Quantity(
@@ -32,7 +40,7 @@ JOULES_SAMPLE = Quantity(
     unit="J",
     meaning="Energy of a sequence, over the steps that count, of what the column of the scope says",
     scale=NUMBER,
-    run=lambda run: run.energy.per_sample if run.energy else None,
+    run=lambda run: _per_sample(run),
     over_steps="mean of the steps",
     over_runs=Average(GEOMETRIC.words, _of_one_scope),
     better="lower",
@@ -44,7 +52,7 @@ JOULES_STEP = replace(
     head="J/step",
     label="",
     meaning="Energy of a step, over the steps that count, of what the column of the scope says",
-    run=lambda run: run.energy.per_step if run.energy else None,
+    run=lambda run: joules.per_step if (joules := run.said(energy)) else None,
 )
 WATTS = replace(
     JOULES_STEP,
@@ -52,7 +60,7 @@ WATTS = replace(
     head="W",
     unit="W",
     meaning="Mean power over the steps that count, of what the column of the scope says",
-    run=lambda run: run.energy.watts if run.energy else None,
+    run=lambda run: joules.watts if (joules := run.said(energy)) else None,
     better="",
 )
 
@@ -63,7 +71,7 @@ def _part(part: str, words: str) -> Quantity:
         key=f"{part}_joules_per_step",
         head=f"J/step, {words}",
         meaning=f"Energy of a step that {words} took, whatever else was counted",
-        run=lambda run: run.energy.parts.get(part) if run.energy else None,
+        run=lambda run: joules.parts.get(part) if (joules := run.said(energy)) else None,
         over_runs=GEOMETRIC,
         group=1,
     )
@@ -89,6 +97,34 @@ ENERGY = (
     *(_raw(part, words) for part, words in _PARTS.items()),
 )
 
+
+def _over_baseline(row: Row) -> Interval | None:
+    """An estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
+    pairs = []
+    for run, base in paired(row.runs, row.base):
+        joules, of_base, a, b = run.said(energy), base.said(energy), _per_sample(run), _per_sample(base)
+        if joules and of_base and joules.scope == of_base.scope and a is not None and b is not None:
+            pairs.append((a, b))
+    return paired_ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
+
+
+AGAINST_BASELINE = Estimate(
+    "energy_ratio",
+    CHANGE,
+    "Joules a sample over the baseline's in the same pairing, where the same was counted, with its interval.",
+    _over_baseline,
+    speed_interval,
+    "energy_pairs",
+)
+
+
+def beside_speed(rows: Sequence[Row]) -> list[Field[Row]]:
+    """Return the columns of the comparison: joules a sample, if any run has them."""
+    if not any(run.said(energy) for row in rows for run in row.runs):
+        return []
+    return [*columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]
+
+
 _SCOPE = Column("energy_scope", "of", words=True, help="What the joules are of: where nothing is missing, the widest.")
 _MOST = 6
 """Sentences about counters that are missing."""
@@ -113,7 +149,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
         (_SCOPE, _scope),
     ]
     shown = len(fields)
-    if any(run.energy for run in cell.runs):
+    if any(run.said(energy) for run in cell.runs):
         fields += columns([one for one in ENERGY if one.table and one is not JOULES_SAMPLE], cell.rows)
     problems = list(dict.fromkeys(printable(words) for event in said for words in event.problems or ()))
     more = len(problems) - _MOST
@@ -123,7 +159,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _scope(row: Row) -> Entry:
-    scopes = sorted({run.energy.scope for run in row.counted if run.energy})
+    scopes = sorted({joules.scope for run in row.counted if (joules := run.said(energy))})
     words = ", ".join(printable(one, 40) for one in scopes)
     return Entry(words or "-", words or None)
 
@@ -133,9 +169,9 @@ def _beside_the_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
     if submission.root is None:
         return
     known = accounts(submission.root)
-    jobs = dict.fromkeys(run.run.job for run in cell.runs if run.energy and run.run.job in known)
+    jobs = dict.fromkeys(run.run.job for run in cell.runs if run.said(energy) and run.run.job in known)
     for job in jobs:
-        own = [run.energy for run in cell.runs if run.run.job == job and run.energy]
+        own = [joules for run in cell.runs if run.run.job == job and (joules := run.said(energy))]
         yield _of_a_job(str(job), known[str(job)], own)
 
 

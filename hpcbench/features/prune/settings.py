@@ -2,16 +2,16 @@
 
 import math
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from hpcbench.contract.section import Count, Section
+from hpcbench.contract.section import Count, Feature
 
 Pattern = Literal["2:4", "unstructured", "rows", "heads"]
 
 
-class Prune(Section):
+class Prune(Feature):
     """Weights of smallest magnitude that become zero and stay so."""
 
     pattern: Pattern = Field(
@@ -39,8 +39,27 @@ class Prune(Section):
             raise ValueError("every is for a sparsity that grows: name end, or leave it out")
         return self
 
+    def filled(self, warmup_steps: int) -> "Prune":
+        """Return the settings with all values filled in."""
+        return self if self.begin is not None else self.model_copy(update={"begin": max(1, warmup_steps)})
+
+    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
+        """Return why a run of this length never has all the zeros; None if it has."""
+        prune = self.filled(warmup_steps)
+        begin, last = prune._first_and_last()
+        if max(begin, last) > steps:
+            return f"prune reaches its sparsity after {max(begin, last)} updates, and there are {steps}: lower it"
+        if last < begin:
+            return f"prune.end {last} is before prune.begin {begin}: raise it"
+        if prune.first >= steps:
+            return (
+                f"prune never begins: it first sets weights to zero after update {prune.first}, and there are "
+                f"{steps} steps, so that none trains with sparse weights: lower prune.begin, end or every"
+            )
+        return None
+
     def _first_and_last(self) -> tuple[int, int]:
-        assert self.begin is not None, "Train.pruning fills it in"
+        assert self.begin is not None, "filled fills it in"
         return self.begin, self.end or self.begin
 
     @property
@@ -75,8 +94,14 @@ class Prune(Section):
         return math.floor(n * self.part(updates) + Fraction(1, 2))
 
 
-def by_pattern(said: Any) -> Any:
+def _by_pattern(said: Any) -> Any:
     """The settings for a single word: a pattern, or none."""
     if not isinstance(said, str):
         return said
     return None if said == "none" else {"pattern": said}
+
+
+Setting = Annotated[
+    Prune | None, BeforeValidator(_by_pattern, json_schema_input_type=Pattern | Literal["none"] | Prune | None)
+]
+"""The type of `train.prune`."""

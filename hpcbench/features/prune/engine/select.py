@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcbench.parallel.prune.formats import Bits
-from hpcbench.parallel.prune.targets import DIGIT, Target, place_bytes
+from hpcbench.features.prune.engine.formats import Bits
+from hpcbench.features.prune.engine.targets import DIGIT, Target, place_bytes
 
 Floats = npt.NDArray[np.float64]
 Reduce = Callable[[Floats], None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
-from hpcbench.contract import events
+from hpcbench.features.prune import events
 from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.document import Field, Table, tabulate

@@ -1,0 +1,1 @@
+"""Reads the counters of energy while a run takes its steps."""

@@ -1,0 +1,1 @@
+"""Sparse weights: the smallest weights are set to zero, and messages leave them out."""

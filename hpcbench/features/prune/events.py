@@ -1,0 +1,30 @@
+"""The event of a run's sparse weights."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hpcbench.contract.event.base import Event
+from hpcbench.contract.event.part import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparsePart(Part):
+    """Zeros of one parameter of the model."""
+
+    part: str | None
+    """Name of the parameter."""
+    weights: int | None
+    """Number of its weights."""
+    zeros: int | None
+    """How many of them are kept at zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparsity(Event):
+    """The sparse weights after the last step."""
+
+    NAME: ClassVar[str] = "sparsity"
+    pattern: str | None
+    updates: int | None
+    """Updates of the weights so far."""
+    parts: tuple[SparsePart, ...] | None

@@ -1,0 +1,32 @@
+"""Counts the zeros of a run's weights after the last step."""
+
+import math
+
+from hpcbench.features.prune.engine.masks import Masks
+from hpcbench.features.prune.events import SparsePart, Sparsity
+from hpcbench.train.observer import Observer
+from hpcbench.train.trainer import Trainer
+
+
+class CountedZeros(Observer):
+    """The zeros of a run with sparse weights.
+
+    Parameters
+    ----------
+    trainer
+        The run's trainer.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._engine = trainer.data_parallel
+
+    def summary(self, *, from_step: int, to_step: int) -> Sparsity | None:
+        """Return the zeros of each parameter that can have them (a collective call)."""
+        masks = self._engine.masks
+        if not isinstance(masks, Masks):
+            return None
+        parts = tuple(
+            SparsePart(part=target.name, weights=math.prod(target.shape), zeros=zeros)
+            for target, zeros in masks.counts()
+        )
+        return Sparsity(pattern=masks.settings.pattern, updates=self._engine.updates, parts=parts)

@@ -1,0 +1,31 @@
+"""What the engine asks of a feature that keeps some weights at zero."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from hpcbench.parallel.pieces import Piece
+
+
+class Masking(Protocol):
+    """Keeps some weights at zero. It sets `Piece.packing`, by which messages leave them out."""
+
+    def due(self, updates: int) -> bool:
+        """Return whether weights are chosen again after this number of updates."""
+
+    def renew(self, updates: int) -> None:
+        """Choose the weights after this number of updates (a collective call)."""
+
+    def keep(self, piece: Piece) -> None:
+        """Set master weights and moments of a piece to zero where the mask does."""
+
+    def save(self) -> dict[str, Tensor]:
+        """Return the masks by parameter name, for a checkpoint."""
+
+    def load(self, saved: dict[str, Tensor]) -> None:
+        """Take the masks of `save` (a collective call)."""
+
+
+MakeMasking = Callable[[Sequence[Piece], bool], Masking]
+"""Makes the masks of a rank's pieces. The flag is whether replicas update different pieces of a bucket."""

@@ -1,0 +1,36 @@
+"""Checks that a run's log agrees with itself. Each mismatch is a sentence that names the line and both figures.
+
+Nothing is corrected or averaged away. The reader of the numbers is told what does not fit.
+"""
+
+from collections.abc import Callable, Iterator
+
+from hpcbench.features.energy.report import joules
+from hpcbench.report.checks import events, figures
+from hpcbench.report.checks.relations import Subject
+
+CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
+    events.resumed,
+    events.binding,
+    figures.rates,
+    figures.ratios,
+    figures.conventions,
+    figures.peaks,
+    figures.consumed,
+    events.losses,
+    events.traffic_bytes,
+    events.wire,
+    events.waiting,
+    events.phases,
+    events.times,
+    joules.check,
+    events.groups,
+    events.damage,
+    events.end,
+)
+
+
+def notes(subject: Subject) -> Iterator[str]:
+    """Notes for a reader of the run's numbers, one sentence each."""
+    for check in CHECKS:
+        yield from check(subject)
