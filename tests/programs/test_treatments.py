@@ -90,7 +90,7 @@ def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, ca
     calls = GroupCalls(
         group, f"mesh_{dimension.lower()}", Interposition(scheme=scheme, groups=groups, out="."), Account()
     )
-    calls._encoded = cast(Any, SimpleNamespace(plan=lambda *_, **__: object()))
+    calls._encoded = cast(Any, SimpleNamespace(plans=SimpleNamespace(lay=lambda *_: object(), decide=None)))
     return calls.choose(call, [torch.empty(n, dtype=torch.bfloat16)]).channel
 
 
