@@ -90,7 +90,7 @@ def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, ca
     calls = GroupCalls(
         group, f"mesh_{dimension.lower()}", Interposition(scheme=scheme, groups=groups, out="."), Account()
     )
-    calls._encoded = cast(Any, SimpleNamespace(plans=SimpleNamespace(lay=lambda *_: object(), decide=None)))
+    calls._encoded = cast(Any, SimpleNamespace(plans=SimpleNamespace(lay=lambda *_: object(), decide=list)))
     return calls.choose(call, [torch.empty(n, dtype=torch.bfloat16)]).channel
 
 
