@@ -8,10 +8,10 @@ from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
+from hpcbench.present.document import Block, Chapter, Document, Sentences, Table
 from hpcbench.report import identical
 from hpcbench.report.answer import findings, method, trouble
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
 from hpcbench.report.notes import all_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION

@@ -7,9 +7,9 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
 from hpcbench.contract.values import integer, member, text
+from hpcbench.present.notation import parameters
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu, is_uncompressed
-from hpcbench.report.notation import parameters
 
 _LONGEST = 60
 """Most characters of a command in a title."""

@@ -6,8 +6,8 @@ import pytest
 from report_tables import entries
 
 from hpcbench.errors import UserError
+from hpcbench.present.document import Table
 from hpcbench.report.build import build, table_names
-from hpcbench.report.document import Table
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hpcbench.errors import UserError
-from hpcbench.report.document import Chapter, Document, parts
-from hpcbench.report.formats import rich_text
+from hpcbench.present import rich_text
+from hpcbench.present.document import Chapter, Document, parts
 from hpcbench.report.sections import read
 from hpcbench.report.tables.published import Paper, Published, papers, published
 from hpcbench.testing.results import Planted, write

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcbench.errors import UserError
+from hpcbench.present.notation import flops_unit, parameters, significant
 from hpcbench.report.main import report
-from hpcbench.report.notation import flops_unit, parameters, significant
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcbench.present.document import Document, Table
 from hpcbench.report.build import build
-from hpcbench.report.document import Document, Table
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 

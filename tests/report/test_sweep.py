@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from report_tables import entries
 
+from hpcbench.present import rich_text
+from hpcbench.present.document import Document, Sentences
 from hpcbench.report.build import build
-from hpcbench.report.document import Document, Sentences
-from hpcbench.report.formats import rich_text
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 

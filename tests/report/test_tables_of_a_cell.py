@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from report_tables import entries
 
+from hpcbench.present.document import Entry
 from hpcbench.report.build import build
-from hpcbench.report.document import Entry
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hpcbench.present.document import Figure, Table
 from hpcbench.report.build import DEFAULT, build
-from hpcbench.report.document import Figure, Table
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 

@@ -12,10 +12,10 @@ from hpcbench.cli import app
 from hpcbench.contract.trace import file_name
 from hpcbench.errors import UserError
 from hpcbench.plot_style import styled
+from hpcbench.present.document import Figure
+from hpcbench.present.figures import drawn
 from hpcbench.report.build import build
-from hpcbench.report.document import Figure
 from hpcbench.report.main import report
-from hpcbench.report.plots.drawing import drawn
 from hpcbench.report.sections import read
 from hpcbench.testing.results import Planted, write
 

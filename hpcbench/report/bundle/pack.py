@@ -15,11 +15,11 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
+from hpcbench.present.markdown import escape
 from hpcbench.report.build import table_names
 from hpcbench.report.bundle import MANIFEST, check_name, load_quietly, write
 from hpcbench.report.bundle.names import Names, names_of, without_host_lists
-from hpcbench.report.formats import FORMATS, Request
-from hpcbench.report.formats.markdown import escape
+from hpcbench.report.formats import Request
 from hpcbench.report.sections import sections_of
 
 OPTION = "--bundle"
@@ -150,7 +150,7 @@ def _report(root: Path, names: Names) -> None:
         suffix = form
         request = Request(sections, table_names("all"), directory / f"report.{suffix}")
         try:
-            words = FORMATS[form].write(request)
+            words = request.write(form)
         except UserError as error:  # no matplotlib
             words = f"There is no page: {error}\n"
             suffix = "html.txt"

@@ -13,8 +13,8 @@ from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import End, Evaluation, Event
 from hpcbench.contract.values import member
 from hpcbench.files import read_json
-from hpcbench.report.document import Document, Sentences, Table
-from hpcbench.report.page.safe import visible
+from hpcbench.present.document import Document, Sentences, Table
+from hpcbench.present.page.safe import visible
 from hpcbench.report.provenance import Provenance
 
 MOST_LINES = 4000

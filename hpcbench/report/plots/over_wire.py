@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_labels import fitted, place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid, power
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Figure
 from hpcbench.report.plots.drawing import grid_of, mark, name
 from hpcbench.report.quantities.traffic import ERROR, WIRE
 from hpcbench.report.statistics import usable

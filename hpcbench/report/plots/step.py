@@ -10,10 +10,10 @@ from hpcbench.collect.traces import traces_of
 from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, RankTrace, Span
 from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, HATCHES, INK, WIDTH
+from hpcbench.present.document import Figure
+from hpcbench.present.notation import seconds_unit
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
-from hpcbench.report.notation import seconds_unit
 from hpcbench.report.plots.drawing import at_the_right, lists, name
 from hpcbench.report.quantities.traffic import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN
 from hpcbench.report.statistics import usable

@@ -10,10 +10,10 @@ from hpcbench.collect.accounts import Account, accounts
 from hpcbench.collect.submission import Submission
 from hpcbench.contract import events
 from hpcbench.contract.text import printable
+from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.columns import ENERGY as AGAINST_BASELINE
 from hpcbench.report.columns import SPEED, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.measures import Measures, counted
 from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
 from hpcbench.report.resources import Energy

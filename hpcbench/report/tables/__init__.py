@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
+from hpcbench.present.document import Table
 from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Table
 from hpcbench.report.quantities import energy, experts, sparse_rows, sparse_weights
 from hpcbench.report.tables.by_scheme import axes, loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes

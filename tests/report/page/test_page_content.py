@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from hpcbench.collect.submission import Submission
-from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
+from hpcbench.present.document import Chapter, Column, Document, Entry, Sentences, Table
+from hpcbench.present.page import sort_key
+from hpcbench.present.page.safe import Stylesheet, inline
 from hpcbench.report.main import report
-from hpcbench.report.page import sort_key, write
-from hpcbench.report.page.safe import Stylesheet, inline
+from hpcbench.report.page import write
 from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, kept
 
 

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
 
 from hpcbench.contract.text import printable
-from hpcbench.report.document import Entry, Tone
-from hpcbench.report.statistics import Interval
-from hpcbench.report.traffic import Unknown
+from hpcbench.present.document import Entry, Tone
 
 NAMES = 60
 """Most letters of a name that are shown. A name from a file may be longer."""
@@ -15,6 +14,25 @@ _REASONS = 300
 _FLOPS = ((1e15, "PFLOPS"), (1e12, "TFLOPS"), (1e9, "GFLOPS"), (1e6, "MFLOPS"), (1.0, "FLOPS"))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+
+
+class Interval(Protocol):
+    """An estimate, and the bounds of its interval if it has one."""
+
+    @property
+    def estimate(self) -> float:
+        """The estimate."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower bound."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper bound."""
+
+
+AnyInterval = TypeVar("AnyInterval", bound=Interval)
 
 
 def significant(value: float | None) -> str:
@@ -62,7 +80,7 @@ def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], us
     return Unit(*next((unit for unit in units if largest >= unit[0]), units[-1]))
 
 
-def ratio(value: float | Unknown | None) -> str:
+def ratio(value: float | Literal["unknown"] | None) -> str:
     """A ratio, to three decimals."""
     return "-" if value is None else value if value == "unknown" else f"{value:.3f}"
 
@@ -137,6 +155,6 @@ def quantity(value: float | None, show: Callable[[float | None], str] = signific
     return Entry(show(value), value)
 
 
-def estimate(interval: Interval | None, show: Callable[[Interval | None], str]) -> Entry:
+def estimate(interval: AnyInterval | None, show: Callable[[AnyInterval | None], str]) -> Entry:
     """An estimate with its interval. It is sorted by the estimate."""
     return Entry(show(interval), None if interval is None else interval.estimate)
