@@ -20,8 +20,11 @@ def svg(figure: Figure) -> str:
     Lines in ink have the colour of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
     others hold the figure's name, so that several figures can stand on one page.
     """
-    written = _written(figure, "svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    element = written.decode()
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    drawing = figure.draw
+    element = (
+        drawing if isinstance(drawing, str) else _written(figure, "svg", transparent=True, metadata=metadata).decode()
+    )
     element = element[element.index("<svg") :].replace(INK, "currentColor")
     used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", element))
     kept = {name for pair in used for name in pair if name}
@@ -65,6 +68,7 @@ def drawn(figure: Figure) -> Any:
     from matplotlib.figure import Figure as Canvas
 
     fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")
+    assert callable(figure.draw)
     figure.draw(fig)
     return fig
 

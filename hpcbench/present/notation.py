@@ -1,12 +1,13 @@
 """The notation of figures: digits, units, intervals."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from hpcbench.contract.text import printable
-from hpcbench.present.document import Entry, Tone
+from hpcbench.present.document import Column, Entry, Field, Item, Tone
 
 NAMES = 60
 """Most letters of a name that are shown. A name from a file may be longer."""
@@ -150,9 +151,25 @@ def phrase(words: str, tone: Tone = "", source: str | None = None) -> Entry:
     return Entry(clean, clean or None, tone, source)
 
 
-def quantity(value: float | None, show: Callable[[float | None], str] = significant) -> Entry:
+def quantity(value: float | None, show: Callable[[float], str] = significant) -> Entry:
     """A figure, or the mark of an unknown one."""
-    return Entry(show(value), value)
+    return Entry() if value is None else Entry(show(value), value)
+
+
+def figure_column(
+    head: str, of: Callable[[Item], float | None], show: Callable[[float], str] = significant, help: str = ""
+) -> Field[Item]:
+    """A column of figures, named after its head."""
+    return Column(_key(head), head, help=help), lambda item: quantity(of(item), show)
+
+
+def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
+    """A column of words, named after its head."""
+    return Column(_key(head), head, words=True, help=help), lambda item: phrase(of(item))
+
+
+def _key(head: str) -> str:
+    return re.sub(r"\W+", "_", head.replace("/", " per ")).strip("_").lower()
 
 
 def estimate(interval: AnyInterval | None, show: Callable[[AnyInterval | None], str]) -> Entry:

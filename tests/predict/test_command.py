@@ -1,5 +1,6 @@
 """`hpcbench predict` and `hpcbench bench gemm` as a user calls them."""
 
+import csv
 import json
 import re
 import subprocess
@@ -81,14 +82,23 @@ def test_pages_say_what_the_tables_say(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "start"), [("p.html", "<!doctype html>"), ("p.JSON", "{"), ("p.md", "# small on perlmutter, predicted")]
+    ("name", "start"), [("p.html", "<!doctype html>"), ("p.JSON", "{"), ("p.md", "**small on perlmutter, predicted**")]
 )
 def test_the_suffix_of_the_output_is_its_format(tmp_path: Path, name: str, start: str) -> None:
     options: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None}
     show(study(tmp_path), format=None, output=tmp_path / name, **options)  # type: ignore[arg-type]
     assert (tmp_path / name).read_text().startswith(start)
-    with pytest.raises(UserError, match=r"--output \S*p\.txt: its suffix is none of \.md, \.json"):
-        show(study(tmp_path), format=None, output=tmp_path / "p.txt", **options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"--output \S*p\.pdf: \.pdf says no format: use \.txt, \.md"):
+        show(study(tmp_path), format=None, output=tmp_path / "p.pdf", **options)  # type: ignore[arg-type]
+
+
+def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
+    path = study(tmp_path)
+    (first, *_) = predicted(path)["predictions"]  # type: ignore[misc, attr-defined]
+    (row, *others) = csv.DictReader(printed(path, "csv").splitlines())
+    assert len(others) == 1 and row["scheme"] == "baseline"
+    assert float(row["step_seconds.low"]) == first["step_seconds"]["low"]
+    assert float(row["channels.DP BACKWARD GRAD.wire_bytes"]) == first["channels"]["DP BACKWARD GRAD"]["wire_bytes"]
 
 
 def test_little_memory_is_shown_in_megabytes(tmp_path: Path) -> None:
@@ -121,7 +131,7 @@ def printed(path: Path, format: str = "md", **options: object) -> str:
     output = path.with_suffix(f".{format}")
     settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
     show(path, format=format, output=output, **settings)  # type: ignore[arg-type]
-    return output.read_text()
+    return output.read_text().replace("\\", "")
 
 
 def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
