@@ -116,6 +116,26 @@ def loss_interval(interval: Interval | None) -> str:
     return between(interval, "{:+.4f}".format)
 
 
+def short(value: float) -> str:
+    """GB/s or a share with three significant digits; two below 1."""
+    return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f}"
+
+
+def rate(bytes_per_s: float) -> str:
+    """A rate in GB/s. Slow links have small numbers with many digits."""
+    return f"{bytes_per_s / 1e9:.3g}" if bytes_per_s < 1e9 else short(bytes_per_s / 1e9)
+
+
+def microseconds(seconds: float) -> str:
+    """Microseconds with three significant digits."""
+    return short(seconds * 1e6)
+
+
+def error(value: float | None) -> str:
+    """An error; ``0`` if there is none, ``-`` if it is not known."""
+    return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
+
+
 def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
     """An estimate with the bounds of its interval, or with the words `lone` if it has none."""
     if interval is None:
@@ -157,18 +177,24 @@ def quantity(value: float | None, show: Callable[[float], str] = significant) ->
 
 
 def figure_column(
-    head: str, of: Callable[[Item], float | None], show: Callable[[float], str] = significant, help: str = ""
+    head: str,
+    of: Callable[[Item], float | None],
+    show: Callable[[float], str] = significant,
+    *,
+    group: int = 0,
+    help: str = "",
 ) -> Field[Item]:
     """A column of figures, named after its head."""
-    return Column(_key(head), head, help=help), lambda item: quantity(of(item), show)
+    return Column(column_name(head), head, group=group, help=help), lambda item: quantity(of(item), show)
 
 
 def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
     """A column of words, named after its head."""
-    return Column(_key(head), head, words=True, help=help), lambda item: phrase(of(item))
+    return Column(column_name(head), head, words=True, help=help), lambda item: phrase(of(item))
 
 
-def _key(head: str) -> str:
+def column_name(head: str) -> str:
+    """The name of a column by its head."""
     return re.sub(r"\W+", "_", head.replace("/", " per ")).strip("_").lower()
 
 

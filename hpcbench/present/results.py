@@ -3,7 +3,7 @@
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,10 @@ FORMATS = {
     "html": (".html", ".htm"),
 }
 """Suffixes of the files of each format."""
+
+
+PICTURES = {"svg": (".svg",), "png": (".png",)}
+"""The same for pictures of the first figure."""
 
 
 class Results(ABC):
@@ -69,9 +73,21 @@ class Results(ABC):
 
             rich_text.show(self.document())
         elif output is None:
-            sys.stdout.write(_clean(self.write(format)))
+            sys.stdout.write(_encoded(self.write(format)).decode())
         else:
             save(output, self.write(format))
+
+    def save(self, paths: Iterable[Path]) -> None:
+        """Write files, each in the format of its suffix."""
+        for path in paths:
+            format = resolve_format(None, path, FORMATS | PICTURES)
+            save(path, self._picture(format) if format in PICTURES else self.write(format))
+
+    def _picture(self, format: str) -> str | bytes:
+        from hpcbench.present.figures import figures_of, png, svg
+
+        figure = figures_of(self.document(figures=True))[0]
+        return svg(figure) if format == "svg" else png(figure)
 
 
 def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str, tuple[str, ...]] = FORMATS) -> str:
@@ -96,7 +112,7 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
     )
 
 
-def save(path: Path, text: str, option: str = "--output") -> None:
+def save(path: Path, content: str | bytes, option: str = "--output") -> None:
     """Write a file completely or not at all; a device or a pipe is written to.
 
     Raises
@@ -107,7 +123,7 @@ def save(path: Path, text: str, option: str = "--output") -> None:
     replaced = path.is_file() or not path.exists()
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp") if replaced else path
     try:
-        temporary.write_text(_clean(text), encoding="utf-8")
+        temporary.write_bytes(_encoded(content))
         if replaced:
             temporary.replace(path)
     except OSError as error:
@@ -117,6 +133,6 @@ def save(path: Path, text: str, option: str = "--output") -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _clean(text: str) -> str:
-    """Replace what is not UTF-8, such as bytes of a file's name."""
-    return text.encode("utf-8", "replace").decode()
+def _encoded(content: str | bytes) -> bytes:
+    """Return text in UTF-8, without what it cannot hold, such as bytes of a file's name."""
+    return content.encode("utf-8", "replace") if isinstance(content, str) else content

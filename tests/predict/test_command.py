@@ -249,8 +249,8 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
     options = {"site": "x", "device": "cpu", "precision": "fp32", "repeats": 1, "out": tmp_path / "new"}
     assert bench_gemm(hidden=[64], tokens=[32], **options) == 0  # type: ignore[arg-type]
     printed = capsys.readouterr().out
-    assert "leave-one-out error, wgrad: mean" in printed
-    assert "layer of width 64, 32 positions (learned, split 2 ways, by positions), backward: " in printed
+    assert "Leave-one-out error, wgrad: mean" in printed
+    assert re.search(r"\nbackward\s+64\s+32\s+learned, split 2 ways, by positions\s+\d+\n", printed)
     found, about, _ = predict_study(
         study(tmp_path, site="local", precision="fp32"), site=None, measured=tmp_path / "new", ranks=(), sets=()
     )

@@ -12,6 +12,7 @@ from hpcbench.bench import options
 from hpcbench.console import columns
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
+from hpcbench.present.results import save
 
 
 def bench_messages(path: Path, codecs: list[str], *, json: Path | None = None, plot: Path | None = None) -> int:
@@ -64,7 +65,7 @@ def bench_messages(path: Path, codecs: list[str], *, json: Path | None = None, p
         console.print(Text(f"{one.codec}: does not give every bit back ({where}): a defect of the codec", style="red"))
     settings = {"path": str(path), "codecs": list(chosen), "files": len(found)}
     if json is not None:
-        options.save("--json", json, table.as_json(findings, judged, machine(), settings))
+        save(json, table.as_json(findings, judged, machine(), settings), "--json")
     if plot is not None:
         from hpcbench.bench.messages.plot import draw
 

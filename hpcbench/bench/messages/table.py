@@ -1,6 +1,5 @@
 """The figures of messages as tables for people, and as JSON for programs."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,8 +12,9 @@ from hpcbench.bench.messages.anatomy import Anatomy, Between, Findings, Row
 from hpcbench.bench.messages.coded import Coded
 from hpcbench.bench.messages.spectrum import Spectrum
 from hpcbench.bench.messages.verdict import Judged, sentence
-from hpcbench.bench.table import error, plain
 from hpcbench.contract.text import printable
+from hpcbench.present.notation import error
+from hpcbench.present.records import encode
 
 Figure = Callable[[Anatomy], float | None]
 FIGURES: dict[str, Figure] = {
@@ -139,7 +139,7 @@ def as_json(findings: Findings, judged: Judged, machine: Mapping[str, Any], sett
             "steps": judged.steps,
         },
     }
-    return json.dumps(plain(document), separators=(",", ":"), allow_nan=False) + "\n"
+    return encode(document)
 
 
 def _row(row: Row, codecs: Sequence[str]) -> dict[str, Any]:
