@@ -23,7 +23,7 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
         Directory of the page. Files below it are linked. None if it is not known.
     """
     origins = [provenance(submission) for submission in submissions]
-    citations = Citations(document, submissions, origins, directory)
+    citations = Citations(submissions, directory)
     return page.write(
         document,
         Path(__file__).parent / "report.html.j2",
