@@ -3,17 +3,16 @@
 import base64
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 import hpcbench
-from hpcbench.present.document import Block, Chapter, Document, Entry, Figure, Sentences, Table
+from hpcbench.present.document import Block, Chapter, Document, Entry, Figure, Table
 from hpcbench.present.page.safe import Stylesheet, finalize, inline, visible
 
 if TYPE_CHECKING:
@@ -21,8 +20,10 @@ if TYPE_CHECKING:
 
 
 _DIRECTORY = Path(__file__).parent
-Kind = Literal["answer", "table", "figure", "trouble", "notes"]
-_ORDER: tuple[Kind, ...] = ("answer", "table", "figure", "trouble", "notes")
+_ORDER = ("answer", "table", "figure", "trouble", "notes")
+"""Kinds of blocks in their order on the page."""
+_OF_TONE = {"bad": ("trouble", "Trouble"), "warning": ("notes", "Notes")}
+"""Kind and heading of sentences by their tone."""
 
 
 @dataclass(frozen=True)
@@ -30,49 +31,27 @@ class Placed:
     """A block with its place on the page."""
 
     block: Block
-    kind: Kind
     id: str
+    kind: str
     heading: str
     """Heading of the block; empty for the answer, which stands under the title of its chapter."""
+    drawing: str = ""
 
 
-@dataclass(frozen=True)
-class PlacedChapter:
-    """A chapter with its blocks in reading order."""
-
-    chapter: Chapter
-    id: str
-    blocks: tuple[Placed, ...]
-
-    @property
-    def trouble(self) -> Placed | None:
-        """The block about runs that failed, which stands far below the answer."""
-        return next((placed for placed in self.blocks if placed.kind == "trouble"), None)
-
-
-def arrange(document: Document) -> tuple[PlacedChapter, ...]:
-    """Give each block its place: answer, tables, plots, trouble, notes."""
-    return tuple(_chapter(chapter, f"chapter-{i}") for i, chapter in enumerate(document.chapters, 1))
-
-
-def _chapter(chapter: Chapter, id: str) -> PlacedChapter:
-    blocks = sorted(chapter.blocks, key=lambda block: _ORDER.index(_kind(block)))
-    placed = tuple(Placed(block, _kind(block), f"{id}-{i}", _heading(block)) for i, block in enumerate(blocks, 1))
-    return PlacedChapter(chapter, id, placed)
-
-
-def _kind(block: Block) -> Kind:
-    if isinstance(block, Sentences):
-        return "trouble" if block.tone == "bad" else "notes" if block.tone == "warning" else "answer"
-    return "table" if isinstance(block, Table) else "figure"
-
-
-def _heading(block: Block) -> str:
+def _place(block: Block, id: str, styles: Stylesheet) -> Placed:
     if isinstance(block, Figure):
-        return block.title
+        from hpcbench.present.figures import svg  # only a page with figures needs matplotlib
+
+        return Placed(block, id, "figure", block.title, inline(svg(block), id, visible(block.title), styles))
     if isinstance(block, Table):
-        return block.title or block.name.replace("_", " ").capitalize()
-    return {"trouble": "Trouble", "notes": "Notes"}.get(_kind(block), "")
+        return Placed(block, id, "table", block.title or block.name.replace("_", " ").capitalize())
+    return Placed(block, id, *_OF_TONE.get(block.tone, ("answer", "")))
+
+
+def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[Placed]:
+    """Return the blocks of a chapter: answer, tables, plots, trouble, notes."""
+    blocks = [_place(block, f"{id}-{i}", styles) for i, block in enumerate(chapter.blocks, 1)]
+    return sorted(blocks, key=lambda placed: _ORDER.index(placed.kind))
 
 
 FILTERS = {"scheme": "Scheme", "state": "State"}
@@ -93,14 +72,16 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
         Further variables of the template. `linked` makes links of places in a sentence, `citations` of
         the sources of entries.
     """
-    chapters = arrange(document)
-    plots = _Plots([placed for chapter in chapters for placed in chapter.blocks])
-    style, script = Markup(f"{_file('page.css')}{plots.css}\n"), Markup(_file("page.js"))
+    styles = Stylesheet()
+    ids = [f"chapter-{i}" for i, _ in enumerate(document.chapters, 1)]
+    chapters = [
+        (chapter, id, _arrange(chapter, id, styles)) for chapter, id in zip(document.chapters, ids, strict=True)
+    ]
+    style, script = Markup(f"{_file('page.css')}{styles.css}\n"), Markup(_file("page.js"))
     variables = {
         "chapters": chapters,
         "choices": _choices(document),
         "document": document,
-        "drawings": plots.drawings,
         "key": sort_key,
         "linked": str,
         "now": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -111,20 +92,6 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
     }
     path = template or _DIRECTORY / "page.html.j2"
     return _environment(path.parent).get_template(path.name).render(variables | context)
-
-
-class _Plots:
-    """The figures of a page, drawn, by their ids. Only a page with figures needs matplotlib."""
-
-    def __init__(self, blocks: Sequence[Placed]) -> None:
-        self.drawings: dict[str, Markup] = {}
-        styles = Stylesheet()
-        for placed in blocks:
-            if isinstance(placed.block, Figure):
-                from hpcbench.present.figures import svg
-
-                self.drawings[placed.id] = inline(svg(placed.block), placed.id, visible(placed.heading), styles)
-        self.css = styles.css
 
 
 def sort_key(entry: Entry) -> str | None:
