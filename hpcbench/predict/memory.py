@@ -63,9 +63,21 @@ class Memory:
         return None if self.limit is None else self.bytes + CONTEXT_BYTES <= self.limit
 
 
-def memory_unit(memories: Iterable[Memory]) -> tuple[str, float]:
-    """Return the unit for a table of these memories, and its bytes: a small model's would be 0.00 GB."""
-    return ("GB", 1e9) if max(one.bytes for one in memories) >= 1e9 else ("MB", 1e6)
+BYTE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+
+
+def byte_unit(sizes: Iterable[float]) -> tuple[str, float]:
+    """Return the unit that fits the largest of some sizes in bytes, and its bytes."""
+    largest = max(sizes, default=0.0)
+    return next((unit for unit in BYTE_UNITS if largest >= unit[1]), BYTE_UNITS[-1])
+
+
+def format_bytes(size: float) -> str:
+    """Return a size with the unit that fits it, so that no size but 0 is shown as 0."""
+    if size == 0:
+        return "0"
+    unit, scale = byte_unit([float(f"{size:.3g}")])
+    return f"{size / scale:.3g} {unit}"
 
 
 def memory(subject: Subject, limit: float | None) -> Memory:

@@ -1,22 +1,21 @@
 """The results of ``hpcbench predict``, as a document and as data."""
 
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.plot_style import need_matplotlib, styled
+from hpcbench.plot_style import need_matplotlib
+from hpcbench.predict import plots as predicted_plots
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.command import document, predict_study
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS, memory_unit, remedy
+from hpcbench.predict.memory import KINDS, PEAKS, format_bytes, remedy
 from hpcbench.predict.partition.plans import words
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS, Sent
-from hpcbench.predict.verdict import BreakEven
-from hpcbench.present import document as shown
+from hpcbench.predict.verdict import EQUAL, BreakEven
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, percent, text_column, whole
 from hpcbench.present.results import Results, resolve_format
@@ -49,7 +48,9 @@ def show(
         *predict_study(study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition)
     )
     if plots is not None:
-        predicted.draw(plots)
+        from hpcbench.present.figures import write
+
+        write(predicted.document(figures=True), plots)
     predicted.show(format, output)
     return int(any(one.memory.fits is False for one in predicted.found))
 
@@ -76,7 +77,7 @@ class Predicted(Results):
             _split(found),
             _memory(found),
             _traffic(found),
-            *(self._figures() if figures else ()),
+            *(predicted_plots.figures(found, self.about, machine) if figures else ()),
             Sentences(tuple(misfits), "bad"),
             Sentences(tuple(notes(self.about, machine)), "warning"),
         )
@@ -90,18 +91,6 @@ class Predicted(Results):
         """Return the predictions."""
         predictions: list[dict[str, Any]] = self.content()["predictions"]
         return predictions
-
-    def draw(self, directory: Path) -> dict[str, Path]:
-        """Write the figures as SVG and PNG."""
-        from hpcbench.predict.plots import draw
-
-        with styled():
-            return draw(self.found, self.about, self.machine, directory)
-
-    def _figures(self) -> list[shown.Figure]:
-        with tempfile.TemporaryDirectory() as directory:
-            drawn = {title: path.read_text(encoding="utf-8") for title, path in self.draw(Path(directory)).items()}
-        return [shown.Figure(f"predicted-{k}", title, "", svg) for k, (title, svg) in enumerate(drawn.items())]
 
 
 def notes(about: dict[str, Any], machine: Machine) -> list[str]:
@@ -170,13 +159,26 @@ def _gain(against: BreakEven | None) -> Entry:
 
 
 def _break_even(against: BreakEven | None) -> Entry:
+    words = describe_break_even(against)
+    if against is None or against.bytes_per_s is None:
+        return Entry(words, None if against is None else words)
+    return Entry(words, against.bytes_per_s * 8e-9)
+
+
+def describe_break_even(against: BreakEven | None) -> str:
+    """Return the bandwidth of a break-even in Gbit/s, or what holds at every bandwidth."""
     if against is None:
-        return Entry()
+        return "-"
     if against.bytes_per_s is None:
-        return Entry("unknown", "unknown")
-    special = {math.inf: "always pays", 0.0: "never pays"}
-    bandwidth = against.bytes_per_s * 8e-9
-    return Entry(special.get(against.bytes_per_s) or f"{bandwidth:.3g}", bandwidth)
+        return "unknown"
+    if 0 < against.bytes_per_s < math.inf:
+        return f"{against.bytes_per_s * 8e-9:.3g}"
+    if against.gain is None or abs(against.gain) < EQUAL:
+        return "none: as fast as the baseline"
+    if against.bytes_per_s == math.inf:
+        return "none: faster at any bandwidth"
+    # Without fewer bytes between nodes, a gain comes from less work and is the same on slow networks, or smaller.
+    return "none: saves no bytes between nodes" if against.gain > 0 else "none: slower at any bandwidth"
 
 
 def _split(found: Sequence[Prediction]) -> Table | None:
@@ -188,13 +190,11 @@ def _split(found: Sequence[Prediction]) -> Table | None:
 
 
 def _memory(found: Sequence[Prediction]) -> Table | None:
-    unit, scale = memory_unit(one.memory for one in found)
-
     def size(kind: str) -> Callable[[tuple[Prediction, str]], float]:
-        return lambda item: item[0].memory.peaks[item[1]][kind] / scale
+        return lambda item: item[0].memory.peaks[item[1]][kind]
 
     def total(item: tuple[Prediction, str]) -> float:
-        return sum(item[0].memory.peaks[item[1]].values()) / scale
+        return sum(item[0].memory.peaks[item[1]].values())
 
     def fits(item: tuple[Prediction, str]) -> str:
         memory, peak = item[0].memory, item[1]
@@ -203,25 +203,22 @@ def _memory(found: Sequence[Prediction]) -> Table | None:
     fields: list[Field[tuple[Prediction, str]]] = [
         *_names(_first),
         text_column("peak", lambda item: item[1]),
-        *(figure_column(kind, size(kind), "{:.2f}".format) for kind in KINDS),
-        figure_column("all", total, "{:.2f}".format),
+        *(figure_column(kind, size(kind), format_bytes) for kind in KINDS),
+        figure_column("all", total, format_bytes),
         text_column("fits", fits),
     ]
     peaks = [(one, peak) for one in found for peak in PEAKS]
-    return tabulate("memory", f"Memory of the rank that needs the most, {unit}", peaks, fields)
+    return tabulate("memory", "Memory of the rank that needs the most", peaks, fields)
 
 
 def _traffic(found: Sequence[Prediction]) -> Table | None:
-    def megabytes(head: str, of: Callable[[Sent], float]) -> Field[tuple[Prediction, str, Sent]]:
-        return figure_column(head, lambda item: of(item[2]) / 1e6, "{:.4g}".format)
-
     fields: list[Field[tuple[Prediction, str, Sent]]] = [
         *_names(_first),
         text_column("channel", lambda item: item[1]),
-        megabytes("message", lambda sent: sent.message_bytes),
-        megabytes("wire", lambda sent: sent.wire_bytes),
-        megabytes("between nodes", lambda sent: sent.network_bytes),
+        figure_column("message", lambda item: item[2].message_bytes, format_bytes),
+        figure_column("wire", lambda item: item[2].wire_bytes, format_bytes),
+        figure_column("between nodes", lambda item: item[2].network_bytes, format_bytes),
     ]
     channels = [(one, " ".join(key), sent) for one in found for key, sent in one.time.channels.items()]
-    title = "What a rank sends in a step, MB, the mean of the stages' first ranks"
+    title = "What a rank sends in a step, the mean of the stages' first ranks"
     return tabulate("traffic", title, channels, fields)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hpcbench.predict.step import StepTime
 
-_EQUAL = 5e-4
+EQUAL = 5e-4
 """Gain that is printed as 0.0 %."""
 
 
@@ -73,7 +73,7 @@ def threshold(*, own: float, network_bytes: float, baseline_own: float, baseline
 
 def _words(gain: float, at: float, surely: bool) -> str:
     limit = "" if at in (0.0, math.inf) else f": it pays below {at * 8e-9:.3g} Gbit/s a node"
-    if abs(gain) < _EQUAL:
+    if abs(gain) < EQUAL:
         return f"as fast as the baseline{limit}"
     if gain < 0:
         return f"compression {'loses' if surely else 'may lose'} here{limit or ': it saves nothing on the network'}"

@@ -73,8 +73,8 @@ class Figure:
     title: str
     caption: str
     """What the plot shows and what its marks mean, for print and for readers who cannot see it."""
-    draw: Callable[[Any], None] | str
-    """Draws into a ``matplotlib.figure.Figure`` and sets its size; or the SVG of a figure that was drawn before."""
+    draw: Callable[[Any], None]
+    """Draws into a ``matplotlib.figure.Figure`` and sets its size."""
 
 
 Block = Table | Sentences | Figure

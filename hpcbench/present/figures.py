@@ -21,15 +21,12 @@ def svg(figure: Figure) -> str:
     others hold the figure's name, so that several figures can stand on one page.
     """
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    drawing = figure.draw
-    element = (
-        drawing if isinstance(drawing, str) else _written(figure, "svg", transparent=True, metadata=metadata).decode()
-    )
+    element = _written(figure, "svg", transparent=True, metadata=metadata).decode()
     element = element[element.index("<svg") :].replace(INK, "currentColor")
     used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", element))
     kept = {name for pair in used for name in pair if name}
     element = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in kept else "", element)
-    label = escape(f"{figure.title}. {figure.caption}")
+    label = escape(f"{figure.title}. {figure.caption}".strip())
     return element.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
@@ -72,7 +69,6 @@ def drawn(figure: Figure) -> Any:
     from matplotlib.figure import Figure as Canvas
 
     fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")
-    assert callable(figure.draw)
     figure.draw(fig)
     return fig
 

@@ -1,24 +1,31 @@
 """`hpcbench predict` and `hpcbench bench gemm` as a user calls them."""
 
 import csv
+import itertools
 import json
+import math
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.errors import UserError
+from hpcbench.plot_style import styled
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.command import predict_study
 from hpcbench.predict.document import NAME, kept
 from hpcbench.predict.fits import check_memory
 from hpcbench.predict.kept import keep
+from hpcbench.predict.plots import figures
 from hpcbench.predict.served import step_time
-from hpcbench.predict.show import show
+from hpcbench.predict.show import describe_break_even, show
+from hpcbench.predict.verdict import BreakEven
+from hpcbench.present.figures import drawn
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 
@@ -101,10 +108,59 @@ def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
     assert float(row["channels.DP BACKWARD GRAD.wire_bytes"]) == first["channels"]["DP BACKWARD GRAD"]["wire_bytes"]
 
 
-def test_little_memory_is_shown_in_megabytes(tmp_path: Path) -> None:
-    small = study(tmp_path, model="gpt-tiny")
-    assert "the most, MB" in printed(small, sets=["train.seq_len=64"])
-    assert "the most, GB" in printed(study(tmp_path, model="megatron-18.4b"))
+@pytest.mark.parametrize(("model", "unit"), [("gpt-tiny", "MB"), ("megatron-18.4b", "GB")])
+def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: str) -> None:
+    """A few bytes in a table of gigabytes are not 0.00."""
+    text = printed(study(tmp_path, model=model), sets=["train.seq_len=64"])
+    memory, traffic = text.partition("**Memory")[2].split("**What a rank sends")
+    assert re.search(rf"\| [0-9.]+ {unit} \|", memory)
+    assert re.search(r"EXACT STEP OPTIM +\| [0-9.]+ k?B \|", traffic)
+    cells = [
+        cell.strip() for line in (memory + traffic).splitlines() if line.startswith("| ") for cell in line.split("|")
+    ]
+    sizes = [cell for cell in cells if re.match(r"[0-9]", cell)]
+    assert len(sizes) > 40 and all(re.fullmatch(r"0|[1-9][0-9.]* [kMG]?B", size) for size in sizes), sizes
+
+
+def against(gain: float, bandwidth: float) -> BreakEven:
+    return BreakEven(bandwidth, gain, True, "")
+
+
+def test_a_break_even_that_is_no_number_says_what_holds_at_which_bandwidth() -> None:
+    assert describe_break_even(against(-0.1, 1.25e9)) == "10"
+    assert describe_break_even(against(0.1, math.inf)) == "none: faster at any bandwidth"
+    assert describe_break_even(against(-0.1, 0.0)) == "none: slower at any bandwidth"
+    assert describe_break_even(against(0.004, 0.0)) == "none: saves no bytes between nodes"
+    assert describe_break_even(against(0.0, 0.0)) == describe_break_even(against(0.0, math.inf))
+
+
+@pytest.mark.parametrize("scale", [1, 4096])
+def test_numbers_of_an_axis_do_not_cover_each_other(tmp_path: Path, scale: int) -> None:
+    """Small and large steps: microseconds to minutes, 2 thousand to 67 million tokens."""
+    path = study(tmp_path, model="gpt-tiny")
+    sets = [f"train.global_batch={8 * scale}"]
+    found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=sets)
+    predicted_figures = figures(found, about, machine)
+    assert len(predicted_figures) == 5
+    for figure in predicted_figures:
+        with styled():
+            boxes = measure(drawn(figure))
+        assert len(boxes) > 4
+        for (one, a), (other, b) in itertools.combinations(boxes, 2):
+            overlap = min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
+            assert overlap <= 1, f"{figure.name}: {one!r} covers {other!r}"
+
+
+def measure(figure: Any) -> list[tuple[str, Any]]:
+    """Return each number at an axis with its box in pixels, with a blank's width around it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    labels = [label for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels()]
+    boxes = [(label.get_text(), label.get_window_extent(renderer)) for label in labels if label.get_text()]
+    return [(text, box.padded(1)) for text, box in boxes]
 
 
 CLUSTER = """\
