@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.bench import options, world
-from hpcbench.bench.first import shown
+from hpcbench.bench.progress import rank_progress
 from hpcbench.errors import UserError
 from hpcbench.present.results import save
 
@@ -31,6 +31,8 @@ class Files:
     tune: Path | None = None
     """A file of the same kind, to which measured times are added. Plans are chosen by it if `links` is not given."""
     outputs: Sequence[Path] = ()
+    plots: Path | None = None
+    """Directory for figures."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def bench_collectives(settings: Settings, files: Files) -> int:
     """
     ranks, by = settings.ranks, files.links or files.tune
     with world.one_voice():
-        options.check_outputs(files.outputs)
+        options.check_outputs(files.outputs, files.plots)
         options.check_output("--tune", files.tune)
         wanted = _wanted(settings)
         if settings.plan and ranks is not None and not world.launched():
@@ -116,7 +118,7 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
         links = world.shared(comm, lambda path=path: chosen_by(path, topology))  # type: ignore[misc]
     x = world.shared(comm, lambda: _values(data, min(_VALUES, max(wanted.sizes) // 4)))
     bench = Bench(comm, Progress(wait), links, x)
-    with shown(comm.rank) as show:
+    with rank_progress(comm.rank) as show:
         rows, left_out = bench.measure_all(wanted, show)
     if not rows:
         raise UserError(f"nothing to measure: {'; '.join(left_out)}")
@@ -131,7 +133,7 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
         }
         results = CollectiveResults(rows, left_out, title, {**about, "settings": settings})
         results.show()
-        results.save(files.outputs)
+        results.save(files.outputs, files.plots)
         if files.tune is not None:
             save(files.tune, tuned(files.tune, rows), "--tune")
     return 0

@@ -18,10 +18,11 @@ Outputs = Annotated[
     typer.Option(
         "--output",
         metavar="FILE",
-        help="File for the results in the format of its suffix: .json, .csv, .html, .md, .tex, .txt, or .png and .svg "
-        "for the plot; may be given several times.",
+        help="File for the results in the format of its suffix: .json, .csv, .html, .md, .tex, .txt; may be given "
+        "several times.",
     ),
 ]
+Plots = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory to write the figure to, as SVG and PNG.")]
 
 
 @bench.command("codecs")
@@ -48,6 +49,7 @@ def bench_codecs(
     ] = None,
     device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Device that the codecs run on.")] = "cpu",
     outputs: Outputs = None,
+    plots: Plots = None,
 ) -> None:
     """Measure size, speed and error of codecs. The exit status is 1 if an error is above its bound."""
     from hpcbench.bench.main import bench_codecs as measure
@@ -61,6 +63,7 @@ def bench_codecs(
         isa=isa,
         device=device,
         outputs=outputs or (),
+        plots=plots,
     )
     raise typer.Exit(code)
 
@@ -141,6 +144,7 @@ def bench_collectives(
     tune: Annotated[Path | None, typer.Option(help="File of bench network, to which measured times are added.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plans, measure nothing.")] = False,
     outputs: Outputs = None,
+    plots: Plots = None,
 ) -> None:
     """Measure collectives with codecs, and the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
     from hpcbench.bench.collectives_main import Files, Settings
@@ -158,7 +162,7 @@ def bench_collectives(
         data=data,
         plan=plan,
     )
-    raise typer.Exit(measure(settings, Files(links=links, tune=tune, outputs=outputs or ())))
+    raise typer.Exit(measure(settings, Files(links=links, tune=tune, outputs=outputs or (), plots=plots)))
 
 
 @bench.command("gemm")

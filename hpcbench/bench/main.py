@@ -23,6 +23,7 @@ def bench_codecs(
     isa: str | None = None,
     device: str = "cpu",
     outputs: Sequence[Path] = (),
+    plots: Path | None = None,
 ) -> int:
     """Measure codecs and print the table.
 
@@ -44,6 +45,8 @@ def bench_codecs(
         ``cpu`` or ``gpu``.
     outputs
         Files to write, too.
+    plots
+        Directory to write the figure to, too.
 
     Returns
     -------
@@ -55,7 +58,7 @@ def bench_codecs(
     UserError
         An option is wrong, or a package is missing.
     """
-    options.check_outputs(outputs)
+    options.check_outputs(outputs, plots)
     options.repeats(repeats)
     if not 0 < mib <= 2**20:
         raise UserError(f"--mib {mib:g}: must be above 0 and at most {2**20}")
@@ -90,5 +93,5 @@ def bench_codecs(
     left_out = () if names else [name for name in codecs.DEFAULT if name not in chosen]
     results = table.CodecResults(result, title, machine(), settings, left_out)
     results.show()
-    results.save(outputs)
+    results.save(outputs, plots)
     return int(any(row.broken for row in result.rows))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.bench import options, world
-from hpcbench.bench.first import shown
+from hpcbench.bench.progress import rank_progress
 from hpcbench.errors import UserError
 
 _VALUES = 1 << 20
@@ -49,7 +49,7 @@ def bench_network(
         An option is wrong, or the number of ranks is not the wanted one.
     """
     with world.one_voice():
-        options.check_outputs(outputs)
+        options.check_outputs(outputs, figures=False)
         options.repeats(repeats)
         if not 1 / 1024 <= max_mb <= 2**20:
             raise UserError(f"--max-mb {max_mb:g}: must be at least {1 / 1024:g} and at most {2**20}")
@@ -82,13 +82,13 @@ def _network(
     wanted = options.sizes(1024, int(max_mb * 2**20))
     skipped = [reason for nbytes in wanted if (reason := bench.too_large(nbytes))]
     sizes = [nbytes for nbytes in wanted if not bench.too_large(nbytes)]
-    with shown(comm.rank) as show:
+    with rank_progress(comm.rank) as show:
         found = network.measure(comm, progress, bench, codecs or network.CODECS, x, sizes, repeats, show)
     shared: dict[str, Any] = {}
     if between_work:
         most, found_by_work = max(sizes, default=0), []
         for work_s in (*shared_cores.LESS_WORK_S, WORK_S):
-            with shown(comm.rank) as show:
+            with rank_progress(comm.rank) as show:
                 calls = shared_cores.measure(
                     comm, progress, DEFAULT, x, most=most, repeats=repeats, show=show, work_s=work_s
                 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.present.results import FORMATS, PICTURES, resolve_format
+from hpcbench.present.results import resolve_format
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
@@ -79,9 +79,21 @@ def check_output(option: str, path: Path | None) -> None:
         raise UserError(f"--plot {path}: not known what to draw: name a file that ends in .png or .svg")
 
 
-def check_outputs(paths: Sequence[Path]) -> None:
-    """Refuse files for results that could not be written after the measurement."""
-    for path in paths:
+def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures: bool = True) -> None:
+    """Refuse files for results that could not be written after the measurement.
+
+    Parameters
+    ----------
+    outputs
+        Files for results.
+    plots
+        Directory for figures.
+    figures
+        Whether the results have figures, which are part of a page.
+    """
+    for path in outputs:
         check_output("--output", path)
-        if resolve_format(None, path, FORMATS | PICTURES) in ("html", *PICTURES):
+        if resolve_format(None, path) == "html" and figures:
             need_matplotlib(f"--output {path}")
+    if plots is not None:
+        need_matplotlib("--plots")

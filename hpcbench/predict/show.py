@@ -47,10 +47,7 @@ def show(
     predicted = Predicted(
         *predict_study(study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition)
     )
-    if plots is not None:
-        from hpcbench.present.figures import write
-
-        write(predicted.document(figures=True), plots)
+    predicted.save((), plots)
     predicted.show(format, output)
     return int(any(one.memory.fits is False for one in predicted.found))
 

@@ -36,11 +36,6 @@ def png(figure: Figure) -> bytes:
     return _written(figure, "png", dpi=DPI, metadata=about)
 
 
-def figures_of(document: Document) -> list[Figure]:
-    """Return the figures of a document."""
-    return [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Figure)]
-
-
 def write(document: Document, directory: Path) -> list[Path]:
     """Write each figure of a report as ``NAME.svg`` and ``NAME.png``. Later figures of the same name are numbered.
 
@@ -49,11 +44,12 @@ def write(document: Document, directory: Path) -> list[Path]:
     UserError
         matplotlib is not installed, or a file cannot be written.
     """
+    figures = [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Figure)]
     seen: Counter[str] = Counter()
     paths = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for figure in figures_of(document):
+        for figure in figures:
             seen[figure.name] += 1
             name = figure.name if seen[figure.name] == 1 else f"{figure.name}-{seen[figure.name]}"
             for suffix, content in (("svg", svg(figure).encode()), ("png", png(figure))):

@@ -24,10 +24,6 @@ FORMATS = {
 """Suffixes of the files of each format."""
 
 
-PICTURES = {"svg": (".svg",), "png": (".png",)}
-"""The same for pictures of the first figure."""
-
-
 class Results(ABC):
     """Results of a command, which each format shows in its own way."""
 
@@ -73,21 +69,18 @@ class Results(ABC):
 
             rich_text.show(self.document())
         elif output is None:
-            sys.stdout.write(_encoded(self.write(format)).decode())
+            sys.stdout.write(_clean(self.write(format)))
         else:
             save(output, self.write(format))
 
-    def save(self, paths: Iterable[Path]) -> None:
-        """Write files, each in the format of its suffix."""
-        for path in paths:
-            format = resolve_format(None, path, FORMATS | PICTURES)
-            save(path, self._picture(format) if format in PICTURES else self.write(format))
+    def save(self, outputs: Iterable[Path], plots: Path | None = None) -> None:
+        """Write files, each in the format of its suffix, and the figures to a directory."""
+        for path in outputs:
+            save(path, self.write(resolve_format(None, path)))
+        if plots is not None:
+            from hpcbench.present.figures import write
 
-    def _picture(self, format: str) -> str | bytes:
-        from hpcbench.present.figures import figures_of, png, svg
-
-        figure = figures_of(self.document(figures=True))[0]
-        return svg(figure) if format == "svg" else png(figure)
+            write(self.document(figures=True), plots)
 
 
 def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str, tuple[str, ...]] = FORMATS) -> str:
@@ -112,7 +105,7 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
     )
 
 
-def save(path: Path, content: str | bytes, option: str = "--output") -> None:
+def save(path: Path, text: str, option: str = "--output") -> None:
     """Write a file completely or not at all; a device or a pipe is written to.
 
     Raises
@@ -123,7 +116,7 @@ def save(path: Path, content: str | bytes, option: str = "--output") -> None:
     replaced = path.is_file() or not path.exists()
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp") if replaced else path
     try:
-        temporary.write_bytes(_encoded(content))
+        temporary.write_text(_clean(text), encoding="utf-8")
         if replaced:
             temporary.replace(path)
     except OSError as error:
@@ -133,6 +126,6 @@ def save(path: Path, content: str | bytes, option: str = "--output") -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _encoded(content: str | bytes) -> bytes:
-    """Return text in UTF-8, without what it cannot hold, such as bytes of a file's name."""
-    return content.encode("utf-8", "replace") if isinstance(content, str) else content
+def _clean(text: str) -> str:
+    """Replace what is not UTF-8, such as bytes of a file's name."""
+    return text.encode("utf-8", "replace").decode()

@@ -63,7 +63,7 @@ class Run:
         self.done = bench(
             "collectives",
             *(*operations, *schemes, *files, *how),
-            *("--min", "4K", "--max", "16K", "--repeats", "1", "--tune", self.links, "--output", directory / "x.svg"),
+            *("--min", "4K", "--max", "16K", "--repeats", "1", "--tune", self.links, "--plots", directory),
             mpirun=None if how else ranks,
         )
         assert self.done.returncode == 0, self.done.stderr
@@ -219,12 +219,20 @@ def test_the_tables_say_who_carried_it_out(run: Run) -> None:
 
 
 def test_the_plot_names_operations_and_schemes(run: Run) -> None:
-    texts = set(re.findall(r"<text[^>]*>([^<]*)</text>", (run.directory / "x.svg").read_text(encoding="utf-8")))
+    texts = set(
+        re.findall(r"<text[^>]*>([^<]*)</text>", (run.directory / "collectives.svg").read_text(encoding="utf-8"))
+    )
     assert {*OPERATIONS, *SCHEMES, "native", "times as fast as native", "4K", "16K"} <= texts
 
 
 def test_no_other_file_is_left(run: Run) -> None:
-    assert {path.name for path in run.directory.iterdir()} == {"links.json", "x.json", "x.csv", "x.svg"}
+    assert {path.name for path in run.directory.iterdir()} == {
+        "links.json",
+        "x.json",
+        "x.csv",
+        "collectives.svg",
+        "collectives.png",
+    }
 
 
 def test_a_slice_count_is_carried_out(tmp_path: Path) -> None:
@@ -325,12 +333,12 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "x.json"
     file.write_text("old", encoding="utf-8")
 
-    def full(self: Path, content: bytes) -> int:
-        with self.open("wb") as out:
-            out.write(content[:3])
+    def full(self: Path, words: str, encoding: str) -> int:
+        with self.open("w", encoding=encoding) as out:
+            out.write(words[:3])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(UserError, match=r"--output .*: cannot be written: No space left on device"):
         save(file, "new words")
     assert file.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [file]

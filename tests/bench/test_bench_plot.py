@@ -17,8 +17,8 @@ NAMES = ["none", "mpc", "fp16", "zfp:16", "int8:256", "topk:0.01"]
 
 
 def test_svg_names_every_codec_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert bench(monkeypatch, *NAMES, "--output", str(tmp_path / "x.svg")) == 0
-    svg = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    assert bench(monkeypatch, *NAMES, "--plots", str(tmp_path)) == 0
+    svg = (tmp_path / "codecs.svg").read_text(encoding="utf-8")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     for name in NAMES:
         assert sum(bool(re.fullmatch(rf"{re.escape(name)} \([0-9.]+\)", text)) for text in texts) == 1, (name, texts)
@@ -26,8 +26,8 @@ def test_svg_names_every_codec_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_png(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert bench(monkeypatch, "bf16", "--output", str(tmp_path / "x.png")) == 0
-    content = (tmp_path / "x.png").read_bytes()
+    assert bench(monkeypatch, "bf16", "--plots", str(tmp_path)) == 0
+    content = (tmp_path / "codecs.png").read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(content[16:20], "big") >= 1000, "wide enough for print"
 
@@ -51,19 +51,19 @@ def test_codecs_with_infinite_error_are_named_and_not_drawn() -> None:
 
 
 def test_only_lossless_codecs_make_a_plot_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert bench(monkeypatch, "none", "--output", str(tmp_path / "x.svg")) == 0
-    assert "none (" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+    assert bench(monkeypatch, "none", "--plots", str(tmp_path)) == 0
+    assert "none (" in (tmp_path / "codecs.svg").read_text(encoding="utf-8")
 
 
 def test_without_matplotlib_one_line_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from hpcbench import cli\n"
-        f"sys.argv = ['hpcbench', 'bench', 'codecs', '--output', {str(tmp_path / 'x.png')!r}]; cli.main()"
+        f"sys.argv = ['hpcbench', 'bench', 'codecs', '--plots', {str(tmp_path)!r}]; cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"hpcbench: --output {tmp_path}/x.png: needs matplotlib: pip install matplotlib\n"
+    assert done.stderr == "hpcbench: --plots: needs matplotlib: pip install matplotlib\n"
 
 
 def test_matplotlib_is_imported_for_a_plot_alone() -> None:
