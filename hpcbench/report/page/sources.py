@@ -51,7 +51,7 @@ class Citations:
         runs = [run for submission in submissions for run in submission.runs]
         self._logs = {str(run.log.path) for run in runs if run.log}
         self._reasons = {run.verdict.where for run in runs if run.verdict.where}
-        self._anchors: dict[str, dict[int, str]] = {}
+        self._anchors: dict[str, dict[int, str]] = {path: {} for path in sorted(self._logs)}
         self._count = 0
         self.left_out = 0
         """Number of citations without their line, because there are too many."""
@@ -95,13 +95,13 @@ class Citations:
         return Markup("").join([*parts, escape(visible(sentence[end:]))])
 
     def files(self) -> Iterator[tuple[Path, list[RawLine]]]:
-        """Yield each file with its lines that were linked to."""
+        """Yield each log and each other cited file, with its lines that were linked to."""
         yield from ((Path(path), list(_lines(Path(path), anchors))) for path, anchors in self._anchors.items())
 
     def _anchor(self, path: str, number: int) -> str:
-        anchors = self._anchors.setdefault(path, {}) if path in self._anchors or _is_file(path) else None
-        if anchors is None:
+        if not _is_file(path):
             return ""
+        anchors = self._anchors.setdefault(path, {})
         if number not in anchors:
             if self._count == MOST_LINES:
                 self.left_out += 1
@@ -126,6 +126,8 @@ def _place(source: str) -> tuple[str, int | None]:
 
 def _lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
     """Read the lines that have anchors, in the order of the file."""
+    if not anchors:
+        return
     number = 0
     with path.open("rb") as stream:
         for wanted in sorted(anchors):
