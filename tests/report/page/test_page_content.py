@@ -117,18 +117,17 @@ def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:
     svg = (
         '<?xml version="1.0"?><!-- made --><svg xmlns="http://www.w3.org/2000/svg" width="9pt"><style>* { }</style>'
         '<metadata>m</metadata><defs><clipPath id="c"/></defs><g style="fill: #ffffff;  clip-path: url(#c)">'
-        '<use xlink:href="#c" style="fill: #ffffff; clip-path: url(#c)"/><text>&lt;b&gt; style="#fff"</text></g></svg>'
+        '<use xlink:href="#c" style="fill: #ffffff; clip-path: url(#c)"/>'
+        '<text>&lt;b&gt; style="#fff"\u202e</text></g></svg>'
     )
     styles = Stylesheet()
     drawn = inline(svg, "p1", 'a "name"', styles)
     assert drawn == (
         '<svg xmlns="http://www.w3.org/2000/svg"  role="img" class="plot" aria-label="a &#34;name&#34;">'
         '<defs><clipPath id="p1-c"/></defs><g class="plot-1">'
-        '<use xlink:href="#p1-c" class="plot-1"/><text>&lt;b&gt; style="#fff"</text></g></svg>'
+        '<use xlink:href="#p1-c" class="plot-1"/><text>&lt;b&gt; style="#fff"\u27e8U+202E\u27e9</text></g></svg>'
     )
     assert styles.css == ".plot-1 { fill: var(--paper); clip-path: url(#p1-c) }"
-    with pytest.raises(ValueError, match="style"):
-        styles.name("fill: red } </style><script>")
 
 
 def test_the_report_writes_the_page_by_the_suffix_of_its_file(planted: Submission, tmp_path: Path) -> None:
