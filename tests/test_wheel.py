@@ -68,7 +68,8 @@ def test_scripts_of_virtual_hosts_lie_in_the_wheel(unpacked):
 
 
 def test_files_of_the_page_lie_in_the_wheel(unpacked):
-    names = [Path("hpcbench/report/page") / n for n in ("page.html.j2", "blocks.html.j2", "page.css", "page.js")]
+    names = [Path("hpcbench/present/page") / n for n in ("page.html.j2", "blocks.html.j2", "page.css", "page.js")]
+    names.append(Path("hpcbench/report/page/report.html.j2"))
     ours, theirs = ({name: (top / name).read_text() for name in names} for top in (CHECKOUT, unpacked))
     assert ours == theirs
 
