@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def figure(rows: Sequence[Row], title: str) -> Figure:
     """Return the figure of the measured rows, at least one."""
     caption = "Time of each scheme over the size of the vector, and below it the speed relative to the MPI library."
-    return Figure("collectives", title, caption, lambda canvas: _paint(canvas, rows, title))
+    return Figure("collectives", "Time and speed over size", caption, lambda canvas: _paint(canvas, rows, title))
 
 
 def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def figure(result: Result, title: str) -> Figure:
     """Return the figure of the measurements."""
     caption = "Relative RMS error over the size of a value on the wire. The colour and the brackets give encode GB/s."
-    return Figure("codecs", title, caption, lambda canvas: _paint(canvas, result.rows, title))
+    return Figure("codecs", "Error over size", caption, lambda canvas: _paint(canvas, result.rows, title))
 
 
 def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
