@@ -32,12 +32,12 @@ from hpcbench.bench.data import TYPES, load
 from hpcbench.bench.fidelity import Errors, errors
 from hpcbench.bench.machine import cpu_model
 from hpcbench.bench.progress import progress
-from hpcbench.bench.table import error, significant
 from hpcbench.bench.timing import Subject, time_in_turns
 from hpcbench.codecs.library import INSTRUCTION_SETS, Kernels, kernels
 from hpcbench.codecs.types import Array
 from hpcbench.console import columns
 from hpcbench.errors import UserError
+from hpcbench.present.notation import error, short
 
 OPERATIONS = ("encode", "decode", "decode_add")
 
@@ -142,11 +142,11 @@ def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
             page.add_row(entry.name, "-", *["-"] * (len(OPERATIONS) + 2), "not installed")
             continue
         row = rows[entry.name]
-        speeds = [significant(row.speeds[name]) if name in row.speeds else "" for name in OPERATIONS]
+        speeds = [short(row.speeds[name]) if name in row.speeds else "" for name in OPERATIONS]
         versus = ""
         if row.entry.rival:
             rival = rows[row.entry.rival]
-            times = [f"{significant(row.speeds[name] / rival.speeds[name])}x" for name in OPERATIONS[:2]]
+            times = [f"{short(row.speeds[name] / rival.speeds[name])}x" for name in OPERATIONS[:2]]
             versus = f"{', '.join(times)} {rival.entry.name}"
         figures = [f"{row.ratio:.3f}", *speeds, error(row.errors.relative_rmse), error(row.errors.max_error)]
         page.add_row(row.entry.name, *figures, versus)

@@ -20,10 +20,11 @@ from provenance import head, provenance
 from tiny import parse
 
 from hpcbench.errors import UserError
+from hpcbench.present.document import Chapter, Document
+from hpcbench.present.records import encode
+from hpcbench.present.rich_text import show
 from hpcbench.report import synchrony
-from hpcbench.report.document import Chapter, Document
-from hpcbench.report.formats.json_document import content, encode
-from hpcbench.report.formats.rich_text import show
+from hpcbench.report.formats.json_document import content
 from hpcbench.report.sections import read
 
 STUDY = Path(__file__).parents[1] / "studies/staleness.yaml"

@@ -28,13 +28,14 @@ from hpcbench.contract.settings import Settings
 from hpcbench.contract.state import Verdict
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.submission import Plan
+from hpcbench.present.document import Document
+from hpcbench.present.records import encode
+from hpcbench.present.rich_text import write
 from hpcbench.report import weaknesses
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, Row, compare
-from hpcbench.report.document import Document
 from hpcbench.report.findings import LossFinding, LossTest
-from hpcbench.report.formats.json_document import content, encode
-from hpcbench.report.formats.rich_text import write
+from hpcbench.report.formats.json_document import content
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.significance import student_t_quantile
 from hpcbench.report.statistics import CONFIDENCE, Mean

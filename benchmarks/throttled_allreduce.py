@@ -106,9 +106,9 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
         for i, rate in enumerate(options.rates):
             hosts.set_rate(rate)
             sizes = ["--min", options.min, "--max", largest(rate, options.max, topology)]
-            how = ["--links", links, *sizes, "--repeats", str(options.repeats), "--json", str(rows)]
+            how = ["--links", links, *sizes, "--repeats", str(options.repeats), "--output", str(rows)]
             show(3 * i, turns, f"{rate}: links and codecs")
-            run("network", *options.codecs, "--json", links, "--max-mb", "4", "--repeats", "3")
+            run("network", *options.codecs, "--output", links, "--max-mb", "4", "--repeats", "3")
             show(3 * i + 1, turns, f"{rate}: every codec")
             run("collectives", *codecs, "--tune", links, *how)
             found[rate] = json.loads(rows.read_text())["rows"]

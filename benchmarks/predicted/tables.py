@@ -38,7 +38,7 @@ def measure(hosts: Hosts, shape: Shape, directory: Path, rates: Sequence[str], *
     _check(done, "bench gemm")
     program = "from hpcbench.bench.network_main import bench_network; from pathlib import Path; import sys;"
     program += "sys.exit(bench_network(sys.argv[5:], max_mb=float(sys.argv[2]), repeats=int(sys.argv[3]),"
-    program += "json=Path(sys.argv[1]), between_work=sys.argv[4] == 'None'))"
+    program += "outputs=[Path(sys.argv[1])], between_work=sys.argv[4] == 'None'))"
     sizes = ("0.0625", "1") if tiny else ("4", "3")
     links = [(of_rate(rate), rate, CODECS[:1]) for rate in rates if rate != TRIAL]
     for name, rate, codecs in ((measured.NETWORK, TRIAL, CODECS), *links, (measured.CORES, None, CODECS[:1])):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.bench import options, world
-from hpcbench.bench.first import console, say, shown
+from hpcbench.bench.progress import rank_progress
 from hpcbench.errors import UserError
-from hpcbench.plot_style import need_matplotlib
+from hpcbench.present.results import save
 
 if TYPE_CHECKING:
-    from hpcbench.bench.schemes import Row, Wanted
+    from hpcbench.bench.schemes import Wanted
 
 _VALUES = 1 << 22
 """Number of values that are made or read. Longer vectors repeat them, which no codec here can notice."""
@@ -30,9 +30,9 @@ class Files:
     """File of `bench network`, by which plans are chosen."""
     tune: Path | None = None
     """A file of the same kind, to which measured times are added. Plans are chosen by it if `links` is not given."""
-    json: Path | None = None
-    csv: Path | None = None
-    plot: Path | None = None
+    outputs: Sequence[Path] = ()
+    plots: Path | None = None
+    """Directory for figures."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,9 @@ def bench_collectives(settings: Settings, files: Files) -> int:
     """
     ranks, by = settings.ranks, files.links or files.tune
     with world.one_voice():
-        for option, path in (
-            ("--json", files.json),
-            ("--csv", files.csv),
-            ("--plot", files.plot),
-            ("--tune", files.tune),
-        ):
-            options.check_output(option, path)
+        options.check_outputs(files.outputs, files.plots)
+        options.check_output("--tune", files.tune)
         wanted = _wanted(settings)
-        if files.plot is not None:
-            need_matplotlib("--plot")
         if settings.plan and ranks is not None and not world.launched():
             from hpcbench.bench.collectives_plans import print_plans
 
@@ -113,6 +106,8 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
     from hpcbench.batch.files import now
     from hpcbench.bench.collectives import Bench
     from hpcbench.bench.collectives_plans import chosen_by
+    from hpcbench.bench.collectives_table import CollectiveResults
+    from hpcbench.bench.tuning import tuned
     from hpcbench.comm.progress import Progress
     from hpcbench.comm.topology import Topology
 
@@ -123,7 +118,7 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
         links = world.shared(comm, lambda path=path: chosen_by(path, topology))  # type: ignore[misc]
     x = world.shared(comm, lambda: _values(data, min(_VALUES, max(wanted.sizes) // 4)))
     bench = Bench(comm, Progress(wait), links, x)
-    with shown(comm.rank) as show:
+    with rank_progress(comm.rank) as show:
         rows, left_out = bench.measure_all(wanted, show)
     if not rows:
         raise UserError(f"nothing to measure: {'; '.join(left_out)}")
@@ -136,27 +131,12 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
             "repeats": wanted.repeats,
             "links": None if by is None else str(by),
         }
-        _show(rows, left_out, title, {**about, "settings": settings}, files)
+        results = CollectiveResults(rows, left_out, title, {**about, "settings": settings})
+        results.show()
+        results.save(files.outputs, files.plots)
+        if files.tune is not None:
+            save(files.tune, tuned(files.tune, rows), "--tune")
     return 0
-
-
-def _show(rows: "list[Row]", left_out: list[str], title: str, about: dict[str, Any], files: Files) -> None:
-    from hpcbench.bench import collectives_table as table
-
-    table.render(rows, title, console())
-    say(left_out)
-    if files.json is not None:
-        options.save("--json", files.json, table.as_json(rows, about, left_out))
-    if files.csv is not None:
-        options.save("--csv", files.csv, table.as_csv(rows))
-    if files.plot is not None:
-        from hpcbench.bench.collectives_plot import draw
-
-        draw(rows, title, files.plot)
-    if files.tune is not None:
-        from hpcbench.bench.tuning import tuned
-
-        options.save("--tune", files.tune, tuned(files.tune, rows))
 
 
 def _wanted(settings: Settings) -> "Wanted":

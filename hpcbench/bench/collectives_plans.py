@@ -16,7 +16,7 @@ def chosen_by(path: Path | None, topology: Topology) -> Links:
     found = load(path)
     reason = found.foreign(topology)
     if reason:
-        raise UserError(f"{path}: {reason}: measure these ranks with `hpcbench bench network --json FILE`")
+        raise UserError(f"{path}: {reason}: measure these ranks with `hpcbench bench network --output FILE`")
     return found
 
 

@@ -4,45 +4,26 @@ Needs matplotlib.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.bench.options import spelled
 from hpcbench.bench.schemes import Row
-from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid, save, styled
+from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid
+from hpcbench.present.document import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
 
-def draw(rows: Sequence[Row], title: str, path: Path) -> None:
-    """Write the plot.
-
-    Parameters
-    ----------
-    rows
-        Measured rows, at least one.
-    title
-        Title above the plot.
-    path
-        A ``.png`` or ``.svg`` file.
-
-    Raises
-    ------
-    UserError
-        The file cannot be written.
-    """
-    from matplotlib.figure import Figure
-
-    with styled():
-        figure = Figure(layout="constrained")
-        figure.suptitle(title)
-        _paint(figure, rows)
-        save(figure, path)
+def figure(rows: Sequence[Row], title: str) -> Figure:
+    """Return the figure of the measured rows, at least one."""
+    caption = "Time of each scheme over the size of the vector, and below it the speed relative to the MPI library."
+    return Figure("collectives", "Time and speed over size", caption, lambda canvas: _paint(canvas, rows, title))
 
 
-def _paint(figure: "Figure", rows: Sequence[Row]) -> None:
+def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
+    figure.suptitle(title)
     operations = list(dict.fromkeys(row.operation for row in rows))
     schemes = [name for name in dict.fromkeys(row.scheme for row in rows) if name != "native"]
     figure.set_size_inches(max(4.8, 3.2 * len(operations)), 5)

@@ -1,111 +1,84 @@
-"""Measured collectives as tables for people, and as JSON and CSV for programs."""
+"""Measured collectives as a document."""
 
-import csv
-import io
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from hpcbench.bench.collectives_plot import figure
 from hpcbench.bench.options import spelled
 from hpcbench.bench.schemes import Row
-from hpcbench.bench.table import error, plain, significant
-from hpcbench.contract.text import printable
-
-CSV_COLUMNS = (*(field.name for field in fields(Row)), "wire_share")
-_SIZE, _NATIVE, _SCHEME = 6, 18, 22
-"""Columns of the terminal that the size, the library and a scheme need side by side."""
+from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
+from hpcbench.present.notation import column_name, error, figure_column, microseconds, rate, short, text_column
+from hpcbench.present.results import Results
 
 
-def render(rows: Sequence[Row], title: str, console: Console) -> None:
-    """Print a table for each operation, with its schemes side by side, and below it the algorithm of each."""
-    console.print(Text(printable(title, 400), style="bold"))
-    for operation in dict.fromkeys(row.operation for row in rows):
-        own = [row for row in rows if row.operation == operation]
-        schemes = [name for name in dict.fromkeys(row.scheme for row in own) if name != "native"]
-        abreast = max(1, (console.width - _SIZE - _NATIVE) // _SCHEME)
-        for first in range(0, len(schemes), abreast):
-            console.print(Text())
-            console.print(_abreast(operation, own, schemes[first : first + abreast]))
-        console.print(Text())
-        console.print(_details(own))
+@dataclass(frozen=True)
+class CollectiveResults(Results):
+    """Measurements of collectives."""
 
+    measured: Sequence[Row]
+    left_out: Sequence[str]
+    """Reasons why something was not measured."""
+    title: str
+    about: Mapping[str, Any]
 
-def time(seconds: float) -> str:
-    """Microseconds with three significant digits."""
-    return significant(seconds * 1e6)
-
-
-def rate(bytes_per_s: float) -> str:
-    """A rate in GB/s. Slow links have small numbers with many digits."""
-    return f"{bytes_per_s / 1e9:.3g}" if bytes_per_s < 1e9 else significant(bytes_per_s / 1e9)
-
-
-def _table(first: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(first)
-    return table
-
-
-def _abreast(operation: str, rows: Sequence[Row], schemes: Sequence[str]) -> Table:
-    """A table of microseconds, with the speed relative to the library in brackets."""
-    table = _table(operation)
-    for heading in ("native us", *schemes):
-        table.add_column(Text(printable(heading, 60)), justify="right", overflow="fold", min_width=9)
-    for nbytes in dict.fromkeys(row.bytes for row in rows):
-        found = {row.scheme: row for row in rows if row.bytes == nbytes}
-        cells = [_cell(found[scheme]) if scheme in found else Text("-") for scheme in schemes]
-        table.add_row(spelled(nbytes), time(found["native"].seconds), *cells)
-    return table
-
-
-def _cell(row: Row) -> Text:
-    style = "green" if row.speedup > 1 else "yellow"
-    return Text.assemble(time(row.seconds), (f" ({significant(row.speedup)}x)", style))
-
-
-def _details(rows: Sequence[Row]) -> Table:
-    table = _table("size")
-    for heading, justify in (("scheme", "left"), ("carried out by", "left"), *((name, "right") for name in _FIGURES)):
-        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    last = None
-    for row in rows:
-        figures = [
-            rate(row.algorithm_bandwidth),
-            rate(row.bus_bandwidth),
-            f"{row.speedup:.2f}",
-            error(row.relative_error),
-            f"{row.wire_share:.3f}",
+    def document(self, *, figures: bool = False) -> Document:
+        """Return two tables for each operation: the schemes side by side, and the details of each."""
+        blocks = [
+            *(table for own in _by_operation(self.measured) for table in (_side_by_side(own), _details(own))),
+            Sentences(tuple(f"Not measured: {reason}" for reason in self.left_out), "warning"),
+            figure(self.measured, self.title) if figures else None,
         ]
-        size = "" if row.bytes == last else spelled(row.bytes)
-        table.add_row(size, Text(printable(row.scheme, 60)), row.how, *figures)
-        last = row.bytes
-    return table
+        return Document("Collectives", (make_chapter(self.title, "", blocks),))
+
+    def content(self) -> dict[str, Any]:
+        """Return all figures with the machine and the settings."""
+        return {"schema": 1, **self.about, "left_out": list(self.left_out), "rows": self.rows()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return an object for each scheme and size."""
+        return [{**asdict(row), "wire_share": row.wire_share} for row in self.measured]
 
 
-_FIGURES = ("alg GB/s", "bus GB/s", "x native", "rel. error", "wire/message")
+def _by_operation(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    for operation in dict.fromkeys(row.operation for row in rows):
+        yield [row for row in rows if row.operation == operation]
 
 
-def as_json(rows: Iterable[Row], about: Mapping[str, Any], left_out: Sequence[str]) -> str:
-    """All figures, not rounded."""
-    document = {
-        "schema": 1,
-        **about,
-        "left_out": list(left_out),
-        "rows": [{**asdict(row), "wire_share": row.wire_share} for row in rows],
-    }
-    return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
+def _side_by_side(rows: Sequence[Row]) -> Table | None:
+    """Return a table of microseconds, with the speed relative to the library in brackets."""
+    operation = rows[0].operation
+    measured = {(row.bytes, row.scheme): row for row in rows}
+
+    def scheme_column(scheme: str) -> Field[int]:
+        def entry(nbytes: int) -> Entry:
+            row = measured.get((nbytes, scheme))
+            if row is None:
+                return Entry()
+            words = f"{microseconds(row.seconds)} ({short(row.speedup)}x)"
+            return Entry(words, row.seconds, "good" if row.speedup > 1 else "warning")
+
+        return Column(column_name(scheme), scheme), entry
+
+    fields: list[Field[int]] = [
+        text_column(operation, spelled),
+        figure_column("native us", lambda nbytes: measured[nbytes, "native"].seconds, microseconds),
+        *(scheme_column(row) for row in dict.fromkeys(row.scheme for row in rows) if row != "native"),
+    ]
+    sizes = list(dict.fromkeys(row.bytes for row in rows))
+    return tabulate(f"time-{operation}", f"{operation}: us, and how many times as fast as native", sizes, fields)
 
 
-def as_csv(rows: Iterable[Row]) -> str:
-    """A row for each scheme and size, not rounded."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in rows:
-        writer.writerow([getattr(row, name) for name in CSV_COLUMNS])
-    return out.getvalue()
+def _details(rows: Sequence[Row]) -> Table | None:
+    operation = rows[0].operation
+    fields: list[Field[Row]] = [
+        text_column("size", lambda row: spelled(row.bytes)),
+        text_column("scheme", lambda row: row.scheme),
+        text_column("carried out by", lambda row: row.how),
+        figure_column("alg GB/s", lambda row: row.algorithm_bandwidth, rate),
+        figure_column("bus GB/s", lambda row: row.bus_bandwidth, rate),
+        figure_column("x native", lambda row: row.speedup, "{:.2f}".format),
+        figure_column("rel. error", lambda row: row.relative_error, error),
+        figure_column("wire/message", lambda row: row.wire_share, "{:.3f}".format),
+    ]
+    return tabulate(f"details-{operation}", f"{operation}: bandwidth and error", rows, fields)

@@ -13,6 +13,18 @@ def bench_root() -> None:
     """Measure this machine: no jobs, no model."""
 
 
+Outputs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        help="File for the results in the format of its suffix: .json, .csv, .html, .md, .tex, .txt; may be given "
+        "several times.",
+    ),
+]
+Plots = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory to write the figure to, as SVG and PNG.")]
+
+
 @bench.command("codecs")
 def bench_codecs(
     codecs: Annotated[
@@ -36,9 +48,8 @@ def bench_codecs(
         str | None, typer.Option(help="Build of the kernels: avx512, avx2, sse2, generic; by default the fastest.")
     ] = None,
     device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Device that the codecs run on.")] = "cpu",
-    json: Annotated[Path | None, typer.Option(help="File for all results, with the machine and the settings.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="File for the rows.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for error over bits a value.")] = None,
+    outputs: Outputs = None,
+    plots: Plots = None,
 ) -> None:
     """Measure size, speed and error of codecs. The exit status is 1 if an error is above its bound."""
     from hpcbench.bench.main import bench_codecs as measure
@@ -51,9 +62,8 @@ def bench_codecs(
         repeats=repeats,
         isa=isa,
         device=device,
-        json=json,
-        csv=csv,
-        plot=plot,
+        outputs=outputs or (),
+        plots=plots,
     )
     raise typer.Exit(code)
 
@@ -75,7 +85,7 @@ def bench_network(
     ranks: Ranks = None,
     max_mb: Annotated[float, typer.Option(help="MiB of the largest of the MPI library's collectives.")] = 64.0,
     repeats: Annotated[int, typer.Option(help="Number of turns that count.")] = 5,
-    json: Annotated[Path | None, typer.Option(help="File by which plans can be chosen.")] = None,
+    outputs: Outputs = None,
     between_work: Annotated[
         bool,
         typer.Option(
@@ -88,7 +98,9 @@ def bench_network(
     from hpcbench.bench.network_main import bench_network as measure
 
     raise typer.Exit(
-        measure(codecs or [], ranks=ranks, max_mb=max_mb, repeats=repeats, json=json, between_work=between_work)
+        measure(
+            codecs or [], ranks=ranks, max_mb=max_mb, repeats=repeats, outputs=outputs or (), between_work=between_work
+        )
     )
 
 
@@ -131,9 +143,8 @@ def bench_collectives(
     links: Annotated[Path | None, typer.Option(help="File of bench network, by which plans are chosen.")] = None,
     tune: Annotated[Path | None, typer.Option(help="File of bench network, to which measured times are added.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plans, measure nothing.")] = False,
-    json: Annotated[Path | None, typer.Option(help="File for all results, with the machine and the settings.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="File for the rows.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="File (.png, .svg) for time and gain over size.")] = None,
+    outputs: Outputs = None,
+    plots: Plots = None,
 ) -> None:
     """Measure collectives with codecs, and the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
     from hpcbench.bench.collectives_main import Files, Settings
@@ -151,7 +162,7 @@ def bench_collectives(
         data=data,
         plan=plan,
     )
-    raise typer.Exit(measure(settings, Files(links=links, tune=tune, json=json, csv=csv, plot=plot)))
+    raise typer.Exit(measure(settings, Files(links=links, tune=tune, outputs=outputs or (), plots=plots)))
 
 
 @bench.command("gemm")

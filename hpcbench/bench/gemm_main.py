@@ -3,11 +3,14 @@
 import json
 import os
 import statistics
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict.measured import PRODUCTS, SCHEMA
+from hpcbench.present.document import Document, Field, make_chapter, tabulate
+from hpcbench.present.notation import figure_column, text_column, whole
 
 _PRECISIONS = ("fp32", "fp64", "bf16", "fp16")
 
@@ -50,6 +53,7 @@ def bench_gemm(
     from hpcbench.bench import gemm, layers
     from hpcbench.bench.machine import machine
     from hpcbench.bench.progress import progress
+    from hpcbench.present import rich_text
 
     where = "cuda" if device == "gpu" else "cpu"
     name = torch.cuda.get_device_name() if where == "cuda" else machine()["cpu"]
@@ -82,41 +86,45 @@ def bench_gemm(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, json.loads(json.dumps(document)))
-    _show(rows, memory, errors, name)
-    _show_layers(steps, update)
+    rich_text.show(_document(document))
     print(path)
     return 0
 
 
-def _show(
-    rows: list[dict[str, object]], memory: list[dict[str, object]], errors: dict[str, list[float]], name: str
-) -> None:
-    from rich.table import Table
-    from rich.text import Text
+def _document(measured: dict[str, Any]) -> Document:
+    """Return tables of products, memory-bound operations and layers."""
+    products: list[Field[dict[str, Any]]] = [
+        text_column("pass", lambda row: row["pass"]),
+        *(figure_column(size, itemgetter(size), whole) for size in "mnk"),
+        figure_column("us", lambda row: row["seconds"] * 1e6, "{:.1f}".format),
+        figure_column("GFLOP/s", lambda row: 2e-9 * row["m"] * row["n"] * row["k"] / row["seconds"], "{:.1f}".format),
+    ]
+    memory: list[Field[dict[str, Any]]] = [
+        text_column("operation", itemgetter("operation")),
+        figure_column("MB", lambda row: row["bytes"] / 1e6, "{:.3g}".format),
+        figure_column("GB/s", lambda row: row["bytes"] / row["seconds"] / 1e9, "{:.2f}".format),
+    ]
+    layers: list[Field[dict[str, Any]]] = [
+        text_column("pass", itemgetter("pass")),
+        figure_column("width", itemgetter("hidden"), whole),
+        figure_column("tokens", lambda row: row["micro_batch"] * row["seq_len"], whole),
+        text_column("layer", _layer),
+        figure_column("us", lambda row: row["seconds"] * 1e6, whole),
+    ]
+    errors = [
+        f"Leave-one-out error, {passage}: mean {statistics.mean(sizes):.1%}, worst {max(sizes):.1%}."
+        for passage, sizes in ((key, list(map(abs, of_pass))) for key, of_pass in measured["left_out"].items())
+    ]
+    update = f"Update of a parameter: {measured['update_s'] * 1e9:.2f} ns."
+    tables = (
+        tabulate("products", "", measured["products"], products, notes=errors),
+        tabulate("memory", "Memory-bound operations", measured["memory"], memory),
+        tabulate("layers", "Layers", measured["layers"], layers, notes=[update]),
+    )
+    title = f"Matrix products on {measured['device']}"
+    return Document(title, (make_chapter(title, "", tables),))
 
-    from hpcbench.console import show_table
 
-    table = Table(title=Text(f"Matrix products on {name}"), title_justify="left", box=None, pad_edge=False)
-    for head in ("pass", "m", "n", "k", "us", "GFLOP/s"):
-        table.add_column(head, justify="left" if head == "pass" else "right")
-    for row in rows:
-        m, n, k, seconds = (float(str(row[key])) for key in ("m", "n", "k", "seconds"))
-        rate = 2 * m * n * k / seconds / 1e9
-        table.add_row(str(row["pass"]), f"{m:.0f}", f"{n:.0f}", f"{k:.0f}", f"{seconds * 1e6:.1f}", f"{rate:.1f}")
-    show_table(table)
-    for row in memory:
-        nbytes, seconds = float(str(row["bytes"])), float(str(row["seconds"]))
-        print(f"{row['operation']} of {nbytes / 1e6:.3g} MB: {nbytes / seconds / 1e9:.2f} GB/s")
-    for passage, those in errors.items():
-        sizes = [abs(error) * 100 for error in those]
-        print(f"leave-one-out error, {passage}: mean {statistics.mean(sizes):.1f} %, worst {max(sizes):.1f} %")
-
-
-def _show_layers(steps: list[dict[str, Any]], update: float) -> None:
-    for row in steps:
-        tokens, how = row["micro_batch"] * row["seq_len"], row["positions"]
-        if row["tp"] > 1:
-            how += f", split {row['tp']} ways" + (", by positions" if row["sequence_parallel"] else "")
-        what = f"layer of width {row['hidden']}, {tokens} positions ({how}), {row['pass']}"
-        print(f"{what}: {row['seconds'] * 1e6:.0f} us")
-    print(f"update of a parameter: {update * 1e9:.2f} ns")
+def _layer(row: dict[str, Any]) -> str:
+    split = f", split {row['tp']} ways" if row["tp"] > 1 else ""
+    return f"{row['positions']}{split}{', by positions' if split and row['sequence_parallel'] else ''}"

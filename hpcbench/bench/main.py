@@ -3,14 +3,11 @@
 NumPy and the kernels are imported when they are used.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from hpcbench.bench import options
-from hpcbench.console import columns
 from hpcbench.errors import UserError
-from hpcbench.plot_style import need_matplotlib
 
 DEFAULT_MIB = 64.0
 """MiB of values by default: more than a core's share of most caches."""
@@ -25,9 +22,8 @@ def bench_codecs(
     repeats: int = 5,
     isa: str | None = None,
     device: str = "cpu",
-    json: Path | None = None,
-    csv: Path | None = None,
-    plot: Path | None = None,
+    outputs: Sequence[Path] = (),
+    plots: Path | None = None,
 ) -> int:
     """Measure codecs and print the table.
 
@@ -47,8 +43,10 @@ def bench_codecs(
         Build of the kernels; None for the fastest that runs here.
     device
         ``cpu`` or ``gpu``.
-    json, csv, plot
+    outputs
         Files to write, too.
+    plots
+        Directory to write the figure to, too.
 
     Returns
     -------
@@ -60,8 +58,7 @@ def bench_codecs(
     UserError
         An option is wrong, or a package is missing.
     """
-    for option, path in (("--json", json), ("--csv", csv), ("--plot", plot)):
-        options.check_output(option, path)
+    options.check_outputs(outputs, plots)
     options.repeats(repeats)
     if not 0 < mib <= 2**20:
         raise UserError(f"--mib {mib:g}: must be above 0 and at most {2**20}")
@@ -75,8 +72,6 @@ def bench_codecs(
     except ModuleNotFoundError as error:
         raise UserError(f"bench codecs: needs {error.name}: pip install {error.name}") from None
     options.choice("--type", type, tuple(data_sets.TYPES))
-    if plot is not None:
-        need_matplotlib("--plot")
 
     dtype = data_sets.TYPES[type]
     where = open_device(device, isa)
@@ -85,12 +80,6 @@ def bench_codecs(
     with progress() as show:
         result = codecs.measure(chosen, x, where, repeats, show)
 
-    title = f"{data}, {x.nbytes / 2**20:.4g} MiB of {type}; {where.description}"
-    table.render(
-        result, f"{title}; GB/s of values, best of {repeats} (median)", Console(width=columns(), highlight=False)
-    )
-    if not names and len(chosen) < len(codecs.DEFAULT):
-        print(f"Not on this device: {', '.join(name for name in codecs.DEFAULT if name not in chosen)}")
     settings = {
         "data": data,
         "type": type,
@@ -100,12 +89,9 @@ def bench_codecs(
         "device": where.description,
         "instruction_set": where.instruction_set,
     }
-    if json is not None:
-        options.save("--json", json, table.as_json(result, machine(), settings))
-    if csv is not None:
-        options.save("--csv", csv, table.as_csv(result))
-    if plot is not None:
-        from hpcbench.bench.plot import draw
-
-        draw(result, title, plot)
+    title = f"{data}, {x.nbytes / 2**20:.4g} MiB of {type}; {where.description}"
+    left_out = () if names else [name for name in codecs.DEFAULT if name not in chosen]
+    results = table.CodecResults(result, title, machine(), settings, left_out)
+    results.show()
+    results.save(outputs, plots)
     return int(any(row.broken for row in result.rows))

@@ -1,12 +1,11 @@
 """The command ``hpcbench bench network``: from options to tables and a file. All ranks run it; the first one prints."""
 
-import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hpcbench.bench import options, world
-from hpcbench.bench.first import console, say, shown
+from hpcbench.bench.progress import rank_progress
 from hpcbench.errors import UserError
 
 _VALUES = 1 << 20
@@ -19,7 +18,7 @@ def bench_network(
     ranks: int | None = None,
     max_mb: float = 64.0,
     repeats: int = 5,
-    json: Path | None = None,
+    outputs: Sequence[Path] = (),
     between_work: bool = False,
 ) -> int:
     """Measure links, codecs and the MPI library's collectives, and print them.
@@ -34,8 +33,8 @@ def bench_network(
         MiB of the largest of the library's collectives.
     repeats
         Number of turns that count.
-    json
-        File for `hpcbench.comm.links.load`.
+    outputs
+        Files to write, too. JSON is what `hpcbench.comm.links.load` reads.
     between_work
         Whether to measure what calls cost the cores that ranks share, too.
 
@@ -50,7 +49,7 @@ def bench_network(
         An option is wrong, or the number of ranks is not the wanted one.
     """
     with world.one_voice():
-        options.check_output("--json", json)
+        options.check_outputs(outputs, figures=False)
         options.repeats(repeats)
         if not 1 / 1024 <= max_mb <= 2**20:
             raise UserError(f"--max-mb {max_mb:g}: must be at least {1 / 1024:g} and at most {2**20}")
@@ -59,11 +58,11 @@ def bench_network(
         if status is not None:
             return status
         comm = world.connect(ranks)
-        return _network(comm, codecs, max_mb, repeats, json, between_work=between_work)
+        return _network(comm, codecs, max_mb, repeats, outputs, between_work=between_work)
 
 
 def _network(
-    comm: Any, codecs: Sequence[str], max_mb: float, repeats: int, json: Path | None, *, between_work: bool
+    comm: Any, codecs: Sequence[str], max_mb: float, repeats: int, outputs: Sequence[Path], *, between_work: bool
 ) -> int:
     import numpy as np
 
@@ -71,7 +70,7 @@ def _network(
     from hpcbench.bench import network, network_table, shared_cores
     from hpcbench.bench.collectives import Bench
     from hpcbench.bench.data import make
-    from hpcbench.comm.links import DEFAULT, SCHEMA
+    from hpcbench.comm.links import DEFAULT
     from hpcbench.comm.progress import Progress
     from hpcbench.predict.processor import WORK_S
 
@@ -83,13 +82,13 @@ def _network(
     wanted = options.sizes(1024, int(max_mb * 2**20))
     skipped = [reason for nbytes in wanted if (reason := bench.too_large(nbytes))]
     sizes = [nbytes for nbytes in wanted if not bench.too_large(nbytes)]
-    with shown(comm.rank) as show:
+    with rank_progress(comm.rank) as show:
         found = network.measure(comm, progress, bench, codecs or network.CODECS, x, sizes, repeats, show)
     shared: dict[str, Any] = {}
     if between_work:
         most, found_by_work = max(sizes, default=0), []
         for work_s in (*shared_cores.LESS_WORK_S, WORK_S):
-            with shown(comm.rank) as show:
+            with rank_progress(comm.rank) as show:
                 calls = shared_cores.measure(
                     comm, progress, DEFAULT, x, most=most, repeats=repeats, show=show, work_s=work_s
                 )
@@ -105,9 +104,7 @@ def _network(
     if comm.rank:
         return 0
     title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"
-    network_table.render(found, title, console())
-    say(skipped)
-    if json is not None:
-        document = {"schema": SCHEMA, **found.as_links(), **about, "repeats": repeats, **shared}
-        options.save("--json", json, json_format.dumps(document, indent=1, allow_nan=False) + "\n")
+    results = network_table.NetworkResults(found, skipped, title, {**about, "repeats": repeats, **shared})
+    results.show()
+    results.save(outputs)
     return 0

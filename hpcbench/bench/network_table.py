@@ -1,53 +1,83 @@
-"""A measured network as tables for people."""
+"""A measured network as a document."""
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from hpcbench.bench.collectives_table import rate, time
-from hpcbench.bench.network import Network
+from hpcbench.bench.network import Level, Network
 from hpcbench.bench.options import spelled
-from hpcbench.contract.text import printable
+from hpcbench.comm.links import SCHEMA, Speed
+from hpcbench.present.document import Document, Field, Sentences, Table, make_chapter, tabulate
+from hpcbench.present.notation import figure_column, microseconds, rate, text_column
+from hpcbench.present.results import Results
 
 
-def render(network: Network, title: str, console: Console) -> None:
-    """Print links, codecs, and the library's collectives."""
-    console.print(Text(printable(title, 400), style="bold"))
-    for table in (_links(network), _codecs(network), _native(network)):
-        if table.row_count:
-            console.print(Text())
-            console.print(table)
+@dataclass(frozen=True)
+class NetworkResults(Results):
+    """Measurements of links, codecs and the MPI library."""
+
+    network: Network
+    left_out: Sequence[str]
+    """Reasons why something was not measured."""
+    title: str
+    about: Mapping[str, Any]
+    """Further keys of the file."""
+
+    def document(self, *, figures: bool = False) -> Document:
+        """Return a table of links, of codecs, and of the library's collectives."""
+        tables = (_links(self.network), _codecs(self.network), _native(self.network))
+        left_out = Sentences(tuple(f"Not measured: {reason}" for reason in self.left_out), "warning")
+        return Document("Network", (make_chapter(self.title, "", (*tables, left_out)),))
+
+    def content(self) -> dict[str, Any]:
+        """Return the links by which plans are chosen, see `hpcbench.comm.links.load`."""
+        return {"schema": SCHEMA, **self.network.as_links(), **self.about}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return an object for each of the library's collectives."""
+        return [
+            {"operation": operation, "bytes": nbytes, "seconds": seconds}
+            for operation, nbytes, seconds in self.network.native
+        ]
 
 
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for k, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if k else "left", overflow="fold")
-    return table
-
-
-def _links(network: Network) -> Table:
+def _links(network: Network) -> Table | None:
     levels = {"within nodes, a rank": network.within, "between nodes, a node": network.between}
-    there = {name: level for name, level in levels.items() if level}
-    sizes = sorted({nbytes for level in there.values() for nbytes in level.seconds})
-    table = _table("links", "latency us", *(f"GB/s at {spelled(nbytes)}" for nbytes in sizes))
-    for name, level in there.items():
-        table.add_row(name, time(level.latency_s), *(rate(level.rate(nbytes)) for nbytes in sizes))
-    return table
+    measured = [(name, level) for name, level in levels.items() if level]
+
+    def rate_of(nbytes: int) -> Callable[[tuple[str, Level]], float]:
+        return lambda item: item[1].rate(nbytes)
+
+    fields: list[Field[tuple[str, Level]]] = [
+        text_column("links", lambda item: item[0]),
+        figure_column("latency us", lambda item: item[1].latency_s, microseconds),
+        *(
+            figure_column(f"GB/s at {spelled(nbytes)}", rate_of(nbytes), rate)
+            for nbytes in sorted({nbytes for _, level in measured for nbytes in level.seconds})
+        ),
+    ]
+    return tabulate("links", "Links", measured, fields)
 
 
-def _codecs(network: Network) -> Table:
-    table = _table("codec, a rank", "encode GB/s", "decode+add GB/s", "call us", "wire/values")
-    for name, speed in network.codecs.items():
-        speeds = [rate(each) for each in (speed.encode_bytes_per_s, speed.decode_bytes_per_s)]
-        table.add_row(printable(name, 60), *speeds, time(speed.call_s), f"{speed.ratio:.3f}")
-    return table
+def _codecs(network: Network) -> Table | None:
+    fields: list[Field[tuple[str, Speed]]] = [
+        text_column("codec, a rank", lambda item: item[0]),
+        figure_column("encode GB/s", lambda item: item[1].encode_bytes_per_s, rate),
+        figure_column("decode+add GB/s", lambda item: item[1].decode_bytes_per_s, rate),
+        figure_column("call us", lambda item: item[1].call_s, microseconds),
+        figure_column("wire/values", lambda item: item[1].ratio, "{:.3f}".format),
+    ]
+    return tabulate("codecs", "Codecs", list(network.codecs.items()), fields)
 
 
-def _native(network: Network) -> Table:
-    operations = list(dict.fromkeys(operation for operation, _, _ in network.native))
+def _native(network: Network) -> Table | None:
     seconds = {(operation, nbytes): taken for operation, nbytes, taken in network.native}
-    table = _table("MPI library, us", *operations)
-    for nbytes in sorted({nbytes for _, nbytes, _ in network.native}):
-        table.add_row(spelled(nbytes), *(time(seconds[operation, nbytes]) for operation in operations))
-    return table
+
+    def seconds_of(operation: str) -> Callable[[int], float | None]:
+        return lambda nbytes: seconds.get((operation, nbytes))
+
+    fields: list[Field[int]] = [
+        text_column("bytes", spelled),
+        *(figure_column(name, seconds_of(name), microseconds) for name in dict.fromkeys(name for name, _ in seconds)),
+    ]
+    return tabulate("native", "MPI library, us", sorted({nbytes for _, nbytes in seconds}), fields)

@@ -4,12 +4,13 @@ They are checked before a measurement, so that no result is lost after it.
 """
 
 import difflib
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from hpcbench.errors import UserError
+from hpcbench.plot_style import need_matplotlib
+from hpcbench.present.results import resolve_format
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
@@ -78,13 +79,21 @@ def check_output(option: str, path: Path | None) -> None:
         raise UserError(f"--plot {path}: not known what to draw: name a file that ends in .png or .svg")
 
 
-def save(option: str, path: Path, words: str) -> None:
-    """Write a file as a whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(words, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"{option} {path}: cannot be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures: bool = True) -> None:
+    """Refuse files for results that could not be written after the measurement.
+
+    Parameters
+    ----------
+    outputs
+        Files for results.
+    plots
+        Directory for figures.
+    figures
+        Whether the results have figures, which are part of a page.
+    """
+    for path in outputs:
+        check_output("--output", path)
+        if resolve_format(None, path) == "html" and figures:
+            need_matplotlib(f"--output {path}")
+    if plots is not None:
+        need_matplotlib("--plots")

@@ -5,50 +5,32 @@ It needs matplotlib (extra ``report``).
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcbench.bench.codecs import Result, Row
-from hpcbench.bench.table import significant
 from hpcbench.plot_labels import place_labels
-from hpcbench.plot_style import INK, grid, power, save, styled
+from hpcbench.plot_style import INK, grid, power
+from hpcbench.present.document import Figure
+from hpcbench.present.notation import short
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
 
-def draw(result: Result, title: str, path: Path) -> None:
-    """Write the plot.
-
-    Parameters
-    ----------
-    result
-        The measurements.
-    title
-        Title above the plot.
-    path
-        A ``.png`` or ``.svg`` file.
-
-    Raises
-    ------
-    UserError
-        The file cannot be written.
-    """
-    from matplotlib.figure import Figure
-
-    with styled():
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        figure.suptitle(title)
-        _paint(figure, result.rows)
-        save(figure, path)
+def figure(result: Result, title: str) -> Figure:
+    """Return the figure of the measurements."""
+    caption = "Relative RMS error over the size of a value on the wire. The colour and the brackets give encode GB/s."
+    return Figure("codecs", "Error over size", caption, lambda canvas: _paint(canvas, result.rows, title))
 
 
-def _paint(figure: "Figure", rows: Sequence[Row]) -> None:
+def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import LogLocator
 
     shown = [row for row in rows if math.isfinite(row.relative_rmse) and math.isfinite(row.bits_per_value)]
     left_out = [row.codec for row in rows if row not in shown]
+    figure.set_size_inches(6.4, 4.2)
+    figure.suptitle(title)
     axes = figure.add_subplot()
     axes.set_xlabel(
         "bits a value on the wire" + (f"\n(infinite error, not shown: {', '.join(left_out)})" if left_out else "")
@@ -82,7 +64,7 @@ def _paint(figure: "Figure", rows: Sequence[Row]) -> None:
     bar = figure.colorbar(points, label="encode GB/s (in brackets)", format="%g", ticks=LogLocator(10, (1, 2, 5)))
     bar.minorticks_off()
     names = [
-        (f"{row.codec} ({significant(speed)})", row.bits_per_value, height)
+        (f"{row.codec} ({short(speed)})", row.bits_per_value, height)
         for row, speed, height in zip(shown, speeds, heights, strict=False)
     ]
     place_labels(figure, [(axes, names)])

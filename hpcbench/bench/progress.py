@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -38,6 +38,11 @@ def progress(
             yield show
     else:
         yield _lines(console, clock, unit)
+
+
+def rank_progress(rank: int) -> AbstractContextManager[Show]:
+    """Show the progress of a measurement on the first rank, and nothing on the others."""
+    return nullcontext(lambda done, total, name: None) if rank else progress()
 
 
 @contextmanager

@@ -113,7 +113,9 @@ def predict(
     ] = False,
     format: Annotated[
         str | None,
-        typer.Option(metavar="table|md|json|html", help="How to print; by default what --output's suffix says."),
+        typer.Option(
+            metavar="table|md|latex|csv|json|html", help="How to print; by default what --output's suffix says."
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
     plots: Annotated[

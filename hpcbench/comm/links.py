@@ -135,9 +135,9 @@ def load(path: Path) -> Links:
     try:
         raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}: write it with `hpcbench bench network --json {path}`") from None
+        raise UserError(f"{path}: {error.strerror}: write it with `hpcbench bench network --output {path}`") from None
     except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}): write it with `hpcbench bench network --json {path}`") from None
+        raise UserError(f"{path}: not JSON ({error}): write it with `hpcbench bench network --output {path}`") from None
     try:
         if raw["schema"] != SCHEMA:
             raise UserError(f"{path}: schema {raw['schema']} is not known: measure again with `hpcbench bench network`")

@@ -1,7 +1,8 @@
 """What was measured on a machine, as the model takes it: tables that ``hpcbench bench`` left in a directory.
 
-``gemm.json`` is of `hpcbench bench gemm`, ``network.json`` of `hpcbench bench network --json`. Where ranks share cores,
-``cores.json`` is of the same command on links without a limit; within one node ``network.json`` is of such links.
+``gemm.json`` is of `hpcbench bench gemm`, ``network.json`` of `hpcbench bench network --output`. Where ranks share
+cores, ``cores.json`` is of the same command on links without a limit; within one node ``network.json`` is of such
+links.
 """
 
 import json

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from hpcbench import plot_style
@@ -13,6 +12,7 @@ from hpcbench.predict.memory import KINDS, PEAKS, byte_unit
 from hpcbench.predict.prediction import Prediction, gains, on_ranks
 from hpcbench.predict.step import PARTS
 from hpcbench.predict.subject import Subject
+from hpcbench.present.document import Figure
 
 _FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Factors of the site's bandwidth."""
@@ -22,69 +22,63 @@ _SCALES = (1, 2, 4, 8)
 _CLOCK = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
-def draw(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, directory: Path) -> dict[str, Path]:
-    """Write all figures as SVG and PNG; gives each one's caption and SVG file. The curves are of the first cell.
-
-    Raises
-    ------
-    UserError
-        matplotlib is missing, or the directory cannot be written.
-    """
-    plot_style.need_matplotlib("--plots")
+def figures(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
+    """Return all figures. The curves are of the first cell."""
     first = [
         one for one in found if (one.cell, one.subject.layout.ranks) == (found[0].cell, found[0].subject.layout.ranks)
     ]
     subjects = [(one.scheme, one.subject) for one in first]
-    directory.mkdir(parents=True, exist_ok=True)
     unit, scale = byte_unit(one.memory.bytes for one in first)
     longest = max(one.time.seconds.value for one in first)
     clock, second = next((unit for unit in _CLOCK if longest >= unit[1]), _CLOCK[-1])
-    drawn = {
-        "Where the time of a step goes": _bars(
-            directory / "predicted-time",
+    bars = [
+        _bars(
+            ("predicted-time", "Where the time of a step goes"),
             [one.scheme for one in first],
             {part: [one.time.parts[part] / second for one in first] for part in PARTS},
             f"time of a step / {clock}",
         ),
-        "Memory of the rank that needs the most, at the three peaks": _bars(
-            directory / "predicted-memory",
+        _bars(
+            ("predicted-memory", "Memory of the rank that needs the most, at the three peaks"),
             [f"{one.scheme}, {peak}" for one in first for peak in PEAKS],
             {kind: [one.memory.peaks[peak][kind] / scale for one in first for peak in PEAKS] for kind in KINDS},
             unit,
         ),
-    }
+    ]
     if about["baseline"] not in dict(subjects) or all(one.against is None or one.against.gain is None for one in first):
-        return drawn
+        return bars
     baseline = about["baseline"]
     fabric = machine.fabric
     machines = [
         replace(machine, fabric=replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * factor))
         for factor in _FACTORS
     ]
-    drawn["Gain over the bandwidth of a node's network"] = _curves(
-        directory / "predicted-gain-bandwidth",
-        [fabric.node_bytes_per_s * factor * 8e-9 for factor in _FACTORS],
-        gains(subjects, machines, baseline),
-        "Gbit/s a node",
-    )
     ranks = first[0].subject.layout.ranks
-    drawn["Gain over ranks, with as many tokens a replica"] = _curves(
-        directory / "predicted-gain-ranks",
-        [ranks * scale for scale in _SCALES],
-        _over(
-            [[(name, on_ranks(one, ranks * scale)) for name, one in subjects] for scale in _SCALES], machine, baseline
-        ),
-        "ranks",
-    )
     train = subjects[0][1].train
     tokens = train.global_batch // subjects[0][1].layout.dp * train.seq_len
-    drawn["Gain over tokens a replica"] = _curves(
-        directory / "predicted-gain-tokens",
-        [tokens * scale for scale in _SCALES],
-        _over([[(name, _longer(one, scale)) for name, one in subjects] for scale in _SCALES], machine, baseline),
-        "tokens a replica and step",
-    )
-    return drawn
+    more_ranks = [[(name, on_ranks(one, ranks * scale)) for name, one in subjects] for scale in _SCALES]
+    more_tokens = [[(name, _longer(one, scale)) for name, one in subjects] for scale in _SCALES]
+    return [
+        *bars,
+        _curves(
+            ("predicted-gain-bandwidth", "Gain over the bandwidth of a node's network"),
+            [fabric.node_bytes_per_s * factor * 8e-9 for factor in _FACTORS],
+            gains(subjects, machines, baseline),
+            "Gbit/s a node",
+        ),
+        _curves(
+            ("predicted-gain-ranks", "Gain over ranks, with as many tokens a replica"),
+            [ranks * scale for scale in _SCALES],
+            _over(more_ranks, machine, baseline),
+            "ranks",
+        ),
+        _curves(
+            ("predicted-gain-tokens", "Gain over tokens a replica"),
+            [tokens * scale for scale in _SCALES],
+            _over(more_tokens, machine, baseline),
+            "tokens a replica and step",
+        ),
+    ]
 
 
 def _longer(subject: Subject, scale: int) -> Subject:
@@ -105,13 +99,16 @@ _NAMES = 130.0
 """Largest width of a name in points."""
 
 
-def _bars(stem: Path, labels: list[str], stacks: dict[str, list[float]], axis: str) -> Path:
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+Named = tuple[str, str]
+"""Name and title of a figure."""
 
-    with plot_style.styled(salt=stem.name):
-        figure = Figure(figsize=(2 * plot_style.WIDTH, 1.0 + 0.2 * len(labels)), layout="constrained")
-        axes = figure.subplots()
+
+def _bars(named: Named, labels: list[str], stacks: dict[str, list[float]], axis: str) -> Figure:
+    def draw(canvas: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        canvas.set_size_inches(2 * plot_style.WIDTH, 1.0 + 0.2 * len(labels))
+        axes = canvas.subplots()
         places = range(len(labels))
         left = [0.0] * len(labels)
         shown = {name: values for name, values in stacks.items() if any(values)}
@@ -126,16 +123,15 @@ def _bars(stem: Path, labels: list[str], stacks: dict[str, list[float]], axis: s
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.set_xlabel(axis)
-        figure.legend(loc="outside right center")
-        return _save(figure, stem)
+        canvas.legend(loc="outside right center")
+
+    return Figure(*named, "", draw)
 
 
-def _curves(stem: Path, x: list[float], curves: dict[str, list[float]], axis: str) -> Path:
-    from matplotlib.figure import Figure
-
-    with plot_style.styled(salt=stem.name):
-        figure = Figure(figsize=(1.6 * plot_style.WIDTH, plot_style.WIDTH), layout="constrained")
-        axes = figure.subplots()
+def _curves(named: Named, x: list[float], curves: dict[str, list[float]], axis: str) -> Figure:
+    def draw(canvas: Any) -> None:
+        canvas.set_size_inches(1.6 * plot_style.WIDTH, plot_style.WIDTH)
+        axes = canvas.subplots()
         for k, (name, values) in enumerate(curves.items()):
             axes.plot(
                 x,
@@ -151,8 +147,9 @@ def _curves(stem: Path, x: list[float], curves: dict[str, list[float]], axis: st
         axes.set_xticks([], minor=True)
         axes.set_xlabel(axis)
         axes.set_ylabel("predicted gain over the baseline, percent")
-        figure.legend(loc="outside right center")
-        return _save(figure, stem)
+        canvas.legend(loc="outside right center")
+
+    return Figure(*named, "", draw)
 
 
 def _short(value: float) -> str:
@@ -160,9 +157,3 @@ def _short(value: float) -> str:
     rounded = float(f"{value:.3g}")
     scale, letter = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if rounded >= s), (1.0, ""))
     return f"{rounded / scale:.3g}{letter}" if letter or rounded >= 0.01 or rounded == 0 else f"{rounded:.0e}"
-
-
-def _save(figure: Any, stem: Path) -> Path:
-    for suffix in (".png", ".svg"):
-        plot_style.save(figure, stem.with_suffix(suffix), "--plots")
-    return stem.with_suffix(".svg")

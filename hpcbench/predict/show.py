@@ -1,25 +1,24 @@
-"""What ``hpcbench predict`` prints, as tables for a terminal, Markdown, JSON or a page."""
+"""The results of ``hpcbench predict``, as a document and as data."""
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.errors import UserError
+from hpcbench.plot_style import need_matplotlib
+from hpcbench.predict import plots as predicted_plots
 from hpcbench.predict.basis import Figure
 from hpcbench.predict.command import document, predict_study
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import KINDS, PEAKS, format_bytes, remedy
 from hpcbench.predict.partition.plans import words
 from hpcbench.predict.prediction import Prediction
-from hpcbench.predict.step import PARTS
+from hpcbench.predict.step import PARTS, Sent
 from hpcbench.predict.verdict import EQUAL, BreakEven
-
-Table = tuple[str, list[str], list[list[str]]]
-"""Title, headings, rows."""
-FORMATS = ("table", "md", "json", "html")
-_SUFFIXES = {".md": "md", ".json": "json", ".html": "html", ".htm": "html"}
+from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
+from hpcbench.present.notation import figure_column, percent, text_column, whole
+from hpcbench.present.results import Results, resolve_format
 
 
 def show(
@@ -42,48 +41,56 @@ def show(
     UserError
         Study, site or options are wrong.
     """
-    format = _resolve_format(format, output)
-    found, about, machine = predict_study(
-        study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition
-    )
-    drawn: dict[str, Path] = {}
+    format = resolve_format(format, output)
     if plots is not None or format == "html":
-        from hpcbench.predict.plots import draw
-
-        drawn = draw(found, about, machine, plots or (output.parent if output else Path.cwd()))
-    if format == "table" and output is None:
-        _print_tables(found, about, machine)
-    else:
-        text = {
-            "json": lambda: json.dumps(document(found, about, machine), indent=1) + "\n",
-            "md": lambda: _markdown(found, about, machine),
-            "table": lambda: _markdown(found, about, machine),
-            "html": lambda: _html(found, about, machine, drawn),
-        }[format]()
-        if output is None:
-            print(text, end="")
-        else:
-            output.write_text(text, encoding="utf-8")
-    return int(any(one.memory.fits is False for one in found))
+        need_matplotlib("--plots" if plots is not None else "a page")
+    predicted = Predicted(
+        *predict_study(study, site=site, measured=measured, ranks=ranks, sets=sets, only=only, partition=partition)
+    )
+    predicted.save((), plots)
+    predicted.show(format, output)
+    return int(any(one.memory.fits is False for one in predicted.found))
 
 
-def _resolve_format(wanted: str | None, output: Path | None) -> str:
-    """Return the format by its name, or by the suffix of the file; without either, the terminal's."""
-    if wanted is not None and wanted not in FORMATS:
-        raise UserError(f"--format {wanted}: is unknown: use {', '.join(FORMATS)}")
-    if wanted or output is None:
-        return wanted or "table"
-    if output.suffix.lower() not in _SUFFIXES:
-        raise UserError(f"--output {output}: its suffix is none of {', '.join(_SUFFIXES)}: change it, or add --format")
-    return _SUFFIXES[output.suffix.lower()]
+@dataclass(frozen=True)
+class Predicted(Results):
+    """Predictions, with what they rest on."""
+
+    found: Sequence[Prediction]
+    about: dict[str, Any]
+    machine: Machine
+
+    def document(self, *, figures: bool = False) -> Document:
+        """Return the tables, and below them what does not fit and what the figures rest on."""
+        found, machine = self.found, self.machine
+        title = f"{self.about['study']} on {self.about['site']}, predicted"
+        misfits = (
+            f"{_name(one)}: does not fit: {remedy(one.subject, one.memory)}."
+            for one in found
+            if one.memory.fits is False
+        )
+        blocks = (
+            _time(found, machine),
+            _split(found),
+            _memory(found),
+            _traffic(found),
+            *(predicted_plots.figures(found, self.about, machine) if figures else ()),
+            Sentences(tuple(misfits), "bad"),
+            Sentences(tuple(notes(self.about, machine)), "warning"),
+        )
+        return Document(title, (make_chapter(title, "", blocks),))
+
+    def content(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return document(self.found, self.about, self.machine)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the predictions."""
+        predictions: list[dict[str, Any]] = self.content()["predictions"]
+        return predictions
 
 
-def tables(found: Sequence[Prediction], machine: Machine) -> list[Table]:
-    """The same tables for every format."""
-    return [_time(found, machine), _split(found), _memory(found), _traffic(found)]
-
-
-def notes(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[str]:
+def notes(about: dict[str, Any], machine: Machine) -> list[str]:
     """What the numbers rest on, and what the reader must know, one sentence each."""
     products, fabric = about["products"], machine.fabric
     lines = [
@@ -99,48 +106,60 @@ def notes(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) 
         lines.append(
             "Nothing was measured here: `hpcbench bench gemm` and `hpcbench bench network` narrow the intervals."
         )
-    lines += words(about["plans"])
-    for one in found:
-        if one.against:
-            lines.append(f"{_name(one)}: {one.against.words}.")
-        if one.memory.fits is False:
-            lines.append(f"{_name(one)}: does not fit: {remedy(one.subject, one.memory)}.")
-    return lines
+    return [*lines, *words(about["plans"])]
 
 
 def _name(one: Prediction) -> str:
     return " ".join(part for part in (one.scheme, f"({one.cell})" if one.cell else "") if part)
 
 
-def _interval(figure: Figure, digits: int = 3) -> str:
-    return f"{figure.value:.{digits}g} ({figure.low:.{digits}g} to {figure.high:.{digits}g})"
+def _names(of: Callable[[Item], Prediction]) -> list[Field[Item]]:
+    return [text_column("scheme", lambda item: of(item).scheme), text_column("cell", lambda item: of(item).cell)]
 
 
-def _time(found: Sequence[Prediction], machine: Machine) -> Table:
-    heads = ["cell", "ranks", "scheme", "step s", "samples/s", "TFLOPS", "MFU", "gain", "break-even Gbit/s", "rests on"]
-    rows = []
-    for one in found:
-        rows.append(
-            [
-                one.cell or "-",
-                str(one.subject.layout.ranks),
-                one.scheme,
-                _interval(one.time.seconds),
-                f"{one.samples_per_s.value:.4g}",
-                f"{one.tflops:.3g}",
-                f"{100 * one.tflops * 1e12 / machine.device.peak(one.subject.train.precision):.1f} %",
-                _gain(one.against),
-                describe_break_even(one.against),
-                one.time.seconds.basis.value,
-            ]
-        )
-    return "Predicted time of a step", heads, rows
+def _first(item: tuple[Any, ...]) -> Prediction:
+    prediction: Prediction = item[0]
+    return prediction
 
 
-def _gain(against: BreakEven | None) -> str:
+def _interval(figure: Figure, digits: int = 3) -> Entry:
+    words = f"{figure.value:.{digits}g} ({figure.low:.{digits}g} to {figure.high:.{digits}g})"
+    return Entry(words, figure.value)
+
+
+def _time(found: Sequence[Prediction], machine: Machine) -> Table | None:
+    def mfu(one: Prediction) -> float:
+        return one.tflops * 1e12 / machine.device.peak(one.subject.train.precision)
+
+    fields: list[Field[Prediction]] = [
+        *_names(lambda one: one),
+        figure_column("ranks", lambda one: one.subject.layout.ranks, whole),
+        (Column("step_s", "step s"), lambda one: _interval(one.time.seconds)),
+        figure_column("samples/s", lambda one: one.samples_per_s.value, "{:.4g}".format),
+        figure_column("TFLOPS", lambda one: one.tflops, "{:.3g}".format, help="Model FLOPS of a rank."),
+        figure_column("MFU", mfu, percent, help="Model FLOPS over the device's peak."),
+        (Column("gain", "gain", help="Speed over the baseline's, less 1."), lambda one: _gain(one.against)),
+        (
+            Column("break_even_gbit_per_s", "break-even Gbit/s", help="Bandwidth of a node below which it pays."),
+            lambda one: _break_even(one.against),
+        ),
+        text_column("rests on", lambda one: one.time.seconds.basis.value),
+    ]
+    answers = [f"{_name(one)}: {one.against.words}." for one in found if one.against]
+    return tabulate("time", "Predicted time of a step", found, fields, notes=answers)
+
+
+def _gain(against: BreakEven | None) -> Entry:
     if against is None:
-        return "-"
-    return "unknown" if against.gain is None else f"{100 * against.gain:+.1f} %"
+        return Entry()
+    return Entry("unknown", "unknown") if against.gain is None else Entry(f"{100 * against.gain:+.1f} %", against.gain)
+
+
+def _break_even(against: BreakEven | None) -> Entry:
+    words = describe_break_even(against)
+    if against is None or against.bytes_per_s is None:
+        return Entry(words, None if against is None else words)
+    return Entry(words, against.bytes_per_s * 8e-9)
 
 
 def describe_break_even(against: BreakEven | None) -> str:
@@ -159,95 +178,44 @@ def describe_break_even(against: BreakEven | None) -> str:
     return "none: saves no bytes between nodes" if against.gain > 0 else "none: slower at any bandwidth"
 
 
-def _split(found: Sequence[Prediction]) -> Table:
-    used = [part for part in PARTS if any(one.time.parts[part] > 0 for one in found)]
-    rows = [
-        [one.cell or "-", one.scheme, *(f"{100 * one.time.parts[part] / one.time.seconds.value:.1f}" for part in used)]
-        for one in found
+def _split(found: Sequence[Prediction]) -> Table | None:
+    def share(part: str) -> Callable[[Prediction], float | None]:
+        return lambda one: one.time.parts[part] / one.time.seconds.value or None
+
+    fields = [*_names(lambda one: one), *(figure_column(part, share(part), percent) for part in PARTS)]
+    return tabulate("split", "Where it goes, on the stage that works longest", found, fields)
+
+
+def _memory(found: Sequence[Prediction]) -> Table | None:
+    def size(kind: str) -> Callable[[tuple[Prediction, str]], float]:
+        return lambda item: item[0].memory.peaks[item[1]][kind]
+
+    def total(item: tuple[Prediction, str]) -> float:
+        return sum(item[0].memory.peaks[item[1]].values())
+
+    def fits(item: tuple[Prediction, str]) -> str:
+        memory, peak = item[0].memory, item[1]
+        return {True: "yes", False: "NO", None: "?"}[memory.fits] if peak == memory.peak else ""
+
+    fields: list[Field[tuple[Prediction, str]]] = [
+        *_names(_first),
+        text_column("peak", lambda item: item[1]),
+        *(figure_column(kind, size(kind), format_bytes) for kind in KINDS),
+        figure_column("all", total, format_bytes),
+        text_column("fits", fits),
     ]
-    return "Where it goes, in percent, on the stage that works longest", ["cell", "scheme", *used], rows
+    peaks = [(one, peak) for one in found for peak in PEAKS]
+    return tabulate("memory", "Memory of the rank that needs the most", peaks, fields)
 
 
-def _memory(found: Sequence[Prediction]) -> Table:
-    rows = []
-    for one in found:
-        for peak in PEAKS:
-            kinds = one.memory.peaks[peak]
-            fits = {True: "yes", False: "NO", None: "?"}[one.memory.fits] if peak == one.memory.peak else ""
-            rows.append(
-                [
-                    one.cell or "-",
-                    one.scheme,
-                    peak,
-                    *(format_bytes(kinds[kind]) for kind in KINDS),
-                    format_bytes(sum(kinds.values())),
-                    fits,
-                ]
-            )
-    return "Memory of the rank that needs the most", ["cell", "scheme", "peak", *KINDS, "all", "fits"], rows
-
-
-def _traffic(found: Sequence[Prediction]) -> Table:
-    rows = [
-        [
-            one.cell or "-",
-            one.scheme,
-            " ".join(key),
-            format_bytes(sent.message_bytes),
-            format_bytes(sent.wire_bytes),
-            format_bytes(sent.network_bytes),
-        ]
-        for one in found
-        for key, sent in one.time.channels.items()
+def _traffic(found: Sequence[Prediction]) -> Table | None:
+    fields: list[Field[tuple[Prediction, str, Sent]]] = [
+        *_names(_first),
+        text_column("channel", lambda item: item[1]),
+        figure_column("message", lambda item: item[2].message_bytes, format_bytes),
+        figure_column("wire", lambda item: item[2].wire_bytes, format_bytes),
+        figure_column("between nodes", lambda item: item[2].network_bytes, format_bytes),
     ]
-    return (
-        "What a rank sends in a step, the mean of the stages' first ranks",
-        ["cell", "scheme", "channel", "message", "wire", "between nodes"],
-        rows,
-    )
-
-
-def _print_tables(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> None:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    from hpcbench.console import show_table
-
-    for title, heads, rows in tables(found, machine):
-        table = RichTable(title=Text(title), title_justify="left", box=None, pad_edge=False)
-        for head in heads:
-            table.add_column(head, justify="left" if head in ("cell", "scheme", "peak", "channel") else "right")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        show_table(table, unbound=200)
-        print()
-    print("\n".join(notes(found, about, machine)))
-
-
-def _markdown(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> str:
-    lines = [f"# {about['study']} on {about['site']}, predicted", ""]
-    for title, heads, rows in tables(found, machine):
-        lines += [f"## {title}", "", "| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-        lines.append("")
-    return "\n".join([*lines, *(f"- {note}" for note in notes(found, about, machine))]) + "\n"
-
-
-def _html(found: Sequence[Prediction], about: dict[str, Any], machine: Machine, drawn: dict[str, Path]) -> str:
-    from html import escape
-
-    def cells(row: list[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-
-    title = escape(f"{about['study']} on {about['site']}, predicted")
-    body = [f"<h1>{title}</h1>", "<ul>", *(f"<li>{escape(one)}</li>" for one in notes(found, about, machine)), "</ul>"]
-    for caption, path in drawn.items():
-        body += [f"<h2>{escape(caption)}</h2>", path.read_text(encoding="utf-8").partition("?>")[2]]
-    for name, heads, rows in tables(found, machine):
-        body += [f"<h2>{escape(name)}</h2><table>", cells(heads, "th"), *(cells(row, "td") for row in rows), "</table>"]
-    style = "body{font:15px sans-serif;margin:2em;max-width:75em}td,th{padding:.2em .7em;text-align:right}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
-        + "\n".join(body)
-        + "</html>\n"
-    )
+    channels = [(one, " ".join(key), sent) for one in found for key, sent in one.time.channels.items()]
+    title = "What a rank sends in a step, the mean of the stages' first ranks"
+    return tabulate("traffic", title, channels, fields)

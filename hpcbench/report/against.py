@@ -8,14 +8,14 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.criteria import Criteria
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
+from hpcbench.present.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
+from hpcbench.present.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
 from hpcbench.report.build import Section
 from hpcbench.report.changes import Change, changes, differing_settings
-from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
 from hpcbench.report.environment_changes import environment_changes
 from hpcbench.report.formats import Request
 from hpcbench.report.formats.json_document import as_object
 from hpcbench.report.hierarchy import LEVEL
-from hpcbench.report.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
 from hpcbench.report.titles import cell_words
 
 _COLUMNS = (

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 
 from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
+from hpcbench.present.notation import bounds
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
 from hpcbench.report.front import Front, conclusion, front
 from hpcbench.report.kinds import Kind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import basis
-from hpcbench.report.notation import bounds
 from hpcbench.report.statistics import Interval
 from hpcbench.report.titles import size_words
 from hpcbench.report.verdicts import IDLE, LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER, Group

@@ -8,10 +8,10 @@ from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.errors import UserError
+from hpcbench.present.document import Block, Chapter, Document, Sentences, make_chapter
 from hpcbench.report import identical
 from hpcbench.report.answer import findings, method, trouble
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Block, Chapter, Document, Sentences, Table
 from hpcbench.report.notes import all_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
@@ -78,8 +78,8 @@ def build(
     """
     chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
     if len(sections) > 1 and (errors := over_all(sections)):
-        chapters.append(_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
-    chapters += [_chapter(table.title, "", [replace(table, title="")]) for table in beside(microbenchmarks)]
+        chapters.append(make_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
+    chapters += [make_chapter(table.title, "", [replace(table, title="")]) for table in beside(microbenchmarks)]
     names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)
     return Document(", ".join(names) or "micro-benchmarks", tuple(chapters))
 
@@ -90,10 +90,10 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
     if submission.root is None and all(cell.baseline is None for cell in cells):
         # Logs with nothing to compare them with.
         lost = Sentences(tuple(line for cell in cells for line in trouble(cell)), "bad")
-        yield _chapter(_place(submission), "", [logs(submission, cells), lost, _notes(cells), *whole])
+        yield make_chapter(_place(submission), "", [logs(submission, cells), lost, _notes(cells), *whole])
         for cell in cells:
             if any(further := _further(submission, cell, tables, figures)):
-                yield _chapter(*title(cell), further)
+                yield make_chapter(*title(cell), further)
         return
     weak, sweep = weakened_together(cells), len(cells) > 1
     methods, notes = [method(cell) for cell in cells], [_notes([cell]) for cell in cells]
@@ -102,30 +102,24 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
     if sweep:
         below = [Sentences((*weak[0].sentences, *shared)), Sentences(shared_notes, "warning")]
         heading = f"{_place(submission)}: overview of {len(cells)} cells"
-        yield _chapter(heading, "", [overview(cells, weak), *below])
+        yield make_chapter(heading, "", [overview(cells, weak), *below])
     for cell, letters, own_method, own_notes in zip(cells, weak, methods, notes, strict=True):
         wrong = (*trouble(cell), *broken([cell], submission.plan.thresholds))
         footnotes = [*([] if sweep else letters.sentences), *(line for line in own_method if line not in shared)]
         answer = Sentences((*findings(cell, submission.plan.site, letters), *footnotes))
         warnings = replace(own_notes, lines=tuple(line for line in own_notes.lines if line not in shared_notes))
         further = _further(submission, cell, tables, figures)
-        yield _chapter(*title(cell), [comparison(cell, letters), answer, Sentences(wrong, "bad"), warnings, *further])
+        yield make_chapter(
+            *title(cell), [comparison(cell, letters), answer, Sentences(wrong, "bad"), warnings, *further]
+        )
     if any(whole):
-        yield _chapter(f"{_place(submission)}: all {'cells' if len(cells) > 1 else 'runs'}", "", whole)
+        yield make_chapter(f"{_place(submission)}: all {'cells' if len(cells) > 1 else 'runs'}", "", whole)
 
 
 def _further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:
     """The tables and figures of a cell, apart from the comparison."""
     found: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
     return found + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
-
-
-def _chapter(what: str, base: str, blocks: Sequence[Block | None]) -> Chapter:
-    return Chapter(what, base, tuple(block for block in blocks if block is not None and not _silent(block)))
-
-
-def _silent(block: Block) -> bool:
-    return not (block.lines if isinstance(block, Sentences) else block.rows if isinstance(block, Table) else True)
 
 
 def _notes(cells: list[Cell]) -> Sentences:

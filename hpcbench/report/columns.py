@@ -6,10 +6,10 @@ An estimate is mostly relative to the baseline. Each is declared once, with its 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hpcbench.present.document import Column, Entry, Field
+from hpcbench.present.notation import Unit, between, estimate, loss_interval, name, significant, speed_interval
 from hpcbench.report.compare import Row
-from hpcbench.report.document import Column, Entry, Field
 from hpcbench.report.findings import PValue
-from hpcbench.report.notation import Unit, between, estimate, loss_interval, name, significant, speed_interval
 from hpcbench.report.quantities import Quantity, fields
 from hpcbench.report.quantities.speed import SAMPLES, STEP_SECONDS
 from hpcbench.report.statistics import Interval

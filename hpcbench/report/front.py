@@ -8,11 +8,11 @@ shown to be the best.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hpcbench.present.notation import bounds
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.duels import Duel
 from hpcbench.report.findings import Speed
 from hpcbench.report.kinds import Kind, has_half_messages
-from hpcbench.report.notation import bounds
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hpcbench.collect.progress import Follower, Progress
 from hpcbench.console import span
 from hpcbench.contract.state import OPEN, Job, State
 from hpcbench.contract.text import printable
-from hpcbench.report.notation import loss, significant
+from hpcbench.present.notation import loss, significant
 
 _POLL = 0.5
 """Seconds between two looks. They are rare because training runs on the same cores."""

@@ -13,9 +13,10 @@ from hpcbench.contract.text import printable
 from hpcbench.contract.trace import merged
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
+from hpcbench.present.results import resolve_format
 from hpcbench.report.against import compared
 from hpcbench.report.build import build, table_names
-from hpcbench.report.formats import FORMATS, TERMINAL, Request, format_name
+from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, Request
 from hpcbench.report.pooling import parts
 from hpcbench.report.sections import read
 from hpcbench.report.thresholds import broken
@@ -77,9 +78,9 @@ def report(
     UserError
         A path, the format or a table is wrong, or a file is damaged.
     """
-    form = format_name(format, output)
-    names = table_names(tables or FORMATS[form].tables)
-    if tables and (against is not None or not FORMATS[form].chosen):
+    form = resolve_format(format, output, FORMATS)
+    names = table_names(tables or ("all" if form in ALL_TABLES else ""))
+    if tables and (against is not None or form in ALL_FIGURES):
         fixed = f"--format {form}" if against is None else "--against"
         raise UserError(f"--tables: cannot be chosen with {fixed}: leave it out")
     targets = _targets(exports)
@@ -91,7 +92,7 @@ def report(
         replaced = check_options(bundle, anonymous, replace)
     found = read(paths)
     sections = found.sections
-    if found.microbenchmarks and FORMATS[form].runs:
+    if found.microbenchmarks and form in ONLY_RUNS:
         path = printable(str(found.microbenchmarks[0].path))
         raise UserError(f"--format {form}: {path} has no runs: use table, md, latex, html or json")
     request = Request(sections, names, output, found.microbenchmarks)
@@ -99,17 +100,12 @@ def report(
     bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
     bad |= any(table.is_bad for table in found.microbenchmarks)
     if against is not None:
-        if FORMATS[form].runs:
+        if form in ONLY_RUNS:
             raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
         request, bad = compared(request, read([against]).sections)
-    if form == TERMINAL and output is None:
-        from hpcbench.report.formats import rich_text
-
-        rich_text.show(request.document())
-    else:
-        _save(FORMATS[form].write(request), output)
+    request.show(form, output)
     if plots is not None:
-        from hpcbench.report.plots.drawing import write
+        from hpcbench.present.figures import write
 
         write(build(sections, (), figures=True), plots)
     read_submissions = parts([submission for submission, _ in sections])
@@ -166,14 +162,3 @@ def _targets(exports: Sequence[Path]) -> "list[Target]":
     from hpcbench.report.export.files import Target  # with what only it needs, such as SQLite
 
     return [Target.of(path) for path in exports]
-
-
-def _save(words: str, path: Path | None) -> None:
-    words = words.encode("utf-8", "replace").decode()  # names of files may hold bytes that are no UTF-8
-    if path is None:
-        sys.stdout.write(words)
-        return
-    try:
-        path.write_text(words, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--output {printable(str(path))}: cannot be written: {error.strerror}") from None

@@ -14,12 +14,8 @@ from typing import Literal
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.settings import Settings
 from hpcbench.contract.training import UNFLUSHED
-from hpcbench.report.columns import SCHEME
-from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.report.evidence import paired
-from hpcbench.report.measures import Measures
-from hpcbench.report.notation import (
+from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.present.notation import (
     between,
     estimate,
     loss_interval,
@@ -29,7 +25,11 @@ from hpcbench.report.notation import (
     seconds_unit,
     speed_interval,
 )
-from hpcbench.report.notation import loss as loss_digits
+from hpcbench.present.notation import loss as loss_digits
+from hpcbench.report.columns import SCHEME
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.evidence import paired
+from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import Value, fields
 from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, Ages, histogram, together
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio, usable

@@ -6,9 +6,9 @@ from typing import Any
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
+from hpcbench.present.notation import parameters
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu
-from hpcbench.report.notation import parameters
 
 _LONGEST = 60
 """Most characters of a command in a title."""

@@ -8,7 +8,7 @@ from typing import Literal
 from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
 from hpcbench.contract.text import printable
-from hpcbench.report.document import Tone
+from hpcbench.present.document import Tone
 from hpcbench.report.findings import AS_FAST, Loss, Speed
 from hpcbench.report.measures import Measures
 

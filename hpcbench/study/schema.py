@@ -112,7 +112,7 @@ class Study(_Shared):
     layout: StudyLayout = Field(default_factory=StudyLayout, description="Sizes of the parallel dimensions.")
     links: File | None = Field(
         None,
-        description="File of `hpcbench bench network --json`, relative to the study file; plans are chosen by it.",
+        description="File of `hpcbench bench network --output`, relative to the study file; plans are chosen by it.",
     )
     container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
 

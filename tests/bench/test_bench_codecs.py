@@ -13,7 +13,6 @@ from hpcbench.bench import codecs, data
 from hpcbench.bench.codecs import DEFAULT, OPERATIONS
 from hpcbench.bench.device import Cpu
 from hpcbench.bench.fidelity import Errors, errors
-from hpcbench.bench.table import CSV_COLUMNS
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import kernels
 from hpcbench.codecs.quant import Quant
@@ -30,13 +29,13 @@ HEADINGS = (
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The JSON file of a small run."""
-    assert bench(monkeypatch, *NAMES, "--repeats", "2", "--json", str(tmp_path / "x.json")) == 0
+    assert bench(monkeypatch, *NAMES, "--repeats", "2", "--output", str(tmp_path / "x.json")) == 0
     document: dict[str, Any] = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
     return document
 
 
 def test_json_holds_machine_settings_and_rows(written: dict[str, Any]) -> None:
-    assert set(written) == {"schema", "machine", "settings", "memcpy", "rows"}
+    assert set(written) == {"version", "schema", "machine", "settings", "memcpy", "rows"}
     assert set(written["machine"]) == {"cpu", "cores", "system", "versions"}
     assert written["machine"]["cpu"] and written["machine"]["versions"]["numpy"] == np.__version__
     n = int(0.05 * 2**20) // 4
@@ -77,19 +76,20 @@ def test_figures_are_those_of_the_codecs(written: dict[str, Any]) -> None:
 def test_the_table_in_a_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert bench(monkeypatch, *NAMES, "--type", "bfloat16", "--csv", str(tmp_path / "x.csv")) == 0
+    assert bench(monkeypatch, *NAMES, "--type", "bfloat16", "--output", str(tmp_path / "x.csv")) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert err == "" and lines[0].startswith("gradient, 0.05 MiB of bfloat16; one core of ")
     assert lines[1].split() == HEADINGS.split()
-    assert [line.split()[0] for line in lines[2:]] == ["memcpy", "none", "bf16", "int8:256", "zfp:8", "mpc", "2:4"]
-    cells = {line.split()[0]: line.split() for line in lines[2:]}
+    cells = {line.split()[0]: line.split() for line in lines[2 : 2 + len(NAMES)]}
+    assert list(cells) == ["none", "bf16", "int8:256", "zfp:8", "mpc", "2:4"]
+    assert lines[-1].startswith("A copy of the values runs at ")
     assert cells["none"][1:3] == ["1.000", "16.00"] and cells["none"][-4:] == ["0", "0", "0", "kept"]
-    assert all(len(row) == 1 + 2 + 2 * 4 + 2 + 4 for name, row in cells.items() if name != "memcpy")
+    assert all(len(row) == 1 + 2 + 2 * 4 + 2 + 4 for row in cells.values())
     with (tmp_path / "x.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == CSV_COLUMNS and [row["codec"] for row in rows] == list(cells)[1:]
-    assert rows[0]["ratio"] == "1.0" and float(rows[3]["encode_best_gb_per_s"]) > 0
+    assert [row["codec"] for row in rows] == list(cells)
+    assert rows[0]["ratio"] == "1.0" and float(rows[3]["speeds.encode.best"]) > 0
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -100,19 +100,19 @@ def test_the_table_keeps_to_the_width(
     assert bench(monkeypatch, *NAMES, "int8:256:stochastic") == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= columns
-    assert sum(line.startswith("zfp:8 ") for line in lines) == 2, "speeds and errors stand under each other"
+    assert sum(line.startswith("zfp:8 ") for line in lines) >= 2, "speeds and errors stand under each other"
 
 
 def test_all_families_by_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(monkeypatch, "--data", "sparse", "--type", "float16") == 0
     out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines()[3:]] == list(DEFAULT)
+    assert [line.split()[0] for line in out.splitlines()[2 : 2 + len(DEFAULT)]] == list(DEFAULT)
 
 
 def test_every_build_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = []
     for isa in ("generic", kernels().instruction_set):
-        assert bench(monkeypatch, "zfp:8", "int4", "--isa", isa, "--json", str(tmp_path / "x.json")) == 0
+        assert bench(monkeypatch, "zfp:8", "int4", "--isa", isa, "--output", str(tmp_path / "x.json")) == 0
         document = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
         assert document["settings"]["instruction_set"] == isa
         found.append([{key: row[key] for key in row if key != "speeds"} for row in document["rows"]])
@@ -212,9 +212,9 @@ def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch)
         (["--repeats", "many"], "Invalid value for '--repeats'"),
         (["--mib", "0"], "--mib 0: must be above 0"),
         (["--mib", "nan"], "--mib nan"),
-        (["--json", "none/x.json"], "none is no directory"),
-        (["--csv", "."], "--csv .: is a directory"),
-        (["--plot", "x.pdf"], ".png or .svg"),
+        (["--output", "none/x.json"], "none is no directory"),
+        (["--output", "."], "--output .: is a directory"),
+        (["--output", "x.pdf"], "says no format: use .txt, "),
         (["--data", "gradeint"], "no such data: use one of gauss, "),
         (["--data", "a\nb.npy"], "no such file"),
     ],

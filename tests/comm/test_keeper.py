@@ -53,9 +53,9 @@ def test_kept_values_are_copies_of_the_first_values() -> None:
     own.message("all-to-all", place, (vector(30),), F32, None)
     first, second, third = keeper.end()
     assert np.frombuffer(first.values, F32).tolist() == [0, 1, 2, 3, 8, 9, 10, 11, 12, 13], "40 bytes of 48"
-    assert (first.size, first.held, first.parts[0].shape, first.parts[0].begin) == (12, 10, (3, 4), 0)
+    assert (first.size, len(first.values), first.parts[0].shape, first.parts[0].begin) == (12, 40, (3, 4), 0)
     assert (second.dtype, second.values) == ("bfloat16", vector(9).astype(ml_dtypes.bfloat16).tobytes())
-    assert third.held == 10 and [one.place for one in (first, second, third)] == [0, 1, 2]
+    assert len(third.values) == 40 and [one.place for one in (first, second, third)] == [0, 1, 2]
     assert keeper.left_out == 1, "18 bytes after 40 and 40 leave 2 of 100"
 
 

@@ -20,7 +20,7 @@ GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "pl
 """Modules outside of packages, and the version."""
 HOUSE = (
     *GROUND,
-    *("codecs", "contract", "study", "batch", "collect", "comm", "torch", "parallel", "predict", "train"),
+    *("codecs", "contract", "present", "study", "batch", "collect", "comm", "torch", "parallel", "predict", "train"),
     *("bench", "report", "doctor", "testing", "diagnose", "program", "cli", "__main__"),
 )
 """From the ground up."""

@@ -1,5 +1,6 @@
 """`hpcbench predict` and `hpcbench bench gemm` as a user calls them."""
 
+import csv
 import itertools
 import json
 import math
@@ -15,15 +16,17 @@ import pytest
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
+from hpcbench.plot_style import styled
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.command import predict_study
 from hpcbench.predict.document import NAME, kept
 from hpcbench.predict.fits import check_memory
 from hpcbench.predict.kept import keep
-from hpcbench.predict.plots import draw
+from hpcbench.predict.plots import figures
 from hpcbench.predict.served import step_time
 from hpcbench.predict.show import describe_break_even, show
 from hpcbench.predict.verdict import BreakEven
+from hpcbench.present.figures import drawn
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
 
@@ -93,25 +96,34 @@ def test_pages_say_what_the_tables_say(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "start"), [("p.html", "<!doctype html>"), ("p.JSON", "{"), ("p.md", "# small on perlmutter, predicted")]
+    ("name", "start"), [("p.html", "<!doctype html>"), ("p.JSON", "{"), ("p.md", "**small on perlmutter, predicted**")]
 )
 def test_the_suffix_of_the_output_is_its_format(tmp_path: Path, name: str, start: str) -> None:
     options: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None}
     show(study(tmp_path), format=None, output=tmp_path / name, **options)  # type: ignore[arg-type]
     assert (tmp_path / name).read_text().startswith(start)
-    with pytest.raises(UserError, match=r"--output \S*p\.txt: its suffix is none of \.md, \.json"):
-        show(study(tmp_path), format=None, output=tmp_path / "p.txt", **options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"--output \S*p\.pdf: \.pdf says no format: use \.txt, \.md"):
+        show(study(tmp_path), format=None, output=tmp_path / "p.pdf", **options)  # type: ignore[arg-type]
+
+
+def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
+    path = study(tmp_path)
+    (first, *_) = predicted(path)["predictions"]  # type: ignore[misc, attr-defined]
+    (row, *others) = csv.DictReader(printed(path, "csv").splitlines())
+    assert len(others) == 1 and row["scheme"] == "baseline"
+    assert float(row["step_seconds.low"]) == first["step_seconds"]["low"]
+    assert float(row["channels.DP BACKWARD GRAD.wire_bytes"]) == first["channels"]["DP BACKWARD GRAD"]["wire_bytes"]
 
 
 @pytest.mark.parametrize(("model", "unit"), [("gpt-tiny", "MB"), ("megatron-18.4b", "GB")])
 def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: str) -> None:
     """A few bytes in a table of gigabytes are not 0.00."""
     text = printed(study(tmp_path, model=model), sets=["train.seq_len=64"])
-    memory, traffic = (part.split("##")[0] for part in text.partition("## Memory")[2].split("## What a rank sends"))
+    memory, traffic = text.partition("**Memory")[2].split("**What a rank sends")
     assert re.search(rf"\| [0-9.]+ {unit} \|", memory)
     assert re.search(r"EXACT STEP OPTIM +\| [0-9.]+ k?B \|", traffic)
     cells = [
-        cell.strip() for line in (memory + traffic).splitlines() if line.startswith("| -") for cell in line.split("|")
+        cell.strip() for line in (memory + traffic).splitlines() if line.startswith("| ") for cell in line.split("|")
     ]
     sizes = [cell for cell in cells if re.match(r"[0-9]", cell)]
     assert len(sizes) > 40 and all(re.fullmatch(r"0|[1-9][0-9.]* [kMG]?B", size) for size in sizes), sizes
@@ -130,26 +142,20 @@ def test_a_break_even_that_is_no_number_says_what_holds_at_which_bandwidth() -> 
 
 
 @pytest.mark.parametrize("scale", [1, 4096])
-def test_numbers_of_an_axis_do_not_cover_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: int
-) -> None:
+def test_numbers_of_an_axis_do_not_cover_each_other(tmp_path: Path, scale: int) -> None:
     """Small and large steps: microseconds to minutes, 2 thousand to 67 million tokens."""
-    figures: dict[str, list[tuple[str, Any]]] = {}
-
-    def save(figure: Any, path: Path, **options: Any) -> None:
-        figures[path.name] = measure(figure)
-
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
     path = study(tmp_path, model="gpt-tiny")
     sets = [f"train.global_batch={8 * scale}"]
     found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=sets)
-    draw(found, about, machine, tmp_path)
-    assert len(figures) == 10
-    for name, boxes in figures.items():
+    predicted_figures = figures(found, about, machine)
+    assert len(predicted_figures) == 5
+    for figure in predicted_figures:
+        with styled():
+            boxes = measure(drawn(figure))
         assert len(boxes) > 4
         for (one, a), (other, b) in itertools.combinations(boxes, 2):
             overlap = min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
-            assert overlap <= 1, f"{name}: {one!r} covers {other!r}"
+            assert overlap <= 1, f"{figure.name}: {one!r} covers {other!r}"
 
 
 def measure(figure: Any) -> list[tuple[str, Any]]:
@@ -188,7 +194,7 @@ def printed(path: Path, format: str = "md", **options: object) -> str:
     output = path.with_suffix(f".{format}")
     settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
     show(path, format=format, output=output, **settings)  # type: ignore[arg-type]
-    return output.read_text()
+    return output.read_text().replace("\\", "")
 
 
 def test_an_assumed_network_has_no_winner(tmp_path: Path) -> None:
@@ -304,8 +310,8 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
     options = {"site": "x", "device": "cpu", "precision": "fp32", "repeats": 1, "out": tmp_path / "new"}
     assert bench_gemm(hidden=[64], tokens=[32], **options) == 0  # type: ignore[arg-type]
     printed = capsys.readouterr().out
-    assert "leave-one-out error, wgrad: mean" in printed
-    assert "layer of width 64, 32 positions (learned, split 2 ways, by positions), backward: " in printed
+    assert "Leave-one-out error, wgrad: mean" in printed
+    assert re.search(r"\nbackward\s+64\s+32\s+learned, split 2 ways, by positions\s+\d+\n", printed)
     found, about, _ = predict_study(
         study(tmp_path, site="local", precision="fp32"), site=None, measured=tmp_path / "new", ranks=(), sets=()
     )

@@ -1,6 +1,6 @@
 """The entries of the tables of a report."""
 
-from hpcbench.report.document import Document, Entry, Table
+from hpcbench.present.document import Document, Entry, Table
 
 
 def entries(document: Document, name: str) -> dict[str, dict[str, Entry]]:

@@ -7,8 +7,8 @@ from planted_results import Planted, write
 from report_tables import entries
 
 from hpcbench.errors import UserError
+from hpcbench.present.document import Table
 from hpcbench.report.build import build, table_names
-from hpcbench.report.document import Table
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.report.document import LONGEST_NAME, Chapter, Column, Document, Entry, Table, parts
-from hpcbench.report.formats.rich_text import write
+from hpcbench.present.document import LONGEST_NAME, Chapter, Column, Document, Entry, Table, parts
+from hpcbench.present.rich_text import write
 
 
 def table(widths: list[int], groups: list[int]) -> Table:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from planted_results import Planted, write
 
+from hpcbench.present.document import Sentences
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Sentences
 from hpcbench.report.identical import identical
 from hpcbench.report.main import report
 from hpcbench.report.sections import read

@@ -15,10 +15,10 @@ from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
 from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.predict import schedule as simulated
+from hpcbench.present.document import Entry, Table
+from hpcbench.present.rich_text import write as as_text
 from hpcbench.report.build import build
-from hpcbench.report.document import Entry, Table
 from hpcbench.report.export.files import Target
-from hpcbench.report.formats.rich_text import write as as_text
 from hpcbench.report.measures import measure
 from hpcbench.report.sections import read
 

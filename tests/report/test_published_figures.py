@@ -7,8 +7,8 @@ import pytest
 from planted_results import Planted, write
 
 from hpcbench.errors import UserError
-from hpcbench.report.document import Chapter, Document, parts
-from hpcbench.report.formats import rich_text
+from hpcbench.present import rich_text
+from hpcbench.present.document import Chapter, Document, parts
 from hpcbench.report.sections import read
 from hpcbench.report.tables.published import Paper, Published, papers, published
 

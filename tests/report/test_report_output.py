@@ -9,8 +9,8 @@ import pytest
 from planted_results import Planted, write
 
 from hpcbench.errors import UserError
+from hpcbench.present.notation import flops_unit, parameters, significant
 from hpcbench.report.main import report
-from hpcbench.report.notation import flops_unit, parameters, significant
 from hpcbench.report.sections import read
 
 RUNS = [

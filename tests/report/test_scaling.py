@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from planted_results import Planted, write
 
+from hpcbench.present.document import Document, Table
 from hpcbench.report.build import build
-from hpcbench.report.document import Document, Table
 from hpcbench.report.sections import read
 
 SIZES = (2, 4, 8, 16)

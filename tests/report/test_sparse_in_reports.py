@@ -9,8 +9,8 @@ from planted_results import Planted, log_lines, write
 
 from hpcbench.collect.submission import from_log
 from hpcbench.contract import events
+from hpcbench.present.document import Table
 from hpcbench.report.build import build
-from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.quantities.sparse_rows import SPARSE_ROWS, sparse_gradients
 from hpcbench.report.sections import read

@@ -12,10 +12,10 @@ from report_tables import entries
 
 from hpcbench.collect import submission
 from hpcbench.contract.state import Job, State
+from hpcbench.present import latex, markdown, rich_text
+from hpcbench.present.document import Document, Entry, Sentences
 from hpcbench.report.build import build, table_names
 from hpcbench.report.compare import compare
-from hpcbench.report.document import Document, Entry, Sentences
-from hpcbench.report.formats import latex, markdown, rich_text
 from hpcbench.report.measures import measure
 
 

@@ -7,9 +7,9 @@ import pytest
 from planted_results import Planted, write
 from report_tables import entries
 
+from hpcbench.present import rich_text
+from hpcbench.present.document import Document, Sentences
 from hpcbench.report.build import build
-from hpcbench.report.document import Document, Sentences
-from hpcbench.report.formats import rich_text
 from hpcbench.report.sections import read
 
 KEY = "train.global_batch"

@@ -10,8 +10,8 @@ import pytest
 from planted_results import Planted, write
 from report_tables import entries
 
+from hpcbench.present.document import Entry
 from hpcbench.report.build import build
-from hpcbench.report.document import Entry
 from hpcbench.report.sections import read
 
 STEPS, WARMUP, RANKS = 12, 2, 8

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from planted_results import Planted, write
 
+from hpcbench.present.document import Figure, Table
 from hpcbench.report.build import DEFAULT, build
-from hpcbench.report.document import Figure, Table
 from hpcbench.report.sections import read
 
 CASES = [(1, "1d", 8), (4, "1d", 8), (4, "2d", 8), (8, "1d", 8), (8, "3d", 8), (1, "1d", 1), (8, "3d", 16)]

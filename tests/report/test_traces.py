@@ -13,10 +13,10 @@ from hpcbench.contract.trace import CODEC, DIRECTORY, STEP, STEPS, WAIT, Compari
 from hpcbench.contract.trace import write as save
 from hpcbench.errors import UserError
 from hpcbench.plot_style import styled
+from hpcbench.present.document import Figure
+from hpcbench.present.figures import drawn
 from hpcbench.report.build import build
-from hpcbench.report.document import Figure
 from hpcbench.report.main import report
-from hpcbench.report.plots.drawing import drawn
 from hpcbench.report.plots.step_trace import COLUMNS
 from hpcbench.report.sections import read
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
 from hpcbench.features.prune import events
+from hpcbench.present.document import Field, Table, tabulate
+from hpcbench.present.notation import name
 from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Field, Table, tabulate
 from hpcbench.report.measures import Measures
-from hpcbench.report.notation import name
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID
 

@@ -3,15 +3,13 @@
 The wire bytes are `unknown` if the MPI library may have compressed by itself.
 """
 
-import csv
-import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.text import printable
 from hpcbench.features.energy.report.table import AGAINST_BASELINE as ENERGY
+from hpcbench.present.records import write_csv
 from hpcbench.report.build import Section
 from hpcbench.report.columns import LATER_TESTS, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
 from hpcbench.report.compare import Cell, Row
@@ -96,27 +94,17 @@ BESIDE: dict[str, Callable[[Front, Weakened, Row], Any]] = {
 }
 """The same for values that are found once for all schemes of a cell. They stand after the others."""
 
-_FORMULA = ("=", "+", "-", "@")
-
 
 def write(sections: Sequence[Section]) -> str:
-    """Write a row for each scheme and cell. A missing figure is an empty field."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, *BESIDE, *LATER])
+    """Write a row for each scheme and cell."""
+    return write_csv([[*COLUMNS, *BESIDE, *LATER], *_rows(sections)])
+
+
+def _rows(sections: Sequence[Section]) -> Iterator[list[Any]]:
     for submission, cells in sections:
         for cell in cells:
             rivals, weak = front(cell), weakened(cell)
             for row in cell.rows:
                 own = [value(submission, cell, row) for value in COLUMNS.values()]
                 own += [value(rivals, weak, row) for value in BESIDE.values()]
-                writer.writerow(map(_field, [*own, *(value(row) for value in LATER.values())]))
-    return out.getvalue()
-
-
-def _field(value: Any) -> Any:
-    """A figure unchanged. Words that a spreadsheet would compute get an apostrophe before them."""
-    if not isinstance(value, str):
-        return "" if value is None else value
-    words = printable(value)
-    return f"'{words}" if words.startswith(_FORMULA) else words
+                yield [*own, *(value(row) for value in LATER.values())]

@@ -1,12 +1,9 @@
 """The report as JSON: all figures, not rounded, with an object for each run that names its file."""
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpcbench import __version__
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.contract.events import Environment, Traffic
 from hpcbench.report.answer import answer
@@ -21,13 +18,6 @@ from hpcbench.report.synchrony import Arm, arms
 from hpcbench.report.thresholds import judge
 from hpcbench.report.titles import title
 from hpcbench.report.weaknesses import weakened
-
-_DEEPEST = 64
-
-
-def encode(document: dict[str, Any]) -> str:
-    """JSON of a document. Figures that JSON cannot write are null (NaN: see the state)."""
-    return json.dumps(_plain({"version": __version__, **document}), indent=1, allow_nan=False) + "\n"
 
 
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
@@ -217,16 +207,3 @@ def as_object(interval: Interval | None) -> dict[str, Any] | None:
     if interval is None:
         return None
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "pairs": interval.pairs}
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    """A value that JSON can write. Data that a log nests deeper than hpcbench ever does are left out."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict | list | tuple) and depth > _DEEPEST:
-        return None
-    if isinstance(value, dict):
-        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
-    return value

@@ -1,89 +1,17 @@
-"""Writes a report as one file for a browser. The file needs no network, and its content is not trusted."""
+"""The page of a report: its document, with provenance and the lines that figures were read from."""
 
-import base64
-import hashlib
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
-from markupsafe import Markup
-
-import hpcbench
 from hpcbench.collect.submission import Submission
-from hpcbench.report.document import Block, Chapter, Document, Entry, Figure, Sentences, Table
-from hpcbench.report.page.safe import Stylesheet, finalize, inline, visible
+from hpcbench.present import page
+from hpcbench.present.document import Document
 from hpcbench.report.page.sources import Citations, kept
 from hpcbench.report.provenance import provenance, some
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-
-Kind = Literal["answer", "table", "figure", "trouble", "notes"]
-_ORDER: tuple[Kind, ...] = ("answer", "table", "figure", "trouble", "notes")
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A block with its place on the page."""
-
-    block: Block
-    kind: Kind
-    id: str
-    heading: str
-    """Heading of the block; empty for the answer, which stands under the title of its chapter."""
-
-
-@dataclass(frozen=True)
-class PlacedChapter:
-    """A chapter with its blocks in reading order."""
-
-    chapter: Chapter
-    id: str
-    blocks: tuple[Placed, ...]
-
-    @property
-    def trouble(self) -> Placed | None:
-        """The block about runs that failed, which stands far below the answer."""
-        return next((placed for placed in self.blocks if placed.kind == "trouble"), None)
-
-
-def arrange(document: Document) -> tuple[PlacedChapter, ...]:
-    """Give each block its place: answer, tables, plots, trouble, notes."""
-    return tuple(_chapter(chapter, f"chapter-{i}") for i, chapter in enumerate(document.chapters, 1))
-
-
-def _chapter(chapter: Chapter, id: str) -> PlacedChapter:
-    blocks = sorted(chapter.blocks, key=lambda block: _ORDER.index(_kind(block)))
-    placed = tuple(Placed(block, _kind(block), f"{id}-{i}", _heading(block)) for i, block in enumerate(blocks, 1))
-    return PlacedChapter(chapter, id, placed)
-
-
-def _kind(block: Block) -> Kind:
-    if isinstance(block, Sentences):
-        return "trouble" if block.tone == "bad" else "notes" if block.tone == "warning" else "answer"
-    return "table" if isinstance(block, Table) else "figure"
-
-
-def _heading(block: Block) -> str:
-    if isinstance(block, Figure):
-        return block.title
-    if isinstance(block, Table):
-        return block.title or block.name.replace("_", " ").capitalize()
-    return {"trouble": "Trouble", "notes": "Notes"}.get(_kind(block), "")
-
-
-FILTERS = {"scheme": "Scheme", "state": "State"}
-"""Columns by whose values rows can be chosen, with the name of the choice."""
-_MOST_CHOICES = 200
-
 
 def write(document: Document, submissions: Sequence[Submission], directory: Path | None = None) -> str:
-    """Write a report as HTML.
+    """Return a report as HTML.
 
     Parameters
     ----------
@@ -94,90 +22,13 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
     directory
         Directory of the page. Files below it are linked. None if it is not known.
     """
-    chapters = arrange(document)
-    plots = _Plots([placed for chapter in chapters for placed in chapter.blocks])
     origins = [provenance(submission) for submission in submissions]
-    citations = Citations(document, submissions, origins, directory)
-    style, script = Markup(f"{_file('page.css')}{plots.css}\n"), Markup(_file("page.js"))
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            chapters=chapters,
-            choices=_choices(document),
-            citations=citations,
-            document=document,
-            drawings=plots.drawings,
-            key=sort_key,
-            now=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            origins=[(one, origin, kept(one)) for one, origin in zip(submissions, origins, strict=True)],
-            policy=_policy(style, script),
-            script=script,
-            some=some,
-            style=style,
-            version=hpcbench.__version__,
-        )
+    citations = Citations(submissions, directory)
+    return page.write(
+        document,
+        Path(__file__).parent / "report.html.j2",
+        citations=citations,
+        linked=citations.linked,
+        origins=[(one, origin, kept(one)) for one, origin in zip(submissions, origins, strict=True)],
+        some=some,
     )
-
-
-class _Plots:
-    """The figures of a page, drawn, by their ids. Only a page with figures needs matplotlib."""
-
-    def __init__(self, blocks: Sequence[Placed]) -> None:
-        self.drawings: dict[str, Markup] = {}
-        styles = Stylesheet()
-        for placed in blocks:
-            if isinstance(placed.block, Figure):
-                from hpcbench.report.plots.drawing import svg
-
-                self.drawings[placed.id] = inline(svg(placed.block), placed.id, visible(placed.heading), styles)
-        self.css = styles.css
-
-
-def sort_key(entry: Entry) -> str | None:
-    """The key by which the page's script sorts an entry; None for an unknown value, NaN included."""
-    value = entry.value
-    if value is None or isinstance(value, str):
-        return value
-    if math.isnan(value):
-        return None
-    return repr(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _choices(document: Document) -> list[tuple[str, str, list[str]]]:
-    """Column, its name and its values, for each column that rows can be chosen by."""
-    found: dict[str, dict[str, None]] = {name: {} for name in FILTERS}
-    for table in (block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Table)):
-        for i, column in enumerate(table.columns):
-            if column.name in found:
-                found[column.name].update(dict.fromkeys(row[i].shown for row in table.rows))
-    choices = [(name, FILTERS[name], list(values)[:_MOST_CHOICES]) for name, values in found.items()]
-    return [choice for choice in choices if len(choice[2]) > 1]
-
-
-def _policy(style: str, script: str) -> str:
-    """The security policy of the page: a browser may apply this style and run this script, and nothing else."""
-    hashes = [base64.b64encode(hashlib.sha256(words.encode()).digest()).decode() for words in (style, script)]
-    return (
-        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; img-src data:;"
-        " base-uri 'none'; form-action 'none'"
-    )
-
-
-@cache
-def _environment() -> "Environment":
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        finalize=finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-def _file(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Figure
 from hpcbench.report.plots.gain import gain
 from hpcbench.report.plots.loss import loss_over_steps, loss_over_time
 from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire

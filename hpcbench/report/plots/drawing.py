@@ -1,26 +1,15 @@
-"""What all figures share: small multiples, lists with a line for each scheme, bands over repeats; and their files.
+"""What all figures share: small multiples, lists with a line for each scheme, bands over repeats."""
 
-A figure becomes SVG, which a page can recolour, and PNG for print. It always gives the same bytes.
-"""
-
-import io
 import math
-import re
-import warnings
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.contract.text import printable
-from hpcbench.errors import UserError
 from hpcbench.plot_labels import fitted
-from hpcbench.plot_style import COLOURS, DPI, INK, SMALL, WIDTH, grid, need_matplotlib, styled
+from hpcbench.plot_style import COLOURS, INK, SMALL, WIDTH, grid
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Document, Figure
 from hpcbench.report.statistics import mean_interval, usable
 from hpcbench.report.titles import cell_words
 
@@ -224,68 +213,3 @@ def plain_mean(values: Iterable[float]) -> float:
     """Mean of values; NaN if one of them is NaN or infinite, or if the mean is too large."""
     own = list(values)
     return fmean(own) if all(map(usable, own)) else math.nan
-
-
-def svg(figure: Figure) -> str:
-    """An ``svg`` element for a page or a file of its own. It has no background, and its text is text.
-
-    Lines in ink have the colour of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
-    others hold the figure's name, so that several figures can stand on one page.
-    """
-    written = _written(figure, "svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    element = written.decode()
-    element = element[element.index("<svg") :].replace(INK, "currentColor")
-    used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", element))
-    kept = {name for pair in used for name in pair if name}
-    element = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in kept else "", element)
-    label = escape(f"{figure.title}. {figure.caption}")
-    return element.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-
-
-def png(figure: Figure) -> bytes:
-    """A picture with 200 dots per inch on white."""
-    about = {"Title": figure.title, "Description": figure.caption, "Software": None}
-    return _written(figure, "png", dpi=DPI, metadata=about)
-
-
-def write(document: Document, directory: Path) -> list[Path]:
-    """Write each figure of a report as ``NAME.svg`` and ``NAME.png``. Later figures of the same name are numbered.
-
-    Raises
-    ------
-    UserError
-        matplotlib is not installed, or a file cannot be written.
-    """
-    figures = [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Figure)]
-    seen: Counter[str] = Counter()
-    paths = []
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for figure in figures:
-            seen[figure.name] += 1
-            name = figure.name if seen[figure.name] == 1 else f"{figure.name}-{seen[figure.name]}"
-            for suffix, content in (("svg", svg(figure).encode()), ("png", png(figure))):
-                paths.append(directory / f"{name}.{suffix}")
-                paths[-1].write_bytes(content)
-    except OSError as error:
-        raise UserError(f"--plots {printable(str(directory))}: cannot be written: {error.strerror}") from None
-    return paths
-
-
-def drawn(figure: Figure) -> Any:
-    """The matplotlib figure. It must be made, and written, within `styled`."""
-    from matplotlib.figure import Figure as Canvas
-
-    fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")
-    figure.draw(fig)
-    return fig
-
-
-def _written(figure: Figure, kind: str, **options: Any) -> bytes:
-    need_matplotlib("figures of a report")
-    content = io.BytesIO()
-    with styled(salt=figure.name), warnings.catch_warnings():
-        # A name may hold letters that the font lacks; a browser has others.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        drawn(figure).savefig(content, format=kind, **options)
-    return content.getvalue()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Figure
 from hpcbench.report.findings import SpeedFinding
 from hpcbench.report.plots.drawing import grid_of, name
 from hpcbench.report.titles import cell_words

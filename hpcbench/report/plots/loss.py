@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, grid
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
 from hpcbench.report.plots.drawing import Point, band_words, compared, grid_of, heading, plain_mean, spread
 from hpcbench.report.quantities.speed import LOSS_TRAIN

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, power
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Figure
 from hpcbench.report.plots.drawing import Lines, at_the_right, fitted_name, list_axes, lists, mark, name
 from hpcbench.report.quantities.traffic import ERROR, WIRE
 from hpcbench.report.statistics import usable

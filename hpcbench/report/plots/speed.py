@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, SMALL, grid
+from hpcbench.present.document import Figure
+from hpcbench.present.notation import significant
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import significant
 from hpcbench.report.plots.drawing import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
 from hpcbench.report.quantities.speed import MODEL_FLOPS, SAMPLES
 from hpcbench.report.tables.scaling import STRONG, WEAK

@@ -7,8 +7,8 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, HATCHES, INK
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Figure
 from hpcbench.report.measures import Measures
 from hpcbench.report.plots.drawing import at_the_right, lists, name
 from hpcbench.report.quantities.traffic import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN

@@ -11,9 +11,9 @@ from hpcbench.collect.traces import traces_of
 from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, RankTrace, Span
 from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, INK, WIDTH
+from hpcbench.present.document import Figure
+from hpcbench.present.notation import seconds_unit
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Figure
-from hpcbench.report.notation import seconds_unit
 from hpcbench.report.plots.drawing import name
 
 MOST_SCHEMES, MOST_RANKS = 3, 4

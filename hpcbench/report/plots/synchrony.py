@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, HATCHES, INK, SMALL, WIDTH, grid
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Figure
 from hpcbench.report.plots.drawing import grid_of, name
 from hpcbench.report.synchrony import Arm, arms
 

@@ -7,9 +7,9 @@ from typing import Literal, TypeVar
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Event
-from hpcbench.report.document import Column, Entry, Field
+from hpcbench.present.document import Column, Entry, Field
+from hpcbench.present.notation import Unit, bytes_unit, flops_unit, loss, percent, seconds_unit, thousandths, whole
 from hpcbench.report.measures import Measures, counted
-from hpcbench.report.notation import Unit, bytes_unit, flops_unit, loss, percent, seconds_unit, thousandths, whole
 from hpcbench.report.statistics import geometric_mean_of_known, mean_of_known, usable
 from hpcbench.report.traffic import Unknown
 

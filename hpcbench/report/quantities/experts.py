@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
+from hpcbench.present.document import Field, Table, tabulate
+from hpcbench.present.notation import name
 from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Field, Table, tabulate
 from hpcbench.report.expert_layers import experts
 from hpcbench.report.measures import Measures
-from hpcbench.report.notation import name
 from hpcbench.report.quantities import COUNT, NUMBER, PERCENT, SECONDS, Quantity
 
 IMBALANCE = Quantity(

@@ -6,9 +6,9 @@ from math import isfinite
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
 from hpcbench.contract import events
+from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.report.columns import columns, scheme
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Field, Table, tabulate
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 
 ROW_DENSITY = Quantity(

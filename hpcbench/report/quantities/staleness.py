@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
+from hpcbench.present.notation import percent
 from hpcbench.report.measures import Measures
-from hpcbench.report.notation import percent
 from hpcbench.report.quantities import COUNT, HIGHEST, MEDIAN, NUMBER, PERCENT, Quantity
 
 STALENESS_MEAN = Quantity(

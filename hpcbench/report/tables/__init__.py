@@ -5,9 +5,9 @@ from collections.abc import Callable
 from hpcbench.collect.submission import Submission
 from hpcbench.features.energy.report import table as energy
 from hpcbench.features.prune import report as prune
+from hpcbench.present.document import Table
 from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Table
 from hpcbench.report.quantities import experts, sparse_rows
 from hpcbench.report.tables.by_scheme import axes, loss, memory, phases, speed, traffic
 from hpcbench.report.tables.comparison import schemes

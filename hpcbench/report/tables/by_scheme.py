@@ -9,13 +9,8 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import printable
 from hpcbench.contract.values import text
-from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row, step_time
-from hpcbench.report.curves import WINDOW
-from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.report.evidence import paired
-from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import (
+from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.present.notation import (
     Unit,
     between,
     bytes_unit,
@@ -26,6 +21,11 @@ from hpcbench.report.notation import (
     seconds_unit,
     thousandths,
 )
+from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
+from hpcbench.report.compare import Cell, Row, step_time
+from hpcbench.report.curves import WINDOW
+from hpcbench.report.evidence import paired
+from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.quantities import Quantity
 from hpcbench.report.quantities.catalogue import of_table
 from hpcbench.report.quantities.resources import DEVICE, HOST, HOST_RANK, RESERVED, STEP

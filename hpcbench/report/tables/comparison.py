@@ -4,19 +4,19 @@ from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
 from hpcbench.features.energy.report.table import beside_speed
-from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.report.duels import Duel
-from hpcbench.report.front import front
-from hpcbench.report.measures import is_gpu
-from hpcbench.report.notation import (
+from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.present.notation import (
     estimate,
     loss_interval,
     name,
     phrase,
     speed_interval,
 )
+from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme
+from hpcbench.report.compare import Cell, Row
+from hpcbench.report.duels import Duel
+from hpcbench.report.front import front
+from hpcbench.report.measures import is_gpu
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS
 from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.titles import example

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hpcbench.collect.microbenchmarks import Microbenchmark, Size
 from hpcbench.contract.text import printable
-from hpcbench.report.document import Column, Entry, Field, Table, tabulate
-from hpcbench.report.notation import NAMES, Unit, ratio
+from hpcbench.present.document import Column, Entry, Field, Table, tabulate
+from hpcbench.present.notation import NAMES, Unit, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
 """Quantities that several tables are compared by. The first one that all tables have is used."""

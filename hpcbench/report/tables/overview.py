@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from hpcbench.present.document import Column, Field, Table, tabulate
+from hpcbench.present.notation import name
 from hpcbench.report.columns import LOSS, SCHEME, SPEED
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Field, Table, tabulate
-from hpcbench.report.notation import name
 from hpcbench.report.tables.comparison import VERDICT, verdict
 from hpcbench.report.titles import cell_words
 from hpcbench.report.weaknesses import Weakened

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from hpcbench.collect.submission import Submission
 from hpcbench.predict.basis import Basis
 from hpcbench.predict.document import Kept, cell_words, kept
+from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
 from hpcbench.report.columns import SCHEME, scheme
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.report.notation import name, percent, phrase, quantity, seconds_unit
 from hpcbench.report.titles import title
 
 

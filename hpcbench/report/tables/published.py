@@ -12,9 +12,9 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.problems import user_error
 from hpcbench.contract.section import Section
 from hpcbench.contract.text import printable
+from hpcbench.present.document import Column, Entry, Table
+from hpcbench.present.notation import estimate, speed_interval
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Table
-from hpcbench.report.notation import estimate, speed_interval
 from hpcbench.resources import data_dir
 from hpcbench.study.yaml12 import read
 

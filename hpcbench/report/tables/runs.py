@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.state import BAD, OPEN
+from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
+from hpcbench.present.notation import Unit, name, phrase, quantity, seconds_unit
 from hpcbench.report.compare import Cell
-from hpcbench.report.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.notation import Unit, name, phrase, quantity, seconds_unit
 from hpcbench.report.quantities import Quantity, fields
 from hpcbench.report.quantities.resources import DEVICE
 from hpcbench.report.quantities.speed import (

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.text import printable
+from hpcbench.present.document import Column, Field, Table, tabulate
+from hpcbench.present.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
 from hpcbench.report.columns import SCHEME, samples
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Field, Table, tabulate
 from hpcbench.report.measures import is_gpu
-from hpcbench.report.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
 from hpcbench.report.quantities import fields
 from hpcbench.report.quantities.resources import DEVICE, HOST_RANK, PHASES
 from hpcbench.report.quantities.speed import STEP_SECONDS

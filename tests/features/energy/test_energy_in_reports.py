@@ -14,8 +14,8 @@ from report_tables import entries
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.tracking.seen import Seen, save
 from hpcbench.contract.state import State
+from hpcbench.present.document import Table
 from hpcbench.report.build import build
-from hpcbench.report.document import Table
 from hpcbench.report.formats import csv_rows, json_document
 from hpcbench.report.sections import read
 from hpcbench.report.statistics import paired_ratio

@@ -11,8 +11,8 @@ from hpcbench.collect.submission import from_log
 from hpcbench.contract.events import parse
 from hpcbench.features.prune import events
 from hpcbench.features.prune.report import SPARSE_WEIGHTS, sparsity
+from hpcbench.present.document import Table
 from hpcbench.report.build import build
-from hpcbench.report.document import Table
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.sections import read
 

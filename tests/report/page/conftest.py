@@ -15,7 +15,7 @@ from tools import explain_missing
 from hpcbench.collect.submission import Submission, load
 from hpcbench.contract.state import Job, State
 from hpcbench.contract.submission import read_submission
-from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
+from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
 from hpcbench.report.page import write
 
 

@@ -10,9 +10,9 @@ import pytest
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.submission import Plan
 from hpcbench.contract.text import printable
-from hpcbench.report.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
+from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
+from hpcbench.present.page.safe import visible
 from hpcbench.report.page import write
-from hpcbench.report.page.safe import visible
 
 HOSTILE = [
     "</script><script>window.canary = 1</script>",

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from hpcbench.collect.submission import Submission
-from hpcbench.report.document import Chapter, Column, Document, Entry, Sentences, Table
+from hpcbench.present.document import Chapter, Column, Document, Entry, Sentences, Table
+from hpcbench.present.page import sort_key
+from hpcbench.present.page.safe import Stylesheet, inline
 from hpcbench.report.main import report
-from hpcbench.report.page import sort_key, write
-from hpcbench.report.page.safe import Stylesheet, inline
+from hpcbench.report.page import write
 from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, kept
 
 
@@ -46,13 +47,19 @@ def test_a_cited_line_is_read_whole_or_says_what_is_missing(tmp_path: Path) -> N
     log = tmp_path / "log.txt"
     long = "x" * (1 << 18)
     log.write_bytes(b"first\r\n" + long.encode() + b"\nthird\xff\nlast, cut")
-    found = Citations(cite(*(f"{log}:{n}" for n in (1, 2, 3, 4, 5, 0))), [], [], None)
-    lines = {line.number: line for line in found.files[0].lines}
-    assert sorted(lines) == [1, 2, 3, 4], "a line that is not there is not made up"
-    assert (lines[1].text, lines[1].omitted) == ("first", 0)
-    assert (lines[2].text, lines[2].omitted) == (long[:LONGEST], len(long) - LONGEST)
-    assert (lines[3].text, lines[4].text) == ("third\ufffd", "last, cut")
-    assert found.target(f"{log}:4") == f"#{lines[4].anchor}" and found.target(f"{log}:5") == ""
+    found = Citations([], None)
+    targets = {n: found.target(f"{log}:{n}") for n in (4, 1, 2, 3, 5, 0)}
+    ((path, lines),) = found.files()
+    assert path == log and [line.number for line in lines] == [0, 1, 2, 3, 4, 5]
+    assert {line.number: f"#{line.anchor}" for line in lines} == targets
+    assert [(line.text, line.omitted) for line in lines] == [
+        ("[the file has no such line]", 0),
+        ("first", 0),
+        (long[:LONGEST], len(long) - LONGEST),
+        ("third\ufffd", 0),
+        ("last, cut", 0),
+        ("[the file has no such line]", 0),
+    ]
 
 
 def test_a_file_that_is_gone_is_cited_without_its_line(tmp_path: Path) -> None:
@@ -63,22 +70,14 @@ def test_a_file_that_is_gone_is_cited_without_its_line(tmp_path: Path) -> None:
 def test_lines_beyond_the_bound_are_counted(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text("line\n" * (MOST_LINES + 5))
-    found = Citations(cite(*(f"{log}:{n + 1}" for n in range(MOST_LINES + 5))), [], [], None)
-    assert len(found.files[0].lines) == MOST_LINES and found.left_out == 5
-
-
-def test_reasons_come_before_figures_where_there_are_too_many_lines(
-    planted: Submission, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hpcbench.report.page.sources.MOST_LINES", 1)
-    assert planted.runs[0].log is not None
-    found = Citations(cite(planted.runs[0].log.where(1)), [planted], [], None)
-    reason = next(run.verdict.where for run in planted.runs if run.state == "failed")
-    assert reason and found.target(reason) and not found.target(planted.runs[0].log.where(1))
+    found = Citations([], None)
+    targets = [found.target(f"{log}:{n + 1}") for n in range(MOST_LINES + 5)]
+    assert all(targets[:MOST_LINES]) and not any(targets[MOST_LINES:]) and found.left_out == 5
+    assert [len(lines) for _, lines in found.files()] == [MOST_LINES]
 
 
 def test_only_what_is_known_to_be_a_place_becomes_a_link(planted: Submission) -> None:
-    found = Citations(Document("", ()), [planted], [], None)
+    found = Citations([planted], None)
     where = next(run.verdict.where for run in planted.runs if run.state == "failed")
     assert where
     assert found.linked(f"<b> ({where}) /etc/passwd:1") == (
@@ -100,9 +99,9 @@ def test_sentences_lead_to_the_lines_of_logs_that_they_name(planted: Submission,
 def test_files_outside_the_pages_directory_are_not_linked(planted: Submission, tmp_path: Path) -> None:
     assert planted.root is not None
     inside = planted.root / "study.yaml"
-    assert Citations(Document("", ()), [planted], [], planted.root).href(inside) == "./study.yaml"
-    assert Citations(Document("", ()), [planted], [], tmp_path).href(inside) == ""
-    assert Citations(Document("", ()), [planted], [], None).href(inside) == ""
+    assert Citations([planted], planted.root).href(inside) == "./study.yaml"
+    assert Citations([planted], tmp_path).href(inside) == ""
+    assert Citations([planted], None).href(inside) == ""
 
 
 def test_provenance_leads_to_its_lines_and_holds_no_variables(planted: Submission, page: Path) -> None:
@@ -116,17 +115,17 @@ def test_provenance_leads_to_its_lines_and_holds_no_variables(planted: Submissio
 
 def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:
     svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt">'
-        "<metadata>m</metadata><defs><style>* { fill: red }</style><clipPath id='c'/></defs>"
-        "<g style='fill: #ffffff;  clip-path: url(#c)'><use xlink:href='#c' style='fill: #ffffff; "
-        "clip-path: url(#c)'/><image xlink:href='data:x'/><text>&lt;b&gt;\u202e</text></g></svg>"
+        '<?xml version="1.0"?><!-- made --><svg xmlns="http://www.w3.org/2000/svg" width="9pt"><style>* { }</style>'
+        '<metadata>m</metadata><defs><clipPath id="c"/></defs><g style="fill: #ffffff;  clip-path: url(#c)">'
+        '<use xlink:href="#c" style="fill: #ffffff; clip-path: url(#c)"/>'
+        '<text>&lt;b&gt; style="#fff"\u202e</text></g></svg>'
     )
     styles = Stylesheet()
     drawn = inline(svg, "p1", 'a "name"', styles)
     assert drawn == (
-        '<svg role="img" aria-label="a &quot;name&quot;" class="plot"><defs><clipPath id="p1-c" /></defs>'
-        '<g class="plot-1"><use href="#p1-c" class="plot-1" /><image href="data:x" />'
-        "<text>&lt;b&gt;\u27e8U+202E\u27e9</text></g></svg>"
+        '<svg xmlns="http://www.w3.org/2000/svg"  role="img" class="plot" aria-label="a &#34;name&#34;">'
+        '<defs><clipPath id="p1-c"/></defs><g class="plot-1">'
+        '<use xlink:href="#p1-c" class="plot-1"/><text>&lt;b&gt; style="#fff"\u27e8U+202E\u27e9</text></g></svg>'
     )
     assert styles.css == ".plot-1 { fill: var(--paper); clip-path: url(#p1-c) }"
 

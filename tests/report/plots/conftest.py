@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from hpcbench.plot_style import styled
-from hpcbench.report.document import Figure
-from hpcbench.report.plots.drawing import drawn
+from hpcbench.present.document import Figure
+from hpcbench.present.figures import drawn
 
 
 @pytest.fixture

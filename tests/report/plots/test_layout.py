@@ -13,9 +13,9 @@ from matplotlib.transforms import Bbox
 from planted_study import Run, channel, planted
 
 from hpcbench.plot_style import styled
-from hpcbench.report.document import Figure
+from hpcbench.present.document import Figure
+from hpcbench.present.figures import drawn, png
 from hpcbench.report.plots import OF_CELL, OF_SUBMISSION
-from hpcbench.report.plots.drawing import drawn, png
 
 NAMES = [
     *("baseline", "identity", "naive-mpc", "naive-zfp8", "naive-zfp16", "mzhybrid", "zhybrid-16-8", "int8-feedback"),

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from hpcbench.cli import app
 from hpcbench.plot_style import INK
-from hpcbench.report.document import Figure
+from hpcbench.present.document import Figure
+from hpcbench.present.figures import png, svg
 from hpcbench.report.plots import OF_CELL
-from hpcbench.report.plots.drawing import png, svg
 from hpcbench.report.plots.loss import loss_over_steps
 from hpcbench.report.plots.speed import throughput
 from hpcbench.report.plots.step import time_split

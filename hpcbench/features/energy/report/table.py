@@ -11,12 +11,12 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import printable
 from hpcbench.features.energy import events
 from hpcbench.features.energy.report.joules import Energy, energy
+from hpcbench.present.document import Column, Entry, Field, Table, tabulate
+from hpcbench.present.notation import speed_interval
 from hpcbench.report.columns import CHANGE, SPEED, Estimate, columns, samples, scheme
 from hpcbench.report.compare import Cell, Row
-from hpcbench.report.document import Column, Entry, Field, Table, tabulate
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, counted
-from hpcbench.report.notation import speed_interval
 from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
 from hpcbench.report.statistics import Interval, paired_ratio
 

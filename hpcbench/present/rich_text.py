@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hpcbench.console import UNBOUND, columns
 from hpcbench.contract.text import printable
-from hpcbench.report.document import LONGEST_NAME, Document, Part, Sentences, Table, Tone, parts
+from hpcbench.present.document import LONGEST_NAME, Document, Part, Sentences, Table, Tone, parts
 
 _GAP, _NARROW_GAP = 3, 2
 _LONGEST = 600

@@ -3,7 +3,7 @@ r"""The report as LaTeX, to ``\input`` into a paper. It needs only ``\usepackage
 import re
 from collections.abc import Iterable, Iterator
 
-from hpcbench.report.document import Chapter, Document, Part, Sentences, Table, parts
+from hpcbench.present.document import Chapter, Document, Part, Sentences, Table, parts
 
 _WIDTH, _GAP = 78, 2
 r"""Letters in a line of ``\footnotesize`` of an article, and letters between two columns."""

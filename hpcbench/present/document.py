@@ -1,9 +1,6 @@
-"""The content of a report, without a format: chapters of tables, sentences and figures.
+"""Results for readers, without a format: chapters of tables, sentences and figures."""
 
-``report.tables`` and ``report.plots`` make the content, and each writer of ``report.formats`` shows it.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeVar
@@ -92,9 +89,18 @@ class Chapter:
     blocks: tuple[Block, ...]
 
 
+def make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> Chapter:
+    """Return a chapter of those blocks that have something to show."""
+    return Chapter(title, subtitle, tuple(block for block in blocks if block is not None and not _is_empty(block)))
+
+
+def _is_empty(block: Block) -> bool:
+    return not (block.lines if isinstance(block, Sentences) else block.rows if isinstance(block, Table) else True)
+
+
 @dataclass(frozen=True)
 class Document:
-    """A whole report."""
+    """The results of a command."""
 
     title: str
     chapters: tuple[Chapter, ...]

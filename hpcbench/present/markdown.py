@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hpcbench.report.document import Chapter, Document, Sentences, Table
+from hpcbench.present.document import Chapter, Document, Sentences, Table
 
 _SPECIAL = str.maketrans({special: "\\" + special for special in "\\`*_|<>[]&~$"})
 _FIRST = tuple("#+-=")

@@ -1,13 +1,13 @@
 """The notation of figures: digits, units, intervals."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
 
 from hpcbench.contract.text import printable
-from hpcbench.report.document import Entry, Tone
-from hpcbench.report.statistics import Interval
-from hpcbench.report.traffic import Unknown
+from hpcbench.present.document import Column, Entry, Field, Item, Tone
 
 NAMES = 60
 """Most letters of a name that are shown. A name from a file may be longer."""
@@ -15,6 +15,25 @@ _REASONS = 300
 _FLOPS = ((1e15, "PFLOPS"), (1e12, "TFLOPS"), (1e9, "GFLOPS"), (1e6, "MFLOPS"), (1.0, "FLOPS"))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+
+
+class Interval(Protocol):
+    """An estimate, and the bounds of its interval if it has one."""
+
+    @property
+    def estimate(self) -> float:
+        """The estimate."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower bound."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper bound."""
+
+
+AnyInterval = TypeVar("AnyInterval", bound=Interval)
 
 
 def significant(value: float | None) -> str:
@@ -62,7 +81,7 @@ def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], us
     return Unit(*next((unit for unit in units if largest >= unit[0]), units[-1]))
 
 
-def ratio(value: float | Unknown | None) -> str:
+def ratio(value: float | Literal["unknown"] | None) -> str:
     """A ratio, to three decimals."""
     return "-" if value is None else value if value == "unknown" else f"{value:.3f}"
 
@@ -95,6 +114,26 @@ def speed_interval(interval: Interval | None) -> str:
 def loss_interval(interval: Interval | None) -> str:
     """A difference of losses with its interval."""
     return between(interval, "{:+.4f}".format)
+
+
+def short(value: float) -> str:
+    """GB/s or a share with three significant digits; two below 1."""
+    return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f}"
+
+
+def rate(bytes_per_s: float) -> str:
+    """A rate in GB/s. Slow links have small numbers with many digits."""
+    return f"{bytes_per_s / 1e9:.3g}" if bytes_per_s < 1e9 else short(bytes_per_s / 1e9)
+
+
+def microseconds(seconds: float) -> str:
+    """Microseconds with three significant digits."""
+    return short(seconds * 1e6)
+
+
+def error(value: float | None) -> str:
+    """An error; ``0`` if there is none, ``-`` if it is not known."""
+    return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
 def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
@@ -132,11 +171,33 @@ def phrase(words: str, tone: Tone = "", source: str | None = None) -> Entry:
     return Entry(clean, clean or None, tone, source)
 
 
-def quantity(value: float | None, show: Callable[[float | None], str] = significant) -> Entry:
+def quantity(value: float | None, show: Callable[[float], str] = significant) -> Entry:
     """A figure, or the mark of an unknown one."""
-    return Entry(show(value), value)
+    return Entry() if value is None else Entry(show(value), value)
 
 
-def estimate(interval: Interval | None, show: Callable[[Interval | None], str]) -> Entry:
+def figure_column(
+    head: str,
+    of: Callable[[Item], float | None],
+    show: Callable[[float], str] = significant,
+    *,
+    group: int = 0,
+    help: str = "",
+) -> Field[Item]:
+    """A column of figures, named after its head."""
+    return Column(column_name(head), head, group=group, help=help), lambda item: quantity(of(item), show)
+
+
+def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
+    """A column of words, named after its head."""
+    return Column(column_name(head), head, words=True, help=help), lambda item: phrase(of(item))
+
+
+def column_name(head: str) -> str:
+    """The name of a column by its head."""
+    return re.sub(r"\W+", "_", head.replace("/", " per ")).strip("_").lower()
+
+
+def estimate(interval: AnyInterval | None, show: Callable[[AnyInterval | None], str]) -> Entry:
     """An estimate with its interval. It is sorted by the estimate."""
     return Entry(show(interval), None if interval is None else interval.estimate)

@@ -1,0 +1,79 @@
+"""Figures as SVG, which a page can recolour, and as PNG for print. A figure always gives the same bytes."""
+
+import io
+import re
+import warnings
+from collections import Counter
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from hpcbench.contract.text import printable
+from hpcbench.errors import UserError
+from hpcbench.plot_style import DPI, INK, WIDTH, need_matplotlib, styled
+from hpcbench.present.document import Document, Figure
+
+
+def svg(figure: Figure) -> str:
+    """An ``svg`` element for a page or a file of its own. It has no background, and its text is text.
+
+    Lines in ink have the colour of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
+    others hold the figure's name, so that several figures can stand on one page.
+    """
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    element = _written(figure, "svg", transparent=True, metadata=metadata).decode()
+    element = element[element.index("<svg") :].replace(INK, "currentColor")
+    used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", element))
+    kept = {name for pair in used for name in pair if name}
+    element = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in kept else "", element)
+    label = escape(f"{figure.title}. {figure.caption}".strip())
+    return element.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def png(figure: Figure) -> bytes:
+    """A picture with 200 dots per inch on white."""
+    about = {"Title": figure.title, "Description": figure.caption, "Software": None}
+    return _written(figure, "png", dpi=DPI, metadata=about)
+
+
+def write(document: Document, directory: Path) -> list[Path]:
+    """Write each figure of a report as ``NAME.svg`` and ``NAME.png``. Later figures of the same name are numbered.
+
+    Raises
+    ------
+    UserError
+        matplotlib is not installed, or a file cannot be written.
+    """
+    figures = [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Figure)]
+    seen: Counter[str] = Counter()
+    paths = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for figure in figures:
+            seen[figure.name] += 1
+            name = figure.name if seen[figure.name] == 1 else f"{figure.name}-{seen[figure.name]}"
+            for suffix, content in (("svg", svg(figure).encode()), ("png", png(figure))):
+                paths.append(directory / f"{name}.{suffix}")
+                paths[-1].write_bytes(content)
+    except OSError as error:
+        raise UserError(f"--plots {printable(str(directory))}: cannot be written: {error.strerror}") from None
+    return paths
+
+
+def drawn(figure: Figure) -> Any:
+    """The matplotlib figure. It must be made, and written, within `styled`."""
+    from matplotlib.figure import Figure as Canvas
+
+    fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")
+    figure.draw(fig)
+    return fig
+
+
+def _written(figure: Figure, kind: str, **options: Any) -> bytes:
+    need_matplotlib("figures of a report")
+    content = io.BytesIO()
+    with styled(salt=figure.name), warnings.catch_warnings():
+        # A name may hold letters that the font lacks; a browser has others.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        drawn(figure).savefig(content, format=kind, **options)
+    return content.getvalue()

@@ -1,0 +1,143 @@
+"""A document as one file for a browser. The file needs no network, and its content is not trusted."""
+
+import base64
+import hashlib
+import math
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+import hpcbench
+from hpcbench.present.document import Block, Chapter, Document, Entry, Figure, Table
+from hpcbench.present.page.safe import Stylesheet, finalize, inline, visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+_DIRECTORY = Path(__file__).parent
+_ORDER = ("answer", "table", "figure", "trouble", "notes")
+"""Kinds of blocks in their order on the page."""
+_OF_TONE = {"bad": ("trouble", "Trouble"), "warning": ("notes", "Notes")}
+"""Kind and heading of sentences by their tone."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A block with its place on the page."""
+
+    block: Block
+    id: str
+    kind: str
+    heading: str
+    """Heading of the block; empty for the answer, which stands under the title of its chapter."""
+    drawing: str = ""
+
+
+def _place(block: Block, id: str, styles: Stylesheet) -> Placed:
+    if isinstance(block, Figure):
+        from hpcbench.present.figures import svg  # only a page with figures needs matplotlib
+
+        return Placed(block, id, "figure", block.title, inline(svg(block), id, visible(block.title), styles))
+    if isinstance(block, Table):
+        return Placed(block, id, "table", block.title or block.name.replace("_", " ").capitalize())
+    return Placed(block, id, *_OF_TONE.get(block.tone, ("answer", "")))
+
+
+def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[Placed]:
+    """Return the blocks of a chapter: answer, tables, plots, trouble, notes."""
+    blocks = [_place(block, f"{id}-{i}", styles) for i, block in enumerate(chapter.blocks, 1)]
+    return sorted(blocks, key=lambda placed: _ORDER.index(placed.kind))
+
+
+FILTERS = {"scheme": "Scheme", "state": "State"}
+"""Columns by whose values rows can be chosen, with the name of the choice."""
+_MOST_CHOICES = 200
+
+
+def write(document: Document, template: Path | None = None, **context: Any) -> str:
+    """Return a document as HTML.
+
+    Parameters
+    ----------
+    document
+        The document.
+    template
+        A template that extends ``page.html.j2``; None for that page alone.
+    context
+        Further variables of the template. `linked` makes links of places in a sentence, `citations` of
+        the sources of entries.
+    """
+    styles = Stylesheet()
+    ids = [f"chapter-{i}" for i, _ in enumerate(document.chapters, 1)]
+    chapters = [
+        (chapter, id, _arrange(chapter, id, styles)) for chapter, id in zip(document.chapters, ids, strict=True)
+    ]
+    style, script = Markup(f"{_file('page.css')}{styles.css}\n"), Markup(_file("page.js"))
+    variables = {
+        "chapters": chapters,
+        "choices": _choices(document),
+        "document": document,
+        "key": sort_key,
+        "linked": str,
+        "now": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "policy": _policy(style, script),
+        "script": script,
+        "style": style,
+        "version": hpcbench.__version__,
+    }
+    path = template or _DIRECTORY / "page.html.j2"
+    return _environment(path.parent).get_template(path.name).render(variables | context)
+
+
+def sort_key(entry: Entry) -> str | None:
+    """The key by which the page's script sorts an entry; None for an unknown value, NaN included."""
+    value = entry.value
+    if value is None or isinstance(value, str):
+        return value
+    if math.isnan(value):
+        return None
+    return repr(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _choices(document: Document) -> list[tuple[str, str, list[str]]]:
+    """Column, its name and its values, for each column that rows can be chosen by."""
+    found: dict[str, dict[str, None]] = {name: {} for name in FILTERS}
+    for table in (block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Table)):
+        for i, column in enumerate(table.columns):
+            if column.name in found:
+                found[column.name].update(dict.fromkeys(row[i].shown for row in table.rows))
+    choices = [(name, FILTERS[name], list(values)[:_MOST_CHOICES]) for name, values in found.items()]
+    return [choice for choice in choices if len(choice[2]) > 1]
+
+
+def _policy(style: str, script: str) -> str:
+    """The security policy of the page: a browser may apply this style and run this script, and nothing else."""
+    hashes = [base64.b64encode(hashlib.sha256(words.encode()).digest()).decode() for words in (style, script)]
+    return (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _environment(directory: Path) -> "Environment":
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([directory, _DIRECTORY]),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _file(name: str) -> str:
+    return (_DIRECTORY / name).read_text(encoding="utf-8")
