@@ -96,8 +96,8 @@ def read_groups(patterns: Sequence[str]) -> Groups:
         try:
             groups.append(GroupPattern.model_validate({"match": match, "dimension": dimension}))
         except ValidationError:
-            known = ", ".join(get_args(Meaning))
-            raise UserError(f"--group {pattern}: needs a regular expression, and a dimension of {known}") from None
+            dimensions = ", ".join(get_args(Meaning))
+            raise UserError(f"--group {pattern}: needs a regular expression, and a dimension of {dimensions}") from None
     return Groups(groups=groups)
 
 

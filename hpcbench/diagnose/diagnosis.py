@@ -259,5 +259,5 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _known_mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return _mean(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return _mean(numbers) if len(numbers) == len(values) else None
