@@ -75,8 +75,6 @@ def check_output(option: str, path: Path | None) -> None:
         raise UserError(f"{option} {path}: is a directory: name a file")
     if not path.absolute().parent.is_dir():
         raise UserError(f"{option} {path}: {path.parent} is no directory: make it first")
-    if option == "--plot" and path.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"--plot {path}: not known what to draw: name a file that ends in .png or .svg")
 
 
 def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures: bool = True) -> None:

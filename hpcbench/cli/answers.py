@@ -160,7 +160,9 @@ def diagnose(
             metavar="REGEX=DIMENSION", help="Dimension of the groups whose description matches.", show_default=False
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Also write everything as JSON.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a file: .html, .md, .tex, .csv, .json or .txt.")
+    ] = None,
     codec_speed: Annotated[
         float | None,
         typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 20 on a core."),

@@ -1,25 +1,20 @@
-"""``hpcbench diagnose``: reads traces, prints the diagnosis, and writes it as JSON."""
+"""``hpcbench diagnose``: reads traces, prints the diagnosis, and saves it."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import ValidationError
 
 from hpcbench.bench.progress import Show, progress
-from hpcbench.console import show_table
 from hpcbench.contract.interpose import GroupPattern, Groups, Meaning
-from hpcbench.diagnose.diagnosis import Diagnosis, diagnose
-from hpcbench.diagnose.gains import CODECS, FREE
+from hpcbench.diagnose.diagnosis import diagnose
 from hpcbench.diagnose.kineto import RankTrace, read_rank
-from hpcbench.diagnose.show import COLUMNS, gain_cells, sentences, table_cells
+from hpcbench.diagnose.results import Diagnosed
 from hpcbench.errors import UserError
-
-VERSION = 1
-"""Version of the JSON document."""
+from hpcbench.plot_style import need_matplotlib
+from hpcbench.present.results import resolve_format
 
 
 def diagnose_files(
@@ -34,7 +29,7 @@ def diagnose_files(
     patterns
         ``REGEX=DIMENSION`` for groups whose description matches.
     output
-        JSON file to write in addition.
+        File to write in addition, in the format of its suffix.
     codec_speed
         GB/s of values at which codecs run.
 
@@ -44,10 +39,10 @@ def diagnose_files(
         A trace cannot be read, the traces do not fit together, or an option is wrong.
     """
     groups = check_options(patterns, output, codec_speed)
-    diagnosis = diagnose(_read(find_traces(paths)), groups, codec_speed)
-    _show(diagnosis)
+    results = Diagnosed(diagnose(_read(find_traces(paths)), groups, codec_speed))
+    results.show()
     if output is not None:
-        output.write_text(json.dumps(to_json(diagnosis), indent=1) + "\n", encoding="utf-8")
+        results.save([output])
     return 0
 
 
@@ -61,8 +56,8 @@ def check_options(patterns: Sequence[str], output: Path | None, codec_speed: flo
     """
     if codec_speed is not None and not codec_speed > 0:
         raise UserError(f"--codec-speed {codec_speed:g}: give GB/s of values, more than 0")
-    if output is not None and output.suffix != ".json":
-        raise UserError(f"--output {output}: use .json")
+    if output is not None and resolve_format(None, output) == "html":
+        need_matplotlib("a page")
     return read_groups(patterns)
 
 
@@ -96,8 +91,8 @@ def read_groups(patterns: Sequence[str]) -> Groups:
         try:
             groups.append(GroupPattern.model_validate({"match": match, "dimension": dimension}))
         except ValidationError:
-            known = ", ".join(get_args(Meaning))
-            raise UserError(f"--group {pattern}: needs a regular expression, and a dimension of {known}") from None
+            dimensions = ", ".join(get_args(Meaning))
+            raise UserError(f"--group {pattern}: needs a regular expression, and a dimension of {dimensions}") from None
     return Groups(groups=groups)
 
 
@@ -112,35 +107,3 @@ def _read(paths: Sequence[Path]) -> list[RankTrace]:
 
 def _show_progress(show: Show, name: str, done: int, size: int) -> None:
     show(done >> 20, size >> 20, name)
-
-
-def _show(diagnosis: Diagnosis) -> None:
-    from rich.table import Table
-
-    print(*sentences(diagnosis), sep="\n")
-    if not diagnosis.rows:
-        return
-    per = "step" if diagnosis.steps else "trace"
-    calls = Table(*COLUMNS, title=f"Calls per {per} and rank, the most exposed first", title_justify="left", box=None)
-    for column in calls.columns[4:]:
-        column.justify = "right"
-    for row in diagnosis.rows:
-        calls.add_row(*table_cells(row))
-    print()
-    show_table(calls)
-    codecs = [codec.name for codec in (*CODECS, FREE)]
-    columns = ("dimension", "exposed", *codecs, "int8 below Gbit/s")
-    gains = Table(*columns, title="Largest possible gain by dimension", title_justify="left", box=None)
-    for column in gains.columns[1:]:
-        column.justify = "right"
-    for dimension in diagnosis.by_dimension():
-        gains.add_row(*gain_cells(diagnosis, dimension, codecs))
-    print()
-    show_table(gains)
-
-
-def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as a JSON document."""
-    content = asdict(diagnosis)
-    content["paths"] = [str(path) for path in diagnosis.paths]
-    return {"version": VERSION, **content, "answer": sentences(diagnosis)}

@@ -1,7 +1,7 @@
 """The diagnosis of a program: how much of a step is exposed communication, and what compression could gain."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,12 @@ from hpcbench.diagnose.calls import Call, Group
 from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Codec, Load, break_even_gbit, saved_us
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
-from hpcbench.diagnose.spans import share_exposed
+from hpcbench.diagnose.spans import Span, clip, merge, share_exposed, subtract
 from hpcbench.torch.dimensions import dimension_of
 
 UNKNOWN = "unknown"
 WAITING, TRANSFER = "waiting", "transfer"
+COMPUTATION = "computation"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,13 @@ class Kind:
     """Description of the group."""
     group_size: int | None
     compressible: bool
+
+    @property
+    def name(self) -> str:
+        """Name in sentences, such as ``DP reduce-scatter (bf16)``."""
+        group = f"group {self.description!r}" if self.description else ""
+        place = self.dimension if self.dimension != UNKNOWN else group
+        return f"{f'{place} ' if place else ''}{self.operation} ({self.dtype})"
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,19 @@ class KindRow:
     """The part of the waiting that no computation covers; None if unknown."""
 
     @property
+    def load(self) -> Load:
+        """The mean traffic of a rank."""
+        return Load(
+            operation=self.kind.operation,
+            dtype=self.kind.dtype,
+            group_size=self.kind.group_size,
+            message_bytes=self.message_bytes or 0.0,
+            wire_bytes=self.wire_bytes or 0.0,
+            transfer_us=1e6 * (self.seconds - (self.waiting or 0.0)),
+            exposed_us=1e6 * (self.exposed - (self.exposed_waiting or 0.0)),
+        )
+
+    @property
     def bandwidth(self) -> float | None:
         """Bytes per second on the wire during transfers; None if unknown."""
         transfer = self.seconds - (self.waiting or 0.0)
@@ -65,6 +86,18 @@ class Gain:
     """Step time now over the shortest possible one."""
     break_even: float | None
     """Gbit/s per rank below which it pays; None if that is unknown."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A span of the timeline of one step, in seconds since its begin."""
+
+    track: str
+    """`COMPUTATION`, or the name of a kind of calls."""
+    begin: float
+    end: float
+    exposed: bool = False
+    """Whether no computation covers it."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +120,8 @@ class Diagnosis:
     gains: tuple[Gain, ...]
     codec_speed: float
     """Assumed GB/s of values."""
+    timeline: tuple[Bar, ...]
+    """The last step of the first rank."""
 
     def by_dimension(self) -> dict[str, float]:
         """Return the exposed part of the step of each dimension, the largest first."""
@@ -137,7 +172,27 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
         rows=tuple(rows),
         gains=tuple(_gains(per_rank, step_us, speed)),
         codec_speed=speed,
+        timeline=tuple(_timeline(traces[0], groups)),
     )
+
+
+def _timeline(trace: RankTrace, groups: Groups) -> Iterator[Bar]:
+    """Yield what the rank did in its last step; in the whole window if it has no steps."""
+    step = trace.steps[max(trace.steps)] if trace.steps else trace.window
+
+    def bars(track: str, spans: Sequence[Span], exposed: bool = False) -> Iterator[Bar]:
+        for span in clip(spans, step):
+            yield Bar(track, (span.begin - step.begin) / 1e6, (span.end - step.begin) / 1e6, exposed)
+
+    yield from bars(COMPUTATION, trace.computation)
+    by_track: dict[str, list[Span]] = defaultdict(list)
+    for call in trace.calls:
+        by_track[_kind(call, trace.world, groups).name].append(call.span)
+    for track, spans in by_track.items():
+        busy = merge(spans)
+        exposed = subtract(busy, trace.computation)
+        yield from bars(track, subtract(busy, exposed))
+        yield from bars(track, exposed, exposed=True)
 
 
 @dataclass
@@ -259,5 +314,5 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _known_mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return _mean(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return _mean(numbers) if len(numbers) == len(values) else None

@@ -1,5 +1,6 @@
 """What compression could gain at most: Amdahl's bound for each codec, and the bandwidth below which it pays."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, FLOATS, REDUCE_SCATTER
@@ -67,3 +68,27 @@ def break_even_gbit(load: Load, codec: Codec, gb_per_s: float) -> float | None:
     fewer = load.wire_bytes * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s)
     return 8e-3 * fewer / cost if fewer > 0 and cost > 0 else None
+
+
+def gain_at(loads: Sequence[Load], step_us: float, codec: Codec, gb_per_s: float, gbit: float) -> float:
+    """Return the gain of a codec if the links had another bandwidth.
+
+    Parameters
+    ----------
+    loads
+        Traffic of a dimension, whose transfers take the time of their bytes at that bandwidth. What computation covers
+        of them now, it covers up to the same time.
+    step_us
+        Time of a step as it was traced.
+    gbit
+        Gbit/s of a rank.
+    """
+    plain = step_us - sum(load.exposed_us for load in loads)
+    coded = plain
+    for load in loads:
+        hidden = load.transfer_us - load.exposed_us
+        transfer = 8e-3 * load.wire_bytes / gbit
+        plain += max(0.0, transfer - hidden)
+        cost = codec_us(load, gb_per_s) if codec.has_cost else 0.0
+        coded += max(0.0, ratio(codec, load.dtype) * transfer - hidden) + cost
+    return plain / coded

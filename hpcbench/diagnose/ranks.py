@@ -54,11 +54,11 @@ def keep_common_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
     if not common:
         steps = "; ".join(f"{trace.path.name}: {_range(trace.steps)}" for trace in traces)
         raise UserError(f"the traces have no step in common ({steps}): trace the same steps on each rank")
-    kept = []
+    common_traces = []
     for trace in traces:
         trace = replace(trace, steps={number: span for number, span in trace.steps.items() if number in common})
-        kept.append(_within(trace, trace.window))
-    return kept
+        common_traces.append(_within(trace, trace.window))
+    return common_traces
 
 
 def _range(steps: dict[int, Span]) -> str:
@@ -122,7 +122,7 @@ def _clock_differences(traces: Sequence[RankTrace], matched: Sequence[Sequence[t
         pending = False
         for (first, second), differences in apart.items():
             if (first in ahead) != (second in ahead):
-                known, new, sign = (first, second, 1) if first in ahead else (second, first, -1)
-                ahead[new] = ahead[known] + sign * median(differences)
+                base, new, sign = (first, second, 1) if first in ahead else (second, first, -1)
+                ahead[new] = ahead[base] + sign * median(differences)
                 pending = True
     return [ahead.get(number, (traces[0].base_us - trace.base_us)) for number, trace in enumerate(traces)]

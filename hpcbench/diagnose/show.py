@@ -1,6 +1,6 @@
-"""The diagnosis in words and as a table."""
+"""The diagnosis in sentences."""
 
-from hpcbench.diagnose.diagnosis import UNKNOWN, Diagnosis, Gain, KindRow
+from hpcbench.diagnose.diagnosis import UNKNOWN, Diagnosis, Gain
 from hpcbench.diagnose.gains import FREE, NOTABLE
 
 _MOST = 3
@@ -10,15 +10,22 @@ _LEAST = 0.005
 
 
 def sentences(diagnosis: Diagnosis) -> list[str]:
-    """Return the answer, the first sentence first."""
+    """Return the answer, and what limits it."""
+    return [*answer(diagnosis), *notes(diagnosis)]
+
+
+def answer(diagnosis: Diagnosis) -> list[str]:
+    """Return how much of a step is exposed communication, and what compression could gain."""
     if not diagnosis.rows:
         return ["The traced steps contain no collective calls: there is nothing to compress."]
-    return [_exposed(diagnosis), _gain(diagnosis), *notes(diagnosis)]
+    return [_exposed(diagnosis), _gain(diagnosis)]
 
 
 def notes(diagnosis: Diagnosis) -> list[str]:
     """Return what limits the answer, one sentence each."""
-    lines = []
+    lines: list[str] = []
+    if not diagnosis.rows:
+        return lines
     if diagnosis.steps is None:
         lines.append(
             f"The trace does not name its steps: all figures are of {diagnosis.step_seconds:.3g} s. Call step() of the"
@@ -57,7 +64,7 @@ def notes(diagnosis: Diagnosis) -> list[str]:
 
 def _exposed(diagnosis: Diagnosis) -> str:
     listed = [row for row in diagnosis.rows if row.exposed / diagnosis.step_seconds >= _LEAST][:_MOST]
-    parts = [f"{name_kind(row)} {_percent(row.exposed / diagnosis.step_seconds)}" for row in listed]
+    parts = [f"{row.kind.name} {_percent(row.exposed / diagnosis.step_seconds)}" for row in listed]
     return f"Communication is exposed for {_percent(diagnosis.exposed)} of the step{': ' if parts else ''}" + (
         ", ".join(parts) + "."
     )
@@ -89,52 +96,9 @@ def _break_even(gain: Gain, is_gpu: bool) -> str:
     return f"; it pays below {gain.break_even:.3g} Gbit/s per {'GPU' if is_gpu else 'rank'}"
 
 
-def name_kind(row: KindRow) -> str:
-    """Return the name of a kind of calls, such as ``DP reduce-scatter (bf16)``."""
-    kind = row.kind
-    group = kind.dimension if kind.dimension != UNKNOWN else f"group {kind.description!r}" if kind.description else ""
-    return f"{f'{group} ' if group else ''}{kind.operation} ({kind.dtype})"
-
-
 def _name_dimension(dimension: str) -> str:
     return dimension if dimension != UNKNOWN else "the unknown groups"
 
 
 def _percent(part: float) -> str:
     return f"{100 * part:.0f} %" if part >= 0.095 else f"{100 * part:.1f} %"
-
-
-COLUMNS = ("dimension", "operation", "type", "group", "calls", "MB", "ms", "exposed ms", "waiting ms", "Gbit/s")
-
-
-def table_cells(row: KindRow) -> tuple[str, ...]:
-    """Return the cells of a kind of calls, per step."""
-    return (
-        row.kind.dimension,
-        row.kind.operation,
-        row.kind.dtype,
-        f"{row.kind.description or '-'} x {row.kind.group_size or '?'}",
-        f"{row.calls:.3g}",
-        _figure(row.message_bytes, 1e-6),
-        _figure(row.seconds, 1e3),
-        _figure(row.exposed, 1e3),
-        _figure(row.waiting, 1e3),
-        _figure(row.bandwidth, 8e-9),
-    )
-
-
-def gain_cells(diagnosis: Diagnosis, dimension: str, codecs: list[str]) -> tuple[str, ...]:
-    """Return the cells of a dimension: its exposed part, and the largest gain by each codec."""
-    factors = [gain.factor if (gain := diagnosis.gain(dimension, codec)) else None for codec in codecs]
-    cells = [f"{factor:.2f}x" if factor is not None else "-" for factor in factors]
-    int8 = diagnosis.gain(dimension, "int8")
-    return (
-        dimension,
-        _percent(diagnosis.by_dimension().get(dimension, 0.0)),
-        *cells,
-        _figure(int8.break_even if int8 else None, 1.0),
-    )
-
-
-def _figure(value: float | None, scale: float) -> str:
-    return "-" if value is None else f"{value * scale:.3g}"

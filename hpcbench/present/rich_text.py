@@ -39,17 +39,17 @@ def _print(document: Document, console: Console) -> None:
         if i:
             console.print()
         _heading([chapter.title, chapter.subtitle], console)
-        for block in chapter.blocks:
+        for k, block in enumerate(chapter.blocks):
             if isinstance(block, Table):
                 _table(block, console)
             elif isinstance(block, Sentences):
-                _sentences(block.lines, console, _STYLES[block.tone])
+                _sentences(block.lines, console, _STYLES[block.tone], apart=bool(k or chapter.title))
 
 
 def _heading(words: Sequence[str], console: Console) -> None:
     said = [printable(line, _LONGEST) for line in words if line]
     one_line = "      ".join(said)
-    for line in [one_line] if len(one_line) <= console.width else said:
+    for line in [one_line] if said and len(one_line) <= console.width else said:
         console.print(Text(line, style="bold"))
 
 
@@ -83,8 +83,8 @@ def _grid(table: Table, part: Part, gap: int) -> Grid:
     return grid
 
 
-def _sentences(lines: Sequence[str], console: Console, style: str = "") -> None:
+def _sentences(lines: Sequence[str], console: Console, style: str = "", *, apart: bool = True) -> None:
     for i, line in enumerate(lines):
-        if i == 0:
+        if i == 0 and apart:
             console.print()
         console.print(Text(printable(line, _LONGEST), style=style))

@@ -34,6 +34,16 @@ def test_the_answer_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert document["rows"][0]["exposed"] == pytest.approx(170e-6)
 
 
+@pytest.mark.parametrize("suffix", ["html", "md", "csv", "txt"])
+def test_every_format_has_the_exposed_kinds(suffix: str, tmp_path: Path) -> None:
+    trace = write(tmp_path / "rank0.json", two_steps())
+    diagnose_files([trace], output=tmp_path / f"out.{suffix}")
+    text = (tmp_path / f"out.{suffix}").read_text()
+    assert "reduce-scatter" in text and "all-gather" in text
+    if suffix == "html":
+        assert "One step of rank 0" in text and "DP: gain over bandwidth" in text and text.count("<svg") >= 2
+
+
 def test_compressed_traces_and_directories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "plain.json", two_steps())
     inside = tmp_path / "traces"
@@ -111,7 +121,7 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
         ({"patterns": ["(=DP"]}, "--group (=DP: needs a regular expression"),
         ({"patterns": ["mine=XP"]}, "a dimension of DP, TP"),
         ({"codec_speed": 0.0}, "--codec-speed 0: give GB/s"),
-        ({"output": Path("x.pdf")}, "--output x.pdf: use .json"),
+        ({"output": Path("x.pdf")}, "--output x.pdf: .pdf says no format"),
     ],
 )
 def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_path: Path) -> None:

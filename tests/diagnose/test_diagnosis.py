@@ -11,6 +11,7 @@ from hpcbench.contract.interpose import GroupPattern, Groups
 from hpcbench.diagnose import diagnosis as module
 from hpcbench.diagnose import kineto, ranks
 from hpcbench.diagnose.diagnosis import Diagnosis, KindRow, diagnose
+from hpcbench.diagnose.gains import CODECS, FREE, gain_at
 from hpcbench.diagnose.kineto import read_rank
 from hpcbench.diagnose.show import sentences
 
@@ -51,6 +52,26 @@ def check_two_steps(tmp_path: Path) -> None:
 
 def test_exposed_time_of_overlapping_calls(tmp_path: Path) -> None:
     check_two_steps(tmp_path)
+
+
+def test_the_timeline_of_the_last_step(tmp_path: Path) -> None:
+    bars = {(bar.track, bar.exposed): (bar.begin, bar.end) for bar in read(tmp_path, two_steps()).timeline}
+    assert bars["DP reduce-scatter (bf16)", False] == pytest.approx((400e-6, 500e-6))
+    assert bars["DP reduce-scatter (bf16)", True] == pytest.approx((500e-6, 700e-6))
+    assert bars["computation", False] == pytest.approx((700e-6, 950e-6)), "the last of two spans"
+
+
+def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
+    """100 us of the reduce-scatter are hidden. At half the bandwidth its 300 us are 600, of which 500 are exposed."""
+    load = row(read(tmp_path, two_steps()), "DP").load
+    traced = 8e-3 * load.wire_bytes / load.transfer_us
+    free = [gain_at([load], 1000.0, FREE, 500.0, traced * factor) for factor in (1.0, 0.5, 100.0)]
+    assert load.exposed_us == pytest.approx(170)
+    hidden = 300 - 170
+    assert free == pytest.approx([1000 / 830, (830 + 600 - hidden) / 830, 1.0])
+    int8 = gain_at([load], 1000.0, CODECS[1], 500.0, traced)
+    cost = 2 * load.message_bytes / 500e3
+    assert int8 == pytest.approx(1000 / (830 + max(0, 300 * 8.125 / 16 - hidden) + cost))
 
 
 def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
