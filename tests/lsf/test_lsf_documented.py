@@ -20,12 +20,13 @@ SITES = Path(__file__).parents[2] / "sites"
 
 def documented() -> list[str]:
     """The command under "Try your site file", by this interpreter."""
-    line = re.search(r"^python -m hpcbench\.testing\.fakes lsf .*$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    line = re.search(r"^python tests/with_fake\.py lsf .*$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     assert line is not None
     at, dashes, command = line[0].partition(" -- ")
     assert dashes
     own = [sys.executable, "-m", "hpcbench"]
-    return [sys.executable, *shlex.split(at)[1:], "--", *own, *shlex.split(command)[1:]]
+    program, *options = shlex.split(at)[1:]
+    return [sys.executable, str(DOCS.parents[2] / program), *options, "--", *own, *shlex.split(command)[1:]]
 
 
 def test_what_the_page_tells_to_change_are_fields_of_a_site(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from hpcbench.torch.ddp_hook import compressed
 from hpcbench.torch.link_speed import GUESS
 from hpcbench.torch.tensors import DTYPES
 
-AT_ONCE = 4
+AT_ONCE = 2
 """Tries of the faults that are under way at a time."""
 
 
