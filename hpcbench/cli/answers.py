@@ -165,7 +165,7 @@ def diagnose(
     ] = None,
     codec_speed: Annotated[
         float | None,
-        typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 20 on a core."),
+        typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 50 on a core."),
     ] = None,
 ) -> int:
     """Tell from profiler traces if the network is the bottleneck."""
