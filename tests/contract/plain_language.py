@@ -1,7 +1,8 @@
 """Rules of plain language that a program can check, for code, messages and documentation.
 
-Run ``python tests/contract/plain_language.py [--figures] [PATH ...]`` to list the offenses below some paths, or to print the shares
-that the project states (empty local names, functions that begin with a verb, public types of one name).
+Run ``python tests/contract/plain_language.py [--figures | --verbs] [PATH ...]`` to list the offenses below some paths, to print
+the shares that the project states (empty local names, functions that begin with a verb, public types of one name), or to list
+the functions whose names begin with no verb.
 """
 
 import ast
@@ -17,22 +18,8 @@ CODE = ("hpcbench", "benchmarks", "docs", "tests/fakes", "tests/slurm_on_one_mac
 """Directories whose Python files follow every rule. Tests follow the rules on phrases only in their documentation."""
 
 EMPTY_NAMES = {
-    *(
-        "found",
-        "one",
-        "words",
-        "own",
-        "said",
-        "known",
-        "kept",
-        "whole",
-        "rest",
-        "made",
-        "told",
-        "thing",
-        "things",
-        "stuff",
-    ),
+    *("found", "one", "words", "own", "said", "known", "kept", "whole", "rest", "made", "told"),
+    *("thing", "things", "stuff"),
 }
 """Names of locals, parameters and functions that say nothing about the value."""
 
@@ -43,11 +30,11 @@ PHRASES = {
     r"so many(?! (?:that|as))": "n, the number of",
     r"by (which|whom)": "two sentences",
     r"of (which|whom)": "two sentences, or `whose`",
-    r"is no (?!longer|more\b|less\b|worse\b|better\b|slower\b|faster\b|greater\b|larger\b|smaller\b|such\b|reason\b|need\b)[a-z]+": "is not a",
+    r"is no (?!(longer|more|less|worse|better|slower|faster|greater|larger|smaller|such|reason|need)\b)[a-z]+": "is not a",
     r"mend(s|ed|ing)?": "fix",
     r"parcels?": "submission, dispatch plan",
     r"surroundings": "environment",
-    r"a second(?= (?:and|per|of all|on)\b)|(samples|tokens|steps|bytes|bits|GB|MB|images|messages) a second": "per second",
+    r"(samples|tokens|steps|bytes|bits|GB|MB|images|messages|times) a second": "per second",
     r"alike": "identical, both",
     r"go(es|ing)? on|went on": "continue, resume",
     r"not shown": "inconclusive, not significant",
@@ -65,37 +52,14 @@ PHRASES = {
 """Regular expressions of phrases that are not written, and what to write for each."""
 _PHRASE = {re.compile(rf"(?<![\w-]){pattern}(?![\w-])", re.IGNORECASE): advice for pattern, advice in PHRASES.items()}
 
-VERBS = frozenset(
-    """
-    abort accept accumulate acquire add adjust advance aggregate align allocate allow analyze anonymize answer append apply approximate
-    arrange ask assemble assert assign associate attach average await backward balance bind block bound break broadcast build cache
-    calculate calibrate call cancel carry cast check choose clamp clean clear clip clone close collapse collect color combine compare
-    compile complete compose compress compute concatenate confirm connect consume contain continue contract convert copy correct count
-    cover create cut debug decide declare decode decompress decorate deduplicate define delete deliver demand deny derive describe
-    deserialize destroy detach detect determine diagnose diff disable discard discover dispatch display distribute divide download drain
-    draw drop dump emit empty enable encode encrypt end enforce enqueue ensure enter enumerate escape estimate evaluate exchange exclude
-    execute exit expand expect explain explode export expose extend extract fail feed fetch fill filter finalize find finish fit fix flag
-    flatten flip flush fold follow forbid force forget fork format forward free freeze fuse gather generate get give grade group grow
-    guard guess halve handle hash highlight hold identify ignore import include increase indent index infer inform init initialize
-    inject insert inspect install instantiate interpolate interpret intersect introduce invert invoke isolate iterate join judge justify
-    keep kill label launch lay lengthen limit link list listen load locate lock log look lower make map mark mask match materialize
-    measure merge migrate mirror mix model modify monitor move multiply name narrow negate normalize note notify number observe obtain
-    offer open order override overwrite pack pad parse partition pass patch pause permute perturb pick pin pipe place plan plant plot
-    poll pop post preallocate predict prefer prefix prepare present preserve print probe process produce profile project promise
-    prompt propagate protect prove provide prune publish pull push put qualify quantize query queue quote raise rank read rearrange
-    rebuild recall receive recognize recompute reconstruct record recover recycle redirect reduce refer refresh refuse register
-    regroup reject relate release reload remember remove rename render reorder repair repeat replace replay reply report reproduce
-    request require reserve reset reshape resolve respond restart restore restrict resubmit resume retain retrieve retry return
-    reuse reverse rewind rewrite roll rotate round route run sample save scale scan scatter schedule score search seed select send
-    separate serialize serve set settle shape share shard shift shorten show shrink shuffle shut sign signal simplify simulate skip slice
-    snapshot solve sort spawn split spread stack stamp start state step stop store strip submit substitute subtract suggest sum summarize
-    supply survey suspend swap switch sync synchronize tabulate tag take tell terminate test throttle throw time toggle trace track
-    train transfer transform translate transpose traverse treat trim truncate try tune turn unflatten unpack unregister unwrap update
-    upgrade upload use validate verify view visit wait walk warm warn watch weigh widen wrap write yield zero zip
-    is has can should was are does may must needs
-    """.split()
-)
+VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split())
 """First words of function names that are verbs, or that begin a predicate."""
+
+
+NOT_FUNCTIONS = {"property", "cached_property", "setter", "computed_field", "override"} | {
+    *("field_validator", "model_validator", "field_serializer", "model_serializer"),
+}
+"""Decorators of methods whose names are nouns, or not ours to choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +128,8 @@ def list_functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
     """List the functions and methods of a module, without properties, overrides and magic methods."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
-            decorators = {
-                ast.unparse(decorator).partition("(")[0].rpartition(".")[2] for decorator in node.decorator_list
-            }
-            if not decorators & {
-                "property",
-                "cached_property",
-                "setter",
-                "computed_field",
-                "override",
-                "field_validator",
-                "model_validator",
-            }:
+            decorators = {ast.unparse(item).partition("(")[0].rpartition(".")[2] for item in node.decorator_list}
+            if not decorators & NOT_FUNCTIONS:
                 yield node
 
 
