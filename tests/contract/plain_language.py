@@ -1,8 +1,8 @@
 """Rules of plain language that a program can check, for code, messages and documentation.
 
-Run ``python tests/contract/plain_language.py [--figures | --verbs] [PATH ...]`` to list the offenses below some paths, to print
-the shares that the project states (empty local names, functions that begin with a verb, public types of one name), or to list
-the functions whose names begin with no verb.
+Run ``python tests/contract/plain_language.py [--figures | --verbs] [PATH ...]``. Without an option it lists the offenses below
+some paths. ``--figures`` prints the shares of empty local names and of functions that begin with a verb, and the public types
+that share a name. ``--verbs`` lists the functions whose names begin with no verb.
 """
 
 import ast
@@ -30,7 +30,7 @@ PHRASES = {
     r"so many(?! (?:that|as))": "n, the number of",
     r"by (which|whom)": "two sentences",
     r"of (which|whom)": "two sentences, or `whose`",
-    r"is no (?!(longer|more|less|worse|better|slower|faster|greater|larger|smaller|such|reason|need)\b)[a-z]+": "is not a",
+    r"is no (?!(longer|more|less|worse|better|slower|faster|larger|smaller|such|reason|need)\b)[a-z]+": "is not a",
     r"mend(s|ed|ing)?": "fix",
     r"parcels?": "submission, dispatch plan",
     r"surroundings": "environment",
