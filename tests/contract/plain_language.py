@@ -1,8 +1,8 @@
 """Rules of plain language that a program can check, for code, messages and documentation.
 
-Run ``python tests/contract/plain_language.py [--figures | --verbs] [PATH ...]``. Without an option it lists the offenses
-below some paths. ``--figures`` prints the shares of empty local names and of functions that begin with a verb, and the
-public types that share a name. ``--verbs`` lists the functions whose names begin with no verb.
+Run ``python tests/contract/plain_language.py [--figures | --verbs] [PATH ...]``. Without an option it lists the
+offenses below some paths. ``--figures`` prints the shares of empty local names and of functions that begin with a verb,
+and the public types that share a name. ``--verbs`` lists the functions whose names begin with no verb.
 """
 
 import ast
