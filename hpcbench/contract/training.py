@@ -6,7 +6,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.section import Count, Feature, File, Misfit, Name, Precision, Section
+from hpcbench.features.messages.settings import MessageSamples
 from hpcbench.features.prune.settings import Setting as PruneSetting
+from hpcbench.features.trace.settings import Trace
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
@@ -102,61 +104,6 @@ def _by_content(said: Any) -> Any:
             f"{', '.join(CONTENTS[:-1])} and {CONTENTS[-1]}"
         )
     return dict.fromkeys(CONTENTS, said)
-
-
-MOST_TRACED = 1000
-"""Steps of a trace: more than anybody looks at, and few enough for a file a rank."""
-
-
-class Trace(Feature):
-    """Steps of which each rank writes down what it was about."""
-
-    steps: list[Count] = Field(
-        min_length=2, max_length=2, description="The first and the last step, counted from 1: [20, 25]."
-    )
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "Trace":
-        first, last = self.steps
-        if not first <= last < first + MOST_TRACED:
-            raise ValueError(
-                f"steps {self.steps} are not a first and a last step, {MOST_TRACED} steps at most: [20, 25]"
-            )
-        return self
-
-    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return whether a traced step comes after the last one."""
-        last = self.steps[1]
-        return f"trace.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
-
-
-MOST_KEPT = 100
-"""Steps of which messages are kept at most: each is a file a rank."""
-
-
-class KeepMessages(Feature):
-    """Steps of which ranks keep some messages, as they are before any codec."""
-
-    steps: list[Count] = Field(
-        min_length=1, max_length=MOST_KEPT, description="Their numbers, counted from 1 and rising: [20, 60]."
-    )
-    each: int = Field(2, ge=1, le=1000, description="Messages of each channel that a rank keeps in a step.")
-    ranks: Count = Field(8, description="Ranks that keep some, spread evenly over all.")
-    message_mb: float = Field(4.0, gt=0, le=1000, description="MB (10^6 bytes) of a message: its first values.")
-    mb: float = Field(64.0, gt=0, le=100_000, description="MB that a rank keeps in a step at most.")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "KeepMessages":
-        if sorted(set(self.steps)) != self.steps:
-            raise ValueError(f"steps {self.steps} are not different steps in rising order: [20, 60]")
-        if self.message_mb > self.mb:
-            raise ValueError(f"a message of {self.message_mb:g} MB has no room in mb: {self.mb:g}: lower message_mb")
-        return self
-
-    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return whether a step with kept messages comes after the last one."""
-        last = self.steps[-1]
-        return f"keep_messages.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
 
 
 class Train(Section):
@@ -272,7 +219,7 @@ class Train(Section):
         description="Write, rank by rank, what some steps are made of: `{steps: [20, 25]}`. "
         "`hpcbench report --trace DIR` joins the ranks.",
     )
-    keep_messages: KeepMessages | None = Field(
+    keep_messages: MessageSamples | None = Field(
         None,
         description="Keep some messages of some steps, as they are before any codec: `{steps: [20, 60], each: 2}`. "
         "`benchmarks/messages.py` of the repository measures codecs on them.",

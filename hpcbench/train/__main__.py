@@ -38,18 +38,18 @@ from hpcbench.contract.sparse_fit import whole_after_all
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.features.energy.observer.energy import EnergyMeter
+from hpcbench.features.messages.observer import MessageObserver
 from hpcbench.features.prune.observer import CountedZeros
+from hpcbench.features.trace.observer import TraceObserver
 from hpcbench.train import binding, clocks, container, gpu, preflight, stop, surroundings, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.environment import environment, transport
 from hpcbench.train.facts import facts
-from hpcbench.train.keeping import Keeping
 from hpcbench.train.log import LogWriter, now
 from hpcbench.train.loop import train, trainer_of
 from hpcbench.train.milestones import first_counted
 from hpcbench.train.serving import ServedTrainer
-from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
 
 
@@ -117,8 +117,8 @@ def main(argv: list[str]) -> int:
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
         observers=[
-            Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
-            Keeping(trainer, path.parent / kept.DIRECTORY),
+            TraceObserver(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
+            MessageObserver(trainer, path.parent / kept.DIRECTORY),
             CountedZeros(trainer),
             EnergyMeter(ranks, comm, first=first_counted(run.train, resumed_from or 0)),
         ],

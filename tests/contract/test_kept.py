@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from hpcbench.contract.kept import KeptMessage, KeptStep, Part, file_name, read, write
-from hpcbench.contract.training import KeepMessages, Train
+from hpcbench.contract.training import Train
 from hpcbench.errors import UserError
+from hpcbench.features.messages.settings import MessageSamples
 
 PARTS = (Part("blocks.0.mlp.up.weight", (3, 4), 2), Part("blocks.0.norm.bias", (4,), 14))
 OWN = KeptMessage("TP BACKWARD GRAD x", "reduce-scatter", 5, "bfloat16", 18, PARTS, bytes(range(36)))
@@ -63,14 +64,14 @@ def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
         ({"steps": [3, 3]}, "rising order"),
         ({"steps": [0]}, "greater than or equal to 1"),
         ({"steps": [3], "each": 0}, "greater than or equal to 1"),
-        ({"steps": [3], "message_mb": 65.0}, "has no room in mb: 64"),
+        ({"steps": [3], "message_mb": 65.0}, "is larger than mb 64"),
     ],
 )
 def test_settings_that_cannot_be_met_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
-        KeepMessages(**change)
+        MessageSamples(**change)
 
 
 def test_a_step_that_is_not_taken_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"keep_messages.steps ends with step 60, and there are 50: lower it"):
-        Train(steps=50, global_batch=8, keep_messages=KeepMessages(steps=[20, 60]))
+        Train(steps=50, global_batch=8, keep_messages=MessageSamples(steps=[20, 60]))

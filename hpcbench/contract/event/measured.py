@@ -206,35 +206,6 @@ class Hosts(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceWritten(Counted):
-    """The trace of some steps is on the disk, a file a rank."""
-
-    NAME: ClassVar[str] = "trace"
-    spans: int | None
-    """That the files hold."""
-    left_out: int | None
-    """Spans that the files have no room for."""
-    seconds: float | None
-    """That writing them took."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MessagesKept(Event):
-    """Messages of a step are on the disk, a file a rank that keeps some."""
-
-    NAME: ClassVar[str] = "messages"
-    step: int | None
-    messages: int | None
-    """That the files hold."""
-    bytes: int | None
-    """Bytes of their values that the files hold."""
-    left_out: int | None
-    """Messages that had no room."""
-    seconds: float | None
-    """That writing them took."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Memory(Event):
     """Memory that the run needed in bytes: peaks, and what lasts from step to step in the rank that holds the most."""
 

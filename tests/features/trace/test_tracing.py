@@ -13,7 +13,8 @@ from hpcbench.contract.log_line import parse
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, file_name, read
-from hpcbench.contract.training import Data, Trace
+from hpcbench.contract.training import Data
+from hpcbench.features.trace.settings import Trace
 
 WORKER = Path(__file__).with_name("skewed_worker.py")
 RANKS, AHEAD, FIRST, LAST = 4, 1000.0, 3, 5

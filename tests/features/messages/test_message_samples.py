@@ -15,17 +15,19 @@ from torch import nn
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract import kept
-from hpcbench.contract.events import Event, MessagesKept
+from hpcbench.contract.events import Event
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.shards import shards
-from hpcbench.contract.training import CommPrecision, Data, KeepMessages
+from hpcbench.contract.training import CommPrecision, Data
+from hpcbench.features.messages.events import MessagesKept
+from hpcbench.features.messages.settings import MessageSamples
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.sharding import Held, Shard
 
-WORKER = Path(__file__).with_name("kept_worker.py")
+WORKER = Path(__file__).with_name("sampling_worker.py")
 RANKS, EACH, STEPS = 4, 3, [1, 3]
 LAYOUTS = {
     "positions": {"layout": Layout(cp=2, pp=2), "model": RUN.model.changed(layers=2)},
@@ -50,7 +52,7 @@ def run(request, tmp_path_factory, mpi_run):
             steps=3,
             warmup_steps=1,
             global_batch=8,
-            keep_messages=KeepMessages(steps=STEPS, each=EACH),
+            keep_messages=MessageSamples(steps=STEPS, each=EACH),
             comm_precision=CommPrecision(activations="bf16"),
         ),
         scheme=NamedScheme(name="zfp", algorithm="two-shot", default="zfp:8"),

@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 from hpcbench.comm.keeper import Keeper, spread
-from hpcbench.contract.events import MessagesKept
 from hpcbench.contract.kept import KeptStep, write
 from hpcbench.errors import UserError
+from hpcbench.features.messages.events import MessagesKept
 from hpcbench.parallel.exact import gather
 from hpcbench.train.observer import Observer
 from hpcbench.train.trainer import Trainer
@@ -14,7 +14,7 @@ from hpcbench.train.trainer import Trainer
 _MB = 10**6
 
 
-class Keeping(Observer):
+class MessageObserver(Observer):
     """The kept messages of a run that has `train.keep_messages`.
 
     A step that is taken again after a checkpoint writes the same files again, each as a whole.

@@ -8,15 +8,15 @@ from mpi4py import MPI
 from hpcbench.comm.compare_clocks import compare
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
-from hpcbench.contract.events import TraceWritten
 from hpcbench.contract.trace import STEP, RankTrace, Span, write
 from hpcbench.errors import UserError
+from hpcbench.features.trace.events import TraceWritten
 from hpcbench.parallel.exact import gather
 from hpcbench.train.observer import Observer
 from hpcbench.train.trainer import Trainer
 
 
-class Tracing(Observer):
+class TraceObserver(Observer):
     """The trace of a run that has `train.trace`. All of its methods are collective calls.
 
     Parameters
@@ -71,7 +71,7 @@ class Tracing(Observer):
         begin = time.perf_counter()
         after = compare(self._comm, self._progress)
         trainer = self._trainer
-        kept = within_steps(recorder.spans())
+        kept = _select_in_steps(recorder.spans())
         trace = RankTrace(trainer.mesh.rank, self._host, self._before, after, kept, recorder.left_out)
         try:
             self._directory.mkdir(exist_ok=True)
@@ -89,7 +89,7 @@ class Tracing(Observer):
         )
 
 
-def within_steps(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+def _select_in_steps(spans: tuple[Span, ...]) -> tuple[Span, ...]:
     """Those that lie within a step: sums of what a step line says are made after it."""
     ends = {span.step: span.end for span in spans if span.name == STEP}
     return tuple(span for span in spans if span.begin < ends.get(span.step, 0.0))
