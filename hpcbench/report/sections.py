@@ -88,8 +88,8 @@ def _tables(path: Path) -> list[Microbenchmark]:
     if tables and not filled:
         first = tables[0]
         raise UserError(
-            f"{make_printable(str(path))}:{first.line}: the heading of a table of {first.tool}, but no row below it has "
-            "its columns: was the benchmark stopped, or are the rows in another file?"
+            f"{make_printable(str(path))}:{first.line}: the heading of a table of {first.tool}, but no row below it "
+            "has its columns: was the benchmark stopped, or are the rows in another file?"
         )
     return filled
 

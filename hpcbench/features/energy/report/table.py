@@ -180,8 +180,8 @@ def _of_a_job(job: str, account: Account, own: list[Energy]) -> str:
     scope = " and ".join(sorted({one.scope for one in own}))
     per_second = f" ({account.joules / account.seconds:.4g} W)" if account.seconds else ""
     words = (
-        f"{make_printable(job, 40)}: the scheduler counted {account.joules:.4g} J{per_second} for the job; in the steps "
-        f"that count, its runs' counters {joules:.4g} J ({joules / seconds:.4g} W) of {scope}"
+        f"{make_printable(job, 40)}: the scheduler counted {account.joules:.4g} J{per_second} for the job; in the "
+        f"steps that count, its runs' counters {joules:.4g} J ({joules / seconds:.4g} W) of {scope}"
     )
     if joules > _MORE * account.joules:
         return f"{words}: a part cannot be more than the whole, so one of them is wrong or counts something else."
