@@ -140,8 +140,8 @@ ELSEWHERE = {
     "train.keep_messages": "features/messages/test_message_samples.py",
     "train.keep_messages.each": "features/messages/test_message_samples.py",
     "train.keep_messages.ranks": "features/messages/test_message_samples.py",
-    "train.keep_messages.message_mb": "contract/test_kept.py",
-    "train.keep_messages.mb": "contract/test_kept.py",
+    "train.keep_messages.message_mb": "contract/test_message_files.py",
+    "train.keep_messages.mb": "contract/test_message_files.py",
 }
 """Settings whose effect takes several ranks or files, and where tests of the engine show it."""
 LABELS = {"model.name"}
