@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpcbench.batch.sites.site import Site
     from hpcbench.batch.submit import Submission
     from hpcbench.batch.tracking.track import Tracked
-    from hpcbench.contract.judge_job import Status
+    from hpcbench.contract.job_state import Status
     from hpcbench.study.expand import Run
 
 _STYLES = {

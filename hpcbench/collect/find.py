@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcbench.batch.find_submission import find_root
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.tracking.track import Tracked, track
-from hpcbench.contract.state import Job
+from hpcbench.contract.state import JobSummary
 from hpcbench.errors import UserError
 
 _SOON = 2.0
@@ -29,7 +29,7 @@ def resolve(path: Path) -> Path:
     return root
 
 
-def jobs_of(root: Path) -> Mapping[str, Job]:
+def jobs_of(root: Path) -> Mapping[str, JobSummary]:
     """Each job by its id, with the state that its marks and its scheduler tell.
 
     Raises
@@ -64,7 +64,7 @@ class Jobs:
         except UserError:
             self._pause = 30.0
 
-    def __call__(self) -> Mapping[str, Job]:
+    def __call__(self) -> Mapping[str, JobSummary]:
         """Each job by its id, with its present state."""
         begin = self._clock()
         ask = begin >= self._next
@@ -80,5 +80,5 @@ class Jobs:
         return _jobs(tracked)
 
 
-def _jobs(tracked: Tracked) -> Mapping[str, Job]:
+def _jobs(tracked: Tracked) -> Mapping[str, JobSummary]:
     return {job: status.job(job) for job, status in tracked.jobs.items()}

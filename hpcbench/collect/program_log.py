@@ -17,11 +17,11 @@ from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.contract import events
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import Evaluation, Event, Start
 from hpcbench.contract.program import LogForm, LogLines
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.stamp import unstamped
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.stamp import strip_stamp
 from hpcbench.contract.step_line import TYPECODES, Step
 
 OWN = "own lines"
@@ -71,7 +71,7 @@ class _LinesReader:
                 value = float(words.replace(",", ""))
                 said[name] = int(value) if TYPECODES[name] == "q" else value
             except (ValueError, OverflowError):
-                self.log.note(Cut(line, f"the {name} of the line is no number"))
+                self.log.note(DamagedLine(line, f"the {name} of the line is no number"))
         return said
 
 
@@ -90,7 +90,7 @@ class ProgramReader:
         self._path, self._form = path, form
         self._lines = self._fresh()
         self._events: list[Event] = []
-        self._notes: list[Cut] = []
+        self._notes: list[DamagedLine] = []
         self._rest = b""
         self._number = 0
         self._stamps = array("d")
@@ -127,21 +127,21 @@ class ProgramReader:
 
     def _take(self, raw: bytes, *, ended: bool) -> None:
         self._number += 1
-        seconds, line = unstamped(raw)
+        seconds, line = strip_stamp(raw)
         self._stamps.append(-1.0 if seconds is None else seconds)
         text = line.decode("utf-8", "replace").rstrip("\r") if len(line) <= LONGEST_LINE else None
         if seconds is None:
             if text is not None and text.startswith(events.BEGIN):
-                self._event(events.parse(text, self._number))
+                self._event(events.parse_event(text, self._number))
             return
         self._lines.feed(Text(self._number, None if text is None else plain(text), ended))
 
-    def _event(self, event: Event | Cut) -> None:
-        if isinstance(event, Cut):
+    def _event(self, event: Event | DamagedLine) -> None:
+        if isinstance(event, DamagedLine):
             self._notes.append(event)
             return
         if isinstance(event, Start) and self._events:
-            self._notes = [Cut(event.line, "the run began anew here: the lines above are not used")]
+            self._notes = [DamagedLine(event.line, "the run began anew here: the lines above are not used")]
             self._events.clear()
             self._lines = self._fresh()
         self._events.append(event)
@@ -176,7 +176,7 @@ def read_program(path: Path, form: LogForm) -> RunLog:
     return reader.close()
 
 
-def form_of(settings: Settings) -> LogForm | None:
+def form_of(settings: LoggedSettings) -> LogForm | None:
     """How the program of a run prints its steps; None if it is no run of a program."""
     form = settings.program.log
     if isinstance(form, dict):

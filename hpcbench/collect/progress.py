@@ -12,9 +12,9 @@ from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.collect.submission import RunResult, result
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.program import LogForm
-from hpcbench.contract.state import OPEN, Job, State, Verdict
+from hpcbench.contract.state import OPEN, JobSummary, ResolvedState, State
 from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submission
-from hpcbench.contract.times import elapsed, moment
+from hpcbench.contract.times import measure_seconds, parse_time
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
@@ -28,7 +28,7 @@ class Progress:
 
     id: str
     job: str
-    verdict: Verdict
+    verdict: ResolvedState
     step: int = 0
     steps: int | None = None
     loss: float | None = None
@@ -65,17 +65,17 @@ class Follower:
     def __init__(
         self,
         root: Path,
-        jobs: Callable[[], Mapping[str, Job]],
+        jobs: Callable[[], Mapping[str, JobSummary]],
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.root = root
         self.plan = read_submission(root)
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, JobSummary] = {}
         self._states = jobs
         self._now = now
         self._clock = clock
-        self._asked: tuple[float, Mapping[str, Job]] | None = None
+        self._asked: tuple[float, Mapping[str, JobSummary]] | None = None
         self._tails = {run.id: _Tail(root / run.path / "log.txt", self.plan.program_log) for run in self.plan.runs}
         self._judged: dict[str, tuple[_Seen, RunResult]] = {}
         self._settled: dict[str, Progress] = {}
@@ -87,13 +87,13 @@ class Follower:
         # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
             self._asked = (self._clock(), self._states())
-        self.jobs = {job.id: self._asked[1].get(job.id, Job(job.id, State.UNKNOWN)) for job in self.plan.jobs}
+        self.jobs = {job.id: self._asked[1].get(job.id, JobSummary(job.id, State.UNKNOWN)) for job in self.plan.jobs}
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
     def since_start(self, runs: list[Progress]) -> float:
         """Return the seconds since the first run began, or those between its begin and the end of the last run."""
-        starts = [time for run in runs if (time := moment(run.start)) is not None]
-        ends = [time for run in runs if (time := moment(run.end)) is not None]
+        starts = [time for run in runs if (time := parse_time(run.start)) is not None]
+        ends = [time for run in runs if (time := parse_time(run.end)) is not None]
         if not starts:
             return 0.0
         until = self._now() if not ends or any(run.state in OPEN for run in runs) else max(ends)
@@ -116,7 +116,7 @@ class Follower:
         return sum(totals) if self.plan.scheduler is SchedulerKind.LOCAL else max(totals, default=0.0)
 
     def _look(self, run: PlannedRun) -> Progress:
-        job = self.jobs.get(run.job, Job(run.job, State.UNKNOWN))
+        job = self.jobs.get(run.job, JobSummary(run.job, State.UNKNOWN))
         # The marker first: what it says of the end is then already in the log.
         mark = read_mark(self.root / run.path)
         log = self._tails[run.id].read()
@@ -146,7 +146,7 @@ class Follower:
 
     def _progress(self, run: PlannedRun, found: RunResult, log: RunLog | None) -> Progress:
         last = log.last_step if log else None
-        seconds = elapsed(found.start, found.end or self._now())
+        seconds = measure_seconds(found.start, found.end or self._now())
         left = None
         if log is not None and last is not None and found.state == "running":
             recent = log.steps.column("seconds")[-_RECENT:]
@@ -173,7 +173,7 @@ class _Seen:
     """The files and facts that a run was last judged by."""
 
     mark: Mark | None
-    job: Job
+    job: JobSummary
     log: RunLog | None
     lines: int
 

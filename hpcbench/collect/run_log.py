@@ -11,11 +11,11 @@ from typing import TypeVar
 from hpcbench.collect.bulk import Shape, shape_of
 from hpcbench.collect.steps import Steps
 from hpcbench.contract import log_line
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.ending import Ending
 from hpcbench.contract.events import End, Environment, Evaluation, Event, Rank, Start
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
@@ -35,7 +35,7 @@ class RunLog:
     """Name of the dialect of its lines."""
     steps: Steps = field(default_factory=Steps)
     events: list[Event] = field(default_factory=list)
-    notes: list[Cut] = field(default_factory=list)
+    notes: list[DamagedLine] = field(default_factory=list)
     """Notes about lines that were cut, damaged or doubled, without the last ones if they are many."""
     lines: int = 0
     cut: bool = False
@@ -52,7 +52,7 @@ class RunLog:
         """The last event of this kind, or one with empty fields if there is none."""
         return self.event(kind) or kind.read({})
 
-    def note(self, note: Cut) -> None:
+    def note(self, note: DamagedLine) -> None:
         """Keep a note about a line, unless there are already many."""
         if len(self.notes) < MOST_NOTES:
             self.notes.append(note)
@@ -188,7 +188,7 @@ class Reader:
             self.log.lines += 1
             found = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
             if found is not None:
-                self.log.note(Cut(self.log.lines, "the last line was cut"))
+                self.log.note(DamagedLine(self.log.lines, "the last line was cut"))
             self.log.cut = self.log.cut or found is not None
             self._rest.clear()
         return self.log
@@ -220,7 +220,7 @@ class Reader:
         if 2 * alone > begin:
             self._shape = None  # most lines look otherwise by now
 
-    def _line(self, raw: bytes) -> Step | Event | Cut | None:
+    def _line(self, raw: bytes) -> Step | Event | DamagedLine | None:
         log = self.log
         log.lines += 1
         if len(raw) > LONGEST_LINE:
@@ -228,12 +228,12 @@ class Reader:
         found = log_line.parse(raw.decode("utf-8", "replace"), log.lines)
         if isinstance(found, Step):
             found = self._step(found)
-        if isinstance(found, Cut):
+        if isinstance(found, DamagedLine):
             log.note(found)
         elif isinstance(found, Event):
             self._event(found)
         if found is not None:
-            log.cut = isinstance(found, Cut)
+            log.cut = isinstance(found, DamagedLine)
         return found
 
     def _event(self, event: Event) -> None:
@@ -241,18 +241,20 @@ class Reader:
         if isinstance(event, Start):
             log.starts += 1
             if log.starts > 1:
-                log.note(Cut(event.line, "the run began anew here: the lines above are not used"))
+                log.note(DamagedLine(event.line, "the run began anew here: the lines above are not used"))
                 log.steps.clear()
                 log.events.clear()
         log.events.append(event)
 
-    def _step(self, record: Step) -> Step | Cut:
+    def _step(self, record: Step) -> Step | DamagedLine:
         try:
             first = self.log.steps.add(record)
         except OverflowError:
-            return Cut(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
+            return DamagedLine(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
         if first is not record:
-            self.log.note(Cut(record.line, f"step {record.step} stands in line {first.line} already, which is used"))
+            self.log.note(
+                DamagedLine(record.line, f"step {record.step} stands in line {first.line} already, which is used")
+            )
         return record
 
 
@@ -265,7 +267,7 @@ def read(path: Path) -> RunLog:
         The file is missing, a directory, or cannot be read.
     """
     reader = Reader(path)
-    name = printable(str(path))
+    name = make_printable(str(path))
     try:
         if path.exists() and not path.is_file():
             kind = "a directory" if path.is_dir() else "no regular file"

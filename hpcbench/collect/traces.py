@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract import trace
-from hpcbench.contract.trace import RankTrace
+from hpcbench.contract.trace import StepTrace
 
 
 def directory_of(run: RunResult) -> Path | None:
@@ -13,7 +13,7 @@ def directory_of(run: RunResult) -> Path | None:
     return found if found is not None and found.is_dir() else None
 
 
-def traces_of(run: RunResult) -> list[RankTrace]:
+def traces_of(run: RunResult) -> list[StepTrace]:
     """The traces of the run's ranks, in rank order; none where it was not traced.
 
     Raises
@@ -22,5 +22,5 @@ def traces_of(run: RunResult) -> list[RankTrace]:
         A file cannot be read, or is no trace.
     """
     directory = directory_of(run)
-    found = [trace.read(path) for path in directory.glob(trace.file_name("*"))] if directory else []
+    found = [trace.read(path) for path in directory.glob(trace.name_file("*"))] if directory else []
     return sorted(found, key=lambda one: one.rank)

@@ -32,7 +32,7 @@ class Criteria(Section):
     )
 
 
-class Threshold(Section):
+class QuantityBound(Section):
     """A bound for one quantity. It holds for the runs that `scheme` and `cell` select; without both, for all runs."""
 
     quantity: Quantity = Field(
@@ -46,7 +46,7 @@ class Threshold(Section):
     cell: dict[str, Scalar] = Field(default_factory=dict, description="Only runs with these values of matrix keys.")
 
     @model_validator(mode="after")
-    def _bounds(self) -> "Threshold":
+    def _bounds(self) -> "QuantityBound":
         if self.min is None and self.max is None:
             raise ValueError("bounds nothing: give min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:

@@ -47,14 +47,14 @@ TABLES = ("head", "vocabulary", "positions")
 """Names of the layers without a bias."""
 
 
-class Spread(NamedTuple):
+class ActivationCuts(NamedTuple):
     """How activations lie: the axes that cut their rows, outermost first, and those that cut their columns."""
 
     rows: Axes
     columns: Axes
 
 
-class Move(NamedTuple):
+class ExtraCut(NamedTuple):
     """A matrix lies cut along `dim` by `axis` more finely than it is multiplied."""
 
     dim: str
@@ -77,9 +77,9 @@ class Multiplication:
         Axes over which results are still summands.
     """
 
-    left: Move | None
-    right: Move | None
-    result: Move | None
+    left: ExtraCut | None
+    right: ExtraCut | None
+    result: ExtraCut | None
     pieces: int
     unsummed: Axes
 
@@ -132,7 +132,7 @@ class Product:
         unsummed = tuple(axis for axis in summands if not (move and axis == move.axis))
         return Multiplication(self._beyond(left), self._beyond(right), move, pieces, unsummed)
 
-    def _beyond(self, cuts: Cuts) -> Move | None:
+    def _beyond(self, cuts: Cuts) -> ExtraCut | None:
         found = None
         for dim, axes in cuts.items():
             at = self.at[dim]
@@ -140,7 +140,7 @@ class Product:
                 continue
             if found or axes[: len(at)] != at or len(axes) != len(at) + 1:
                 raise ValueError(f"{dim} cut by {axes} is multiplied cut by {at}: one axis may come behind these")
-            found = Move(dim, axes[-1])
+            found = ExtraCut(dim, axes[-1])
         return found
 
 
@@ -209,14 +209,14 @@ class Grid:
         return ("e", "i") if self.mode == "2.5d" else ("i",)
 
     @property
-    def stream(self) -> Spread:
+    def stream(self) -> ActivationCuts:
         """How the residual stream lies: between the layers, and between the stages of a pipeline."""
-        return Spread(("i", "j"), ("k",)) if self.mode == "3d" else Spread(self.rows, ("j",))
+        return ActivationCuts(("i", "j"), ("k",)) if self.mode == "3d" else ActivationCuts(self.rows, ("j",))
 
     @property
-    def inner(self) -> Spread:
+    def inner(self) -> ActivationCuts:
         """How activations lie inside attention and MLP, and the logits."""
-        return Spread(("i", "k"), ("j",)) if self.mode == "3d" else self.stream
+        return ActivationCuts(("i", "k"), ("j",)) if self.mode == "3d" else self.stream
 
     @property
     def samples(self) -> int:
@@ -239,18 +239,25 @@ class Grid:
                 "column": self._product(stream, (("k",), ("j", "i")), inner, (m, ("k",), ("j",))),
                 "row": self._product(inner, (("j",), ("k", "i")), stream, (m, ("j",), ("k",))),
                 "head": self._product(stream, (("k",), ("j", "i")), inner, (m, ("k",), ("j",))),
-                "vocabulary": self._product(Spread(m, ("j",)), (("j", "i"), ("k",)), stream, (m, ("j",), ("k",))),
+                "vocabulary": self._product(
+                    ActivationCuts(m, ("j",)), (("j", "i"), ("k",)), stream, (m, ("j",), ("k",))
+                ),
             }
         linear = self._product(stream, (("i",), ("j",)), stream, (m, (), ("j",)), "K")
         return {
             "column": linear,
             "row": linear,
             "head": self._product(stream, (("j",), ("i",)), stream, (m, ("j",), ()), "N"),
-            "vocabulary": self._product(Spread(m, ()), (("i",), ("j",)), stream, (m, (), ("j",)), "K"),
+            "vocabulary": self._product(ActivationCuts(m, ()), (("i",), ("j",)), stream, (m, (), ("j",)), "K"),
         }
 
     def _product(
-        self, x: Spread, w: tuple[Axes, Axes], y: Spread, at: tuple[Axes, Axes, Axes], streamed: str | None = None
+        self,
+        x: ActivationCuts,
+        w: tuple[Axes, Axes],
+        y: ActivationCuts,
+        at: tuple[Axes, Axes, Axes],
+        streamed: str | None = None,
     ) -> Product:
         (m, k, n), (w_k, w_n) = at, w
         return Product(
@@ -293,7 +300,7 @@ class Grid:
 
 
 @lru_cache
-def grid_of(mode: str, tp: int, depth: int = 1) -> Grid:
+def make_grid(mode: str, tp: int, depth: int = 1) -> Grid:
     """The grid with this number of ranks.
 
     Raises
@@ -321,7 +328,7 @@ def _near(depth: int, power: int, tp: int) -> str:
     return f"{depth * q**power} or {depth * (q + 1) ** power}"
 
 
-def by_channel(alike: Axes) -> bool:
+def is_summed_by_channel(alike: Axes) -> bool:
     """Whether gradients of parameters that are alike along these axes are summed through a channel.
 
     That holds for the weights of 2.5d over depth. All other such gradients are few, and exact.

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Section
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 
 VARIABLE = "HPCBENCH_TORCH"
 """Variable that holds the settings as JSON. Where it is not set, `import torch` is left alone."""
@@ -16,7 +16,7 @@ Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
 """Parallel dimension of a group; EXACT: its messages are never encoded."""
 
 
-def expression(text: str) -> re.Pattern[str]:
+def compile_expression(text: str) -> re.Pattern[str]:
     """A regular expression of the user's.
 
     Raises
@@ -27,7 +27,7 @@ def expression(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"no regular expression ({printable(str(error))})") from None
+        raise ValueError(f"no regular expression ({make_printable(str(error))})") from None
 
 
 class GroupPattern(Section):
@@ -44,7 +44,7 @@ class GroupPattern(Section):
     @classmethod
     def _compiles(cls, match: str | None) -> str | None:
         if match is not None:
-            expression(match)
+            compile_expression(match)
         return match
 
     @model_validator(mode="after")

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
-from hpcbench.contract.expert_fit import expert_misfit
-from hpcbench.contract.grid import Grid, Mode, grid_of
-from hpcbench.contract.grid_fit import grid_misfit
+from hpcbench.contract.expert_fit import find_expert_misfit
+from hpcbench.contract.grid import Grid, Mode, make_grid
+from hpcbench.contract.grid_fit import find_grid_misfit
 from hpcbench.contract.section import Count, Misfit, Section
-from hpcbench.contract.shards import shards
-from hpcbench.contract.sparse_fit import sparse_misfit
+from hpcbench.contract.shards import cut_evenly
+from hpcbench.contract.sparse_fit import find_sparse_misfit
 from hpcbench.contract.training import Model, Train
 from hpcbench.features.rules import RULES
 
@@ -59,8 +59,8 @@ class Partition(Section):
 
     @property
     def grid(self) -> Grid:
-        """The grid of the tensor-parallel ranks. `model_misfit` says whether there is one."""
-        return grid_of(self.tensor, self.tp, self.depth)
+        """The grid of the tensor-parallel ranks. `find_model_misfit` says whether there is one."""
+        return make_grid(self.tensor, self.tp, self.depth)
 
     @property
     def parts(self) -> int:
@@ -89,7 +89,7 @@ class Partition(Section):
             `stages` does not fit.
         """
         if not self.stages:
-            return [range(piece.start, piece.stop) for piece in shards(layers, self.parts)]
+            return [range(piece.start, piece.stop) for piece in cut_evenly(layers, self.parts)]
         if not self.fits(layers):
             raise ValueError(f"layout.stages: {self.stages} are not the layers of {self.parts} parts, {layers} in all")
         ends = [sum(self.stages[: k + 1]) for k in range(self.parts)]
@@ -139,18 +139,18 @@ class Layout(Partition, _Replicas):
         return rank // (self.tp * self.replicas), rank // self.tp % self.replicas, rank % self.tp
 
 
-def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
+def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
     """The first rule of how a model is cut that the settings break; None if they break none."""
     if model.hidden % model.heads:
         return Misfit(
             ("model", "heads"),
             f"{model.heads} does not divide model.hidden {model.hidden}: use one of {_divisors(model.hidden)}",
         )
-    if misfit := grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
+    if misfit := find_grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
         return misfit
-    if misfit := expert_misfit(model, train, ep=cut.ep, tensor=cut.tensor, cp=cut.cp):
+    if misfit := find_expert_misfit(model, train, ep=cut.ep, tensor=cut.tensor, cp=cut.cp):
         return misfit
-    if misfit := sparse_misfit(model, train, cut.tensor):
+    if misfit := find_sparse_misfit(model, train, cut.tensor):
         return misfit
     for rules in RULES:
         if misfit := rules.misfit(model, train, cut.tp, cut.tensor):
@@ -227,7 +227,7 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
     return None
 
 
-def balanced(model: Model, train: Train, parts: int) -> list[int]:
+def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
     """Layers of each part, with the head counted by its operations: the largest part is as small as can be.
 
     A layer has ``24 s h^2 (1 + s / (6 h))`` of them and the head ``2 s h V`` (arXiv 2104.04473, section 5.1).
@@ -240,10 +240,10 @@ def balanced(model: Model, train: Train, parts: int) -> list[int]:
         return max(last + head, -(-(model.layers - last) // (parts - 1)))
 
     last = min(range(model.layers // parts, 0, -1), key=largest)
-    return [piece.stop - piece.start for piece in shards(model.layers - last, parts - 1)] + [last]
+    return [piece.stop - piece.start for piece in cut_evenly(model.layers - last, parts - 1)] + [last]
 
 
-def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
+def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     """Why the batch cannot be divided among the layout's replicas; None if it can."""
     if layout.dp % layout.ep:
         return Misfit(

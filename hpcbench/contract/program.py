@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
-from hpcbench.contract.interpose import Groups, expression
-from hpcbench.contract.problems import user_error
-from hpcbench.contract.run import Shape
+from hpcbench.contract.interpose import Groups, compile_expression
+from hpcbench.contract.problems import make_user_error
+from hpcbench.contract.run import RankShape
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Line, Name, Precision, Scalar, Section, Variable
 from hpcbench.errors import UserError
@@ -61,7 +61,7 @@ class LogLines(Section):
     @field_validator("line", "evaluation")
     @classmethod
     def _compiles(cls, text: str | None) -> str | None:
-        groups = expression(text).groupindex if text is not None else {}
+        groups = compile_expression(text).groupindex if text is not None else {}
         odd = [name for name in groups if name not in PRINTED]
         if odd:
             raise ValueError(f"has a group {odd[0]}: groups are {', '.join(PRINTED)}")
@@ -157,14 +157,14 @@ class Program(Section):
 
     def words(self, known: Mapping[str, object]) -> list[str]:
         """The words of the command, with its braces filled in."""
-        return [filled(word, {**self.values, **known}) for word in shlex.split(self.command)]
+        return [fill_braces(word, {**self.values, **known}) for word in shlex.split(self.command)]
 
     def variables(self, known: Mapping[str, object]) -> dict[str, str]:
         """The program's own variables, with their braces filled in."""
-        return {name: filled(text, {**self.values, **known}) for name, text in self.env.items()}
+        return {name: fill_braces(text, {**self.values, **known}) for name, text in self.env.items()}
 
 
-def filled(text: str, known: Mapping[str, object]) -> str:
+def fill_braces(text: str, known: Mapping[str, object]) -> str:
     """A text with its braces filled in. Braces around anything else stay, as JSON in a command has them."""
     return _BRACES.sub(lambda found: str(known[found[1]]) if found[1] in known else found[0], text)
 
@@ -189,7 +189,7 @@ class ProgramRun(Section):
     threads: Count
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
-    shape: Shape
+    shape: RankShape
     peak_tflops: Annotated[dict[Precision, float], Field(default_factory=dict)]
 
     @property
@@ -220,4 +220,4 @@ def load(path: Path) -> ProgramRun:
     try:
         return ProgramRun.model_validate(raw)
     except ValidationError as error:
-        raise UserError(f"{user_error(error, ProgramRun, lambda _: str(path))}; {remedy}") from None
+        raise UserError(f"{make_user_error(error, ProgramRun, lambda _: str(path))}; {remedy}") from None

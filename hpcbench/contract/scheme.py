@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
 from hpcbench.contract.section import Line, Name, Section, Variable
-from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, possible
+from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_possible_traffic
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
@@ -58,7 +58,7 @@ def check_environment(environment: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-def assignments(environment: Mapping[str, str]) -> str:
+def format_assignments(environment: Mapping[str, str]) -> str:
     """A scheme's variables as assignments of a shell."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
@@ -105,10 +105,10 @@ class Rule(Section):
 
     @model_validator(mode="after")
     def _is_for_something(self) -> "Rule":
-        if not any(self.matches(triple) for triple in possible()):
-            near = {traffic[:3]: traffic for traffic in possible() if self.dimension in (None, traffic[0])}
+        if not any(self.matches(triple) for triple in list_possible_traffic()):
+            near = {traffic[:3]: traffic for traffic in list_possible_traffic() if self.dimension in (None, traffic[0])}
             if self.axis:
-                near = {traffic: traffic for traffic in possible() if self.axis in traffic[3:]}
+                near = {traffic: traffic for traffic in list_possible_traffic() if self.axis in traffic[3:]}
             raise ValueError(
                 f"there is no such traffic in any run: {self.dimension + ' has' if self.dimension else 'there is'} "
                 f"{', '.join(map(' '.join, near))}"
@@ -232,7 +232,7 @@ class Scheme(Section):
 
     @model_validator(mode="after")
     def _algorithm_carries_out_each_rule(self) -> "Scheme":
-        for traffic in possible():
+        for traffic in list_possible_traffic():
             treatment = self.treatment(traffic, half=True)
             if treatment.refusal:
                 raise ValueError(f"{self.name_rule(treatment.rule)}: {treatment.refusal}")

@@ -10,12 +10,12 @@ def stamp(seconds: float) -> bytes:
     return b"[%14.6f] " % seconds
 
 
-def stamped(line: str) -> bool:
+def is_stamped(line: str) -> bool:
     """Whether a line begins with a stamp."""
     return _STAMP.match(line.encode("utf-8", "replace")) is not None
 
 
-def unstamped(line: bytes) -> tuple[float | None, bytes]:
+def strip_stamp(line: bytes) -> tuple[float | None, bytes]:
     """The seconds before a line, and the line; None if it has none."""
     found = _STAMP.match(line)
     return (float(found[1]), line[found.end() :]) if found else (None, line)

@@ -55,7 +55,7 @@ ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
 
 
 @dataclass(frozen=True)
-class Job:
+class JobSummary:
     """The job that a run belongs to."""
 
     id: str
@@ -69,7 +69,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ResolvedState:
     """A run's state. The reason is empty where the state needs no explanation."""
 
     state: State

@@ -255,7 +255,7 @@ class Train(Section):
         return {content: self.precision if said == "auto" else said for content, said in self.comm_precision}
 
 
-def optimizer_misfit(train: Train) -> Misfit | None:
+def find_optimizer_misfit(train: Train) -> Misfit | None:
     """Why the optimizer cannot work with these settings; None if it can.
 
     Parameters

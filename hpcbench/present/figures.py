@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.plot_style import DPI, INK, WIDTH, need_matplotlib, styled
 from hpcbench.present.document import Document, Figure
@@ -56,7 +56,7 @@ def write(document: Document, directory: Path) -> list[Path]:
                 paths.append(directory / f"{name}.{suffix}")
                 paths[-1].write_bytes(content)
     except OSError as error:
-        raise UserError(f"--plots {printable(str(directory))}: cannot be written: {error.strerror}") from None
+        raise UserError(f"--plots {make_printable(str(directory))}: cannot be written: {error.strerror}") from None
     return paths
 
 

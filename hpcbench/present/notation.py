@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Item, Tone
 
 NAMES = 60
@@ -162,12 +162,12 @@ def parameters(count: float) -> str:
 
 def name(words: str, tone: Tone = "") -> Entry:
     """A name from a file."""
-    return Entry(printable(words, NAMES), printable(words) or None, tone)
+    return Entry(make_printable(words, NAMES), make_printable(words) or None, tone)
 
 
 def phrase(words: str, tone: Tone = "", source: str | None = None) -> Entry:
     """Text from a file that may be longer than a name."""
-    clean = printable(words, _REASONS)
+    clean = make_printable(words, _REASONS)
     return Entry(clean, clean or None, tone, source)
 
 

@@ -24,7 +24,7 @@ from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.program import ProgramRun, load
 from hpcbench.contract.stamp import stamp
 from hpcbench.contract.state import STOPPED_EXIT
-from hpcbench.contract.times import now
+from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
 from hpcbench.program.exact import is_idle, state_idle
 from hpcbench.program.sent import events, reported
@@ -57,13 +57,13 @@ def main(arguments: list[str]) -> int:
         for event in events(ranks, run.scheme, (1, last)):
             _say(event)
     if stopped:
-        _say(End(time=now(), state="stopped", steps=last, seconds=seconds))
+        _say(End(time=format_now(), state="stopped", steps=last, seconds=seconds))
         return STOPPED_EXIT
     if status:
         return status  # the program's own words are in the log: whoever judges the run looks for them
     why = _nothing_measured(run, ranks, last)
     state = "failed" if why else "completed"
-    _say(End(time=now(), state=state, steps=last, seconds=seconds, reason=why or None))
+    _say(End(time=format_now(), state=state, steps=last, seconds=seconds, reason=why or None))
     return 1 if why else 0
 
 
@@ -157,7 +157,7 @@ def _say(event: Event) -> None:
 def _start(run: ProgramRun) -> Start:
     attempt = os.environ.get("HPCBENCH_ATTEMPT", "1")
     return Start(
-        time=now(),
+        time=format_now(),
         schema=run.version,
         version=__version__,
         study=run.study,

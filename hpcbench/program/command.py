@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hpcbench.contract.decide import undecidable
+from hpcbench.contract.call_treatment import explain_undecidable
 from hpcbench.contract.interpose import Interposition, TracedSteps
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
@@ -54,7 +54,7 @@ def run(
     if scheme is None and not dry:
         raise UserError("no scheme: --scheme naive-int8, for example, or --dry to count only")
     chosen = load_scheme(scheme) if scheme else NamedScheme(name="none", algorithm="native")
-    reason = undecidable(chosen)
+    reason = explain_undecidable(chosen)
     if reason:
         raise UserError(f"--scheme {chosen.name}: {reason}")
     with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as temporary:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hpcbench import __version__
 from hpcbench.contract.events import Configuration, End, Event, Start
 from hpcbench.contract.interpose import Interposition
-from hpcbench.contract.times import now
+from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.program.launch import Ended
@@ -55,7 +55,7 @@ class Log:
         state = "failed" if ended.status or not ended.ranks or idle else "completed"
         seconds = time.monotonic() - self._begin
         self._write(
-            [*said, End(time=now(), state=state, steps=None, seconds=seconds, reason=_reason(ended, idle))], "a"
+            [*said, End(time=format_now(), state=state, steps=None, seconds=seconds, reason=_reason(ended, idle))], "a"
         )
 
     def _write(self, said: Iterable[Event], mode: str) -> None:
@@ -81,7 +81,7 @@ def _reason(ended: Ended, idle: str | None) -> str | None:
 def _start(settings: Interposition) -> Start:
     """There is no study, so that nothing is known of one."""
     return Start(
-        time=now(),
+        time=format_now(),
         schema=None,
         version=__version__,
         study=None,

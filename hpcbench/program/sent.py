@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.events import AlikeCalls, Calls, ChannelTraffic, Event, Traffic, UnknownGroup
+from hpcbench.contract.events import CallGroup, Calls, ChannelTraffic, Event, TrafficTotals, UnknownGroup
 from hpcbench.contract.scheme import Scheme
 from hpcbench.files import read_json
 from hpcbench.program.table import summed
@@ -58,11 +58,11 @@ def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | N
         The first and the last step; None for a program whose steps nobody has read.
     """
     yield traffic(ranks, scheme, steps)
-    yield Calls(rows=tuple(AlikeCalls.declared(row) for row in summed(ranks)))
+    yield Calls(rows=tuple(CallGroup.declared(row) for row in summed(ranks)))
     yield from unknown(ranks)
 
 
-def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> Traffic:
+def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> TrafficTotals:
     """The traffic of all ranks and all steps. The parameters are those of `events`."""
     channels: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for row in summed(ranks):
@@ -96,4 +96,4 @@ def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | 
         )
         for (dimension, call, codec, dtype), total in channels.items()
     )
-    return Traffic(from_step=steps[0], to_step=steps[1], channels=found)
+    return TrafficTotals(from_step=steps[0], to_step=steps[1], channels=found)

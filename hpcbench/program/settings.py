@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpcbench.contract.interpose import Groups
-from hpcbench.contract.problems import user_error
+from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
 from hpcbench.study.find_scheme import NOTHING, find_scheme
@@ -28,7 +28,7 @@ def load_scheme(name: str) -> NamedScheme:
         try:
             entry = SchemeEntry.model_validate(document.data)
         except ValidationError as error:
-            raise user_error(error, SchemeEntry, document.where) from None
+            raise make_user_error(error, SchemeEntry, document.where) from None
         return _named(path.stem, entry)
     found, _ = find_scheme(name, {}, NOTHING, "--scheme")
     return _named(name, found)
@@ -55,4 +55,4 @@ def load_groups(path: Path | None) -> Groups:
     try:
         return Groups.model_validate(document.data)
     except ValidationError as error:
-        raise user_error(error, Groups, document.where) from None
+        raise make_user_error(error, Groups, document.where) from None

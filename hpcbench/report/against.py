@@ -6,7 +6,7 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.criteria import Criteria
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.present.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
 from hpcbench.present.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
@@ -36,12 +36,12 @@ def document(
 ) -> Document:
     """The document of a comparison with an earlier submission."""
     environment = environment_changes(new.runs, old.runs)
-    title = printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
+    title = make_printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
     asides = [f"Settings differ: {words}." for words in settings]
     asides += [f"Software or machine changed: {words}." for words in environment]
     chapter = Chapter(
         title,
-        printable(f"now: {_origin(new)}; then: {_origin(old)}"),
+        make_printable(f"now: {_origin(new)}; then: {_origin(old)}"),
         (
             table(found),
             Sentences(tuple(_answer(found))),
@@ -120,7 +120,7 @@ def _list(found: Sequence[Change]) -> str:
     for change in found:
         where = cell_words(change.cell)
         words.append(f"{change.scheme}{f' at {where}' if where else ''} ({change.verdict})")
-    return printable(", ".join(words), 2000)
+    return make_printable(", ".join(words), 2000)
 
 
 def _origin(submission: Submission) -> str:

@@ -14,8 +14,8 @@ from rich.text import Text
 from hpcbench.collect.find import Jobs
 from hpcbench.collect.progress import Follower, Progress
 from hpcbench.console import span
-from hpcbench.contract.state import OPEN, Job, State
-from hpcbench.contract.text import printable
+from hpcbench.contract.state import OPEN, JobSummary, State
+from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import loss, significant
 
 _POLL = 0.5
@@ -40,7 +40,7 @@ def follow(
     root: Path,
     *,
     console: Console | None = None,
-    jobs: Callable[[], Mapping[str, Job]] | None = None,
+    jobs: Callable[[], Mapping[str, JobSummary]] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
@@ -183,7 +183,7 @@ class _Lines(_View):
 
     def _say(self, elapsed: float, words: str) -> None:
         self._last = elapsed
-        self.console.print(Text(f"[{span(elapsed):>5}] {printable(words, 400)}"), soft_wrap=True)
+        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(words, 400)}"), soft_wrap=True)
 
 
 def picture(runs: list[Progress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
@@ -203,7 +203,7 @@ def picture(runs: list[Progress], elapsed: float, left: float | None, height: in
     told = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
     told.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
     reasons = [
-        Text(printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
+        Text(make_printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
         for run in told[:3]
     ]
     lines = sum(len(reason.wrap(Console(width=width), width)) for reason in reasons)

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Literal
 
 from hpcbench.collect.submission import RunResult, Submission
-from hpcbench.contract.settings import Settings
+from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
@@ -122,7 +122,7 @@ class Arm:
         return {0: 1.0} if self.way.waits else {}
 
 
-def way_of(settings: Settings) -> Way | None:
+def way_of(settings: LoggedSettings) -> Way | None:
     """How a run keeps its ranks in step; None if its settings do not say."""
     train, layout = settings.train, settings.layout
     if layout.pp is None or train.schedule is None or train.sync is None:
@@ -153,7 +153,7 @@ def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     return [arm for group in asked for arm in _arms(group, [cell for one in asked for _, cell in one], margin)]
 
 
-def _is_asked(settings: Settings) -> bool:
+def _is_asked(settings: LoggedSettings) -> bool:
     """Whether a run has another way than those that every study has had."""
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 

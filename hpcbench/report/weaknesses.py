@@ -13,7 +13,7 @@ from statistics import fmean
 from string import ascii_lowercase
 
 from hpcbench.contract.events import Configuration, Rank
-from hpcbench.contract.times import moment
+from hpcbench.contract.times import parse_time
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.evidence import family, paired, rates
 from hpcbench.report.hierarchy import LEVEL
@@ -198,7 +198,7 @@ def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
     used = {id(run) for run in _used(row, base)}
     spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
     for run in cell.runs:
-        start, end = moment(run.run.start), moment(run.run.end)
+        start, end = parse_time(run.run.start), parse_time(run.run.end)
         if start is None or end is None:
             continue
         for host in _hosts(run):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from hpcbench.contract.problems import user_error
+from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.study import presets
@@ -53,7 +53,7 @@ def _preset(name: str, offer: Offer, where: str) -> Scheme:
     try:
         return SchemeEntry.model_validate(presets.scheme(name))
     except ValidationError as error:
-        raise user_error(error, SchemeEntry, lambda _: f"{where}: scheme {name!r}") from None
+        raise make_user_error(error, SchemeEntry, lambda _: f"{where}: scheme {name!r}") from None
     except ValueError as error:
         raise UserError(f"{where}: {error}{_of_sites(name, offer)}") from None
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
 from hpcbench.comm.plan import Operation
-from hpcbench.contract.decide import Call
+from hpcbench.contract.call_treatment import CallKind
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.torch.account import Account
@@ -47,7 +47,7 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
         if calls is None or calls.id != group._id():
             calls = known[group.group_name] = GroupCalls(group, "mesh_dp", settings, Account())
         gradients = bucket.buffer()
-        row, channel, decision, _ = calls.choose(Call.ALL_REDUCE, [gradients])
+        row, channel, decision, _ = calls.choose(CallKind.ALL_REDUCE, [gradients])
         if channel is None or decision is None:
             share = 1 / group.size()
             plain: torch.futures.Future[Any] = dist.all_reduce(gradients, group=group, async_op=True).get_future()

@@ -14,7 +14,7 @@ import torch
 from hpcbench.comm.accelerator import accelerator_of
 from hpcbench.comm.places import Place, Places
 from hpcbench.comm.vector import InPlace, Reduced, Vector
-from hpcbench.contract.shards import Span, shards
+from hpcbench.contract.shards import ElementRange, cut_evenly
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ class DeviceCalls:
         values = src.float().contiguous()
         values = values * share if average else values
         result = out if _is_vector(out) else torch.empty(out.numel(), dtype=torch.float32, device=out.device)
-        own = shards(values.numel(), self._size)[self._rank]
+        own = cut_evenly(values.numel(), self._size)[self._rank]
         place, (source, target) = self._places.of(self._seen(values.view(-1)), self._seen(result.view(-1)))
-        return Prepared(place, Reduced(source, target, Span(own.start, own.stop)), out, result)
+        return Prepared(place, Reduced(source, target, ElementRange(own.start, own.stop)), out, result)
 
     def gathered(self, out: torch.Tensor, src: torch.Tensor) -> Prepared:
         """Prepare a gather."""
         result = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
         flat = result.view(-1)
-        flat[shards(flat.numel(), self._size)[self._rank]] = src.reshape(-1)
+        flat[cut_evenly(flat.numel(), self._size)[self._rank]] = src.reshape(-1)
         place, (array,) = self._places.of(self._seen(flat))
         return Prepared(place, InPlace(array), out, result)
 

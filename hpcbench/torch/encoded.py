@@ -21,7 +21,7 @@ from hpcbench.comm.plan import Operation, Plan
 from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
-from hpcbench.contract.shards import Span, shards
+from hpcbench.contract.shards import ElementRange, cut_evenly
 from hpcbench.torch.account import Account, Row
 from hpcbench.torch.call_order import CallOrder
 from hpcbench.torch.device_calls import DeviceCalls, Prepared
@@ -104,7 +104,7 @@ class EncodedGroup:
                 for out, src, plan, seed in zip(outs, srcs, plans, seeds, strict=True):
                     target = _contiguous(out)
                     values = array(target)
-                    values[shards(values.size, self.size)[self.rank]] = array(src.contiguous())
+                    values[cut_evenly(values.size, self.size)[self.rank]] = array(src.contiguous())
                     self._drive(self._choice.steps(plan), channel, plan.dtype, InPlace(values), None, seed, row, plan)
                     if target is not out:
                         out.copy_(target)
@@ -124,7 +124,7 @@ class EncodedGroup:
         min_bytes: int,
     ) -> Work:
         """Begin to send part i of the source to rank i. `counts` are elements to each rank and from each rank."""
-        sends, receives = ([Span(*b) for b in pairwise(accumulate(part, initial=0))] for part in counts)
+        sends, receives = ([ElementRange(*b) for b in pairwise(accumulate(part, initial=0))] for part in counts)
         width = src.element_size()
         todo = steps.all_to_all(self.rank, sends, receives, coded=lambda part: part.span.size * width >= min_bytes)
 
@@ -229,9 +229,9 @@ class EncodedGroup:
             total = values
             vector: Vector = InPlace(values)
         else:
-            piece = shards(values.size, self.size)[self.rank]
+            piece = cut_evenly(values.size, self.size)[self.rank]
             total = room(piece.stop - piece.start)
-            vector = Reduced(values, total, Span(piece.start, piece.stop))
+            vector = Reduced(values, total, ElementRange(piece.start, piece.stop))
         self._drive(self._choice.steps(plan), channel, plan.dtype, vector, feedback, seed, row, plan)
         if average and src is not out:
             total *= share

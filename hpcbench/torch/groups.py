@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import Work
 
 from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.plan import Operation
-from hpcbench.contract.decide import Call, verdict
+from hpcbench.contract.call_treatment import CallKind, resolve_call
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic
@@ -24,10 +24,10 @@ from hpcbench.torch.gradients import has_complex, is_gradient, is_of_replicas
 from hpcbench.torch.tensors import DTYPES
 
 _OPERATIONS = {
-    Call.ALL_REDUCE: Operation.ALL_REDUCE,
-    Call.REDUCE_SCATTER: Operation.REDUCE_SCATTER,
-    Call.ALL_GATHER: Operation.ALL_GATHER,
-    Call.FUNCTIONAL_GATHER: Operation.ALL_GATHER,
+    CallKind.ALL_REDUCE: Operation.ALL_REDUCE,
+    CallKind.REDUCE_SCATTER: Operation.REDUCE_SCATTER,
+    CallKind.ALL_GATHER: Operation.ALL_GATHER,
+    CallKind.FUNCTIONAL_GATHER: Operation.ALL_GATHER,
 }
 SUM, AVERAGE = 0, 1
 """Numbers of the two reductions that are encoded."""
@@ -121,7 +121,7 @@ class GroupCalls:
         key = (call, self.dimension, tensor.dtype)
         row = self._small.get(key)
         if row is None:
-            if isinstance(call, Call):
+            if isinstance(call, CallKind):
                 row = self._choose(call, self.dimension, [tensor], nbytes, ragged=False, content="").row
             else:
                 row = self._row(call, self.dimension, str(tensor.dtype).removeprefix("torch."), "", "operation")
@@ -131,7 +131,7 @@ class GroupCalls:
 
     def choose(
         self,
-        call: Call,
+        call: CallKind,
         tensors: Sequence[torch.Tensor],
         *,
         op: Any = None,
@@ -154,7 +154,7 @@ class GroupCalls:
         if self._may_be_replicas:
             self._learn_dimension()
         dimension = self.dimension
-        if call is Call.MESSAGE and self._by_layout:
+        if call is CallKind.MESSAGE and self._by_layout:
             dimension = self._dimension_of_message(peer)
         first = tensors[0]
         if len(tensors) == 1:
@@ -240,13 +240,13 @@ class GroupCalls:
         ranks = self._ranks[self._group.rank()], self._ranks[peer]
         return dimension_of_message(ranks, dist.get_world_size(), self._settings.groups.layout)
 
-    def _exact_content(self, call: Call, tensors: Sequence[torch.Tensor], op: Any) -> str:
+    def _exact_content(self, call: CallKind, tensors: Sequence[torch.Tensor], op: Any) -> str:
         """Return what the values of a call are if those are never encoded, else an empty string."""
         if op is not None:
             reduction = op.op()
             if reduction not in (SUM, AVERAGE):
                 return f"reduction {_REDUCTIONS[reduction] if reduction < len(_REDUCTIONS) else reduction}"
-        if call is not Call.MESSAGE and has_complex(tensors):  # messages keep their complex type
+        if call is not CallKind.MESSAGE and has_complex(tensors):  # messages keep their complex type
             return "complex"
         if op is not None and self.dimension == "DP" and not self._lossy_sums and not is_gradient():
             return "outside backward"
@@ -254,7 +254,7 @@ class GroupCalls:
 
     def _choose(
         self,
-        call: Call,
+        call: CallKind,
         dimension: str | None,
         tensors: Sequence[torch.Tensor],
         nbytes: int,
@@ -264,7 +264,7 @@ class GroupCalls:
         dtype = tensors[0].dtype
         name = str(dtype).removeprefix("torch.")
         scheme, groups = self._settings.scheme, self._settings.groups
-        traffic, rule, why = verdict(scheme, groups, dimension, call)
+        traffic, rule, why = resolve_call(scheme, groups, dimension, call)
         why = self._hindrance(tensors, nbytes, ragged, rule, call in _OPERATIONS) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
             why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes

@@ -12,7 +12,7 @@ import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from hpcbench.comm.plan import Operation
-from hpcbench.contract.decide import Call
+from hpcbench.contract.call_treatment import CallKind
 from hpcbench.torch import messages
 from hpcbench.torch.account import Account
 from hpcbench.torch.encoded import Begin
@@ -65,7 +65,7 @@ class Operators:
         return self._sum_in_place(calls, plain, tensors, op)
 
     def _sum_in_place(self, calls: GroupCalls, plain: Plain, tensors: Tensors, op: Any) -> Any:
-        row, channel, decision, _ = calls.choose(Call.ALL_REDUCE, tensors, op=op)
+        row, channel, decision, _ = calls.choose(CallKind.ALL_REDUCE, tensors, op=op)
         if channel is None or decision is None:
             return None
 
@@ -78,13 +78,13 @@ class Operators:
     def _allgather_base(
         self, calls: GroupCalls, plain: Plain, out: torch.Tensor, src: torch.Tensor, *_rest: Any
     ) -> Any:
-        work = self._gather(calls, Call.ALL_GATHER, _in_group(plain, out), [out], [src])
+        work = self._gather(calls, CallKind.ALL_GATHER, _in_group(plain, out), [out], [src])
         return None if work is None else (out, work)
 
     def _allgather_coalesced(self, calls: GroupCalls, plain: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
-        return self._gather(calls, Call.FUNCTIONAL_GATHER, _in_group(plain, outs), outs, srcs)
+        return self._gather(calls, CallKind.FUNCTIONAL_GATHER, _in_group(plain, outs), outs, srcs)
 
-    def _gather(self, calls: GroupCalls, call: Call, plain: InGroup, outs: Tensors, srcs: Tensors) -> Any:
+    def _gather(self, calls: GroupCalls, call: CallKind, plain: InGroup, outs: Tensors, srcs: Tensors) -> Any:
         row, channel, decision, _ = calls.choose(call, outs)
         if channel is None or decision is None or not _fit(outs, srcs, calls.size):
             return None
@@ -101,7 +101,7 @@ class Operators:
         if like is None:
             calls.exact("all-gather of lists", srcs)
             return None
-        row, channel, decision, _ = calls.choose(Call.ALL_GATHER, [like])
+        row, channel, decision, _ = calls.choose(CallKind.ALL_GATHER, [like])
         if channel is None or decision is None:
             return None
 
@@ -124,7 +124,7 @@ class Operators:
         return self._scatter(calls, _in_group(plain, outs), outs, srcs, op)
 
     def _scatter(self, calls: GroupCalls, plain: InGroup, outs: Tensors, srcs: Tensors, op: Any) -> Any:
-        row, channel, decision, _ = calls.choose(Call.REDUCE_SCATTER, srcs, op=op)
+        row, channel, decision, _ = calls.choose(CallKind.REDUCE_SCATTER, srcs, op=op)
         if channel is None or decision is None or not _fit(srcs, outs, calls.size):
             return None
 
@@ -147,7 +147,7 @@ class Operators:
         if len(srcs) != 1 or not _are_alike(srcs[0]):
             calls.exact("reduce-scatter of lists", outs)
             return None
-        row, channel, decision, _ = calls.choose(Call.REDUCE_SCATTER, [_like_all(srcs[0])], op=op)
+        row, channel, decision, _ = calls.choose(CallKind.REDUCE_SCATTER, [_like_all(srcs[0])], op=op)
         if channel is None or decision is None:
             return None
 
@@ -168,14 +168,14 @@ class Operators:
         sent: Sequence[int],
         *_rest: Any,
     ) -> Any:
-        row, channel, _decision, least = calls.choose(Call.ALL_TO_ALL, [src], ragged=True)
+        row, channel, _decision, least = calls.choose(CallKind.ALL_TO_ALL, [src], ragged=True)
         if channel is None:
             return None
         counts = _elements(src, sent, calls.encoded.size), _elements(out, got, calls.encoded.size)
         return calls.encoded.all_to_all(out, src, counts, channel, row, min_bytes=least).boxed()
 
     def _alltoall_list(self, calls: GroupCalls, _: Plain, outs: Tensors, srcs: Tensors, *_rest: Any) -> Any:
-        row, channel, _decision, least = calls.choose(Call.ALL_TO_ALL, srcs, ragged=True)
+        row, channel, _decision, least = calls.choose(CallKind.ALL_TO_ALL, srcs, ragged=True)
         if channel is None:
             return None
         joined = torch.cat([part.reshape(-1) for part in srcs])
@@ -185,7 +185,7 @@ class Operators:
         return outs, _then(work, lambda: _split(there, outs), outs).boxed()
 
     def _send(self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int, *_rest: Any) -> Any:
-        row, channel, *_ = calls.choose(Call.MESSAGE, tensors, peer=peer)
+        row, channel, *_ = calls.choose(CallKind.MESSAGE, tensors, peer=peer)
         if channel is None or len(tensors) != 1:
             return None
         return plain([messages.encoded(tensors[0], channel.codec, calls.next_seed(), self._account, row)])
@@ -193,7 +193,7 @@ class Operators:
     def _received(
         self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int | None, *_rest: Any
     ) -> Any:
-        row, channel, *_ = calls.choose(Call.MESSAGE, tensors, peer=peer)
+        row, channel, *_ = calls.choose(CallKind.MESSAGE, tensors, peer=peer)
         if channel is None or len(tensors) != 1:
             return None
 

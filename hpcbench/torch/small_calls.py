@@ -12,7 +12,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import ProcessGroup
 
-from hpcbench.contract.decide import Call
+from hpcbench.contract.call_treatment import CallKind
 from hpcbench.torch.groups import GroupCalls
 
 _OPTIONS = (c10d.AllreduceOptions, c10d.AllgatherOptions, c10d.ReduceScatterOptions, c10d.BroadcastOptions)
@@ -37,11 +37,11 @@ class SmallCalls:
 
     def watch(self) -> None:
         """Replace the methods."""
-        self._replace("allreduce", lambda real: self._in_place(real, Call.ALL_REDUCE, "allreduce"))
+        self._replace("allreduce", lambda real: self._in_place(real, CallKind.ALL_REDUCE, "allreduce"))
         self._replace("broadcast", lambda real: self._in_place(real, "broadcast", "broadcast"))
-        self._replace("all_gather_single", lambda real: self._apart(real, Call.ALL_GATHER, "_allgather_base", 0))
+        self._replace("all_gather_single", lambda real: self._apart(real, CallKind.ALL_GATHER, "_allgather_base", 0))
         self._replace(
-            "reduce_scatter_single", lambda real: self._apart(real, Call.REDUCE_SCATTER, "_reduce_scatter_base", 1)
+            "reduce_scatter_single", lambda real: self._apart(real, CallKind.REDUCE_SCATTER, "_reduce_scatter_base", 1)
         )
 
     def unwatch(self) -> None:

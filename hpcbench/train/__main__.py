@@ -18,7 +18,7 @@ import hpcbench
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.contract import kept, rules, trace
+from hpcbench.contract import message_samples, rules, trace
 from hpcbench.contract.events import (
     Binding,
     CheckpointCarried,
@@ -34,14 +34,14 @@ from hpcbench.contract.events import (
     WholeGradients,
 )
 from hpcbench.contract.run import load
-from hpcbench.contract.sparse_fit import whole_after_all
+from hpcbench.contract.sparse_fit import find_unused_rows
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.features.energy.observer.energy import EnergyMeter
 from hpcbench.features.messages.observer import MessageObserver
 from hpcbench.features.prune.observer import CountedZeros
 from hpcbench.features.trace.observer import TraceObserver
-from hpcbench.train import binding, clocks, container, gpu, preflight, stop, surroundings, text
+from hpcbench.train import binding, clocks, container, gpu, machine, preflight, stop, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.environment import environment, transport
@@ -83,9 +83,9 @@ def main(argv: list[str]) -> int:
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
     ranks = tuple(map(Rank.declared, world))
-    where = surroundings.hosts(comm, gpus=run.device != "cpu")
+    where = machine.hosts(comm, gpus=run.device != "cpu")
     aware = gpu.awareness(comm, run)
-    about = {**environment(), **transport(comm, run, aware), **(surroundings.job() if comm.rank == 0 else {})}
+    about = {**environment(), **transport(comm, run, aware), **(machine.job() if comm.rank == 0 else {})}
     if comm.rank == 0:
         log.event(Environment(**about, hosts=tuple(map(Host.declared, where)), world=ranks))
     preflight.check(world, run)
@@ -98,9 +98,9 @@ def main(argv: list[str]) -> int:
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
-    for words in rules.idle(run.scheme, run.setting):
+    for words in rules.list_idle_rules(run.scheme, run.setting):
         log.event(IdleRule(reason=words))
-    if why := whole_after_all(run.model, run.train, run.layout.tensor):
+    if why := find_unused_rows(run.model, run.train, run.layout.tensor):
         log.event(WholeGradients(reason=str(why)))
     if switch := trainer.rows.switch:
         log.event(SparseSwitch(**switch._asdict()))
@@ -118,7 +118,7 @@ def main(argv: list[str]) -> int:
         told_to_stop=request if comm.rank == 0 else stop.never,
         observers=[
             TraceObserver(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
-            MessageObserver(trainer, path.parent / kept.DIRECTORY),
+            MessageObserver(trainer, path.parent / message_samples.DIRECTORY),
             CountedZeros(trainer),
             EnergyMeter(ranks, comm, first=first_counted(run.train, resumed_from or 0)),
         ],

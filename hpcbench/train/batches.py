@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.parallel.pipeline import MicroBatch
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.initial import key_of
@@ -61,7 +61,7 @@ class Batches:
         return self._cut("valid", 0, np.arange(samples, dtype=np.uint64))
 
     def _cut(self, split: str, seed: int, samples: npt.NDArray[np.uint64]) -> list[MicroBatch]:
-        mine = samples[shards(len(samples), self._size)[self._rank]]
+        mine = samples[cut_evenly(len(samples), self._size)[self._rank]]
         tokens = self._corpus.window(split=split, key=key_of(split, seed), index=mine, seq_len=self._seq_len)
         pieces = torch.split(torch.from_numpy(tokens).to(self._device), self._micro_batch)
         return [MicroBatch(self._own(piece[:, :-1]), self._own(piece[:, 1:])) for piece in pieces if len(piece)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpcbench.contract.run import Run, Shape
+from hpcbench.contract.run import RankShape, Run
 from hpcbench.errors import UserError
 
 Rank = dict[str, Any]
@@ -167,7 +167,7 @@ def check(world: list[Rank], run: Run) -> list[str]:
     return warnings
 
 
-def _check_places(hosts: dict[str, list[Rank]], shape: Shape) -> None:
+def _check_places(hosts: dict[str, list[Rank]], shape: RankShape) -> None:
     if len(hosts) != shape.nodes:
         raise UserError(
             f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}), {shape.nodes} were asked for: "
@@ -181,7 +181,7 @@ def _check_places(hosts: dict[str, list[Rank]], shape: Shape) -> None:
             )
 
 
-def _check_cores(host: str, ranks: list[Rank], shape: Shape | None) -> bool:
+def _check_cores(host: str, ranks: list[Rank], shape: RankShape | None) -> bool:
     """Refuse ranks that share bound cores. The result tells whether several ranks are not bound at all.
 
     Ranks that may all use the same cores are not bound, whether these are all cores of the host or of the job.
@@ -207,7 +207,7 @@ def _check_cores(host: str, ranks: list[Rank], shape: Shape | None) -> bool:
     return False
 
 
-def _check_enough(host: str, ranks: list[Rank], together: int, shape: Shape) -> None:
+def _check_enough(host: str, ranks: list[Rank], together: int, shape: RankShape) -> None:
     for rank in ranks:
         if len(rank["cores"]) < shape.cores_per_rank:
             raise UserError(
@@ -223,7 +223,7 @@ def _check_enough(host: str, ranks: list[Rank], together: int, shape: Shape) -> 
         )
 
 
-def _check_gpus(host: str, ranks: list[Rank], shape: Shape | None) -> None:
+def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
     """Refuse ranks that share fewer GPUs than they were to have."""
     by_gpu: dict[object, list[Rank]] = defaultdict(list)
     for rank in ranks:
@@ -246,7 +246,7 @@ def _identity(rank: Rank) -> object:
     return gpu["uuid"] or gpu["pci"] or (gpu["number"], tuple(rank["visible"].values()))
 
 
-def _sharers(shape: Shape | None, crowd: list[Rank]) -> int:
+def _sharers(shape: RankShape | None, crowd: list[Rank]) -> int:
     """Number of ranks that may compute on one GPU. If nobody set it and the host has one GPU, all ranks may."""
     gpus = Fraction(shape.gpus_per_rank) if shape else Fraction(0)
     if gpus:
@@ -254,7 +254,7 @@ def _sharers(shape: Shape | None, crowd: list[Rank]) -> int:
     return 1 if any(rank["gpu"]["visible"] > 1 for rank in crowd) else len(crowd)
 
 
-def _sight(ranks: list[Rank], shape: Shape) -> str | None:
+def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
     """Whether ranks see more GPUs than they were to see, because that changes what libraries do."""
     if shape.visibility != "one":
         return None

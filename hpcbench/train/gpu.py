@@ -34,7 +34,7 @@ def check(run: Run) -> None:
 def refusal(run: Run) -> str | None:
     """The part of the scheme that a GPU cannot do, and what to use instead."""
     scheme = run.scheme
-    refused = rules.refused_on_gpu(scheme)
+    refused = rules.find_gpu_obstacle(scheme)
     if refused:
         return f"scheme {scheme.name}: {refused[1]}"
     for name in dict.fromkeys(rule.codec for rule in scheme.all_rules):

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 import torch
 
-from hpcbench.contract.events import HostTimes, Memory, StageTimes
+from hpcbench.contract.events import HostTimes, MemoryUse, StageTimes
 from hpcbench.parallel.exact import everyones_names, gather
 from hpcbench.train.trainer import Trainer
 
@@ -118,7 +118,7 @@ def peak_resident(status: Path = Path("/proc/self/status")) -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def memory(trainer: Trainer) -> Memory:
+def memory(trainer: Trainer) -> MemoryUse:
     """Memory that the run has needed so far, the same on all ranks (a collective call).
 
     `Trainer.held_bytes` gives the memory that lasts from step to step.
@@ -133,4 +133,4 @@ def memory(trainer: Trainer) -> Memory:
     mine = [float(peak_resident()), *(float(own.get(name, 0)) for name in names)]
     host, *others = zip(*gather(world, mine, exact), strict=True)
     most = {name: round(max(values)) for name, values in zip(names, others, strict=True)}
-    return Memory(host_rank_bytes=round(max(host)), host_bytes=round(sum(host)), **most)
+    return MemoryUse(host_rank_bytes=round(max(host)), host_bytes=round(sum(host)), **most)

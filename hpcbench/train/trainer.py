@@ -20,7 +20,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.events import Staleness
 from hpcbench.contract.run import Run
-from hpcbench.contract.sparse_fit import by_rows
+from hpcbench.contract.sparse_fit import may_send_rows
 from hpcbench.parallel.buffers import room
 from hpcbench.parallel.exact import exact_sum, gather
 from hpcbench.parallel.mesh import Mesh
@@ -96,7 +96,11 @@ class Trainer:
         self.data_parallel = engine_of(run, built, self.mesh, self.policy)
         self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
         self.rows = RowCounts(self.data_parallel, self.mesh)
-        if train.sparse_gradients == "measured" and by_rows(model, train, run.layout.tensor) and self.mesh.dp.size > 1:
+        if (
+            train.sparse_gradients == "measured"
+            and may_send_rows(model, train, run.layout.tensor)
+            and self.mesh.dp.size > 1
+        ):
             self.rows.measure(self.policy, self._clock)
         for part in built.parts:
             recompute(part, train.recompute)

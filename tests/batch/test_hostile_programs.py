@@ -17,7 +17,7 @@ from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.interpose import VARIABLE, Interposition
 from hpcbench.contract.program import Program, ProgramRun, load
-from hpcbench.contract.run import Shape
+from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
 from hpcbench.program.rank import prepared
 from hpcbench.study.expand import Run, expand
@@ -87,7 +87,7 @@ def may_stand(text: str) -> bool:
 
 
 def written(run: Run, directory: Path) -> Path:
-    shape = Shape(nodes=1, ranks_per_node=2, cores_per_rank=1, gpus_per_rank="0", visibility="one")
+    shape = RankShape(nodes=1, ranks_per_node=2, cores_per_rank=1, gpus_per_rank="0", visibility="one")
     content = program_file(
         run, site="x", threads=1, oversubscribe=False, device="cpu", base=directory, shape=shape, peak_tflops={}
     )

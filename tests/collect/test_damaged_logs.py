@@ -14,7 +14,7 @@ from hpcbench.collect import run_log
 from hpcbench.collect.bulk import Shape, shape_of
 from hpcbench.collect.run_log import Reader, RunLog
 from hpcbench.contract import log_line
-from hpcbench.contract.judge import judge_log
+from hpcbench.contract.run_state import resolve_log_state
 from hpcbench.contract.step_line import FIELDS, Step
 
 STEPS = 40
@@ -148,7 +148,7 @@ def test_each_number_stands_in_the_line_that_its_record_names(data: bytes) -> No
 def test_whatever_befell_a_log_it_is_judged(data: bytes) -> None:
     log = read(data)
     assert all(record.steps is not None and 1 <= record.step <= record.steps for record in log.steps.values())
-    assert judge_log(log.ending).state in ("completed", "incomplete", "unknown", "nan")
+    assert resolve_log_state(log.ending).state in ("completed", "incomplete", "unknown", "nan")
     losses = [record.loss for record in log.steps.values() if record.loss is not None]
     assert (log.diverged_at is None) == all(map(math.isfinite, losses))
     assert not set(log.missing_steps()) & set(log.steps)

@@ -14,11 +14,11 @@ import pytest
 
 from hpcbench.collect.program_log import read_program
 from hpcbench.contract.interpose import VARIABLE, Interposition
-from hpcbench.contract.judge import look, look_up
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.program import load
+from hpcbench.contract.run_state import resolve_run, resolve_unread_run
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.state import Job, State, Verdict
+from hpcbench.contract.state import JobSummary, ResolvedState, State
 from hpcbench.errors import UserError
 from hpcbench.program.rank import PLACES, interpreted, meeting_point, place, prepared
 from hpcbench.program.sent import sent_bytes, traffic, unknown
@@ -92,13 +92,13 @@ def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(command, stdout=log, stderr=errors)
 
 
-def judged(directory: Path, status: int) -> Verdict:
+def judged(directory: Path, status: int) -> ResolvedState:
     mark = Mark("ended", exit=status)
     log = read_program(directory / "log.txt", load(directory / "run.json").program.log)
-    return look(directory, directory, mark, Job("j1", State.COMPLETED), log.ending)
+    return resolve_run(directory, directory, mark, JobSummary("j1", State.COMPLETED), log.ending)
 
 
-def played(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **program: Any) -> tuple[int, Verdict]:
+def played(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **program: Any) -> tuple[int, ResolvedState]:
     status = started(written(directory, script, scheme, **program)).wait(60)
     return status, judged(directory, status)
 
@@ -162,7 +162,9 @@ def test_what_is_no_measurement_fails_and_says_why(
     assert status != 0 and verdict.state == "failed"
     assert words in verdict.reason
     mark = Mark("ended", exit=status)
-    assert look_up(tmp_path, tmp_path, mark, Job("j1", State.COMPLETED)) == verdict  # as `hpcbench status` says it
+    assert (
+        resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
+    )  # as `hpcbench status` says it
 
 
 def test_with_auto_a_program_may_send_everything_plain(tmp_path: Path) -> None:

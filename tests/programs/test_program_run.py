@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import (
     Calls,
     Configuration,
     End,
     Event,
-    Other,
     Start,
-    Traffic,
+    TrafficTotals,
+    UnknownEvent,
     UnknownGroup,
-    parse,
+    parse_event,
 )
 from hpcbench.errors import UserError
 from hpcbench.program.command import run as run_command
@@ -76,8 +76,8 @@ def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, li
     status = run_command(command, scheme=scheme, groups=None, dry=scheme is None, out=None, log=log)
     lines = log.read_text(encoding="utf-8").split("\n")
     assert lines.pop() == ""
-    events = [parse(line, number) for number, line in enumerate(lines, 1)]
-    assert not [event for event in events if isinstance(event, Cut | Other)]
+    events = [parse_event(line, number) for number, line in enumerate(lines, 1)]
+    assert not [event for event in events if isinstance(event, DamagedLine | UnknownEvent)]
     return status, [event for event in events if isinstance(event, Event)]
 
 
@@ -98,13 +98,13 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
     log.write_text("of an earlier run\n", encoding="utf-8")
     returned, events = logged(log, sys.executable, "-c", ROWS, str(ranks), str(status), "[{}]")
     assert returned == (status or int(not ranks))
-    sent = [Traffic, Calls, UnknownGroup] if ranks else []
+    sent = [TrafficTotals, Calls, UnknownGroup] if ranks else []
     assert [type(event) for event in events] == [Start, Configuration, *sent, End]
     end = events[-1]
     assert isinstance(end, End) and (end.state, end.reason) == (state, reason)
     if ranks:
         channels, calls = events[2], events[3]
-        assert isinstance(channels, Traffic) and channels.channels and channels.from_step is None
+        assert isinstance(channels, TrafficTotals) and channels.channels and channels.from_step is None
         assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes there and back
         assert isinstance(calls, Calls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")

@@ -11,8 +11,8 @@ from planted_results import Planted, log_lines
 from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.contract.events import Environment
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Verdict
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
 from hpcbench.predict import chips
 from hpcbench.report.measures import Measures, measure
@@ -27,7 +27,7 @@ def foreign(**columns: list[float]) -> RunResult:
     for k in range(len(next(iter(columns.values())))):
         values: dict[str, Any] = {name: column[k] for name, column in columns.items()}
         log.steps.add(Step(line=10 + k, step=k + 1, **values))
-    return RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log)
+    return RunResult("x", "s", "here", "unknown", None, "p", {}, ResolvedState("completed"), log)
 
 
 def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None, **settings: Any) -> RunResult:
@@ -37,7 +37,7 @@ def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None,
     for rank, uuid in zip(world, uuids or [], strict=False):
         rank["gpu"] = {"uuid": uuid}
     run.log.events.append(Environment.read({"world": world}, line=2))
-    run.settings = Settings.read({**run.settings.raw, **settings})
+    run.settings = LoggedSettings.read({**run.settings.raw, **settings})
     return run
 
 

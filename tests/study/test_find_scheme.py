@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.contract.scheme import Scheme, assignments
+from hpcbench.contract.scheme import Scheme, format_assignments
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.find_scheme import Offer
@@ -79,4 +79,4 @@ def line_of(path: Path, words: str) -> int:
 
 
 def test_variables_are_shown_as_a_shell_takes_them() -> None:
-    assert assignments({"A": "1", "B": "it's"}) == """A=1 B='it'"'"'s'"""
+    assert format_assignments({"A": "1", "B": "it's"}) == """A=1 B='it'"'"'s'"""

@@ -29,8 +29,8 @@ from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_sch
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.marks import read_mark
-from hpcbench.contract.ending import tail
-from hpcbench.contract.problems import shown
+from hpcbench.contract.ending import read_tail
+from hpcbench.contract.problems import show
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import read_submission
 from hpcbench.errors import UserError
@@ -158,8 +158,8 @@ def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -
         return JobStatus(State.PENDING, "waits for its turn on this machine")
     if process is not None:
         return JobStatus(State.LOST, "its script was killed before it could leave its exit mark")
-    said = [line for line in tail(path.with_suffix(".log")) if line.strip()]
-    why = f" ({shown(said[-1], 120)[1:-1]})" if said else ""
+    said = [line for line in read_tail(path.with_suffix(".log")) if line.strip()]
+    why = f" ({show(said[-1], 120)[1:-1]})" if said else ""
     return JobStatus(State.LOST, f"the local queue ended before this job{why}")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
-from hpcbench.contract.times import elapsed
+from hpcbench.contract.times import measure_seconds
 
 STATES: Mapping[str, State] = {
     "PEND": State.PENDING,
@@ -273,7 +273,7 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
 def _at_limit(section: str, start: str | None, end: str | None) -> bool:
     """Whether a job ran until the run limit that the section names."""
     limit = re.search(r"^\s*RUNLIMIT\s+(\d+(?:\.\d+)?) min", section, re.MULTILINE)
-    ran = elapsed(start, end)
+    ran = measure_seconds(start, end)
     return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK
 
 

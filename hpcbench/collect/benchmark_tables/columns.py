@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcbench.collect.benchmark_tables.table import Size
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 
 SIZE, SKIPPED, TYPE, OPERATION, ROOT = "size", "skipped", "type", "operation", "root"
 WRONG, VALIDATION = "wrong", "validation"
@@ -54,7 +54,7 @@ class Heading:
     @property
     def unknown(self) -> list[str]:
         """Heads of the columns that are not read."""
-        return [printable(column.head, 40) for column in self.columns if column.name == UNKNOWN]
+        return [make_printable(column.head, 40) for column in self.columns if column.name == UNKNOWN]
 
     @property
     def least(self) -> int:
@@ -77,7 +77,7 @@ class Heading:
         wrong: list[int | None] = []
         for column, cell in zip(self.columns, cells, strict=False):
             if column.name in _LABELS:
-                labels[_LABELS[column.name]] = "" if cell in _NO_LABEL else printable(cell, 40)
+                labels[_LABELS[column.name]] = "" if cell in _NO_LABEL else make_printable(cell, 40)
             elif column.name in (SIZE, SKIPPED):
                 if not _COUNT.fullmatch(cell):
                     return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcbench.collect.benchmark_tables.nccl import IN_PLACE
 from hpcbench.collect.benchmark_tables.table import Microbenchmark, Size
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
@@ -61,7 +61,7 @@ def _name(content: dict[str, Any]) -> str:
     """Name of the program, from its command line."""
     arguments = content.get("args")
     program = arguments[0] if isinstance(arguments, list) and arguments else ""
-    return printable(Path(program).name, 60) if isinstance(program, str) else ""
+    return make_printable(Path(program).name, 60) if isinstance(program, str) else ""
 
 
 def _beginning(text: str) -> dict[str, Any]:
@@ -115,4 +115,4 @@ def _number(value: Any) -> float | None:
 
 def _label(value: Any) -> str:
     label = str(value).strip() if isinstance(value, str | int) else ""
-    return "" if label in ("none", "-1") else printable(label, 40)
+    return "" if label in ("none", "-1") else make_printable(label, 40)

@@ -8,7 +8,7 @@ from hpcbench.collect.dialects.assemble import LogRecord
 from hpcbench.collect.dialects.dialect import Line
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import RunLog
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import Evaluation
 from hpcbench.contract.step_line import Step
 
@@ -90,13 +90,15 @@ class Merge:
                 log.events.append(Evaluation(line=kept.line, step=after, split=split, loss=kept.values["loss"]))
         log.events.sort(key=lambda event: event.line)
 
-    def remarks(self) -> list[Cut]:
+    def remarks(self) -> list[DamagedLine]:
         """Notes about lines that were left out."""
         found = []
         if self._ranks:
-            found.append(Cut(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first"))
+            found.append(
+                DamagedLine(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first")
+            )
         if self._again:
-            found.append(Cut(1, f"lines left out because their steps stand above:  {self._again}"))
+            found.append(DamagedLine(1, f"lines left out because their steps stand above:  {self._again}"))
         return found
 
 

@@ -10,7 +10,7 @@ from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import MOST_NOTES, RunLog
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import End
 from hpcbench.contract.step_line import Step
 
@@ -43,7 +43,7 @@ class Reader:
         """Take the next line of the file."""
         self.log.lines = text.number
         if text.text is None:
-            self.log.note(Cut(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
+            self.log.note(DamagedLine(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
             return
         for found in self._assembler.feed(text):
             self._take(found)
@@ -55,7 +55,11 @@ class Reader:
             self._take(found)
             log.cut = log.cut or (found.values is None and found.number == log.lines)
         self._merge.into(log)
-        log.notes[:0] = [*(Cut(1, words) for words in self._said), *self._merge.remarks(), *_skipped(log.last_step)]
+        log.notes[:0] = [
+            *(DamagedLine(1, words) for words in self._said),
+            *self._merge.remarks(),
+            *_skipped(log.last_step),
+        ]
         del log.notes[MOST_NOTES:]
         if end := self._how_it_ended(log.last_step):
             log.events.append(end)
@@ -87,7 +91,7 @@ class Reader:
             self._overflow(found)
         elif found.values is None:
             what = "an evaluation" if line.kind == "evaluation" else f"step {step}"
-            self.log.note(Cut(found.number, f"the line of {what} was cut"))
+            self.log.note(DamagedLine(found.number, f"the line of {what} was cut"))
             self._ahead_of(found)
         elif line.kind == "evaluation":
             self._merge.evaluation(step, found)
@@ -130,7 +134,7 @@ class Reader:
         return end
 
 
-def _skipped(last: Step | None) -> list[Cut]:
+def _skipped(last: Step | None) -> list[DamagedLine]:
     """A note if so many steps were skipped that the run hardly learned."""
     skipped = last.skipped or 0 if last is not None else 0
     if last is None or skipped <= _MANY_SKIPPED * last.step:
@@ -138,4 +142,4 @@ def _skipped(last: Step | None) -> list[Cut]:
     # Steps that are counted here are fewer than those of the engine that skips.
     of_all = f" of {last.step} steps were skipped ({100 * skipped / max(last.step, 1):.0f} %)"
     words = of_all if skipped <= last.step else " steps were skipped"
-    return [Cut(last.line, f"{skipped}{words}: they took time, and changed no weight")]
+    return [DamagedLine(last.line, f"{skipped}{words}: they took time, and changed no weight")]

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from hpcbench.contract.cut import Cut
-from hpcbench.contract.event.part import Part
-from hpcbench.contract.values import text
+from hpcbench.contract.damaged_line import DamagedLine
+from hpcbench.contract.event.part import LogObject
+from hpcbench.contract.values import get_text
 
 BEGIN = '{"event": '
 """The text that every event's line begins with."""
@@ -14,7 +14,7 @@ E = TypeVar("E", bound="Event")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event(Part):
+class Event(LogObject):
     """An event of the log. `hpcbench.contract.events` has a subclass for each event that a run writes."""
 
     NAME: ClassVar[str]
@@ -39,16 +39,16 @@ class Event(Part):
     @classmethod
     def from_line(cls: type[E], words: str, line: int = 0) -> E | None:
         """Read the event from a line of a log. None if the line is cut or holds another event."""
-        data = parsed(words, line)
+        data = parse_object(words, line)
         return cls.read(data, line=line) if isinstance(data, dict) and data["event"] == cls.NAME else None
 
 
-def parsed(words: str, line: int) -> dict[str, Any] | Cut:
+def parse_object(words: str, line: int) -> dict[str, Any] | DamagedLine:
     """The object in an event's line. It must have a name."""
     try:
         data = json.loads(words)
     except (ValueError, RecursionError):
-        return Cut(line, "an event was cut")
-    if not isinstance(data, dict) or text(data, "event") is None:
-        return Cut(line, "an event has no name")
+        return DamagedLine(line, "an event was cut")
+    if not isinstance(data, dict) or get_text(data, "event") is None:
+        return DamagedLine(line, "an event has no name")
     return data

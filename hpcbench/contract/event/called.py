@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.event.base import Event
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlikeCalls(Part):
+class CallGroup(LogObject):
     """Calls of one group that are alike: sums over all ranks of the group and over the whole program."""
 
     group: str | None
@@ -46,4 +46,4 @@ class Calls(Event):
     """What the ranks of a program gave to PyTorch's collectives, the most bytes first."""
 
     NAME: ClassVar[str] = "calls"
-    rows: tuple[AlikeCalls, ...] | None
+    rows: tuple[CallGroup, ...] | None

@@ -1,10 +1,10 @@
-"""Keeps messages of some steps of a run: chosen ranks write a file a step (hpcbench.contract.kept)."""
+"""Keeps messages of some steps of a run: chosen ranks write a file a step (hpcbench.contract.message_samples)."""
 
 import time
 from pathlib import Path
 
 from hpcbench.comm.keeper import Keeper, spread
-from hpcbench.contract.kept import KeptStep, write
+from hpcbench.contract.message_samples import SampledStep, write_samples
 from hpcbench.errors import UserError
 from hpcbench.features.messages.events import MessagesKept
 from hpcbench.parallel.exact import gather
@@ -62,7 +62,7 @@ class MessageObserver(Observer):
             left_out = self._keeper.left_out
             try:
                 self._directory.mkdir(exist_ok=True)
-                write(self._directory, KeptStep(trainer.mesh.rank, step, kept, left_out))
+                write_samples(self._directory, SampledStep(trainer.mesh.rank, step, kept, left_out))
             except OSError as error:
                 raise UserError(f"{self._directory}: messages cannot be written: {error.strerror}") from None
         own = [len(kept), sum(len(message.values) for message in kept), left_out]

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
@@ -61,7 +61,7 @@ def _expected(bucket: Bucket, model: Model, prune: Prune, replicas: int, updates
         count = units(model, prune.pattern)
         part = Fraction(prune.zeros(count, updates), count)
     found = []
-    for cut in shards(bucket.length, replicas):
+    for cut in cut_evenly(bucket.length, replicas):
         each = (max(0, min(cut.stop, end) - max(cut.start, start)) for start, end in bucket.free)
         found.append(sum(math.floor(n * part + Fraction(1, 2)) for n in each))
     return found
@@ -73,8 +73,8 @@ def _elements(bucket: Bucket, zero: int, replicas: int, zeros: Sequence[int]) ->
         return bucket.length
     if zero == 0:
         return whole_length(bucket.length - sum(zeros), replicas)
-    cuts = shards(bucket.length, replicas)
-    return replicas * piece_length([length(cut) - gone for cut, gone in zip(cuts, zeros, strict=True)])
+    cuts = cut_evenly(bucket.length, replicas)
+    return replicas * piece_length([count_elements(cut) - gone for cut, gone in zip(cuts, zeros, strict=True)])
 
 
 def choosing(

@@ -8,7 +8,7 @@ from mpi4py import MPI
 from hpcbench.comm.compare_clocks import compare
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
-from hpcbench.contract.trace import STEP, RankTrace, Span, write
+from hpcbench.contract.trace import STEP, StepTrace, TraceSpan, write_trace
 from hpcbench.errors import UserError
 from hpcbench.features.trace.events import TraceWritten
 from hpcbench.parallel.exact import gather
@@ -72,10 +72,10 @@ class TraceObserver(Observer):
         after = compare(self._comm, self._progress)
         trainer = self._trainer
         kept = _select_in_steps(recorder.spans())
-        trace = RankTrace(trainer.mesh.rank, self._host, self._before, after, kept, recorder.left_out)
+        trace = StepTrace(trainer.mesh.rank, self._host, self._before, after, kept, recorder.left_out)
         try:
             self._directory.mkdir(exist_ok=True)
-            write(self._directory, trace)
+            write_trace(self._directory, trace)
         except OSError as error:
             raise UserError(f"{self._directory}: the trace cannot be written: {error.strerror}") from None
         counts = gather(trainer.mesh.world, [len(kept), recorder.left_out], trainer.policy.exact)
@@ -89,7 +89,7 @@ class TraceObserver(Observer):
         )
 
 
-def _select_in_steps(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+def _select_in_steps(spans: tuple[TraceSpan, ...]) -> tuple[TraceSpan, ...]:
     """Those that lie within a step: sums of what a step line says are made after it."""
     ends = {span.step: span.end for span in spans if span.name == STEP}
     return tuple(span for span in spans if span.begin < ends.get(span.step, 0.0))

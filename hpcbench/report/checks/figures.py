@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.predict import flops
 from hpcbench.report.basis import finite, flops_of
 from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject
@@ -94,7 +94,7 @@ def peaks(subject: Subject) -> Iterator[str]:
         most = max(steps.column(column), default=0.0)
         if peak and most > peak:
             line = _line(subject, column, most)
-            chip = f" of a rank's share of {printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
+            chip = f" of a rank's share of {make_printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
             yield subject.at(
                 line, f"{most:.4g} {words} a rank cannot be: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})"
             )

@@ -8,7 +8,7 @@ from math import inf, isfinite
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, Traffic
 
@@ -173,7 +173,7 @@ class Subject:
     @property
     def id(self) -> str:
         """The run's name, fit to be printed."""
-        return printable(self.run.id, 80)
+        return make_printable(self.run.id, 80)
 
     @property
     def own(self) -> bool:
@@ -182,7 +182,7 @@ class Subject:
 
     def at(self, line: int | None, words: str) -> str:
         """A sentence about a line of the log, or about the whole log."""
-        place = printable(str(self.log.path) if line is None else self.log.where(line))
+        place = make_printable(str(self.log.path) if line is None else self.log.where(line))
         return f"{self.id}: {place}: {words}"
 
     def mismatch(self, relation: Relation) -> Mismatch | None:

@@ -15,13 +15,13 @@ from hpcbench.contract.events import (
     Configuration,
     Environment,
     Evaluation,
-    Phases,
+    PhaseTimes,
     StageTimes,
     Staleness,
     Start,
-    Traffic,
+    TrafficTotals,
 )
-from hpcbench.contract.values import bounded
+from hpcbench.contract.values import limit_integer
 from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
@@ -108,7 +108,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     found: dict[str, Value] = {
         "reason": plain(run.verdict.reason),
         "reason_source": place(run.verdict.where),
-        "exit_status": bounded(run.exit),
+        "exit_status": limit_integer(run.exit),
         "started": plain(run.start),
         "ended": plain(run.end),
         "allocation": plain(run.allocation),
@@ -129,7 +129,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "rules": as_json(settings.scheme.raw.get("rules")),
         "settings": as_json(settings.raw or None),
         "steps_logged": len(log.steps) if run.log else None,
-        "steps_planned": bounded(log.planned_steps),
+        "steps_planned": limit_integer(log.planned_steps),
         "file": place(log.path) if run.log else None,
     }
     found |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
@@ -151,12 +151,12 @@ _NUMBERS = (
 
 
 def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
-    event = run.log.event(Traffic) if run.log else None
+    event = run.log.event(TrafficTotals) if run.log else None
     return _parts(CHANNELS, identity, run, event, event.channels if event else None)
 
 
 def _phases(identity: Row, run: RunResult) -> Iterator[Row]:
-    event = run.log.event(Phases) if run.log else None
+    event = run.log.event(PhaseTimes) if run.log else None
     return _parts(PHASES, identity, run, event, event.stages if event else None)
 
 
@@ -174,7 +174,7 @@ def _parts(
     table: Table,
     identity: Row,
     run: RunResult,
-    event: Traffic | Phases | None,
+    event: TrafficTotals | PhaseTimes | None,
     parts: Iterable[ChannelTraffic | StageTimes] | None,
 ) -> Iterator[Row]:
     """A row for each part of an event about some steps."""
@@ -213,7 +213,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
         plain(run.id),
         plain(run.job),
         plain(run.scheme),
-        bounded(run.repeat),
+        limit_integer(run.repeat),
         plain(run.pairing),
         as_json(run.cell, _LONGEST_CELL),
         run.state,

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hpcbench.collect.microbenchmarks import Microbenchmark
-from hpcbench.contract.events import Environment, Traffic
+from hpcbench.contract.events import Environment, TrafficTotals
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
@@ -196,7 +196,7 @@ def _run(measures: Measures) -> dict[str, Any]:
 def _traffic(measures: Measures) -> Any:
     """The channels' traffic by the run's own counts, without wire bytes if those are not the network's."""
     log = measures.run.log
-    channels = log.said(Traffic).raw.get("channels") if log else None
+    channels = log.said(TrafficTotals).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):
         return channels
     return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.values import member
+from hpcbench.contract.values import get_member
 from hpcbench.files import read_json
 from hpcbench.present.page.safe import visible
 
@@ -167,7 +167,7 @@ def _kept(root: Path) -> Iterator[Kept]:
         if words := _read(root / name):
             yield Kept(title, words, root / name)
     path = root / "provenance" / "submit.json"
-    packages = member(read_json(path), "packages")
+    packages = get_member(read_json(path), "packages")
     if isinstance(packages, dict) and packages:
         words = "".join(f"{name} {version}\n" for name, version in packages.items())
         yield Kept("Packages beside hpcbench", words[:LONGEST_FILE], path)

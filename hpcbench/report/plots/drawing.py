@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, INK, SMALL, WIDTH, grid
 from hpcbench.report.compare import Cell, Row
@@ -22,7 +22,7 @@ LONGEST_NAME = 24
 
 def name(scheme: str) -> str:
     """The name of a scheme in a figure."""
-    return printable(scheme, LONGEST_NAME)
+    return make_printable(scheme, LONGEST_NAME)
 
 
 def remark(row: Row) -> str:
@@ -145,7 +145,7 @@ def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float,
     """Return `list_axes` with a line for each scheme of each cell; the baseline's name is bold."""
     groups = [
         Lines(
-            printable(cell_words(cell.values), 40) if len(cells) > 1 else "",
+            make_printable(cell_words(cell.values), 40) if len(cells) > 1 else "",
             [_label(row) for row in rows],
             [row.scheme == cell.baseline for row in rows],
         )

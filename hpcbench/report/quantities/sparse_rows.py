@@ -67,7 +67,7 @@ class SparseGradients:
 
 def sparse_gradients(log: RunLog) -> SparseGradients | None:
     """What the ``sparse_gradients`` event says; None where the log says nothing, or not sensibly."""
-    said = log.said(events.SparseGradients)
+    said = log.said(events.RowTraffic)
     fields = said.switch_density, said.density, said.reductions, said.by_rows, said.saved_bytes
     first, last = said.from_step, said.to_step
     if None in fields or first is None or last is None:

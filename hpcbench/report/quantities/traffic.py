@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcbench.contract.events import Traffic
+from hpcbench.contract.events import TrafficTotals
 from hpcbench.report import traffic
 from hpcbench.report.measures import Measures, counted
 from hpcbench.report.quantities import BYTES, PERCENT, RATIO, SECONDS, Average, Exported, Quantity, Value
@@ -125,7 +125,7 @@ TO_HOST = Quantity(
     better="lower",
     table="traffic",
     group=3,
-    exported=Exported("runs", "integer", Traffic, remark="; in the counted steps, all ranks together"),
+    exported=Exported("runs", "integer", TrafficTotals, remark="; in the counted steps, all ranks together"),
 )
 FROM_HOST = replace(
     TO_HOST,

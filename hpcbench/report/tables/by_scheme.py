@@ -7,8 +7,8 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.text import printable
-from hpcbench.contract.values import text
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.values import get_text
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
     Unit,
@@ -227,9 +227,9 @@ def _speed_notes(cell: Cell) -> list[str]:
     ]
     said = next((found for run in cell.runs if (found := _formulas(run))), None)
     formulas = [
-        f"FLOP/s {name}: {printable(words, 120)}."
+        f"FLOP/s {name}: {make_printable(words, 120)}."
         for kind, name in _FORMULAS.items()
-        if (words := text(said, kind)) is not None
+        if (words := get_text(said, kind)) is not None
     ]
     return notes + formulas + [_EXPERTS_NOTE] * any(run.run.settings.model.experts for run in cell.runs)
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from hpcbench.collect.microbenchmarks import Microbenchmark, Size
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import NAMES, Unit, ratio
 
@@ -82,9 +82,9 @@ class _Measured:
     def notes(self) -> Iterator[str]:
         """Sentences about the tables."""
         for table in self.tables:
-            place = f"{printable(str(table.path))}:{table.line}"
+            place = f"{make_printable(str(table.path))}:{table.line}"
             yield f"read from {place}"
-            yield from (f"{place}: {printable(remark)}" for remark in table.remarks)
+            yield from (f"{place}: {make_printable(remark)}" for remark in table.remarks)
             if table.failed and not any(size.wrong for size in table.sizes):
                 yield f"{place}: the benchmark reports a check that failed"
             if not table.name:
@@ -117,7 +117,7 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
     name = first.name or f"a benchmark without a name ({first.path.stem})"
     return tabulate(
         "microbenchmark",
-        printable(f"{first.tool}{version}: {', '.join([name, *kinds])}"),
+        make_printable(f"{first.tool}{version}: {', '.join([name, *kinds])}"),
         keys,
         fields,
         notes=[note for measured in group for note in measured.notes()],
@@ -129,7 +129,7 @@ def _names(group: Sequence[_Measured]) -> list[str]:
     """Names of the files, with the line of the heading where a file has several tables."""
     stems = [measured.path.stem for measured in group]
     lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
-    return [f"{printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
+    return [f"{make_printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
 
 
 def _label(place: int, key: Key) -> Entry:

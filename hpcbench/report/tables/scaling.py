@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hpcbench.collect.submission import RunResult, Submission
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
 from hpcbench.present.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
 from hpcbench.report.columns import SCHEME, samples
@@ -241,4 +241,4 @@ def _table(kind: Kind, title: str, points: list[Point], *, modes: bool) -> Table
     ]
     what = f"{title} ({points[0].series})" if one else title
     note = "Efficiency is of each scheme against its own smallest size."
-    return tabulate(f"{kind.name}-scaling", printable(what), points, made, notes=[note])
+    return tabulate(f"{kind.name}-scaling", make_printable(what), points, made, notes=[note])

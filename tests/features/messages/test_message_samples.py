@@ -14,13 +14,13 @@ from test_stop_and_resume import RUN
 from torch import nn
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.contract import kept
+from hpcbench.contract import message_samples
 from hpcbench.contract.events import Event
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import CommPrecision, Data
 from hpcbench.features.messages.events import MessagesKept
 from hpcbench.features.messages.settings import MessageSamples
@@ -64,11 +64,15 @@ def run(request, tmp_path_factory, mpi_run):
     assert done.returncode == 0, done.stderr
     log = [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]
     files = {
-        (step, rank): kept.read(folder / kept.DIRECTORY / kept.file_name(step, rank))
+        (step, rank): message_samples.read_samples(
+            folder / message_samples.DIRECTORY / message_samples.name_file(step, rank)
+        )
         for step in STEPS
         for rank in range(RANKS)
     }
-    assert len(list((folder / kept.DIRECTORY).iterdir())) == len(files), "no other file, and no unfinished one"
+    assert len(list((folder / message_samples.DIRECTORY).iterdir())) == len(files), (
+        "no other file, and no unfinished one"
+    )
     seen = [pickle.loads((folder / f"seen-{rank}").read_bytes()) for rank in range(RANKS)]
     return request.param, log, files, seen
 
@@ -166,7 +170,7 @@ def test_a_bucket_names_the_rows_in_each_piece(pieces):
     own = {one.shard.name: one.parameter.detach().clone() for one in held}
     bucket = Bucket(held, pieces)
     rows = dict.fromkeys(shapes, 0)
-    for owned in shards(bucket.values.numel(), pieces):
+    for owned in cut_evenly(bucket.values.numel(), pieces):
         values = bucket.values[owned]
         for part in bucket.made_of(owned if pieces > 1 else None):
             found = values[part.begin : part.begin + math.prod(part.shape)].view(part.shape)

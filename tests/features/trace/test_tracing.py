@@ -12,7 +12,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, file_name, read
+from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, name_file, read
 from hpcbench.contract.training import Data
 from hpcbench.features.trace.settings import Trace
 
@@ -39,7 +39,7 @@ def traced(tmp_path_factory, mpi_run):
     done = mpi_run(RANKS, WORKER, str(folder / "run.json"), str(AHEAD))
     assert done.returncode == 0, done.stderr
     records = [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]
-    return records, [read(folder / "trace" / file_name(rank)) for rank in range(RANKS)]
+    return records, [read(folder / "trace" / name_file(rank)) for rank in range(RANKS)]
 
 
 def event(records, name):

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from torch import Tensor
 
 from hpcbench.comm.channel import Channel
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import Model, Train
 from hpcbench.errors import TransitError
 from hpcbench.features.prune.engine import formats
@@ -183,7 +183,7 @@ class Masks:
         sent: Bytes = to(kept, free[piece.owned])
         everyones = np.zeros(mask_bytes(kept.size) * group.size, np.uint8)
         group.all_gather(sent, everyones, channel=self._exact).wait()
-        parts = zip(everyones.reshape(group.size, -1), shards(free.size, group.size), strict=True)
+        parts = zip(everyones.reshape(group.size, -1), cut_evenly(free.size, group.size), strict=True)
         try:
             return np.concatenate([read(bits, free[cut]) for bits, cut in parts])
         except MaskError as error:
@@ -194,7 +194,7 @@ class Masks:
         group = self._mesh.replicas(piece.bucket.ep)
         mask = torch.from_numpy(np.ascontiguousarray(kept)).to(piece.bucket.values.device)
         if self._scattered:
-            cuts = shards(kept.size, group.size)
+            cuts = cut_evenly(kept.size, group.size)
             length, own = piece_length([int(kept[cut].sum()) for cut in cuts]), group.rank
         else:
             cuts, length, own = [slice(0, kept.size)], whole_length(int(kept.sum()), group.size), 0

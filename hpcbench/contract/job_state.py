@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from hpcbench.contract.mark import Mark
-from hpcbench.contract.reason import exit_words
-from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, Job, State, Verdict
-from hpcbench.contract.times import moment
+from hpcbench.contract.reason import describe_exit
+from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, JobSummary, ResolvedState, State
+from hpcbench.contract.times import parse_time
 
 GRACE = 300.0
 """Seconds that a job may be missing from every answer.
@@ -21,7 +21,7 @@ _SLOW_FILES = 30.0
 
 
 @dataclass(frozen=True)
-class HandedIn:
+class SubmissionRecord:
     """The last time that a job was given to its scheduler."""
 
     time: str
@@ -35,7 +35,7 @@ class HandedIn:
 
 
 @dataclass(frozen=True)
-class Told:
+class SchedulerAnswer:
     """The scheduler's last answer about the job."""
 
     state: State
@@ -68,12 +68,12 @@ class Status:
     where: str | None = None
     """``file:line`` that the reason was read from."""
 
-    def job(self, id: str) -> Job:
+    def job(self, id: str) -> JobSummary:
         """The job with this state, in the form that the judge of runs takes."""
-        return Job(id, self.state, self.exit, self.reason, self.attempt)
+        return JobSummary(id, self.state, self.exit, self.reason, self.attempt)
 
 
-def run_status(verdict: Verdict, mark: Mark | None, job: Status) -> Status:
+def make_run_status(verdict: ResolvedState, mark: Mark | None, job: Status) -> Status:
     """A run's state with the times of its mark. A run without a mark of its end is taken to have ended with its job."""
     found = Status(verdict.state, verdict.reason, where=verdict.where)
     if mark is None or verdict.state is State.PENDING:
@@ -82,10 +82,10 @@ def run_status(verdict: Verdict, mark: Mark | None, job: Status) -> Status:
     return replace(found, start=mark.start, end=end, attempt=mark.attempt, exit=mark.exit)
 
 
-def judge_job(
+def resolve_job_state(
     mark: Mark | None,
-    handed: HandedIn | None,
-    told: Told | None,
+    handed: SubmissionRecord | None,
+    told: SchedulerAnswer | None,
     *,
     requeue: bool,
     silent: str | None,
@@ -125,8 +125,8 @@ def judge_job(
 def _judge(
     mark: Mark | None,
     begun: int,
-    handed: HandedIn | None,
-    told: Told | None,
+    handed: SubmissionRecord | None,
+    told: SchedulerAnswer | None,
     requeue: bool,
     silent: str | None,
     clock: float,
@@ -166,10 +166,10 @@ def _judge(
         return Status(State.UNKNOWN, "its scheduler says completed, but it left no mark of its end")
     if told.state is State.PREEMPTED and requeue and lately < GRACE:
         return Status(State.PENDING, f"preempted; {put_back or 'may go back into its queue'}")
-    return Status(told.state, told.reason or exit_words(told.exit))
+    return Status(told.state, told.reason or describe_exit(told.exit))
 
 
-def _put_back(mark: Mark, times: int, told: Told | None, requeue: bool, clock: float) -> Status | None:
+def _put_back(mark: Mark, times: int, told: SchedulerAnswer | None, requeue: bool, clock: float) -> Status | None:
     """Status of a job whose scheduler runs it again after its `times`-th end; None if it does not."""
     if mark.exit == 0 or told is None or told.absent is not None:
         return None
@@ -182,17 +182,19 @@ def _put_back(mark: Mark, times: int, told: Told | None, requeue: bool, clock: f
     return None
 
 
-def _clears_up(mark: Mark, told: Told | None, silent: str | None, clock: float) -> Status | None:
+def _clears_up(mark: Mark, told: SchedulerAnswer | None, silent: str | None, clock: float) -> Status | None:
     """Status of a job that has just ended and whose scheduler may still give the reason; None if not."""
     end = _seconds(mark.end)
     if not mark.exit or end is None or abs(clock - end) > _SLOW_WORDS:
         return None
     if told is None or not told.state.alive or told.absent is not None or silent is not None:
         return None
-    return Status(State.RUNNING, f"its script has ended ({exit_words(mark.exit)}); its scheduler may give the reason")
+    return Status(
+        State.RUNNING, f"its script has ended ({describe_exit(mark.exit)}); its scheduler may give the reason"
+    )
 
 
-def _waits_again(mark: Mark, times: int, told: Told | None) -> bool:
+def _waits_again(mark: Mark, times: int, told: SchedulerAnswer | None) -> bool:
     """Whether the `times`-th attempt is over and the job continues, by the attempt's mark or the queue's answer."""
     if mark.state == "running" and told is not None and told.state.alive:
         later = told.state is State.PENDING and bool(mark.start) and told.since > (_seconds(mark.start) or 0.0)
@@ -200,7 +202,7 @@ def _waits_again(mark: Mark, times: int, told: Told | None) -> bool:
     return mark.state == "requeued"
 
 
-def _ended(mark: Mark, handed: HandedIn | None, told: Told | None) -> Status:
+def _ended(mark: Mark, handed: SubmissionRecord | None, told: SchedulerAnswer | None) -> Status:
     if mark.exit == 0:
         return Status(State.COMPLETED)
     if mark.exit is None:
@@ -213,10 +215,10 @@ def _ended(mark: Mark, handed: HandedIn | None, told: Told | None) -> Status:
         return Status(State.FAILED, mark.why)
     if mark.exit == STOPPED_EXIT:
         return Status(State.STOPPED, "stopped at a time limit: `hpcbench retry` continues it")
-    return Status(State.FAILED, exit_words(mark.exit))
+    return Status(State.FAILED, describe_exit(mark.exit))
 
 
-def _ended_by_us(told: Told, cancelled: str) -> bool:
+def _ended_by_us(told: SchedulerAnswer, cancelled: str) -> bool:
     """Whether a job without a mark ended by our cancelling: some schedulers call that a failure like any other."""
     return told.state in (State.FAILED, State.LOST) and told.since >= (_seconds(cancelled) or 0.0)
 
@@ -229,5 +231,5 @@ def _after(mark: Mark, cancelled: str) -> bool:
 
 
 def _seconds(time: str | None) -> float | None:
-    found = moment(time)
+    found = parse_time(time)
     return found.timestamp() if found else None

@@ -8,32 +8,39 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hpcbench.contract.kept import KeptMessage, KeptStep, Part, file_name, read, write
+from hpcbench.contract.message_samples import (
+    MessagePart,
+    SampledMessage,
+    SampledStep,
+    name_file,
+    read_samples,
+    write_samples,
+)
 from hpcbench.contract.training import Train
 from hpcbench.errors import UserError
 from hpcbench.features.messages.settings import MessageSamples
 
-PARTS = (Part("blocks.0.mlp.up.weight", (3, 4), 2), Part("blocks.0.norm.bias", (4,), 14))
-OWN = KeptMessage("TP BACKWARD GRAD x", "reduce-scatter", 5, "bfloat16", 18, PARTS, bytes(range(36)))
+PARTS = (MessagePart("blocks.0.mlp.up.weight", (3, 4), 2), MessagePart("blocks.0.norm.bias", (4,), 14))
+OWN = SampledMessage("TP BACKWARD GRAD x", "reduce-scatter", 5, "bfloat16", 18, PARTS, bytes(range(36)))
 
 
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    first = KeptStep(12, 60, (OWN, OWN), left_out=3)
-    write(tmp_path, first)
-    write(tmp_path, KeptStep(12, 60, (OWN,)))
-    assert read(tmp_path / file_name(60, 12)) == KeptStep(12, 60, (OWN,)), "the step was taken again"
+    first = SampledStep(12, 60, (OWN, OWN), left_out=3)
+    write_samples(tmp_path, first)
+    write_samples(tmp_path, SampledStep(12, 60, (OWN,)))
+    assert read_samples(tmp_path / name_file(60, 12)) == SampledStep(12, 60, (OWN,)), "the step was taken again"
     assert [path.name for path in tmp_path.iterdir()] == ["step-60-rank-12.zip"]
 
 
 def test_a_directory_that_cannot_be_written_keeps_no_half_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        write(tmp_path / "gone", KeptStep(0, 1, (OWN,)))
+        write_samples(tmp_path / "gone", SampledStep(0, 1, (OWN,)))
 
 
 @pytest.mark.parametrize("lost", ["dtype", "parts"])
 def test_a_list_of_messages_that_lacks_a_field_is_refused(lost: str, tmp_path: Path) -> None:
-    write(tmp_path, KeptStep(0, 1, (OWN,)))
-    path = tmp_path / file_name(1, 0)
+    write_samples(tmp_path, SampledStep(0, 1, (OWN,)))
+    path = tmp_path / name_file(1, 0)
     with zipfile.ZipFile(path) as archive:
         about = json.loads(archive.read("about.json"))
         values = archive.read("0")
@@ -44,16 +51,16 @@ def test_a_list_of_messages_that_lacks_a_field_is_refused(lost: str, tmp_path: P
     with pytest.raises(
         UserError, match=r"not a whole file of messages: it was cut or changed: remove it, or run again"
     ):
-        read(path)
+        read_samples(path)
 
 
 @pytest.mark.parametrize("cut", [1, 50, -60, -1])
 def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
-    write(tmp_path, KeptStep(0, 1, (OWN,)))
-    path = tmp_path / file_name(1, 0)
+    write_samples(tmp_path, SampledStep(0, 1, (OWN,)))
+    path = tmp_path / name_file(1, 0)
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(UserError, match=r"not a whole file of messages: it was cut or changed"):
-        read(path)
+        read_samples(path)
 
 
 @pytest.mark.parametrize(

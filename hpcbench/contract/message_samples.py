@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 
 DIRECTORY = "messages"
@@ -20,7 +20,7 @@ _REMEDY = "remove it, or run again with train.keep_messages"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePart:
     """A tensor in a message, which lies there row by row."""
 
     name: str
@@ -31,7 +31,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMessage:
+class SampledMessage:
     """What a rank gave to a channel: a rank's own values, in the type in which they travel."""
 
     channel: str
@@ -43,27 +43,27 @@ class KeptMessage:
     """Name of the type of the values, such as ``bfloat16``."""
     size: int
     """Values of the whole message. The file holds the first of them."""
-    parts: tuple[Part, ...]
+    parts: tuple[MessagePart, ...]
     values: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class KeptStep:
+class SampledStep:
     """The messages of one rank in one step."""
 
     rank: int
     step: int
-    messages: tuple[KeptMessage, ...]
+    messages: tuple[SampledMessage, ...]
     left_out: int = 0
     """Messages that were chosen and had no room."""
 
 
-def file_name(step: int | str, rank: int | str) -> str:
+def name_file(step: int | str, rank: int | str) -> str:
     """Name of a rank's file of a step; ``*`` for any."""
     return f"step-{step}-rank-{rank}.zip"
 
 
-def write(directory: Path, kept: KeptStep) -> None:
+def write_samples(directory: Path, kept: SampledStep) -> None:
     """Write a rank's file as a whole or not at all; one that is there is replaced. The directory must be there."""
     about = {
         "schema": 1,
@@ -82,7 +82,7 @@ def write(directory: Path, kept: KeptStep) -> None:
             for message in kept.messages
         ],
     }
-    path = directory / file_name(kept.step, kept.rank)
+    path = directory / name_file(kept.step, kept.rank)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
@@ -94,7 +94,7 @@ def write(directory: Path, kept: KeptStep) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read(path: Path) -> KeptStep:
+def read_samples(path: Path) -> SampledStep:
     """A rank's file.
 
     Raises
@@ -102,21 +102,23 @@ def read(path: Path) -> KeptStep:
     UserError
         It cannot be read, was cut or changed, or is none.
     """
-    where = printable(str(path))
+    where = make_printable(str(path))
     try:
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read(_ABOUT))
             messages = [
-                KeptMessage(
+                SampledMessage(
                     **{
                         **fields,
-                        "parts": tuple(Part(name, tuple(shape), begin) for name, shape, begin in fields["parts"]),
+                        "parts": tuple(
+                            MessagePart(name, tuple(shape), begin) for name, shape, begin in fields["parts"]
+                        ),
                     },
                     values=archive.read(str(k)),
                 )
                 for k, fields in enumerate(about["messages"])
             ]
-            return KeptStep(about["rank"], about["step"], tuple(messages), about["left_out"])
+            return SampledStep(about["rank"], about["step"], tuple(messages), about["left_out"])
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError):

@@ -13,7 +13,7 @@ from hpcbench.contract.scheme import Scheme, Treatment
 from hpcbench.contract.traffic import Traffic
 
 
-class Call(str, Enum):
+class CallKind(str, Enum):
     """What a call does with values of a group."""
 
     ALL_REDUCE = "all-reduce"
@@ -28,7 +28,7 @@ class Call(str, Enum):
 _ACTIVATIONS = ("FORWARD", "ACT"), ("BACKWARD", "GRAD")
 
 
-class Verdict(NamedTuple):
+class CallTreatment(NamedTuple):
     """How a call is encoded, or the reason why it is not."""
 
     traffic: Traffic | None
@@ -36,41 +36,41 @@ class Verdict(NamedTuple):
     why: str
 
 
-def traffic_of(dimension: str, call: Call) -> list[Traffic]:
+def list_traffic(dimension: str, call: CallKind) -> list[Traffic]:
     """The kinds of traffic that a call may be."""
     if dimension == "DP":
-        if call in (Call.ALL_GATHER, Call.FUNCTIONAL_GATHER):
+        if call in (CallKind.ALL_GATHER, CallKind.FUNCTIONAL_GATHER):
             return [("ZERO", "FORWARD", "PARAM"), ("ZERO", "BACKWARD", "PARAM")]
         return [("DP", "BACKWARD", "GRAD")]
-    if dimension == "TP" and call is not Call.ALL_REDUCE:
+    if dimension == "TP" and call is not CallKind.ALL_REDUCE:
         dimension = "SP"  # what sequence parallelism makes of an all-reduce
     return [(dimension, *words) for words in _ACTIVATIONS]
 
 
-def verdict(scheme: Scheme, groups: Groups, dimension: str | None, call: Call) -> Verdict:
+def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: CallKind) -> CallTreatment:
     """The verdict on all calls of an operation in groups of a dimension, before type and size are looked at."""
     if dimension is None:
-        return Verdict(None, None, "unknown group")
+        return CallTreatment(None, None, "unknown group")
     if dimension == "EXACT":
-        return Verdict(None, None, "exact group")
+        return CallTreatment(None, None, "exact group")
     if scheme.algorithm == "native":
-        return Verdict(None, None, "no codec")
-    if call is Call.FUNCTIONAL_GATHER and "functional-gathers" not in groups.lossy:
-        return Verdict(None, None, "functional gather")
-    if call is Call.ALL_GATHER and dimension == "DP" and "parameters" not in groups.lossy:
-        return Verdict(None, None, "parameters")
-    if dimension == "DP" and call in (Call.MESSAGE, Call.ALL_TO_ALL):
-        return Verdict(None, None, "not of data parallelism")  # a pipeline in the default group, for example
-    found, *_ = traffic_of(dimension, call)
+        return CallTreatment(None, None, "no codec")
+    if call is CallKind.FUNCTIONAL_GATHER and "functional-gathers" not in groups.lossy:
+        return CallTreatment(None, None, "functional gather")
+    if call is CallKind.ALL_GATHER and dimension == "DP" and "parameters" not in groups.lossy:
+        return CallTreatment(None, None, "parameters")
+    if dimension == "DP" and call in (CallKind.MESSAGE, CallKind.ALL_TO_ALL):
+        return CallTreatment(None, None, "not of data parallelism")  # a pipeline in the default group, for example
+    found, *_ = list_traffic(dimension, call)
     treatment = scheme.treatment(found)
     # a scheme without any codec is a control: it runs our algorithms, so that their cost is told from a codec's
     control = scheme.algorithm != "auto" and all(rule.codec == "none" for rule in scheme.all_rules)
     if treatment.codec == "none" and not control:
-        return Verdict(None, None, "no codec")
-    return Verdict(found, treatment, "")
+        return CallTreatment(None, None, "no codec")
+    return CallTreatment(found, treatment, "")
 
 
-def undecidable(scheme: Scheme) -> str | None:
+def explain_undecidable(scheme: Scheme) -> str | None:
     """Why a scheme cannot be applied to calls that do not tell forward from backward; None if it can."""
     if scheme.optimizer is not None:
         return "it brings its own optimizer, and a program has one: use another scheme"
@@ -79,8 +79,8 @@ def undecidable(scheme: Scheme) -> str | None:
     if scheme.algorithm == "homomorphic":
         return "homomorphic sums are made by the MPI library: use algorithm encoded"
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
-        for call in Call:
-            treatments = {scheme.treatment(traffic, half=True) for traffic in traffic_of(dimension, call)}
+        for call in CallKind:
+            treatments = {scheme.treatment(traffic, half=True) for traffic in list_traffic(dimension, call)}
             if len(treatments) > 1:
                 first, second = sorted(treatment.rule for treatment in treatments)
                 return (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Cut:
+class DamagedLine:
     """A line that hpcbench began to write and that is not whole. No part of it is used."""
 
     line: int
