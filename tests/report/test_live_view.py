@@ -165,7 +165,7 @@ def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     fed: list[int] = []
     feed = LogReader.feed
     monkeypatch.setattr(
-        "hpcbench.collect.run_log.Reader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
+        "hpcbench.collect.run_log.LogReader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
     )
     follower.poll()
     assert fed == []
