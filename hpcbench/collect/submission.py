@@ -157,8 +157,8 @@ def from_log(path: Path) -> RunResult:
         log = _read(path, form)
     if not log.lines:
         raise NoRunError(
-            f"{make_printable(str(path))}: log is empty: check that the run has started and that its output goes to this"
-            " file"
+            f"{make_printable(str(path))}: log is empty: check that the run has started and that its output goes to"
+            " this file"
         )
     if not log.steps and log.event(Start) is None:
         if command := decompression(path):
