@@ -26,7 +26,7 @@ from hpcbench.contract.scheme import NamedScheme, Scheme
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, Traffic, list_possible_traffic
 from hpcbench.contract.training import Model
 from hpcbench.predict.call import WIDTHS
-from hpcbench.predict.call import CallKind as Predicted
+from hpcbench.predict.call import Call as Predicted
 from hpcbench.predict.machine import of_cpu
 from hpcbench.predict.subject import Subject, train_of
 from hpcbench.predict.traffic import Costing
