@@ -1,4 +1,4 @@
-"""Finds a submission and the state of its jobs."""
+"""Search for a submission and the state of its jobs."""
 
 import sys
 import time
@@ -16,12 +16,12 @@ _SOON = 2.0
 
 
 def resolve(path: Path) -> Path:
-    """The submission at `path`, or the newest of the numbered ones in it, which is then named on stderr.
+    """Return the submission at `path`, or the newest numbered one in it, whose name is then printed on stderr.
 
     Raises
     ------
     UserError
-        There is no submission.
+        `path` contains no submission.
     """
     root = find_root(path)
     if root != path:
@@ -30,7 +30,7 @@ def resolve(path: Path) -> Path:
 
 
 def jobs_of(root: Path) -> Mapping[str, JobSummary]:
-    """Each job by its id, with the state that its marks and its scheduler tell.
+    """Return each job by its id, with the state from its status files and its scheduler.
 
     Raises
     ------
@@ -75,7 +75,7 @@ class Jobs:
             self.silent, self._took = tracked.silent, now - begin
             self._next = now + max(self._pause, 5 * self._took)
             self._soon = 2 * self._soon if ending else _SOON
-        if ending:  # a script has failed, and its scheduler may know more: it is asked soon, then ever later
+        if ending:  # the scheduler soon reports why a script failed: ask soon, then less and less often
             self._next = min(self._next, now + max(self._soon, 5 * self._took))
         return _jobs(tracked)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from hpcbench.collect.bulk import Shape, shape_of
+from hpcbench.collect.bulk import LineShape, shape_of
 from hpcbench.collect.steps import Steps
 from hpcbench.contract import log_line
 from hpcbench.contract.damaged_line import DamagedLine
@@ -45,11 +45,11 @@ class RunLog:
     """Quantities whose value at a step is the mean over all steps up to it."""
 
     def event(self, kind: type[E]) -> E | None:
-        """The last event of this kind."""
+        """Return the last event of this kind; None if there is none."""
         return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
     def said(self, kind: type[E]) -> E:
-        """The last event of this kind, or one with empty fields if there is none."""
+        """Return the last event of this kind, or one with empty fields if there is none."""
         return self.event(kind) or kind.read({})
 
     def note(self, note: DamagedLine) -> None:
@@ -81,7 +81,7 @@ class RunLog:
         return max(self.said(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
-        """Steps before the last one that the log should hold and does not.
+        """Return the steps before the last one that the log lacks.
 
         Other frameworks print every nth step, and do not say so.
         """
@@ -89,13 +89,13 @@ class RunLog:
         if last is None or self.dialect != "hpcbench" or last.step == len(self.steps) + self.resumed_from:
             return []
         # The log may claim any step number: only the first gaps are of interest.
-        found: list[int] = []
+        missing: list[int] = []
         for step in range(self.resumed_from + 1, last.step):
             if step not in self.steps:
-                found.append(step)
-                if len(found) > MOST_NOTES:
+                missing.append(step)
+                if len(missing) > MOST_NOTES:
                     break
-        return found
+        return missing
 
     @property
     def evaluations(self) -> dict[int, float]:
@@ -103,14 +103,14 @@ class RunLog:
 
         If there are several after a step, the last one counts.
         """
-        found: dict[int, float] = {}
+        losses: dict[int, float] = {}
         for event in self.events:
             if isinstance(event, Evaluation) and event.split == "valid" and event.step is not None:
-                found |= {} if event.loss is None else {event.step: event.loss}
-        return found
+                losses |= {} if event.loss is None else {event.step: event.loss}
+        return losses
 
     def final_loss(self) -> float | None:
-        """Validation loss after the last planned step; None until it was evaluated there."""
+        """Return the validation loss after the last planned step; None if it was not evaluated there."""
         planned = self.planned_steps
         return None if planned is None else self.evaluations.get(planned)
 
@@ -147,8 +147,8 @@ class RunLog:
         return f"{self.path}:{self.lines if line is None else line}"
 
 
-class Reader:
-    """Reads a log while its bytes come.
+class LogReader:
+    """Reader of a log, fed while the log grows.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Reader:
         self.log = RunLog(path)
         self._rest = bytearray()
         self._overlong = False
-        self._shape: Shape | None = None
+        self._shape: LineShape | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the file."""
@@ -186,10 +186,10 @@ class Reader:
         """
         if self._rest or self._overlong:
             self.log.lines += 1
-            found = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
-            if found is not None:
+            record = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
+            if record is not None:
                 self.log.note(DamagedLine(self.log.lines, "the last line was cut"))
-            self.log.cut = self.log.cut or found is not None
+            self.log.cut = self.log.cut or record is not None
             self._rest.clear()
         return self.log
 
@@ -204,7 +204,7 @@ class Reader:
         if self._shape is not None and begin < len(block):
             self._bulk(block[begin:], self._shape)
 
-    def _bulk(self, block: bytes, shape: Shape) -> None:
+    def _bulk(self, block: bytes, shape: LineShape) -> None:
         log, raw = self.log, None
         begin = alone = 0
         for end, columns in shape.runs(block, log.lines + 1):
@@ -225,23 +225,23 @@ class Reader:
         log.lines += 1
         if len(raw) > LONGEST_LINE:
             return None
-        found = log_line.parse(raw.decode("utf-8", "replace"), log.lines)
-        if isinstance(found, Step):
-            found = self._step(found)
-        if isinstance(found, DamagedLine):
-            log.note(found)
-        elif isinstance(found, Event):
-            self._event(found)
-        if found is not None:
-            log.cut = isinstance(found, DamagedLine)
-        return found
+        record = log_line.parse(raw.decode("utf-8", "replace"), log.lines)
+        if isinstance(record, Step):
+            record = self._step(record)
+        if isinstance(record, DamagedLine):
+            log.note(record)
+        elif isinstance(record, Event):
+            self._event(record)
+        if record is not None:
+            log.cut = isinstance(record, DamagedLine)
+        return record
 
     def _event(self, event: Event) -> None:
         log = self.log
         if isinstance(event, Start):
             log.starts += 1
             if log.starts > 1:
-                log.note(DamagedLine(event.line, "the run began anew here: the lines above are not used"))
+                log.note(DamagedLine(event.line, "the run began again here: the lines above are not used"))
                 log.steps.clear()
                 log.events.clear()
         log.events.append(event)
@@ -266,7 +266,7 @@ def read(path: Path) -> RunLog:
     UserError
         The file is missing, a directory, or cannot be read.
     """
-    reader = Reader(path)
+    reader = LogReader(path)
     name = make_printable(str(path))
     try:
         if path.exists() and not path.is_file():

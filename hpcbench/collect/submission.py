@@ -49,7 +49,7 @@ class RunResult:
     allocation: str | None = None
     """Job, id and attempt that the run was part of.
 
-    Runs with the same value had the same nodes. None if no mark tells.
+    Runs with the same value had the same nodes. None if no status file contains it.
     """
     given: bool = False
     """Whether the user gave its scheme and pairing, without a plan."""
@@ -63,7 +63,7 @@ class RunResult:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of the run by its job script's marks, which also cover runs that failed; else by its log."""
+        """Seconds of the run from its status files, which also cover runs that failed; else from its log."""
         marked = measure_seconds(self.start, self.end)
         return self.log.said(End).seconds if marked is None and self.log else marked
 
@@ -93,7 +93,7 @@ def load(root: Path, jobs: Mapping[str, JobSummary]) -> Submission:
     runs = []
     for run in plan.runs:
         directory = root / run.path
-        # The marker first: what it says of the end is then already in the log.
+        # The status file first: if it reports the end, then the log contains the end already.
         mark = read_mark(directory)
         path = directory / "log.txt"
         log = _read(path, plan.program_log) if path.is_file() else None
@@ -113,8 +113,8 @@ def _read(path: Path, form: LogForm | None) -> RunLog:
 def result(
     plan: RunPlan, run: PlannedRun, root: Path, job: JobSummary, mark: Mark | None, log: RunLog | None
 ) -> RunResult:
-    """The result of a planned run whose mark and log have been read."""
-    directory, said = root / run.path, mark or Mark("")
+    """Return the result of a planned run whose status file and log have been read."""
+    directory, status = root / run.path, mark or Mark("")
     return RunResult(
         id=run.id,
         study=plan.study,
@@ -127,27 +127,27 @@ def result(
         log=log,
         settings=_settings(log, directory / "run.json"),
         job=run.job,
-        exit=said.exit,
-        start=said.start,
-        end=said.end,
-        host=said.host,
-        allocation=f"{said.job}:{said.id}:{said.attempt}" if said.job and said.id else None,
+        exit=status.exit,
+        start=status.start,
+        end=status.end,
+        host=status.host,
+        allocation=f"{status.job}:{status.id}:{status.attempt}" if status.job and status.id else None,
     )
 
 
 class NoRunError(UserError):
-    """The file is no log of a run."""
+    """The file is not a log of a run."""
 
 
 def from_log(path: Path) -> RunResult:
-    """A run of which only a log file is there, of hpcbench or of another framework.
+    """Return a run that has only a log file, of hpcbench or of another framework.
 
-    Of another framework's run only the log is known. It gets its own cell, so that it is not compared with other runs.
+    The run of another framework gets its own cell, so that it is not compared with other runs.
 
     Raises
     ------
     NoRunError
-        The file holds no step line that is known.
+        The file contains no step line of a known dialect.
     UserError
         The file cannot be read.
     """
@@ -156,14 +156,17 @@ def from_log(path: Path) -> RunResult:
     if form is not None:
         log = _read(path, form)
     if not log.lines:
-        raise NoRunError(f"{make_printable(str(path))}: is empty: has the run begun, and does it print here?")
+        raise NoRunError(
+            f"{make_printable(str(path))}: log is empty: check that the run has started and that its output goes to"
+            " this file"
+        )
     if not log.steps and log.event(Start) is None:
         if command := decompression(path):
             raise NoRunError(f"{make_printable(str(path))}: is compressed: run {command} on it, and give the result")
-        known = ", ".join(dialect.name for dialect in DIALECTS)
+        names = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
             f"{make_printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
-            f" {log.lines} lines, nor one of {known}; nor a table of the OSU micro-benchmarks or nccl-tests."
+            f" {log.lines} lines, nor one of {names}; nor a table of the OSU micro-benchmarks or nccl-tests."
             " To read the log of another program, run it from a study whose program.log has a regular expression of its"
             " lines (docs/how-to/torch.md)"
         )
@@ -199,5 +202,5 @@ def _foreign(path: Path, log: RunLog) -> RunResult:
 
 
 def _settings(log: RunLog | None, path: Path | None) -> LoggedSettings:
-    said = log.said(Configuration).run if log else None
-    return LoggedSettings.read((read_json(path) if said is None and path is not None else said) or {})
+    run_settings = log.said(Configuration).run if log else None
+    return LoggedSettings.read((read_json(path) if run_settings is None and path is not None else run_settings) or {})

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcbench.collect.find import Jobs
-from hpcbench.collect.progress import Follower, Progress
+from hpcbench.collect.progress import Follower, RunProgress
 from hpcbench.console import span
 from hpcbench.contract.state import OPEN, JobSummary, State
 from hpcbench.contract.text import make_printable
@@ -73,7 +73,7 @@ def follow(
     begin: float | None = None
     silent_since: float | None = None
     view: _View = _Screen(console) if console.is_terminal else _Lines(console)
-    runs: list[Progress] = []
+    runs: list[RunProgress] = []
     try:
         with view:
             while True:
@@ -97,7 +97,7 @@ def follow(
     return 0 if all(run.state == "completed" for run in runs) else 1
 
 
-def summary(runs: list[Progress], elapsed: float, left: float | None) -> str:
+def summary(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
     """A line about all runs."""
     counts = Counter(run.state for run in runs)
     parts = [f"{count} {state}" for state, count in counts.most_common()]
@@ -118,7 +118,7 @@ class _View(ABC):
         pass
 
     @abstractmethod
-    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
         """Show the runs, `elapsed` seconds after the view began and `left` seconds before all end."""
 
 
@@ -136,7 +136,7 @@ class _Screen(_View):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
         self._live.update(picture(runs, elapsed, left, self.console.height, self.console.width), refresh=True)
 
 
@@ -149,7 +149,7 @@ class _Lines(_View):
         self._said: dict[str, float] = {}
         self._last = 0.0
 
-    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
         for i, run in enumerate(runs):
             before = self._states.get(run.id, "pending")
             self._states[run.id] = run.state
@@ -186,7 +186,7 @@ class _Lines(_View):
         self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(words, 400)}"), soft_wrap=True)
 
 
-def picture(runs: list[Progress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
+def picture(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
     """Return a row for each run, the reasons of some, and a line about all.
 
     Parameters
@@ -224,7 +224,7 @@ def picture(runs: list[Progress], elapsed: float, left: float | None, height: in
     return Group(table, *more, *reasons, Text(summary(runs, elapsed, left)))
 
 
-def outcome(run: Progress) -> str:
+def outcome(run: RunProgress) -> str:
     """State of a run in words."""
     if run.state == "completed":
         took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
@@ -232,17 +232,17 @@ def outcome(run: Progress) -> str:
     return str(run.verdict)
 
 
-def _why(run: Progress) -> str:
+def _why(run: RunProgress) -> str:
     return f": {run.verdict.reason}" if run.verdict.reason else ""
 
 
-def _progress(run: Progress) -> str:
+def _progress(run: RunProgress) -> str:
     parts = [f"step {run.step}/{run.steps}", f"loss {loss(run.loss)}"]
     parts.append(f"{significant(run.samples_per_s)} samples/s")
     return ", ".join(parts) + f", {span(run.left)} left"
 
 
-def _choose(runs: list[Progress], height: int) -> list[Progress]:
+def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:
     """The runs to show, in their order: first the running ones, then those that failed, then the last to end."""
     if len(runs) <= height:
         return runs

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planted_results import Planted, log_lines
 
 from hpcbench.collect import run_log
-from hpcbench.collect.run_log import Reader, RunLog
+from hpcbench.collect.run_log import LogReader, RunLog
 from hpcbench.collect.submission import from_log
 from hpcbench.contract.run_state import resolve_log_state
 from hpcbench.errors import UserError
@@ -23,7 +23,7 @@ WHOLE = "".join(line + "\n" for line in LINES).encode()
 
 
 def of(data: bytes, chunk: int = 1 << 20) -> RunLog:
-    reader = Reader(Path("log.txt"))
+    reader = LogReader(Path("log.txt"))
     for i in range(0, len(data), chunk):
         reader.feed(data[i : i + chunk])
     return reader.close()
@@ -109,7 +109,7 @@ def test_a_run_that_began_anew_counts_from_there() -> None:
     log = of(WHOLE[: WHOLE.index(b"step 4/6")] + WHOLE)
     assert list(log.steps) == [1, 2, 3, 4, 5, 6]
     assert log.steps[1].line == 10
-    assert "began anew" in log.notes[0].why
+    assert "began again" in log.notes[0].why
 
 
 def test_missing_steps_are_named() -> None:

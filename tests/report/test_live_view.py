@@ -9,8 +9,8 @@ import pytest
 from planted_results import Planted, write, write_marker
 from rich.console import Console
 
-from hpcbench.collect.progress import Follower, Progress
-from hpcbench.collect.run_log import Reader
+from hpcbench.collect.progress import Follower, RunProgress
+from hpcbench.collect.run_log import LogReader
 from hpcbench.console import span
 from hpcbench.contract.reason import FailureReason, diagnose
 from hpcbench.contract.state import JobSummary, ResolvedState, State
@@ -163,9 +163,9 @@ def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     stage.grow("baseline", 9)
     assert follower.poll()[0].step == 6
     fed: list[int] = []
-    feed = Reader.feed
+    feed = LogReader.feed
     monkeypatch.setattr(
-        "hpcbench.collect.run_log.Reader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
+        "hpcbench.collect.run_log.LogReader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
     )
     follower.poll()
     assert fed == []
@@ -215,10 +215,10 @@ def test_time_left_by_hand(stage: Stage) -> None:
 
 
 def test_more_runs_than_rows() -> None:
-    runs = [Progress(f"r{k}", "j", ResolvedState("completed"), 5, 5, 3.0) for k in range(50)]
-    runs += [Progress("bad", "j", ResolvedState("failed", "it broke", "log.txt:3"), 2, 5)]
-    runs += [Progress("now", "j", ResolvedState("running"), 3, 5, 3.0, 20.0)]
-    runs += [Progress(f"p{k}", "j", ResolvedState("pending")) for k in range(950)]
+    runs = [RunProgress(f"r{k}", "j", ResolvedState("completed"), 5, 5, 3.0) for k in range(50)]
+    runs += [RunProgress("bad", "j", ResolvedState("failed", "it broke", "log.txt:3"), 2, 5)]
+    runs += [RunProgress("now", "j", ResolvedState("running"), 3, 5, 3.0, 20.0)]
+    runs += [RunProgress(f"p{k}", "j", ResolvedState("pending")) for k in range(950)]
     console = Console(file=StringIO(), width=100, record=True)
     console.print(picture(runs, 3700, 60, 14, 100))
     out = console.export_text()
@@ -230,7 +230,7 @@ def test_more_runs_than_rows() -> None:
 
 def test_a_reason_is_shown_with_its_remedy_in_a_narrow_window() -> None:
     reason = "the scheduler refused the job because of its account, which nobody knows here: set account: in the study"
-    runs = [Progress(f"r{k}", "j", ResolvedState("failed", reason), 2, 5) for k in range(20)]
+    runs = [RunProgress(f"r{k}", "j", ResolvedState("failed", reason), 2, 5) for k in range(20)]
     console = Console(file=StringIO(), width=80, height=24, record=True)
     console.print(picture(runs, 60, None, 24, 80))
     out = console.export_text()

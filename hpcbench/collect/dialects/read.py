@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects.dialect import Dialect
-from hpcbench.collect.dialects.reader import Reader
+from hpcbench.collect.dialects.reader import DialectReader
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import texts
 from hpcbench.collect.run_log import RunLog
@@ -34,7 +34,7 @@ def read(path: Path) -> RunLog:
         if not counts:
             return log
         dialect = max(counts, key=lambda dialect: counts[dialect])
-        reader = Reader(path, dialect)
+        reader = DialectReader(path, dialect)
         if len(counts) > 1 and not dialect.engine:
             others = ", ".join(f"{count} of {other.name}" for other, count in counts.items() if other is not dialect)
             reader.log.note(
@@ -49,7 +49,7 @@ def read(path: Path) -> RunLog:
 
 
 def _claims(path: Path) -> dict[Dialect, int]:
-    """Number of the file's lines that each dialect takes for its step lines.
+    """Count the lines of the file that each dialect takes for its step lines.
 
     A line belongs to the first such dialect.
     """

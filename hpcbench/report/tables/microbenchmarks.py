@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hpcbench.collect.microbenchmarks import Microbenchmark, Size
+from hpcbench.collect.microbenchmarks import Microbenchmark, TableRow
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import NAMES, Unit, ratio
@@ -71,7 +71,7 @@ class _Measured:
         return self.tables[0].quantities
 
     @property
-    def rows(self) -> dict[Key, Size]:
+    def rows(self) -> dict[Key, TableRow]:
         """The rows. Of one that was measured twice the last counts: the first warms up caches in many a script."""
         return {size.key: size for table in self.tables for size in table.sizes}
 
@@ -141,7 +141,7 @@ def _bytes(size: int | None) -> Entry:
     return Entry() if size is None else Entry(f"{size}", size)
 
 
-def _figure(rows: Mapping[Key, Size], name: str, path: Path) -> Callable[[Key], Entry]:
+def _figure(rows: Mapping[Key, TableRow], name: str, path: Path) -> Callable[[Key], Entry]:
     def entry(key: Key) -> Entry:
         value = rows[key].values.get(name) if key in rows else None
         if value is None:
@@ -152,7 +152,7 @@ def _figure(rows: Mapping[Key, Size], name: str, path: Path) -> Callable[[Key], 
     return entry
 
 
-def _over(rows: Mapping[Key, Size], base: Mapping[Key, Size], name: str) -> Callable[[Key], Entry]:
+def _over(rows: Mapping[Key, TableRow], base: Mapping[Key, TableRow], name: str) -> Callable[[Key], Entry]:
     def entry(key: Key) -> Entry:
         mine, other = (side[key].values.get(name) if key in side else None for side in (rows, base))
         value = mine / other if mine is not None and other else None

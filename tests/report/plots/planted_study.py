@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.run_log import Reader
+from hpcbench.collect.run_log import LogReader
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract import step_line
 from hpcbench.contract.settings import LoggedSettings
@@ -91,7 +91,7 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
         lines.append(_event("traffic", from_step=warmup + 1, to_step=taken, channels=run.channels))
     if not run.valid and taken == steps:
         lines.append(_event("evaluation", step=steps, split="valid", loss=run.loss(steps)))
-    reader = Reader(Path(f"{run.scheme}.log"))
+    reader = LogReader(Path(f"{run.scheme}.log"))
     reader.feed("".join(f"{line}\n" for line in lines).encode())
     return RunResult(
         id=f"r{run.repeat}-{run.scheme}",
