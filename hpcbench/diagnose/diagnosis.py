@@ -11,7 +11,7 @@ from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Codec, L
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
 from hpcbench.diagnose.spans import Span, clip, merge, share_exposed, subtract
-from hpcbench.torch.dimensions import dimension_of
+from hpcbench.programs.dimensions import dimension_of
 
 UNKNOWN = "unknown"
 WAITING, TRANSFER = "waiting", "transfer"

@@ -19,7 +19,7 @@ from hpcbench.contract.interpose import VARIABLE, Interposition
 from hpcbench.contract.program import Program, ProgramRun, load
 from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
-from hpcbench.program.rank import prepared
+from hpcbench.programs.rank import prepared
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.run import program_file
@@ -198,7 +198,7 @@ def test_all_hostile_texts_reach_a_real_program_at_once(tmp_path: Path) -> None:
     study["program"]["env"] = {**{f"MINE_{k}": text for k, text in enumerate(lines)}, "USES": "{word} {varied}"}
     study["scheme"] = study["baseline"]["scheme"] = "baseline"
     (run,) = expand(loaded(tmp_path, study), Capacity("here", None, 8))
-    command = [sys.executable, "-m", "hpcbench.program", str(written(run, tmp_path)), "env", sys.executable]
+    command = [sys.executable, "-m", "hpcbench.programs", str(written(run, tmp_path)), "env", sys.executable]
     environment = {**os.environ, "PYTHONUTF8": "1"}
     with (tmp_path / "log.txt").open("wb") as log:
         done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.PIPE, check=False)

@@ -21,7 +21,7 @@ from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import InPlace
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.torch.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
+from hpcbench.programs.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
 
 PATIENCE_S = 60.0
 """So that a fault ends the test: a rank that waits for ever raises queue.Empty."""

@@ -20,8 +20,8 @@ from hpcbench.contract.run_state import resolve_run, resolve_unread_run
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.state import JobSummary, ResolvedState, State
 from hpcbench.errors import UserError
-from hpcbench.program.rank import PLACES, interpreted, meeting_point, place, prepared
-from hpcbench.program.sent import sent_bytes, traffic, unknown
+from hpcbench.programs.rank import PLACES, interpreted, meeting_point, place, prepared
+from hpcbench.programs.sent import sent_bytes, traffic, unknown
 
 NATIVE = {"name": "baseline", "algorithm": "native", "default": "none", "rules": [], "environment": {}}
 INT8 = {**NATIVE, "name": "naive-int8", "algorithm": "encoded", "default": "int8:256"}
@@ -87,7 +87,7 @@ def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **pro
 
 def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
     """The process that a job script starts, with its logs."""
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), *(launcher or ("env",)), sys.executable]
+    command = [sys.executable, "-u", "-m", "hpcbench.programs", str(path), *(launcher or ("env",)), sys.executable]
     with (path.parent / "log.txt").open("wb") as log, (path.parent / "err.txt").open("wb") as errors:
         return subprocess.Popen(command, stdout=log, stderr=errors)
 
@@ -189,7 +189,7 @@ def test_a_run_that_is_told_to_stop_leaves_and_says_so(tmp_path: Path) -> None:
 
 def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None:
     path = written(tmp_path, "import os, time\nprint('process', os.getpid())\ntime.sleep(60)")
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), "env", sys.executable]
+    command = [sys.executable, "-u", "-m", "hpcbench.programs", str(path), "env", sys.executable]
     with (tmp_path / "log.txt").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, start_new_session=True)
     while b"process" not in (tmp_path / "log.txt").read_bytes():
@@ -225,7 +225,7 @@ def test_a_rank_has_what_torchrun_would_set(tmp_path: Path) -> None:
     assert others["MASTER_PORT"] == variables["MASTER_PORT"]
     settings = Interposition.model_validate_json(others[VARIABLE])
     assert settings.scheme.name == "naive-int8" and settings.out == str(tmp_path / "ranks")
-    assert others["PYTHONPATH"].split(os.pathsep)[0].endswith("torch/start")
+    assert others["PYTHONPATH"].split(os.pathsep)[0].endswith("programs/start")
 
 
 def test_the_baseline_has_no_kernels_though_the_shell_does(tmp_path: Path) -> None:

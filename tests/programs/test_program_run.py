@@ -26,7 +26,7 @@ from hpcbench.contract.events import (
     parse_event,
 )
 from hpcbench.errors import UserError
-from hpcbench.program.command import run as run_command
+from hpcbench.programs.command import run as run_command
 
 
 def run(*options: str, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -179,9 +179,11 @@ def test_a_groups_file_with_a_fault_names_its_line(tmp_path: Path) -> None:
 
 def test_a_damaged_setting_never_breaks_the_import_of_torch_and_the_kernels_need_no_mpi() -> None:
     environment = {**os.environ, "HPCBENCH_TORCH": "{"}
-    code = (
-        "import sys, torch; sys.modules['mpi4py'] = None; import hpcbench.torch.intercept; print(torch.ones(1).item())"
+    statements = (
+        *("import sys, torch", "sys.modules['mpi4py'] = None"),
+        *("import hpcbench.programs.intercept", "print(torch.ones(1).item())"),
     )
+    code = "; ".join(statements)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "1.0\n")
     assert "PyTorch's calls are left alone" in done.stderr
@@ -192,7 +194,7 @@ def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tm
     entries = metadata.entry_points(group="torch.backends", name="hpcbench")
     assert {entry.module for entry in entries} == {"hpcbench_torch"}
     environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
-    code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.torch' in sys.modules)"
+    code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.programs' in sys.modules)"
     for asked in ({}, {"HPCBENCH_TORCH": "{}"}):
         command = [sys.executable, "-S", "-c", code]  # -S leaves .pth files alone, as PYTHONPATH does
         done = subprocess.run(
@@ -203,9 +205,7 @@ def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tm
 
 
 def test_the_command_and_the_package_import_neither_torch_nor_mpi_before_they_need_them() -> None:
-    code = (
-        "import sys, hpcbench.program.command, hpcbench.torch.autoload, hpcbench.torch.dimensions;"
-        "print([m for m in ('torch', 'mpi4py', 'numpy') if m in sys.modules])"
-    )
+    modules = ("hpcbench.torch", *(f"hpcbench.programs.{name}" for name in ("command", "autoload", "dimensions")))
+    code = f"import sys, {', '.join(modules)};print([m for m in ('torch', 'mpi4py', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

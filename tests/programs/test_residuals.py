@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hpcbench.torch import residuals
-from hpcbench.torch.residuals import Residuals
+from hpcbench.programs import residuals
+from hpcbench.programs.residuals import Residuals
 
 
 def test_without_an_optimizer_a_call_is_known_by_its_memory() -> None:

@@ -26,12 +26,12 @@ from hpcbench.contract.scheme import NamedScheme, Scheme
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, Traffic, list_possible_traffic
 from hpcbench.contract.training import Model
 from hpcbench.predict.call import WIDTHS
-from hpcbench.predict.call import CallKind as Predicted
+from hpcbench.predict.call import Call as Predicted
 from hpcbench.predict.machine import of_cpu
 from hpcbench.predict.subject import Subject, train_of
 from hpcbench.predict.traffic import Costing
-from hpcbench.torch.account import Account
-from hpcbench.torch.groups import GroupCalls
+from hpcbench.programs.account import Account
+from hpcbench.programs.groups import GroupCalls
 from hpcbench.train.precision import message_dtypes
 
 ALGORITHMS = get_args(Scheme.model_fields["algorithm"].annotation)

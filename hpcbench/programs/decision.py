@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.comm.plan import Plan
-from hpcbench.torch.account import Row
+from hpcbench.programs.account import Row
 
 
 @dataclass

@@ -19,15 +19,15 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from hpcbench.contract.interpose import Interposition
 from hpcbench.errors import UserError
-from hpcbench.torch.account import Account
-from hpcbench.torch.groups import GroupCalls
-from hpcbench.torch.meshes import MeshNames
-from hpcbench.torch.node_labels import NodeLabels
-from hpcbench.torch.operators import Operators
-from hpcbench.torch.schemas import ARGUMENTS, COUNTED, strange, unknown
-from hpcbench.torch.small_calls import SmallCalls
-from hpcbench.torch.step_traces import StepTraces
-from hpcbench.torch.timeouts import TimedWait
+from hpcbench.programs.account import Account
+from hpcbench.programs.groups import GroupCalls
+from hpcbench.programs.meshes import MeshNames
+from hpcbench.programs.node_labels import NodeLabels
+from hpcbench.programs.operators import Operators
+from hpcbench.programs.schemas import ARGUMENTS, COUNTED, strange, unknown
+from hpcbench.programs.small_calls import SmallCalls
+from hpcbench.programs.step_traces import StepTraces
+from hpcbench.programs.timeouts import TimedWait
 
 OLDEST = (2, 13)
 """The oldest torch that the tests have run with."""

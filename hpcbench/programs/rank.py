@@ -1,6 +1,6 @@
 """What the launcher starts for each rank, or for each node: it becomes the program, with what torchrun would set.
 
-    python -m hpcbench.program.rank RUN.json MEETING
+    python -m hpcbench.programs.rank RUN.json MEETING
 
 The ranks meet where the first of them says: in a file beside the run file, which all of them see.
 """
@@ -17,7 +17,7 @@ from hpcbench.contract.interpose import VARIABLE, Interposition
 from hpcbench.contract.program import ProgramRun, load
 from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
-from hpcbench.program.launch import environment
+from hpcbench.programs.launch import environment
 from hpcbench.train.container import check_version
 
 PLACES = (

@@ -10,8 +10,8 @@ from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
-from hpcbench.program.launch import Ended
-from hpcbench.program.sent import events
+from hpcbench.programs.launch import Ended
+from hpcbench.programs.sent import events
 
 
 class Log:

@@ -7,8 +7,8 @@ from typing import Any
 from hpcbench.contract.events import CallGroup, Calls, ChannelTraffic, Event, TrafficTotals, UnknownGroup
 from hpcbench.contract.scheme import Scheme
 from hpcbench.files import read_json
-from hpcbench.program.table import summed
-from hpcbench.torch.dimensions import remedy
+from hpcbench.programs.dimensions import remedy
+from hpcbench.programs.table import summed
 
 
 def reported(directory: Path) -> list[dict[str, Any]]:

@@ -13,10 +13,10 @@ from torch._C._distributed_c10d import Work
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.types import Array
 from hpcbench.comm.memory import Tally
-from hpcbench.torch.account import Account, Row
-from hpcbench.torch.gloo_carrier import behind_length, room_for, with_length
-from hpcbench.torch.tensors import array
-from hpcbench.torch.worker import start_in_thread
+from hpcbench.programs.account import Account, Row
+from hpcbench.programs.gloo_carrier import behind_length, room_for, with_length
+from hpcbench.programs.tensors import array
+from hpcbench.programs.worker import start_in_thread
 
 
 def encoded(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row: Row) -> torch.Tensor:

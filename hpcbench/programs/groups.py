@@ -16,12 +16,12 @@ from hpcbench.contract.call_treatment import CallKind, resolve_call
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic
-from hpcbench.torch.account import Account, Key, Row
-from hpcbench.torch.decision import Decision
-from hpcbench.torch.dimensions import dimension_of, dimension_of_message, is_undescribed
-from hpcbench.torch.encoded import Begin, EncodedGroup
-from hpcbench.torch.gradients import has_complex, is_gradient, is_of_replicas
-from hpcbench.torch.tensors import DTYPES
+from hpcbench.programs.account import Account, Key, Row
+from hpcbench.programs.decision import Decision
+from hpcbench.programs.dimensions import dimension_of, dimension_of_message, is_undescribed
+from hpcbench.programs.encoded import Begin, EncodedGroup
+from hpcbench.programs.gradients import has_complex, is_gradient, is_of_replicas
+from hpcbench.programs.tensors import DTYPES
 
 _OPERATIONS = {
     CallKind.ALL_REDUCE: Operation.ALL_REDUCE,

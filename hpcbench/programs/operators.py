@@ -13,11 +13,11 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 
 from hpcbench.comm.plan import Operation
 from hpcbench.contract.call_treatment import CallKind
-from hpcbench.torch import messages
-from hpcbench.torch.account import Account
-from hpcbench.torch.encoded import Begin
-from hpcbench.torch.groups import AVERAGE, GroupCalls
-from hpcbench.torch.worker import make_handle
+from hpcbench.programs import messages
+from hpcbench.programs.account import Account
+from hpcbench.programs.encoded import Begin
+from hpcbench.programs.groups import AVERAGE, GroupCalls
+from hpcbench.programs.worker import make_handle
 
 Tensors = Sequence[torch.Tensor]
 Plain = Callable[..., Any]

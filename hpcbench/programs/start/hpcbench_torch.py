@@ -14,7 +14,7 @@ def autoload() -> None:
     if not os.environ.get("HPCBENCH_TORCH"):
         return
     try:
-        from hpcbench.torch.autoload import autoload as intercept
+        from hpcbench.programs.autoload import autoload as intercept
 
         intercept()
     except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the program must run

@@ -17,9 +17,9 @@ from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d
 
 from hpcbench.comm.topology import Topology
-from hpcbench.torch import node_labels
-from hpcbench.torch.gloo_carrier import GlooCarrier, PointToPoint
-from hpcbench.torch.worker import Job
+from hpcbench.programs import node_labels
+from hpcbench.programs.gloo_carrier import GlooCarrier, PointToPoint
+from hpcbench.programs.worker import Job
 
 _created: Counter[str] = Counter()
 """Number of second groups by the name of the first one: the same on all of its ranks."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from hpcbench.torch.dimensions import SEVERAL
+from hpcbench.programs.dimensions import SEVERAL
 
 _MAKES_GROUP = "_init_one_process_group"
 """Method through which all meshes get a group for a dimension: new ones, flattened ones and unflattened ones."""

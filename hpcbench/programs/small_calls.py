@@ -13,7 +13,7 @@ from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import ProcessGroup
 
 from hpcbench.contract.call_treatment import CallKind
-from hpcbench.torch.groups import GroupCalls
+from hpcbench.programs.groups import GroupCalls
 
 _OPTIONS = (c10d.AllreduceOptions, c10d.AllgatherOptions, c10d.ReduceScatterOptions, c10d.BroadcastOptions)
 _TENSORS = (torch.Tensor, torch.nn.Parameter)

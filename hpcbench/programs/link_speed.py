@@ -13,7 +13,7 @@ import numpy as np
 from hpcbench.comm.links import Link, Links, Speed
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
-from hpcbench.torch.gloo_carrier import GlooCarrier
+from hpcbench.programs.gloo_carrier import GlooCarrier
 
 GUESS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9), typical=Speed(4e9, 4e9, 50e-6, 0.5))
 """Speeds where none is measured. A message costs tens of microseconds in Python and in gloo's threads, and more where

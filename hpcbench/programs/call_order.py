@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from hpcbench.torch.worker import Worker
+from hpcbench.programs.worker import Worker
 
 
 class CallOrder:

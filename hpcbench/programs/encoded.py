@@ -22,16 +22,16 @@ from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.contract.shards import ElementRange, cut_evenly
-from hpcbench.torch.account import Account, Row
-from hpcbench.torch.call_order import CallOrder
-from hpcbench.torch.device_calls import DeviceCalls, Prepared
-from hpcbench.torch.gloo_carrier import drive
-from hpcbench.torch.group_plans import GroupPlans
-from hpcbench.torch.residuals import Residuals
-from hpcbench.torch.second_group import SecondGroup
-from hpcbench.torch.tensors import array
-from hpcbench.torch.trial import Vectors
-from hpcbench.torch.worker import Job, Worker
+from hpcbench.programs.account import Account, Row
+from hpcbench.programs.call_order import CallOrder
+from hpcbench.programs.device_calls import DeviceCalls, Prepared
+from hpcbench.programs.gloo_carrier import drive
+from hpcbench.programs.group_plans import GroupPlans
+from hpcbench.programs.residuals import Residuals
+from hpcbench.programs.second_group import SecondGroup
+from hpcbench.programs.tensors import array
+from hpcbench.programs.trial import Vectors
+from hpcbench.programs.worker import Job, Worker
 
 Begin = Callable[[Sequence[Plan]], Work]
 """Begins a prepared call by its plans, in any thread. Calls begin in the order of the program on all ranks."""

@@ -10,12 +10,12 @@ from hpcbench.contract.call_treatment import explain_undecidable
 from hpcbench.contract.interpose import Interposition, TracedSteps
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
-from hpcbench.program.exact import is_idle, state_cuda, state_idle, tabulate_reasons
-from hpcbench.program.launch import Ended, launch
-from hpcbench.program.log import Log
-from hpcbench.program.sent import unknown
-from hpcbench.program.settings import load_groups, load_scheme
-from hpcbench.program.table import summed, table
+from hpcbench.programs.exact import is_idle, state_cuda, state_idle, tabulate_reasons
+from hpcbench.programs.launch import Ended, launch
+from hpcbench.programs.log import Log
+from hpcbench.programs.sent import unknown
+from hpcbench.programs.settings import load_groups, load_scheme
+from hpcbench.programs.table import summed, table
 
 
 def run(

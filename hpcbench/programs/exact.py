@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from hpcbench.contract.scheme import Scheme
-from hpcbench.torch.dimensions import remedy
+from hpcbench.programs.dimensions import remedy
 
 PLAN = "plan"
 """Reason of calls that `auto` left to PyTorch because that was faster."""

@@ -34,7 +34,7 @@ def environment(settings: Interposition, before: Mapping[str, str]) -> dict[str,
     """The environment of the program: the settings, and the two ways by which torch finds the kernels."""
     found = find_spec("hpcbench")
     assert found is not None and found.origin is not None
-    start = Path(found.origin).parent / "torch" / "start"
+    start = Path(found.origin).parent / "programs" / "start"
     paths = [str(start), *filter(None, [before.get("PYTHONPATH")])]
     return {**before, VARIABLE: settings.model_dump_json(), "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -16,11 +16,11 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.choice import Choice
 from hpcbench.comm.plan import Operation, Plan
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.torch.link_speed import GUESS, add_gloo_times, measure_links
-from hpcbench.torch.second_group import SecondGroup
-from hpcbench.torch.tensors import TORCH_TYPES
-from hpcbench.torch.trial import Plain, Vectors, is_faster, tried_size
-from hpcbench.torch.worker import Worker
+from hpcbench.programs.link_speed import GUESS, add_gloo_times, measure_links
+from hpcbench.programs.second_group import SecondGroup
+from hpcbench.programs.tensors import TORCH_TYPES
+from hpcbench.programs.trial import Plain, Vectors, is_faster, tried_size
+from hpcbench.programs.worker import Worker
 
 SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 

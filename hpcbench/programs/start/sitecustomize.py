@@ -33,7 +33,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         def exec_module(module: ModuleType) -> None:
             run(module)
             try:
-                from hpcbench.torch.autoload import autoload
+                from hpcbench.programs.autoload import autoload
             except ImportError:
                 return  # another environment, without hpcbench
             autoload()

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hpcbench.program.exact import explain
+from hpcbench.programs.exact import explain
 
 
 def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

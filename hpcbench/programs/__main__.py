@@ -1,6 +1,6 @@
 """What a job script starts in place of `hpcbench.train`: one run of a program of others.
 
-    python -m hpcbench.program RUN.json LAUNCHER... INTERPRETER
+    python -m hpcbench.programs RUN.json LAUNCHER... INTERPRETER
 
 The interpreter is that of the ranks, which may be in a container. This process starts the launcher, hands on what the
 program prints, each line with the seconds since the beginning before it, and says in events of the log how the run
@@ -26,9 +26,9 @@ from hpcbench.contract.stamp import stamp
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
-from hpcbench.program.exact import is_idle, state_idle
-from hpcbench.program.sent import events, reported
-from hpcbench.program.table import summed
+from hpcbench.programs.exact import is_idle, state_idle
+from hpcbench.programs.sent import events, reported
+from hpcbench.programs.table import summed
 
 _LOOK_S = 0.5
 _GRACE_S = 60.0
@@ -98,7 +98,7 @@ def _launch(run: ProgramRun, path: Path, launcher: list[str], told: str, begin: 
     meeting = (
         f"{time.time_ns():x}"  # a name of its own for each attempt: a file server may show an old file for a while
     )
-    command = [*launcher, "-u", "-m", "hpcbench.program.rank", told, meeting]
+    command = [*launcher, "-u", "-m", "hpcbench.programs.rank", told, meeting]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
     )
