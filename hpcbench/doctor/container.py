@@ -107,8 +107,8 @@ def _on_node(site: Site, kind: str, program: str) -> Check:
         _, launch = solve(site, nodes=1, ranks_per_node=1, program=launcher_of(site))
     except ValueError as error:
         return unknown(name, f"the site has no room for a rank: {error}", needed=True)
-    with listed_hosts(launch, 1) as words:
-        answer = ask(in_job(site, [*words, *_FIND, program]), seconds=PATIENCE, env=job_environment())
+    with listed_hosts(launch, 1) as launch_words:
+        answer = ask(in_job(site, [*launch_words, *_FIND, program]), seconds=PATIENCE, env=job_environment())
     paths = [line.strip() for line in answer.out.splitlines() if line.strip().endswith(f"/{program}")]
     if paths:
         return found(name, paths[-1], needed=True)

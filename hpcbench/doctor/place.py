@@ -13,11 +13,11 @@ from hpcbench.versions import package_revision
 
 LEAST_GB = 1.0
 _SKEW = 5.0
-"""Seconds between the clocks of this node and of the file server that still confuse nobody."""
+"""Largest harmless difference between the clocks of this node and of the file server, in seconds."""
 
 
 def check_place(work: Path) -> list[Check]:
-    """What is to be said of the directory that holds results/."""
+    """Check the directory that holds results/: space, links, clock, quota, revision."""
     base = next(path for path in (work / "results", *(work / "results").absolute().parents) if path.is_dir())
     return [*_directory(base), _quota(), _revision()]
 
@@ -41,7 +41,7 @@ def _room(base: Path) -> Check:
 
 
 def _links(directory: Path) -> Check:
-    """The lock that keeps two submissions apart is a link made once, which every node sees."""
+    """Check hard links. The lock between two submissions is a link that is created once and that every node sees."""
     first, lock = directory / "first", directory / "lock"
     first.touch()
     try:
@@ -70,21 +70,21 @@ def _clock(directory: Path) -> Check:
         return missing(
             "clock",
             f"{skew:.0f} s between this node and the file server",
-            "tell the administrator: times in reports are off",
+            "report it to the administrator: times in reports are wrong",
         )
     return found("clock", "this node's and the file server's agree")
 
 
 def _quota() -> Check:
-    said = ask(["quota", "-s", "-w"])
-    if not said.present:
-        return unknown("quota", "there is no quota command", "the site's own command tells, if it has limits")
-    if said.status is None:
-        return unknown("quota", said.problem)
-    over = [line.split()[0] for line in said.out.splitlines() if any(word.endswith("*") for word in line.split()[1:])]
+    answer = ask(["quota", "-s", "-w"])
+    if not answer.present:
+        return unknown("quota", "the quota command is missing", "the site's own command shows limits, if there are any")
+    if answer.status is None:
+        return unknown("quota", answer.problem)
+    over = [line.split()[0] for line in answer.out.splitlines() if any(word.endswith("*") for word in line.split()[1:])]
     if over:
         return missing("quota", f"used up on {', '.join(over)}", "make room")
-    return found("quota", "not used up") if said.ok else unknown("quota", said.problem)
+    return found("quota", "not used up") if answer.ok else unknown("quota", answer.problem)
 
 
 def _revision() -> Check:
