@@ -31,16 +31,16 @@ class Check:
         return self.needed and self.health is not Health.OK
 
 
-def found(name: str, fact: str, *, needed: bool = False) -> Check:
+def report_ok(name: str, fact: str, *, needed: bool = False) -> Check:
     """Return a check of something that exists and works."""
     return Check(name, Health.OK, fact, needed=needed)
 
 
-def missing(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
+def report_missing(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
     """Return a check of something that is missing or does not work."""
     return Check(name, Health.MISSING, fact, remedy, needed)
 
 
-def unknown(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
+def report_unknown(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
     """Return a check with an unknown result."""
     return Check(name, Health.UNKNOWN, fact, remedy, needed)

@@ -6,7 +6,7 @@ from pathlib import Path
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.check import Check, found, unknown
+from hpcbench.doctor.check import Check, report_ok, report_unknown
 from hpcbench.doctor.container import check_container
 from hpcbench.doctor.draft_site import survey
 from hpcbench.doctor.gpus import check_gpus
@@ -53,8 +53,8 @@ def _ucx() -> list[Check]:
         return []
     answer = ask(["ucx_info", "-v"])
     if answer.problem:
-        return [unknown("UCX", answer.problem)]
+        return [report_unknown("UCX", answer.problem)]
     first = answer.out.strip().splitlines()[0].lstrip("# ") if answer.out.strip() else "of unknown version"
     gpus = [word for word in ("cuda", "rocm") if f"--with-{word}" in answer.out]
     built = f"with {' and '.join(gpus)}" if gpus else "without GPUs"
-    return [found("UCX", f"{first}, built {built}")]
+    return [report_ok("UCX", f"{first}, built {built}")]

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.check import Check, found, missing, unknown
+from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ def check_gpus(needed: bool) -> Check:
     gpus = gpus_here()
     if gpus.gpus:
         kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.gpus)
-        return found("GPUs", "; ".join(f"{number} x {kind}" for kind, number in kinds.items()), needed=needed)
+        return report_ok("GPUs", "; ".join(f"{number} x {kind}" for kind, number in kinds.items()), needed=needed)
     if "version mismatch" in gpus.problem:
         remedy = "the driver was updated and its old kernel module is still loaded: reload the module, or reboot"
-        return missing("GPUs", gpus.problem, remedy, needed=needed)
+        return report_missing("GPUs", gpus.problem, remedy, needed=needed)
     remedy = "install the driver, or write device: cpu in the site file" if needed else ""
     if gpus.absent or "did not answer" not in gpus.problem:
-        return missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)
-    return unknown("GPUs", gpus.problem, "the driver hangs: look at the kernel's log", needed=needed)
+        return report_missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)
+    return report_unknown("GPUs", gpus.problem, "the driver hangs: look at the kernel's log", needed=needed)
 
 
 def _amd(text: str) -> tuple[Gpu, ...]:

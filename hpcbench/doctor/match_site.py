@@ -5,7 +5,7 @@ import socket
 
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor.check import Check, found, missing, unknown
+from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 from hpcbench.doctor.cluster import Cluster
 
 
@@ -31,14 +31,14 @@ def check_match(cluster: Cluster, given: Site | None) -> list[Check]:
         matches = marks(given, cluster)
         return [_line(given.site, matches, needed=given.scheduler.kind != "local")]
     if cluster.kind == "local":
-        return [found("site", "local: no scheduler answers here")]
+        return [report_ok("site", "local: no scheduler answers here")]
     sites = {name: marks(load_site(name)[0], cluster) for name in site_names()}
     fitting = {name: matches for name, matches in sites.items() if matches["scheduler"]}
     best = max(fitting, key=lambda name: (fitting[name]["name"], sum(fitting[name].values())), default=None)
     if best and fitting[best]["name"]:
         return [_line(best, fitting[best], needed=False)]
     return [
-        missing(
+        report_missing(
             "site",
             f"none of {len(sites)} site files is of this machine",
             "hpcbench doctor --draft-site > mysite.yaml",
@@ -52,7 +52,7 @@ def _line(name: str, matches: dict[str, bool], *, needed: bool) -> Check:
     summary = "; not ".join(", ".join(part) for part in (yes or ["none"], no) if part)
     fact = f"{name}: {len(yes)} of {len(matches)} marks fit ({summary})"
     if not matches["scheduler"]:
-        return missing("site", fact, "this is another machine, or its scheduler does not answer", needed=needed)
+        return report_missing("site", fact, "this is another machine, or its scheduler does not answer", needed=needed)
     if no and not (no == ["name"] and matches.get("queues")):  # a file of one's own may have any name
-        return unknown("site", fact, "see `hpcbench doctor --draft-site` for what is seen here")
-    return found("site", fact, needed=needed)
+        return report_unknown("site", fact, "see `hpcbench doctor --draft-site` for what is seen here")
+    return report_ok("site", fact, needed=needed)

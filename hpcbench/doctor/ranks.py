@@ -20,7 +20,7 @@ from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
 from hpcbench.doctor.ask import Answer, ask
-from hpcbench.doctor.check import Check, Health, found, missing, unknown
+from hpcbench.doctor.check import Check, Health, report_missing, report_ok, report_unknown
 from hpcbench.doctor.mpi import mpiexec
 
 PATIENCE = 120.0
@@ -63,7 +63,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
         python = f"{site.container.python} in {site.container.image}"
         if site.scheduler.kind != "local" and not run:
             return [
-                unknown(
+                report_unknown(
                     "python",
                     f"{python}: not started on a cluster's login node",
                     "hpcbench doctor --run starts a rank in it, where that is allowed",
@@ -73,7 +73,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
             with rank_command(site, 1) as command:
                 answer = ask(in_job(site, [*command, "-c", source]), seconds=PATIENCE, env=job_environment())
         except ValueError as error:
-            return [unknown("python", f"a rank cannot be started: {error}", needed=True)]
+            return [report_unknown("python", f"a rank cannot be started: {error}", needed=True)]
     else:
         answer = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
     lines = {}
@@ -96,7 +96,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
     for name in probe.STAGES:
         needed = name in wanted
         if name not in lines:
-            checks.append(unknown(name, f"the interpreter did not get so far: {answer.problem}", needed=needed))
+            checks.append(report_unknown(name, f"the interpreter did not get so far: {answer.problem}", needed=needed))
             continue
         health, fact, remedy = lines[name]
         if health is not Health.OK and needed:
@@ -116,23 +116,25 @@ def check_launchers(site: Site) -> list[Check]:
         remedy = "pip install mpich brings one" if here else "correct launcher in the site file, or add its module"
         fact = f"{wanted} is not there"
         checks.append(
-            missing(name, fact, remedy, needed=True) if here else unknown(name, f"{fact}; jobs may have it", remedy)
+            report_missing(name, fact, remedy, needed=True)
+            if here
+            else report_unknown(name, f"{fact}; jobs may have it", remedy)
         )
     else:
         mpi = mpiexec(path[-1]) if site.launcher.kind in ("mpich", "openmpi", "mvapich") else None
         if mpi and mpi.kind and mpi.kind != site.launcher.kind:
             checks.append(
-                missing(
+                report_missing(
                     name, f"{mpi.fact}, not {site.launcher.kind}", f"write launcher: {{kind: {mpi.kind}}}", needed=True
                 )
             )
         else:
-            checks.append(found(name, mpi.fact if mpi else path[-1], needed=True))
+            checks.append(report_ok(name, mpi.fact if mpi else path[-1], needed=True))
     for other in ("mpiexec", "mpirun", "srun", "jsrun", "lrun", "ibrun"):
         place = shutil.which(other)
         if place and other != wanted and place != wanted:
             mpi = mpiexec(place) if other.startswith("mpi") else None
-            checks.append(found(f"also {other}", mpi.fact if mpi else place))
+            checks.append(report_ok(f"also {other}", mpi.fact if mpi else place))
     return checks
 
 
@@ -150,15 +152,15 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     """
     if not alone and not run:
         remedy = "name the site: hpcbench doctor --site NAME --run; --draft-site writes a first file"
-        return [unknown("two ranks", "not started, for a scheduler answers here", remedy), _aware(site, "")]
+        return [report_unknown("two ranks", "not started, for a scheduler answers here", remedy), _aware(site, "")]
     if site.scheduler.kind != "local" and not run:
         remedy = "hpcbench doctor --run starts them, where that is allowed"
-        return [unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
+        return [report_unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
     try:
         with rank_command(site, 2) as command:
             answer = ask(in_job(site, [*command, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
-        return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
+        return [report_unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
     wanted = None if site.node.cores == "auto" else site.node.cores
     meets = _meet(shlex.join(command), answer, wanted, shares=site.oversubscribe)
     if meets.health is Health.OK and site.scheduler.kind != "local":
@@ -210,24 +212,24 @@ def _meet(command: str, world_answer: Answer, wanted: int | None, *, shares: boo
     sizes = re.findall(r"world=(\d+)", world_answer.out)
     cores = re.search(r"cores=(\d+)", world_answer.out)
     if sizes == ["2"] and cores and wanted is not None and int(cores[1]) < wanted and not shares:
-        return missing(
+        return report_missing(
             name,
             f"{command}: a world of 2, on a node with {cores[1]} cores, where the site file says {wanted}",
             f"write node: {{cores: {cores[1]}}}, or oversubscribe: true to try things out",
             needed=True,
         )
     if sizes == ["2"]:
-        return found(name, f"{command}: a world of 2", needed=True)
+        return report_ok(name, f"{command}: a world of 2", needed=True)
     if sizes and set(sizes) == {"1"}:
         remedy = "launcher and mpi4py have different MPI libraries (srun: say another --mpi= in launcher.args)"
-        return missing(name, f"{command}: each rank is a world of its own", remedy, needed=True)
+        return report_missing(name, f"{command}: each rank is a world of its own", remedy, needed=True)
     if world_answer.present and world_answer.status is None:
         remedy = "look whether ranks wait for each other, or the job for nodes"
-        return unknown(name, f"{command}: {world_answer.problem}", remedy, needed=True)
+        return report_unknown(name, f"{command}: {world_answer.problem}", remedy, needed=True)
     error = last_error(world_answer.err)
     fact = f"{command}: {error or world_answer.problem or f'worlds of {sizes}'}"
     remedy = probe.NO_LIBRARY if _LACKS_LIBRARY.search(error) else "start the command by hand"
-    return missing(name, fact, remedy, needed=True)
+    return report_missing(name, fact, remedy, needed=True)
 
 
 _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot open", re.IGNORECASE)
@@ -250,11 +252,11 @@ def _aware(site: Site, printed: str) -> Check:
     variable = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
     here = f"; MPICH_GPU_SUPPORT_ENABLED is {variable} in this shell" if variable else ""
     if not answer:
-        return unknown(name, f"only ranks can ask the library: none were started, or they ended before{here}")
+        return report_unknown(name, f"only ranks can ask the library: none were started, or they ended before{here}")
     if answer == "yes":
-        return found(name, why)
+        return report_ok(name, why)
     remedy = "messages go through the host; load a GPU-aware build if there is one" if site.device == "cuda" else ""
-    return missing(name, why, remedy) if answer == "no" else unknown(name, f"{why}{here}", remedy)
+    return report_missing(name, why, remedy) if answer == "no" else report_unknown(name, f"{why}{here}", remedy)
 
 
 def launcher_of(site: Site) -> str:
