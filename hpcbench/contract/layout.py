@@ -28,24 +28,24 @@ Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=l
 class Partition(Section):
     """How tensor and pipeline parallelism cut the model, and context parallelism the samples."""
 
-    tp: Count = Field(1, description="Tensor parallel; of 1d it must divide model.heads.")
+    tp: Count = Field(1, description="Tensor-parallel size; with tensor 1d it must divide model.heads.")
     tensor: Mode = Field(
         "1d",
         description="How tensor parallelism cuts the matrices: 1d along one side (Megatron-LM), 2d over q x q ranks "
         "(Optimus), 2.5d over depth x q x q (Tesseract), 3d over q x q x q; tp is their product.",
     )
-    depth: Count = Field(1, description="Layers of the grid of tensor 2.5d; tp is depth x q x q.")
-    cp: Count = Field(1, description="Context parallel: ranks that share the positions of each sample.")
+    depth: Count = Field(1, description="Depth of the grid of tensor 2.5d; tp is depth x q x q.")
+    cp: Count = Field(1, description="Context-parallel size: number of ranks that share the positions of each sample.")
     context: Context = Field(
         "ring",
-        description="How attention works over the ranks of cp: keys and values go round a ring (ring), keys and then "
-        "values go round for whole rows of scores (rsa), or heads are exchanged for positions (ulysses).",
+        description="Algorithm of attention over the ranks of cp. ring: keys and values travel around a ring; rsa: "
+        "keys, then values, for whole rows of scores; ulysses: an all-to-all exchanges positions for heads.",
     )
-    pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
+    pp: Count = Field(1, description="Number of pipeline stages; at most model.layers.")
     ep: Count = Field(
         1,
-        description="Expert parallel: so many neighbouring replicas share out each layer's experts; it must divide dp "
-        "and model.experts.count.",
+        description="Expert-parallel size: number of neighbouring replicas that each layer's experts are sharded "
+        "over; it must divide dp and model.experts.count.",
     )
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
@@ -99,7 +99,7 @@ class Partition(Section):
 class _Replicas(Section):
     """The size that a layout adds. The fields of a second base class come first in files."""
 
-    dp: Count = Field(1, description="Data parallel.")
+    dp: Count = Field(1, description="Data-parallel size.")
 
 
 class Layout(Partition, _Replicas):
@@ -256,14 +256,14 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
         below = train.global_batch // part * part
         return Misfit(
             ("train", "global_batch"),
-            f"{train.global_batch} is no multiple of micro_batch x dp = {train.micro_batch} x {layout.dp} = {part}: "
+            f"{train.global_batch} is not a multiple of micro_batch x dp = {train.micro_batch} x {layout.dp} = {part}: "
             f"use {f'{below} or ' if below else ''}{below + part}",
         )
     if train.schedule == "interleaved" and train.global_batch // part % layout.pp:
         unit = part * layout.pp
         return Misfit(
             ("train", "global_batch"),
-            f"{train.global_batch} is no multiple of micro_batch x dp x pp = {train.micro_batch} x {layout.dp} x "
+            f"{train.global_batch} is not a multiple of micro_batch x dp x pp = {train.micro_batch} x {layout.dp} x "
             f"{layout.pp} = {unit}, as schedule interleaved needs: use {-(-train.global_batch // unit) * unit}, or "
             "schedule 1f1b",
         )

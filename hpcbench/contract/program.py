@@ -37,7 +37,7 @@ Framework = Literal[
 PRINTED = ("step", "steps", "loss", "seconds", "samples_per_s", "tokens_per_s", "lr", "gradient_norm")
 """Groups that the expression of a log's line may have: the names of a step's quantities."""
 OWN = ("seed", "ranks", "nodes", "ranks_per_node", "node_rank", "host", "port", "run")
-"""Names that a command may have in braces, beside those of `values`."""
+"""Names that a command may have in braces, in addition to those of `values`."""
 _BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -70,7 +70,7 @@ class LogLines(Section):
     @model_validator(mode="after")
     def _say_something(self) -> "LogLines":
         if self.every != 1 and "step" in re.compile(self.line).groupindex:
-            raise ValueError("every is for a line without the group step, which tells each step: leave it out")
+            raise ValueError("every is for a line without the group step, which gives each step: leave it out")
         if not re.compile(self.line).groups:
             raise ValueError("line has no group: name at least one, such as (?P<loss>[0-9.]+)")
         if self.evaluation is not None and "loss" not in re.compile(self.evaluation).groupindex:
@@ -86,7 +86,7 @@ LogForm = Annotated[
 
 
 class Program(Section):
-    """A program that trains with PyTorch, and knows nothing of hpcbench."""
+    """A user's program that trains with PyTorch, unchanged."""
 
     command: Line = Field(
         min_length=1,
@@ -208,7 +208,7 @@ def load(path: Path) -> ProgramRun:
     Raises
     ------
     UserError
-        The file is missing, is no JSON, or is no run of a program.
+        The file is missing, not JSON, or not a run of a program.
     """
     remedy = "run files are written by `hpcbench submit`"
     try:

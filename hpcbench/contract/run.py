@@ -117,7 +117,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     Raises
     ------
     UserError
-        The file is missing, is no JSON, or does not follow `Run`.
+        The file is missing, not JSON, or does not follow `Run`.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))

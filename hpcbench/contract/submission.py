@@ -185,5 +185,5 @@ def check_place(root: Path, submission: SubmissionFile) -> None:
     if place is not None:
         raise UserError(
             f"{shown_path(root)}: was moved or copied from {shown_path(place)}, where its scripts run: move it back, "
-            "or submit the study anew"
+            "or submit the study again"
         )
