@@ -30,8 +30,8 @@ def load_scheme(name: str) -> NamedScheme:
         except ValidationError as error:
             raise make_user_error(error, SchemeEntry, document.where) from None
         return _named(path.stem, entry)
-    entry, _ = find_scheme(name, {}, NOTHING, "--scheme")
-    return _named(name, entry)
+    scheme, _ = find_scheme(name, {}, NOTHING, "--scheme")
+    return _named(name, scheme)
 
 
 def _named(name: str, entry: Any) -> NamedScheme:
