@@ -50,7 +50,7 @@ class Quant(Compiled):
         return -(-n * self.bits // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """Return half a unit of the largest magnitude, a unit if rounding is stochastic; None if values are not finite."""
+        """Return half a unit of the largest magnitude, one if rounding is stochastic; None if values are not finite."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))
