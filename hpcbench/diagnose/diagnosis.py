@@ -23,7 +23,7 @@ class Kind:
     """Calls of one kind."""
 
     dimension: str
-    """Parallel dimension; `UNKNOWN` if nothing tells."""
+    """Parallel dimension; `UNKNOWN` if the traces do not contain it."""
     operation: str
     dtype: str
     description: str
@@ -108,7 +108,7 @@ class Diagnosis:
     ranks: tuple[int | None, ...]
     world: int | None
     steps: int | None
-    """Number of steps; None if the traces do not tell, and all figures are of the whole trace."""
+    """Number of steps; None if the traces do not contain it; then all figures are of the whole trace."""
     step_seconds: float
     is_gpu: bool
     computing: float

@@ -89,7 +89,7 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
     Raises
     ------
     UserError
-        There is no format with this name or suffix.
+        No format has this name or suffix.
     """
     if wanted is not None and wanted not in formats:
         raise UserError(f"--format {make_printable(wanted, 40)}: not known: use one of {', '.join(formats)}")
@@ -99,10 +99,10 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
     for name, suffixes in formats.items():
         if suffix in suffixes:
             return name
-    known = ", ".join(suffix for suffixes in formats.values() for suffix in suffixes)
+    suffix_list = ", ".join(suffix for suffixes in formats.values() for suffix in suffixes)
     raise UserError(
-        f"--output {make_printable(str(output))}: {make_printable(suffix, 20)} says no format: use {known}, or add "
-        "--format"
+        f"--output {make_printable(str(output))}: {make_printable(suffix, 20)} is not the suffix of a format: "
+        f"use {suffix_list}, or add --format"
     )
 
 

@@ -28,7 +28,7 @@ def show(document: Document) -> None:
 
 
 def write(document: Document, width: int = UNBOUND) -> str:
-    """The report as text without colours, `width` columns wide."""
+    """Return the report as text without colours, `width` columns wide."""
     page = io.StringIO()
     _print(document, Console(file=page, width=width, highlight=False, force_terminal=False))
     return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
@@ -46,10 +46,10 @@ def _print(document: Document, console: Console) -> None:
                 _sentences(block.lines, console, _STYLES[block.tone], apart=bool(k or chapter.title))
 
 
-def _heading(words: Sequence[str], console: Console) -> None:
-    said = [make_printable(line, _LONGEST) for line in words if line]
-    one_line = "      ".join(said)
-    for line in [one_line] if said and len(one_line) <= console.width else said:
+def _heading(lines: Sequence[str], console: Console) -> None:
+    printable = [make_printable(line, _LONGEST) for line in lines if line]
+    one_line = "      ".join(printable)
+    for line in [one_line] if printable and len(one_line) <= console.width else printable:
         console.print(Text(line, style="bold"))
 
 
@@ -57,11 +57,11 @@ def _table(table: Table, console: Console) -> None:
     if table.title:
         console.print()
         console.print(Text(make_printable(table.title, _LONGEST), style="bold"))
-    found = parts(table, console.width, _GAP, cell_len)
+    table_parts = parts(table, console.width, _GAP, cell_len)
     gap = _GAP
-    if len(found) > 1:
-        found, gap = parts(table, console.width, _NARROW_GAP, cell_len), _NARROW_GAP
-    for i, part in enumerate(found):
+    if len(table_parts) > 1:
+        table_parts, gap = parts(table, console.width, _NARROW_GAP, cell_len), _NARROW_GAP
+    for i, part in enumerate(table_parts):
         if i:
             console.print()
         console.print(_grid(table, part, gap))
@@ -69,7 +69,7 @@ def _table(table: Table, console: Console) -> None:
 
 
 def _grid(table: Table, part: Part, gap: int) -> Grid:
-    """The columns of one part of a table. The first one and words may wrap, figures never do."""
+    """Return the columns of one part of a table. The first column and words may wrap, figures never do."""
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i in part:
         column = table.columns[i]

@@ -300,7 +300,7 @@ def test_a_file_of_other_ranks_is_refused(tmp_path: Path) -> None:
         (["--ranks", "2", "--min", "1M", "--max", "64K"], "--max 64K: is below --min 1M"),
         (["--ranks", "2", "--slices", "0"], "--slices 0: must be from 1 to 64"),
         (["--ranks", "2", "--repeats", "0"], "--repeats 0: must be at least 1"),
-        (["--ranks", "2", "--output", "x.pdf"], "says no format: use .txt, "),
+        (["--ranks", "2", "--output", "x.pdf"], "is not the suffix of a format: use .txt, "),
         (["--ranks", "2", "--output", "."], "--output .: is a directory"),
         (["--ranks", "2", "--max", "4K", "--links", "none.json"], "write it with `hpcbench bench network"),
         (["--ranks", "2", "--max", "4K", "--data", "gradeint"], "no such data: use one of gauss, "),
