@@ -56,8 +56,8 @@ class Local(Scheduler):
 
     @classmethod
     def check(cls, site: Site) -> None:
-        """Check the lock of the queues, because the output of a queue is not shown."""
-        lock_path()  # report its errors now: the output of the queue is not shown
+        """Check the lock of the queues, because a queue prints only to its log."""
+        lock_path()  # report its errors now: the queue prints only to its log
 
     def submit(self, job: BatchJob) -> Receipt:
         """Note the job for a queue of this submission."""
@@ -277,7 +277,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def main() -> int:
     """Entry of ``python -m hpcbench.batch.schedulers.local ROOT NUMBER``."""
-    # Under nohup, or behind a `&` of make, they are ignored. A shell cannot trap signals that were ignored at its start.
+    # Under nohup, or behind a `&` of make, they are ignored. A shell cannot trap signals ignored at its start.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, _stop)

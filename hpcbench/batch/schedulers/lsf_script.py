@@ -81,7 +81,7 @@ def one_line(text: str) -> str:
 
 
 def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0) -> str:
-    """The script.
+    """Return the text of the script.
 
     Logs are opened by the script and not by LSF, whose directives cannot hold every path.
 
