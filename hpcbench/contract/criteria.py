@@ -22,13 +22,11 @@ Quantity = Literal[
 class Criteria(Section):
     """Margins of a verdict."""
 
-    speed_margin: float = Field(
-        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
-    )
+    speed_margin: float = Field(0.01, ge=0, lt=1, description="Smallest relative gain in speed that counts as faster.")
     loss_margin: float = Field(
         0.01,
         ge=0,
-        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
+        description="Largest relative difference from the baseline's loss that counts as no worse.",
     )
 
 
@@ -40,8 +38,8 @@ class QuantityBound(Section):
         "or rank; mfu: as a part of 1; loss: validation loss at the end; wire_over_message; speed_ratio and "
         "loss_difference: against the baseline's run of the same repeat."
     )
-    min: float | None = Field(None, description="Smallest value that keeps it.")
-    max: float | None = Field(None, description="Largest value that keeps it.")
+    min: float | None = Field(None, description="Smallest accepted value.")
+    max: float | None = Field(None, description="Largest accepted value.")
     scheme: Name | None = Field(None, description="Only runs of this scheme.")
     cell: dict[str, Scalar] = Field(default_factory=dict, description="Only runs with these values of matrix keys.")
 
@@ -54,7 +52,7 @@ class QuantityBound(Section):
         return self
 
     def concerns(self, scheme: str, cell: dict[str, Scalar]) -> bool:
-        """Whether the bound holds for a run of this scheme and cell."""
+        """Return whether the bound holds for a run of this scheme and cell."""
         return self.scheme in (None, scheme) and all(
             key in cell and cell[key] == value for key, value in self.cell.items()
         )

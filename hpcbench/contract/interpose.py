@@ -1,4 +1,4 @@
-"""The settings that `hpcbench run` hands to the ranks of a program of others, in one variable of the environment."""
+"""Settings that `hpcbench run` passes to the ranks of a user's program, in one environment variable."""
 
 import re
 from typing import Literal
@@ -17,7 +17,7 @@ Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
 
 
 def compile_expression(text: str) -> re.Pattern[str]:
-    """A regular expression of the user's.
+    """Return a regular expression of the user's.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def compile_expression(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"no regular expression ({make_printable(str(error))})") from None
+        raise ValueError(f"is not a regular expression ({make_printable(str(error))})") from None
 
 
 class GroupPattern(Section):
@@ -62,7 +62,7 @@ class Axis(Section):
 
 
 class Groups(Section):
-    """What a program's groups are, for those that their description does not tell, and what may be lossy."""
+    """Parallel dimensions of a program's groups, and which of its messages may be lossy."""
 
     groups: list[GroupPattern] = Field(
         default_factory=list, description="Dimensions by description; the first that matches goes before all else."
@@ -90,7 +90,7 @@ class Groups(Section):
 
 
 class TracedSteps(Section):
-    """Steps of which each rank writes a trace. A step ends with the optimizer's step."""
+    """Steps that each rank traces. A step ends with the optimizer's step."""
 
     directory: File = Field(description="Directory that receives a trace from each rank.")
     wait: int = Field(3, ge=0, description="Number of steps before the traced ones, after the first.")
@@ -98,7 +98,7 @@ class TracedSteps(Section):
 
 
 class Interposition(Section):
-    """All that a rank needs to know."""
+    """Settings of the interposition on one rank."""
 
     scheme: NamedScheme
     groups: Groups = Field(default_factory=Groups)

@@ -157,7 +157,7 @@ def read_submission(root: Path) -> SubmissionFile:
 
 
 def _astray(found: SubmissionFile) -> str | None:
-    """The first run or job that one part of the file names and another part lacks."""
+    """Return the first run or job that one part of the file names and another part lacks."""
     jobs, runs = {job.id for job in found.jobs}, {run.id for run in found.runs}
     named = [run.id for run in found.runs if run.job not in jobs]
     named += [run for job in found.jobs for run in job.runs if run not in runs]
@@ -185,5 +185,5 @@ def check_place(root: Path, submission: SubmissionFile) -> None:
     if place is not None:
         raise UserError(
             f"{shown_path(root)}: was moved or copied from {shown_path(place)}, where its scripts run: move it back, "
-            "or submit the study anew"
+            "or submit the study again"
         )

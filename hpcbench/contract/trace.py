@@ -75,12 +75,12 @@ class StepTrace:
         return max(self.before.error, self.after.error)
 
     def steps(self) -> list[int]:
-        """Numbers of the steps that it has."""
+        """Return the numbers of the steps that it has."""
         return sorted({span.step for span in self.spans if span.name == STEP})
 
 
 def name_file(rank: int | str) -> str:
-    """Name of a rank's file; ``*`` for any rank."""
+    """Return the name of a rank's file; ``*`` for any rank."""
     return f"rank-{rank}.json"
 
 
@@ -118,7 +118,7 @@ def merge_traces(traces: Iterable[StepTrace]) -> dict[str, Any]:
 
 
 def list_events(trace: StepTrace, on_clock: Callable[[float], float]) -> list[dict[str, Any]]:
-    """The rank's spans as complete events, and the names of its tracks.
+    """Return the rank's spans as complete events, and the names of its tracks.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class _Tracks:
         self.names: dict[int, str] = {}
 
     def of(self, span: TraceSpan) -> int:
-        """The lane's number; spans come in the order of their begin."""
+        """Return the lane's number; spans come in the order of their begin."""
         if span.track in (STEPS, CODEC):
             tid = 0 if span.track == STEPS else 1
             self.names[tid] = span.track
@@ -177,7 +177,7 @@ def _named(what: str, rank: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> StepTrace:
-    """A rank's file.
+    """Return a rank's file.
 
     Raises
     ------

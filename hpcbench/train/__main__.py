@@ -131,7 +131,7 @@ def main(argv: list[str]) -> int:
 
 
 def attempt() -> int:
-    """Number of times that the job has started the run.
+    """Return the number of times that the job has started the run.
 
     Raises
     ------

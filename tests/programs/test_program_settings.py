@@ -80,7 +80,7 @@ def test_braces_that_are_no_names_stay_as_they_are() -> None:
     [
         ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
         ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
-        ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "no regular expression"),
+        ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "not a regular expression"),
         ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has a group los: groups are step"),
         ("  log: torchtitan\n", "  log: {line: 'loss'}\n", "line has no group"),
         ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name of hpcbench's own"),

@@ -280,7 +280,7 @@ def test_sizes_follow_from_layout_nodes_and_room(
                 "layout": {"dp": 1, "pp": 2, "chunks": 2},
                 "train": {"steps": 20, "global_batch": 63, "schedule": "interleaved"},
             },
-            "63 is no multiple of micro_batch x dp x pp = 1 x 1 x 2 = 2, as schedule interleaved needs: use 64",
+            "63 is not a multiple of micro_batch x dp x pp = 1 x 1 x 2 = 2, as schedule interleaved needs: use 64",
         ),
     ],
 )

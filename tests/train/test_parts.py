@@ -105,7 +105,7 @@ def test_run_file_round_trip(tmp_path):
         (lambda r: r["layout"].update(tp=3), "layout.tp: 3 does not divide model.heads 4: use one of 1, 2, 4"),
         (
             lambda r: r["train"].update(global_batch=6),
-            "train.global_batch: 6 is no multiple of .* = 4: use 4 or 8",
+            "train.global_batch: 6 is not a multiple of .* = 4: use 4 or 8",
         ),
         (
             lambda r: r["train"].update(precision="fp8"),
