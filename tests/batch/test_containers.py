@@ -149,8 +149,6 @@ def test_a_study_fills_in_what_its_site_says() -> None:
     assert merge_containers(of_site, None) is None and merge_containers(None, None) is None, "how, but not what"
     of_study = Container.model_validate({"image": "/x.sif", "binds": ["/data", "/sw"], "gpu": "none"})
     found = merge_containers(of_site, of_study)
-        of_site, Container.model_validate({"image": "/x.sif", "binds": ["/data", "/sw"], "gpu": "none"})
-    )
     assert found is not None and found.model_dump() == {
         "kind": "apptainer",
         "image": "/x.sif",
