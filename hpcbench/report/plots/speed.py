@@ -12,8 +12,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.plots.drawing import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
 from hpcbench.report.quantities.speed import MODEL_FLOPS, SAMPLES
-from hpcbench.report.tables.scaling import STRONG, WEAK
-from hpcbench.report.tables.scaling import Point as SizePoint
+from hpcbench.report.tables.scaling import STRONG, WEAK, ScalingPoint
 from hpcbench.report.tables.scaling import scaling as sizes_of
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
     return Figure("scaling", "Speed of a rank against the size of the job", caption, draw)
 
 
-def _point(point: SizePoint, *, flops: bool) -> Point | None:
+def _point(point: ScalingPoint, *, flops: bool) -> Point | None:
     ranks = point.size.ranks
     values = [value for run in point.row.runs if (value := _value(run, ranks, flops=flops)) is not None]
     return Point(ranks, *spread(values)) if values else None
