@@ -1,7 +1,7 @@
 """Whether a call is encoded, and by which rule of the scheme.
 
 A decision follows from group, operation, type and size alone. Those are the same on all ranks of the call, so that all
-ranks decide alike. Whether a call belongs to the forward or to the backward pass is not among them: gradients of a
+ranks decide equally. Whether a call belongs to the forward or to the backward pass is not among them: gradients of a
 pipeline look like activations. So both must have the same rule.
 """
 
@@ -37,7 +37,7 @@ class CallTreatment(NamedTuple):
 
 
 def list_traffic(dimension: str, call: CallKind) -> list[Traffic]:
-    """The kinds of traffic that a call may be."""
+    """Return the kinds of traffic that a call may be."""
     if dimension == "DP":
         if call in (CallKind.ALL_GATHER, CallKind.FUNCTIONAL_GATHER):
             return [("ZERO", "FORWARD", "PARAM"), ("ZERO", "BACKWARD", "PARAM")]
@@ -48,7 +48,7 @@ def list_traffic(dimension: str, call: CallKind) -> list[Traffic]:
 
 
 def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: CallKind) -> CallTreatment:
-    """The verdict on all calls of an operation in groups of a dimension, before type and size are looked at."""
+    """Return the verdict on all calls of an operation in groups of a dimension, before type and size are looked at."""
     if dimension is None:
         return CallTreatment(None, None, "unknown group")
     if dimension == "EXACT":
@@ -71,7 +71,7 @@ def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: Ca
 
 
 def explain_undecidable(scheme: Scheme) -> str | None:
-    """Why a scheme cannot be applied to calls that do not tell forward from backward; None if it can."""
+    """Return why a scheme cannot be applied to calls that do not tell forward from backward; None if it can."""
     if scheme.optimizer is not None:
         return "it brings its own optimizer, and a program has one: use another scheme"
     if scheme.environment:

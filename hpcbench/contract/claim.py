@@ -27,7 +27,7 @@ class Claim:
 
 
 def read_claims(directory: Path) -> list[Claim]:
-    """The claims on a job, oldest first.
+    """Return the claims on a job, oldest first.
 
     Parameters
     ----------

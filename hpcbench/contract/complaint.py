@@ -137,7 +137,7 @@ def find_last_line(path: Path) -> Complaint | None:
 
 
 def _complaint(lines: Sequence[OutputLine], index: int) -> Complaint:
-    """The sentence of a line, from its beginning and joined where it is wrapped."""
+    """Return the sentence of a line, from its beginning and joined where it is wrapped."""
     message = _message(lines, index)
     begin = index if message is None else message
     while message is None and begin and _continues(lines[begin - 1], lines[begin]):
@@ -166,7 +166,7 @@ def _useful(lines: Sequence[OutputLine]) -> list[int]:
 
 
 def _message(lines: Sequence[OutputLine], index: int) -> int | None:
-    """Where the message between two rulers begins that a line belongs to; None outside of such a message."""
+    """Return where the message between two rulers begins that a line belongs to; None outside of such a message."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):
@@ -177,7 +177,7 @@ def _message(lines: Sequence[OutputLine], index: int) -> int | None:
 
 
 def _continues(before: OutputLine, line: OutputLine) -> bool:
-    """Whether a line outside of such a message continues the sentence of the line before it."""
+    """Return whether a line outside of such a message continues the sentence of the line before it."""
     joined = line.place == before.place + 1 and not (_ends(before.text) or _NOISE.match(before.text))
     return joined and len(before.text) >= _WRAPPED and line.text[0].islower() and not _PROGRAM.match(line.text)
 

@@ -52,7 +52,7 @@ class QuantityBound(Section):
         return self
 
     def concerns(self, scheme: str, cell: dict[str, Scalar]) -> bool:
-        """Whether the bound holds for a run of this scheme and cell."""
+        """Return whether the bound holds for a run of this scheme and cell."""
         return self.scheme in (None, scheme) and all(
             key in cell and cell[key] == value for key, value in self.cell.items()
         )

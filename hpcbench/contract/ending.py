@@ -123,7 +123,7 @@ def _line_ends(stream: BinaryIO) -> int:
 
 
 def read_tail(path: Path, size: int = _TAIL) -> list[str]:
-    """The lines in the last `size` bytes of a file; no lines where there is no file."""
+    """Return the lines in the last `size` bytes of a file; no lines where there is no file."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, 2)

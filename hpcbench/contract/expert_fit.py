@@ -5,7 +5,7 @@ from hpcbench.contract.training import Model, Train
 
 
 def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) -> Misfit | None:
-    """The first rule of experts that the settings break; None where they keep all.
+    """Return the first rule of experts that the settings break; None where they keep all.
 
     Experts go with data and pipeline parallelism, tensor parallelism in one dimension, every ZeRO stage, offload,
     accumulation and recomputation; and, if they drop nothing, with ranks that share positions.

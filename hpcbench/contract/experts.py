@@ -50,7 +50,7 @@ class Experts(Section):
         return min(max(self.min_capacity, wanted), tokens)
 
     def in_layer(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, has experts."""
+        """Return whether a layer, counted from 0, has experts."""
         return (layer + 1) % self.every == 0
 
     def layers_of(self, layers: range) -> list[int]:

@@ -170,7 +170,7 @@ class Grid:
         return math.prod(self.sizes.values())
 
     def count(self, axes: Axes) -> int:
-        """Number of pieces that these axes cut a dim into."""
+        """Return the number of pieces that these axes cut a dim into."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
@@ -181,18 +181,18 @@ class Grid:
         return found
 
     def index(self, rank: int, axes: Axes) -> int:
-        """Index of a rank's piece among the pieces that these axes cut a dim into."""
+        """Return the index of a rank's piece among the pieces that these axes cut a dim into."""
         own, place = self.coordinates(rank), 0
         for axis in axes:
             place = place * self.sizes[axis] + own[axis]
         return place
 
     def others(self, axes: Axes) -> Axes:
-        """The axes that are not among these."""
+        """Return the axes that are not among these."""
         return tuple(axis for axis in self.axes if axis not in axes)
 
     def alike(self, cuts: tuple[Axes, ...]) -> Axes:
-        """The axes along which ranks hold the same part of a matrix that is cut so."""
+        """Return the axes along which ranks hold the same part of a matrix that is cut so."""
         cutting = [axis for axes in cuts for axis in axes]
         return tuple(axis for axis, size in self.sizes.items() if axis not in cutting and size > 1)
 
@@ -270,7 +270,7 @@ class Grid:
         )
 
     def cuts(self, word: str, attribute: str) -> tuple[Axes, ...]:
-        """The axes that cut each dim of a layer's parameter, as PyTorch lays it out.
+        """Return the axes that cut each dim of a layer's parameter, as PyTorch lays it out.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class Grid:
 
 @lru_cache
 def make_grid(mode: str, tp: int, depth: int = 1) -> Grid:
-    """The grid with this number of ranks.
+    """Return the grid with this number of ranks.
 
     Raises
     ------
@@ -321,7 +321,7 @@ def make_grid(mode: str, tp: int, depth: int = 1) -> Grid:
 
 
 def _near(depth: int, power: int, tp: int) -> str:
-    """The numbers of ranks right below and above `tp` that are grids."""
+    """Return the numbers of ranks right below and above `tp` that are grids."""
     q = 1
     while depth * (q + 1) ** power <= tp:
         q += 1
@@ -329,7 +329,7 @@ def _near(depth: int, power: int, tp: int) -> str:
 
 
 def is_summed_by_channel(alike: Axes) -> bool:
-    """Whether gradients of parameters that are alike along these axes are summed through a channel.
+    """Return whether gradients of parameters that are alike along these axes are summed through a channel.
 
     That holds for the weights of 2.5d over depth. All other such gradients are few, and exact.
     """
@@ -337,5 +337,5 @@ def is_summed_by_channel(alike: Axes) -> bool:
 
 
 def carries_weights(axis: str) -> bool:
-    """Whether weights and their gradients travel over an axis, and not activations: the same in every mode."""
+    """Return whether weights and their gradients travel over an axis, and not activations: the same in every mode."""
     return axis in ("e", "i")

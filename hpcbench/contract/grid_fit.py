@@ -6,7 +6,7 @@ from hpcbench.contract.training import Model, Train
 
 
 def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
-    """The first rule of the grid that the settings break; None where they keep all. Mode 1d has no rule.
+    """Return the first rule of the grid that the settings break; None where they keep all. Mode 1d has no rule.
 
     Every rank holds equal parts of each matrix, whole samples and whole heads. So attention sends nothing.
     """
@@ -48,7 +48,7 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
 
 
 def describe_placement(grid: Grid, ranks_per_node: int) -> str:
-    """The grid in words, with the lines of ranks that share a node when nodes are filled one after another."""
+    """Return the grid in words, with the lines of ranks that share a node when nodes are filled one after another."""
     near: list[str] = []
     far: list[str] = []
     for axis, size in grid.sizes.items():

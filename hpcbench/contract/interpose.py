@@ -17,7 +17,7 @@ Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
 
 
 def compile_expression(text: str) -> re.Pattern[str]:
-    """A regular expression of the user's.
+    """Return a regular expression of the user's.
 
     Raises
     ------

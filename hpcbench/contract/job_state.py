@@ -69,12 +69,15 @@ class Status:
     """``file:line`` that the reason was read from."""
 
     def job(self, id: str) -> JobSummary:
-        """The job with this state, in the form that the judge of runs takes."""
+        """Return the job with this state, in the form that the judge of runs takes."""
         return JobSummary(id, self.state, self.exit, self.reason, self.attempt)
 
 
 def make_run_status(verdict: ResolvedState, mark: Mark | None, job: Status) -> Status:
-    """A run's state with the times of its mark. A run without a mark of its end is taken to have ended with its job."""
+    """Return a run's state with the times of its mark.
+
+    A run without a mark of its end is taken to have ended with its job.
+    """
     found = Status(verdict.state, verdict.reason, where=verdict.where)
     if mark is None or verdict.state is State.PENDING:
         return found
@@ -224,7 +227,7 @@ def _ended_by_us(told: SchedulerAnswer, cancelled: str) -> bool:
 
 
 def _after(mark: Mark, cancelled: str) -> bool:
-    """Whether the job ended after it was cancelled, as far as the clocks of two machines can tell."""
+    """Return whether the job ended after it was cancelled, as far as the clocks of two machines can tell."""
     end, told = _seconds(mark.end), _seconds(cancelled)
     slack = _SKEW if mark.exit in ENDED_BY_SIGNAL else 0.0
     return end is not None and told is not None and end + slack >= told

@@ -18,7 +18,7 @@ Context = Literal["ring", "rsa", "ulysses"]
 
 
 def _or_auto(said: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
-    """The word that leaves the cut to hpcbench, or a list: what is wrong with a list is said of the list."""
+    """Return the word that leaves the cut to hpcbench, or a list: what is wrong with a list is said of the list."""
     return said if said == "auto" else as_list(said)
 
 
@@ -73,11 +73,11 @@ class Partition(Section):
         return isinstance(self.stages, str)
 
     def fits(self, layers: int) -> bool:
-        """Whether `stages` cuts this number of layers into the layout's parts."""
+        """Return whether `stages` cuts this number of layers into the layout's parts."""
         return not self.automatic and len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
-        """Which of the model's layers each part holds.
+        """Return which of the model's layers each part holds.
 
         Embedding and head do not count here: the embedding costs a look-up, and the head costs the time of
         ``V / (12 h)`` layers in the last part. Without `stages` the parts differ by one layer at most, with the longer
@@ -140,7 +140,7 @@ class Layout(Partition, _Replicas):
 
 
 def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """The first rule of how a model is cut that the settings break; None if they break none."""
+    """Return the first rule of how a model is cut that the settings break; None if they break none."""
     if model.hidden % model.heads:
         return Misfit(
             ("model", "heads"),
@@ -203,7 +203,7 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
 
 
 def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Why the samples cannot be cut by positions; None if they can.
+    """Return why the samples cannot be cut by positions; None if they can.
 
     Every rank has the same number of positions: in a ring two pieces, and from Ulysses' exchange whole heads.
     """
@@ -228,7 +228,7 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
 
 
 def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
-    """Layers of each part, with the head counted by its operations: the largest part is as small as can be.
+    """Return the layers of each part, with the head counted by its operations: the largest part is as small as can be.
 
     A layer has ``24 s h^2 (1 + s / (6 h))`` of them and the head ``2 s h V`` (arXiv 2104.04473, section 5.1).
     """
@@ -244,7 +244,7 @@ def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
 
 
 def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
-    """Why the batch cannot be divided among the layout's replicas; None if it can."""
+    """Return why the batch cannot be divided among the layout's replicas; None if it can."""
     if layout.dp % layout.ep:
         return Misfit(
             ("layout", "ep"),

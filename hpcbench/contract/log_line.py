@@ -18,10 +18,9 @@ def parse(text: str, line: int) -> Step | Event | DamagedLine | None:
 
     Returns
     -------
-    Step, Event, Cut or None
+    Step, Event, DamagedLine or None
         None for a line that the launcher, the MPI library or the interpreter wrote. A `DamagedLine` for a line of
-        hpcbench's
-        that is not whole.
+        hpcbench's that is not whole.
     """
     text = text.rstrip()
     return events.parse_event(text, line) if text.startswith(events.BEGIN) else step_line.parse_step(text, line)

@@ -77,7 +77,7 @@ def parse_mark(data: Any) -> Mark:
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """The mark in a job's or a run's directory; None where there is none.
+    """Return the mark in a job's or a run's directory; None where there is none.
 
     A mark that cannot be read has no state.
     """

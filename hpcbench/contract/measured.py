@@ -5,7 +5,7 @@ The worker counts traffic over these steps, and the report takes the throughput 
 
 
 def find_first_counted(warmup: int, steps: int, resumed_from: int = 0) -> int:
-    """Number of the first step that counts, from 1.
+    """Return the number of the first step that counts, from 1.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class SampledStep:
 
 
 def name_file(step: int | str, rank: int | str) -> str:
-    """Name of a rank's file of a step; ``*`` for any."""
+    """Return the name of a rank's file of a step; ``*`` for any."""
     return f"step-{step}-rank-{rank}.zip"
 
 
@@ -95,7 +95,7 @@ def write_samples(directory: Path, kept: SampledStep) -> None:
 
 
 def read_samples(path: Path) -> SampledStep:
-    """A rank's file.
+    """Return a rank's file.
 
     Raises
     ------

@@ -92,7 +92,7 @@ def make_user_error(
 
 
 def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
-    """All findings: the path of each wrong value, and a message. Only the first finding about a value counts."""
+    """Return all findings: the path of each wrong value, and a message. Only the first finding about a value counts."""
     told: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
         path, words = _told(finding, schema)
@@ -101,7 +101,7 @@ def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPa
 
 
 def format_fault(place: str, path: FieldPath, words: str) -> str:
-    """The line of a fault: its place, the field and the remedy."""
+    """Return the line of a fault: its place, the field and the remedy."""
     name = ".".join(show(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
     return f"{place}: {name + ': ' if name else ''}{words}"
 
@@ -112,7 +112,7 @@ def _told(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
 
 
 def _is_internal(part: str | int) -> bool:
-    """Whether a part of a path is pydantic's own name for a branch or a key: `[key]`, `int`, `list[...]`."""
+    """Return whether a part of a path is pydantic's own name for a branch or a key: `[key]`, `int`, `list[...]`."""
     return isinstance(part, str) and (
         part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part
     )
@@ -162,13 +162,13 @@ def _choices(context: dict[str, Any]) -> list[str]:
 
 
 def list_fields(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Names of the fields of the section at `path`; empty where there is no section."""
+    """Return the names of the fields of the section at `path`; empty where there is no section."""
     found = find_section(schema, path)
     return [field.alias or name for name, field in found.model_fields.items()] if found else []
 
 
 def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
-    """The section at `path`; None if another kind of value is there."""
+    """Return the section at `path`; None if another kind of value is there."""
     current: Any = schema
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -184,13 +184,13 @@ def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[Bas
 
 
 def suggest(word: str, known: list[str]) -> str:
-    """The text ``, did you mean 'X'?`` if a known word is similar, else nothing."""
+    """Return the text ``, did you mean 'X'?`` if a known word is similar, else nothing."""
     near = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 
 
 def show(value: object, limit: int = 60) -> str:
-    """A value of the user's as a short printable line."""
+    """Return a value of the user's as a short printable line."""
     text = repr(value) if isinstance(value, str) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -156,16 +156,16 @@ class Program(Section):
         return self
 
     def words(self, known: Mapping[str, object]) -> list[str]:
-        """The words of the command, with its braces filled in."""
+        """Return the words of the command, with its braces filled in."""
         return [fill_braces(word, {**self.values, **known}) for word in shlex.split(self.command)]
 
     def variables(self, known: Mapping[str, object]) -> dict[str, str]:
-        """The program's own variables, with their braces filled in."""
+        """Return the program's own variables, with their braces filled in."""
         return {name: fill_braces(text, {**self.values, **known}) for name, text in self.env.items()}
 
 
 def fill_braces(text: str, known: Mapping[str, object]) -> str:
-    """A text with its braces filled in. Braces around anything else stay, as JSON in a command has them."""
+    """Return a text with its braces filled in. Braces around anything else stay, as JSON in a command has them."""
     return _BRACES.sub(lambda found: str(known[found[1]]) if found[1] in known else found[0], text)
 
 
@@ -198,7 +198,7 @@ class ProgramRun(Section):
         return self.scheme.algorithm != "native"
 
     def content(self) -> dict[str, Any]:
-        """The run as JSON data with every key: the content of run.json."""
+        """Return the run as JSON data with every key: the content of run.json."""
         return self.model_dump(mode="json", by_alias=True)
 
 

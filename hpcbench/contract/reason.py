@@ -67,7 +67,7 @@ class FailureReason:
 
 
 def describe_exit(status: int | None) -> str:
-    """An exit status in words."""
+    """Return an exit status in words."""
     if status is None:
         return "no exit status"
     if status > 128:
@@ -79,7 +79,10 @@ def describe_exit(status: int | None) -> str:
 
 
 def find_signal(status: int) -> int | None:
-    """The signal that an exit status stands for. A shell adds 128 to it, MPICH's mpiexec returns it unchanged."""
+    """Return the signal that an exit status stands for.
+
+    A shell adds 128 to it, MPICH's mpiexec returns it unchanged.
+    """
     if 128 < status <= 128 + 64:
         return status - 128
     return status if status in _BARE_SIGNALS else None
@@ -197,7 +200,7 @@ def _cause(text: str) -> str:
 
 
 def _beginning(log: Path, begin: str) -> Iterator[str]:
-    """The lines of a log that begin with this text."""
+    """Yield the lines of a log that begin with this text."""
     try:
         with log.open("rb") as stream:
             yield from (raw.decode("utf-8", "replace") for raw in stream if raw.startswith(begin.encode()))
@@ -206,7 +209,7 @@ def _beginning(log: Path, begin: str) -> Iterator[str]:
 
 
 def _signal(text: str, culprit: str) -> tuple[int, str] | None:
-    """The signal that a launcher reports, and who got it in words."""
+    """Return the signal that a launcher reports, and who got it in words."""
     for pattern in _SIGNALS:
         if matched := pattern.search(text):
             groups = matched.groupdict()
@@ -217,7 +220,7 @@ def _signal(text: str, culprit: str) -> tuple[int, str] | None:
 
 
 def _rank(rank: str | None, pid: str, host: str, log: Path) -> str:
-    """The rank of a process in words. The ranks give their process numbers in the log's last ``environment``."""
+    """Return the rank of a process in words. The ranks give their process numbers in the log's last ``environment``."""
     if rank:
         return f"rank {rank} on {host}"
     # Only some launchers leave the rank to be found out: `hpcbench status` need not wait for what reads it.

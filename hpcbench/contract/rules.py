@@ -63,7 +63,7 @@ def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, s
 
 
 def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
-    """Number format in which values travel. That of momenta is fixed."""
+    """Return the number format in which values travel. That of momenta is fixed."""
     content = find_content(traffic)
     return setting.train.message_formats[content] if content else setting.train.sum_format
 
@@ -83,7 +83,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Why the backward pass would see other values than the forward pass; None if both see the same.
+    """Return why the backward pass would see other values than the forward pass; None if both see the same.
 
     Autograd takes the codec as the identity. So a gradient is right only if the backward pass uses the values that the
     forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
@@ -161,7 +161,7 @@ def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
 
 
 def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Why homomorphic sums would overflow in a group of the run; None if they fit."""
+    """Return why homomorphic sums would overflow in a group of the run; None if they fit."""
     for traffic, treatment in resolve_treatments(scheme, setting).items():
         ranks = {"DP": setting.layout.replicas, "TP": setting.layout.depth if traffic[3:] else setting.layout.tp}
         scattered = traffic[0] == "DP" and setting.train.zero > 0
@@ -175,7 +175,7 @@ def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None
 
 
 def explain_drifting_copies(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Why the copies of a tied weight on the first and last stage would differ in time; None if they stay equal.
+    """Return why the copies of a tied weight on the first and last stage would differ in time; None if they stay equal.
 
     Each call of a codec draws its own random numbers, and the two stages make different calls.
     """

@@ -70,7 +70,7 @@ class Run(Section):
         return TrafficSettings(self.layout, self.train, self.model.tied)
 
     def content(self) -> dict[str, Any]:
-        """The run as JSON data with every key: the content of run.json."""
+        """Return the run as JSON data with every key: the content of run.json."""
         return self.model_dump(mode="json", by_alias=True)
 
 
@@ -95,7 +95,7 @@ def check(run: Run, where: str) -> None:
 
 
 def _run_misfit(run: Run) -> Misfit | None:
-    """The first value that contradicts the settings it should follow from."""
+    """Return the first value that contradicts the settings it should follow from."""
     if run.ranks != run.layout.ranks:
         product = "dp x cp x tp x pp" if run.layout.cp > 1 else "dp x tp x pp"
         return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")
@@ -136,7 +136,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
 
 
 def _missing(said: Any, meant: Any, name: str = "") -> str:
-    """Name of the first key that the file lacks, empty if it has all. A rank uses no default values."""
+    """Return the name of the first key that the file lacks, empty if it has all. A rank uses no default values."""
     if isinstance(meant, dict) and isinstance(said, dict):
         for key, value in meant.items():
             found = _missing(said[key], value, f"{name}{key}.") if key in said else name + key

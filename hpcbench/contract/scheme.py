@@ -22,7 +22,7 @@ Sequence parallelism cuts each all-reduce of tensor parallelism in two, so a rul
 
 
 def check_codec(name: str) -> str:
-    """The canonical name of a codec.
+    """Return the canonical name of a codec.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def check_environment(environment: dict[str, str]) -> dict[str, str]:
 
 
 def format_assignments(environment: Mapping[str, str]) -> str:
-    """A scheme's variables as assignments of a shell."""
+    """Return a scheme's variables as assignments of a shell."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
@@ -130,7 +130,7 @@ class Rule(Section):
         return self
 
     def matches(self, traffic: Traffic) -> bool:
-        """Whether the rule is for the traffic. A field that is left out matches everything."""
+        """Return whether the rule is for the traffic. A field that is left out matches everything."""
         dimension, phase, kind, *axis = traffic
         return (
             self.dimension in (None, dimension, _STANDS_FOR.get(dimension))

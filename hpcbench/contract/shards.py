@@ -26,7 +26,7 @@ def cut_evenly(n: int, parts: int) -> list[slice]:
 
 
 def count_elements(piece: slice) -> int:
-    """Number of elements in a piece that `cut_evenly` made."""
+    """Return the number of elements in a piece that `cut_evenly` made."""
     return int(piece.stop - piece.start)
 
 
@@ -38,15 +38,18 @@ def cut_aligned(span: ElementRange, parts: int, unit: int) -> list[ElementRange]
 
 
 def reduce_scatter_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in a reduce-scatter: the pieces of all others. Rank i ends with ``nbytes[i]`` bytes."""
+    """Return the bytes that `rank` sends in a reduce-scatter: the pieces of all others.
+
+    Rank i ends with ``nbytes[i]`` bytes.
+    """
     return sum(nbytes) - nbytes[rank]
 
 
 def all_gather_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in an all-gather: its own ``nbytes[rank]`` bytes to each other rank."""
+    """Return the bytes that `rank` sends in an all-gather: its own ``nbytes[rank]`` bytes to each other rank."""
     return (len(nbytes) - 1) * nbytes[rank]
 
 
 def all_reduce_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in a reduce-scatter and an all-gather of the same pieces."""
+    """Return the bytes that `rank` sends in a reduce-scatter and an all-gather of the same pieces."""
     return reduce_scatter_bytes(nbytes, rank) + all_gather_bytes(nbytes, rank)

@@ -5,7 +5,7 @@ from hpcbench.contract.training import UNFLUSHED, Model, Train
 
 
 def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Why the embedding's gradient travels whole, whatever `train.sparse_gradients` says; None if it need not.
+    """Return why the embedding's gradient travels whole, whatever `train.sparse_gradients` says; None if it need not.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
 
 
 def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Why the embedding's gradient cannot always travel by rows; None if it can, or if that is not asked for."""
+    """Return why the embedding's gradient cannot always travel by rows; None if it can, or if that is not asked for."""
     if train.sparse_gradients != "always":
         return None
     found = find_row_obstacle(model, train, tensor)
@@ -43,5 +43,5 @@ def find_unused_rows(model: Model, train: Train, tensor: str) -> Misfit | None:
 
 
 def may_send_rows(model: Model, train: Train, tensor: str) -> bool:
-    """Whether the embedding's gradient may travel by rows."""
+    """Return whether the embedding's gradient may travel by rows."""
     return train.sparse_gradients != "never" and find_row_obstacle(model, train, tensor) is None

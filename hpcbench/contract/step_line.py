@@ -130,7 +130,7 @@ _NUMBERS = {
 
 
 def format_step(step: Step) -> str:
-    """The line of a step, without its line end.
+    """Return the line of a step, without its line end.
 
     Raises
     ------

@@ -69,7 +69,7 @@ class PlannedRun(BaseModel):
 
 
 class JobBundle(BaseModel):
-    """Jobs that one call hands in together."""
+    """Jobs that one call submits together."""
 
     label: Name
     script: Inside
@@ -157,7 +157,7 @@ def read_submission(root: Path) -> SubmissionFile:
 
 
 def _astray(found: SubmissionFile) -> str | None:
-    """The first run or job that one part of the file names and another part lacks."""
+    """Return the first run or job that one part of the file names and another part lacks."""
     jobs, runs = {job.id for job in found.jobs}, {run.id for run in found.runs}
     named = [run.id for run in found.runs if run.job not in jobs]
     named += [run for job in found.jobs for run in job.runs if run not in runs]

@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 
 def format_now() -> str:
-    """The time in UTC, ``2026-11-21T06:30:00Z``."""
+    """Return the time in UTC, ``2026-11-21T06:30:00Z``."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -18,6 +18,6 @@ def parse_time(words: str | None) -> datetime | None:
 
 
 def measure_seconds(start: str | None, end: str | datetime | None) -> float | None:
-    """Seconds from `start` to `end`; 0 for a clock that went back, None where one of them is not known."""
+    """Return the seconds from `start` to `end`; 0 for a clock that went back, None where one of them is not known."""
     first, last = parse_time(start), end if isinstance(end, datetime) else parse_time(end)
     return max((last - first).total_seconds(), 0.0) if first and last else None

@@ -1,7 +1,7 @@
 """The trace of some steps of a run: what each rank was about, in the Chrome trace format, a file a rank.
 
-A file is whole as it is: Perfetto and Chrome's tracing page open it. Its times are the rank's own clock's; beside them
-stands how that clock differed from the first rank's before and after the traced steps, so that a report can put all
+A file is whole as it is: Perfetto and Chrome's tracing page open it. Times are those of the rank's clock. The file also
+contains the difference of that clock from the first rank's before and after the traced steps. With it a report puts all
 ranks on one clock.
 """
 
@@ -19,9 +19,9 @@ from hpcbench.errors import UserError
 DIRECTORY = "trace"
 """Directory of the ranks' files, below the run's directory."""
 STEPS, CODEC = "steps", "codec"
-"""Tracks beside those of the channels: what the rank is about, and its encoding and decoding."""
+"""Tracks in addition to those of the channels: phases of the step, and encoding and decoding."""
 STEP, WAIT = "step", "wait"
-"""Names of spans beside the phases: a whole step, and waiting for a channel's messages."""
+"""Names of spans in addition to the phases: a whole step, and waiting for a channel's messages."""
 _MICRO = 1e6
 
 
@@ -41,7 +41,7 @@ class TraceSpan:
 
 @dataclass(frozen=True)
 class ClockComparison:
-    """A rank's clock beside the first rank's."""
+    """A comparison of a rank's clock with the first rank's."""
 
     at: float
     """Seconds of the rank's clock when they were compared."""
@@ -75,12 +75,12 @@ class StepTrace:
         return max(self.before.error, self.after.error)
 
     def steps(self) -> list[int]:
-        """Numbers of the steps that it has."""
+        """Return the numbers of the steps that it has."""
         return sorted({span.step for span in self.spans if span.name == STEP})
 
 
 def name_file(rank: int | str) -> str:
-    """Name of a rank's file; ``*`` for any rank."""
+    """Return the name of a rank's file; ``*`` for any rank."""
     return f"rank-{rank}.json"
 
 
@@ -118,7 +118,7 @@ def merge_traces(traces: Iterable[StepTrace]) -> dict[str, Any]:
 
 
 def list_events(trace: StepTrace, on_clock: Callable[[float], float]) -> list[dict[str, Any]]:
-    """The rank's spans as complete events, and the names of its tracks.
+    """Return the rank's spans as complete events, and the names of its tracks.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class _Tracks:
         self.names: dict[int, str] = {}
 
     def of(self, span: TraceSpan) -> int:
-        """The lane's number; spans come in the order of their begin."""
+        """Return the lane's number; spans come in the order of their begin."""
         if span.track in (STEPS, CODEC):
             tid = 0 if span.track == STEPS else 1
             self.names[tid] = span.track
@@ -177,7 +177,7 @@ def _named(what: str, rank: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> StepTrace:
-    """A rank's file.
+    """Return a rank's file.
 
     Raises
     ------

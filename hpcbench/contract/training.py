@@ -99,7 +99,7 @@ CONTENTS = tuple(CommPrecision.model_fields)
 
 
 def _by_content(said: Any) -> Any:
-    """The formats for a single word."""
+    """Return the formats for a single word."""
     if not isinstance(said, str):
         return said
     if said == "megatron":
@@ -267,7 +267,7 @@ class Train(Section):
 
 
 def find_optimizer_misfit(train: Train) -> Misfit | None:
-    """Why the optimizer cannot work with these settings; None if it can.
+    """Return why the optimizer cannot work with these settings; None if it can.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def get_number(data: Any, *keys: str) -> float | None:
-    """The number at the end of `keys` in nested JSON objects; None where there is none (a boolean is none)."""
+    """Return the number at the end of `keys` in nested JSON objects; None where there is none (a boolean is none)."""
     value = get_member(data, *keys)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -16,13 +16,13 @@ def get_number(data: Any, *keys: str) -> float | None:
 
 
 def get_text(data: Any, *keys: str) -> str | None:
-    """The string at the end of `keys` in nested JSON objects; None where there is none."""
+    """Return the string at the end of `keys` in nested JSON objects; None where there is none."""
     value = get_member(data, *keys)
     return value if isinstance(value, str) else None
 
 
 def get_member(data: Any, *keys: str) -> Any:
-    """The value at the end of `keys`; None if there is none."""
+    """Return the value at the end of `keys`; None if there is none."""
     for key in keys:
         if not isinstance(data, dict):
             return None
@@ -31,7 +31,7 @@ def get_member(data: Any, *keys: str) -> Any:
 
 
 def get_integer(data: Any, *keys: str) -> int | None:
-    """The whole number at the end of `keys`, to the last digit; None if there is none of at most 64 bits."""
+    """Return the whole number at the end of `keys`, to the last digit; None if there is none of at most 64 bits."""
     found = get_member(data, *keys)
     if isinstance(found, float) and found.is_integer():
         found = int(found)
@@ -39,5 +39,5 @@ def get_integer(data: Any, *keys: str) -> int | None:
 
 
 def limit_integer(found: int | None) -> int | None:
-    """The value if it is a whole number of at most 64 bits, else None."""
+    """Return the value if it is a whole number of at most 64 bits, else None."""
     return found if found is not None and -(2**63) <= found < 2**63 else None

@@ -1,10 +1,10 @@
-"""What a job script starts in place of `hpcbench.train`: one run of a program of others.
+"""Command that job scripts start in place of `hpcbench.train`: one run of a program of others.
 
     python -m hpcbench.programs RUN.json LAUNCHER... INTERPRETER
 
-The interpreter is that of the ranks, which may be in a container. This process starts the launcher, hands on what the
-program prints, each line with the seconds since the beginning before it, and says in events of the log how the run
-began, what it sent and how it ended.
+INTERPRETER is the Python of the ranks, which may be in a container. This process starts the launcher and copies the
+program's output, with the seconds since the start before each line. It also logs events: the start of the run, its
+traffic and its end.
 """
 
 import os
@@ -32,13 +32,13 @@ from hpcbench.programs.table import summed
 
 _LOOK_S = 0.5
 _GRACE_S = 60.0
-"""Seconds that a program has to leave after it was told to stop."""
+"""Seconds between SIGTERM and SIGKILL when a program is stopped."""
 RANKS = "ranks"
-"""Directory, in that of the run, with a file of each rank about what it sent."""
+"""Subdirectory of the run with one file of traffic counts per rank."""
 
 
 def main(arguments: list[str]) -> int:
-    """Play a run. The result is the exit status."""
+    """Carry out a run, and return its exit status."""
     try:
         path, launcher = Path(arguments[0]).resolve(), arguments[1:]
         run = load(path)
@@ -46,8 +46,8 @@ def main(arguments: list[str]) -> int:
         print(f"hpcbench.program: {error}", file=sys.stderr)
         return 2
     begin = time.monotonic()
-    _say(_start(run))
-    _say(_configuration(run))
+    _log(_start(run))
+    _log(_configuration(run))
     status, stopped = _launch(run, path, launcher, arguments[0], begin)
     log = read_program(path.parent / "log.txt", run.program.log)
     last = max((step for step in log.steps), default=None)
@@ -55,20 +55,20 @@ def main(arguments: list[str]) -> int:
     seconds = time.monotonic() - begin
     if ranks and last:
         for event in events(ranks, run.scheme, (1, last)):
-            _say(event)
+            _log(event)
     if stopped:
-        _say(End(time=format_now(), state="stopped", steps=last, seconds=seconds))
+        _log(End(time=format_now(), state="stopped", steps=last, seconds=seconds))
         return STOPPED_EXIT
     if status:
-        return status  # the program's own words are in the log: whoever judges the run looks for them
-    why = _nothing_measured(run, ranks, last)
+        return status  # the reason is in the program's output, from which the state of the run is resolved
+    why = _find_fault(run, ranks, last)
     state = "failed" if why else "completed"
-    _say(End(time=format_now(), state=state, steps=last, seconds=seconds, reason=why or None))
+    _log(End(time=format_now(), state=state, steps=last, seconds=seconds, reason=why or None))
     return 1 if why else 0
 
 
-def _nothing_measured(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
-    """Why a program that ended well is no measurement of its scheme; empty if it is one."""
+def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
+    """Return why a program that ended well did not measure its scheme, or an empty string."""
     if last is None:
         form = run.program.log
         what = f"of {form}" if isinstance(form, str) else "that matches program.log.line"
@@ -77,7 +77,7 @@ def _nothing_measured(run: ProgramRun, ranks: list[dict[str, object]], last: int
         return ""
     if len(ranks) < run.ranks:
         return (
-            f"{len(ranks)} of {run.ranks} ranks have said what they sent: the program's interpreter needs hpcbench, "
+            f"{len(ranks)} of {run.ranks} ranks have reported their traffic: the program's interpreter needs hpcbench, "
             "and torch.distributed must have been used"
         )
     rows = summed(ranks)
@@ -86,19 +86,17 @@ def _nothing_measured(run: ProgramRun, ranks: list[dict[str, object]], last: int
     return ""
 
 
-def _launch(run: ProgramRun, path: Path, launcher: list[str], told: str, begin: float) -> tuple[int, bool]:
-    """Run the launcher to its end: its exit status, and whether it was told to stop.
+def _launch(run: ProgramRun, path: Path, launcher: list[str], run_file: str, begin: float) -> tuple[int, bool]:
+    """Run the launcher to its end; return its exit status and whether it was stopped.
 
-    Ranks are told the run file as the job script names it: in a container, links of the host may lead nowhere.
+    Ranks get the path of the run file as in the job script: in a container, links of the host may not resolve.
     """
     directory = path.parent
     (directory / RANKS).mkdir(exist_ok=True)
     for earlier in (directory / RANKS).glob("rank-*"):
         earlier.unlink()
-    meeting = (
-        f"{time.time_ns():x}"  # a name of its own for each attempt: a file server may show an old file for a while
-    )
-    command = [*launcher, "-u", "-m", "hpcbench.programs.rank", told, meeting]
+    meeting = f"{time.time_ns():x}"  # a separate name for each attempt: a file server may show an old file for a while
+    command = [*launcher, "-u", "-m", "hpcbench.programs.rank", run_file, meeting]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
     )
@@ -106,43 +104,43 @@ def _launch(run: ProgramRun, path: Path, launcher: list[str], told: str, begin: 
     stop = _Stop(process, directory / "stop")
     stop.start()
     try:
-        _hand_on(process.stdout, begin, _write)
+        _copy_lines(process.stdout, begin, _write)
     finally:
         status = process.wait()
         stop.over.set()
     (directory / f"meeting-{meeting}.json").unlink(missing_ok=True)
-    return (128 - status if status < 0 else status), stop.told
+    return (128 - status if status < 0 else status), stop.stopped
 
 
 class _Stop(threading.Thread):
-    """Tells the program to stop when the job script asks for it by a file."""
+    """Thread that stops the program once the job script has created the stop file."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", asked: Path) -> None:
         super().__init__(daemon=True)
         self._process, self._asked = process, asked
         self.over = threading.Event()
-        self.told = False
+        self.stopped = False
 
     def run(self) -> None:
         while not self.over.wait(_LOOK_S):
             if self._asked.exists():
-                self.told = True
+                self.stopped = True
                 self._process.send_signal(signal.SIGTERM)
                 if not self.over.wait(_GRACE_S):
                     self._process.kill()
                 return
 
 
-def _hand_on(stream: IO[bytes], begin: float, write: Callable[[bytes], None]) -> None:
-    """Hand lines on as they come, each with its seconds. A last line without an end gets one."""
-    rest = b""
+def _copy_lines(stream: IO[bytes], begin: float, write: Callable[[bytes], None]) -> None:
+    """Copy lines as they arrive, each with its seconds, and complete an unfinished last line."""
+    unfinished = b""
     while chunk := stream.read(1 << 16):
         at = stamp(time.monotonic() - begin)
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
         if lines:
             write(b"".join(at + line + b"\n" for line in lines))
-    if rest:
-        write(stamp(time.monotonic() - begin) + rest + b"\n")
+    if unfinished:
+        write(stamp(time.monotonic() - begin) + unfinished + b"\n")
 
 
 def _write(text: bytes) -> None:
@@ -150,7 +148,7 @@ def _write(text: bytes) -> None:
         text = text[os.write(1, text) :]
 
 
-def _say(event: Event) -> None:
+def _log(event: Event) -> None:
     _write(event.to_line().encode() + b"\n")
 
 
@@ -173,7 +171,7 @@ def _start(run: ProgramRun) -> Start:
 
 
 def _configuration(run: ProgramRun) -> Configuration:
-    """The run file alone: nothing is known of a program's model and text."""
+    """Return the contents of the run file; the model and corpus of a program are unknown."""
     return Configuration(
         run=run.content(),
         parameters=None,

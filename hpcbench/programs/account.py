@@ -25,7 +25,7 @@ class Key(NamedTuple):
 
 
 @dataclass
-class Row:
+class CallCounts:
     """Counts of the calls of one kind on this rank."""
 
     calls: int = 0
@@ -52,19 +52,19 @@ _SIZES = 512
 
 
 class Account:
-    """The counts of one rank."""
+    """Counts of one rank's calls."""
 
     def __init__(self) -> None:
-        self.rows: dict[Key, Row] = {}
+        self.rows: dict[Key, CallCounts] = {}
         self.rank, self.world = 0, 1
         self._lock = threading.Lock()
 
-    def row(self, key: Key) -> Row:
+    def row(self, key: Key) -> CallCounts:
         """Return the row of a key."""
         with self._lock:
-            return self.rows.setdefault(key, Row())
+            return self.rows.setdefault(key, CallCounts())
 
-    def call(self, row: Row, n: int, nbytes: int) -> None:
+    def call(self, row: CallCounts, n: int, nbytes: int) -> None:
         """Count a call."""
         with self._lock:
             row.calls += 1
@@ -72,7 +72,7 @@ class Account:
             if n in row.sizes or len(row.sizes) < _SIZES:
                 row.sizes[n] = row.sizes.get(n, 0) + 1
 
-    def sent(self, row: Row, tally: Tally) -> None:
+    def sent(self, row: CallCounts, tally: Tally) -> None:
         """Count what an encoded call sent."""
         with self._lock:
             row.message_bytes += tally.message_bytes
@@ -97,4 +97,4 @@ class Account:
         there = directory / f"rank-{self.rank}.json"
         part = there.with_suffix(".part")
         part.write_text(json.dumps(document) + "\n", encoding="utf-8")
-        part.replace(there)  # nobody reads half a file
+        part.replace(there)  # readers never see a partial file

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from hpcbench.programs.worker import Worker
+from hpcbench.programs.worker import JobThread
 
 
 class CallOrder:
@@ -25,7 +25,7 @@ class CallOrder:
     """
 
     def __init__(self, name: str) -> None:
-        self._thread = Worker(name)
+        self._thread = JobThread(name)
         self._waiting = 0
         self._lock = threading.Lock()
 

@@ -27,7 +27,7 @@ def run(
     out: Path | None,
     log: Path | None = None,
 ) -> int:
-    """Run a program, and show what it sent.
+    """Run a program, and print its traffic.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ def run(
     with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as temporary:
         where = (out or Path(temporary)).resolve()
         settings = Interposition(scheme=chosen, groups=load_groups(groups), dry=dry, out=str(where))
-        kept = Log(log, command, settings) if log else None
+        traffic_log = Log(log, command, settings) if log else None
         ended = launch(command, settings)
     rows = summed(ended.ranks)
     idle = state_idle(chosen.name, rows) if rows and not dry and is_idle(rows, chosen) else None
     _show(ended, out, idle)
-    if kept:
-        kept.close(ended, idle)
+    if traffic_log:
+        traffic_log.close(ended, idle)
     return ended.status or int(not ended.ranks or idle is not None)
 
 

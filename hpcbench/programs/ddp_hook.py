@@ -1,4 +1,4 @@
-"""The codecs as a communication hook of DistributedDataParallel, for those who prefer PyTorch's official way.
+"""The codecs as a communication hook of DistributedDataParallel, PyTorch's official interface.
 
 net.register_comm_hook(None, compressed("int8:256"))
 """
@@ -21,7 +21,7 @@ Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
 
 def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) -> Hook:
-    """A hook that averages gradients with a codec.
+    """Return a hook that averages gradients with a codec.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
     """
     scheme = NamedScheme(name="hook", rules=[Rule(dimension="DP", codec=codec, feedback=feedback)])
     settings = Interposition(scheme=scheme, groups=Groups(min_bytes=min_bytes), out="nowhere")
-    known: dict[str, GroupCalls] = {}
+    calls_of: dict[str, GroupCalls] = {}
 
     # DDP compares the annotation of the result, which must not be a string
     def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         group: Any = state if state is not None else dist.group.WORLD
-        calls = known.get(group.group_name)
+        calls = calls_of.get(group.group_name)
         if calls is None or calls.id != group._id():
-            calls = known[group.group_name] = GroupCalls(group, "mesh_dp", settings, Account())
+            calls = calls_of[group.group_name] = GroupCalls(group, "mesh_dp", settings, Account())
         gradients = bucket.buffer()
         row, channel, decision, _ = calls.choose(CallKind.ALL_REDUCE, [gradients])
         if channel is None or decision is None:

@@ -1,8 +1,8 @@
 """Encoded sums and gathers of tensors on a GPU. Experimental: it has run on an emulated device only.
 
-Values are encoded, summed and decoded by the device, on a stream beside the caller's, and encoded bytes pass through
-pinned memory of the host and the group's gloo messages. The caller's thread only gives its stream work. Nobody blocks
-for an event: the thread of the group's operations polls it, and a handle is done when the device is.
+The device encodes, sums and decodes values on a stream parallel to the caller's. Encoded bytes pass through pinned
+memory of the host and the group's gloo messages. The caller's thread only submits work to its stream. No thread
+blocks on an event: the thread of the group's operations polls it. A handle is done when the device is.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class DeviceCalls:
         accelerator_of(self._seen(tensor)).use()
 
     def total(self, out: torch.Tensor, src: torch.Tensor, *, average: bool) -> Prepared:
-        """Prepare a sum in fp32: of a vector in place, or of which this rank keeps a piece."""
+        """Prepare a sum in fp32, in place or as a reduce-scatter."""
         share = 1 / self._size
         if src is out:
             values = src if _is_vector(src) else src.float().contiguous()
@@ -75,9 +75,9 @@ class DeviceCalls:
         values = src.float().contiguous()
         values = values * share if average else values
         result = out if _is_vector(out) else torch.empty(out.numel(), dtype=torch.float32, device=out.device)
-        own = cut_evenly(values.numel(), self._size)[self._rank]
+        piece = cut_evenly(values.numel(), self._size)[self._rank]
         place, (source, target) = self._places.of(self._seen(values.view(-1)), self._seen(result.view(-1)))
-        return Prepared(place, Reduced(source, target, ElementRange(own.start, own.stop)), out, result)
+        return Prepared(place, Reduced(source, target, ElementRange(piece.start, piece.stop)), out, result)
 
     def gathered(self, out: torch.Tensor, src: torch.Tensor) -> Prepared:
         """Prepare a gather."""
@@ -89,5 +89,5 @@ class DeviceCalls:
 
 
 def _is_vector(tensor: torch.Tensor) -> bool:
-    """Whether sums can be made in the tensor's own memory."""
+    """Return whether sums can be made in the tensor's own memory."""
     return tensor.dtype is torch.float32 and tensor.is_contiguous()

@@ -1,7 +1,7 @@
 """The parallel dimension of a group: by the user's patterns, by its description, or by a declared layout.
 
 Frameworks describe their groups. A description is not unique to a group, and some groups have none: those are replicas
-if a framework sums gradients over them. What is not known travels exactly.
+if a framework sums gradients over them. A group without a known dimension is sent exactly.
 """
 
 import math
@@ -16,7 +16,7 @@ UNDESCRIBED = ("", "undefined", "default_pg", "mesh_default")
 SEVERAL = "several dimensions"
 """Name of a group of all ranks in a program whose mesh has several dimensions."""
 _UNNAMED = re.compile(f"dim_[0-9]+|{SEVERAL}")
-"""Names of mesh dimensions that tell nothing."""
+"""Names of mesh dimensions without a meaning."""
 
 _MESH = {
     "DP": "dp|ddp|fsdp|hsdp|dp_replicate|dp_shard|dp_shard_cp|dp_shard_mod_ep|dp_cp|efsdp|data|data_parallel"
@@ -30,7 +30,7 @@ _MESH = {
 """Names of mesh dimensions: PyTorch's tutorials, torchtitan, Accelerate and Lightning."""
 
 KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
-    # groups of the host beside those of GPUs, for checkpoints and flags
+    # additional groups of the host, for checkpoints and flags
     (re.compile("_GLOO$"), "EXACT"),
     *((re.compile(f"^mesh_({names})$"), dimension) for dimension, names in _MESH.items()),
     (re.compile("^fsdp_reduce_scatter$"), "DP"),
@@ -45,7 +45,7 @@ KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Groups) -> str | None:
-    """The dimension of a group; None if nothing tells.
+    """Return the dimension of a group; None if it is unknown.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Gro
     world
         Number of ranks of the program.
     groups
-        What the user has said.
+        Groups file of the user.
     """
     for pattern in groups.groups:
         if pattern.match is not None and re.search(pattern.match, description):
@@ -73,7 +73,7 @@ def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Gro
 
 
 def is_undescribed(description: str) -> bool:
-    """Return whether a description tells nothing of the group's purpose."""
+    """Return whether a description does not contain the group's purpose."""
     return description in UNDESCRIBED or all(
         _UNNAMED.fullmatch(name.removeprefix("mesh_")) for name in _names(description)
     )
@@ -95,7 +95,7 @@ def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Ax
 
 
 def _names(description: str) -> list[str]:
-    """The names of a group: several meshes may have named it."""
+    """Return the names of a group. Several meshes may have named it."""
     names = description.removeprefix("mesh_").split(" or ") if description.startswith("mesh_") else []
     return [f"mesh_{name}" for name in names] or [description]
 
@@ -106,7 +106,7 @@ def _of_framework(name: str) -> str | None:
 
 
 def remedy(description: str) -> str:
-    """The line of a groups file that would give a group a dimension."""
+    """Return the line of a groups file that gives a group a dimension."""
     if is_undescribed(description):
         return "layout: [{dimension: DP, size: ...}, ...]"
     return f"groups: [{{match: '^{re.escape(description)}$', dimension: DP}}]"
@@ -121,17 +121,17 @@ def _coordinates(rank: int, layout: Sequence[Axis]) -> list[int]:
 
 
 def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> list[Axis]:
-    """The axes of a layout that a group spans; none if it is not the whole of some."""
+    """Return the axes of a layout that a group spans completely, or an empty list."""
     if math.prod(axis.size for axis in layout) != world:
         return []
     places = list(zip(*(_coordinates(rank, layout) for rank in ranks), strict=True))
     spanned = [axis for axis, place in zip(layout, places, strict=True) if len(set(place)) > 1]
-    whole = all(len(set(place)) in (1, axis.size) for axis, place in zip(layout, places, strict=True))
-    return spanned if whole and len(set(ranks)) == math.prod(axis.size for axis in spanned) else []
+    complete = all(len(set(place)) in (1, axis.size) for axis, place in zip(layout, places, strict=True))
+    return spanned if complete and len(set(ranks)) == math.prod(axis.size for axis in spanned) else []
 
 
 def _of_axes(axes: Sequence[Axis], groups: Groups) -> str | None:
-    """The dimension of a group that spans axes: the user's, or that of gradients over replicas and positions."""
+    """Return the dimension of a group that spans axes: the user's, or DP for gradients over DP and CP."""
     spanned = sorted(axis.dimension for axis in axes)
     for pattern in groups.groups:
         if pattern.axes is not None and sorted(pattern.axes) == spanned:

@@ -22,7 +22,7 @@ from hpcbench.comm.rounding import narrow, widen
 from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.contract.shards import ElementRange, cut_evenly
-from hpcbench.programs.account import Account, Row
+from hpcbench.programs.account import Account, CallCounts
 from hpcbench.programs.call_order import CallOrder
 from hpcbench.programs.device_calls import DeviceCalls, Prepared
 from hpcbench.programs.gloo_carrier import drive
@@ -31,7 +31,7 @@ from hpcbench.programs.residuals import Residuals
 from hpcbench.programs.second_group import SecondGroup
 from hpcbench.programs.tensors import array
 from hpcbench.programs.trial import Vectors
-from hpcbench.programs.worker import Job, Worker
+from hpcbench.programs.worker import Job, JobThread
 
 Begin = Callable[[Sequence[Plan]], Work]
 """Begins a prepared call by its plans, in any thread. Calls begin in the order of the program on all ranks."""
@@ -42,7 +42,8 @@ _TAGS = 64
 class EncodedGroup:
     """The encoded operations of one group. All ranks of the group make them, at the same call.
 
-    Operations are prepared in the caller's thread, which knows the backward pass and the device's stream.
+    Operations are prepared in the caller's thread, because the backward pass and the device's
+    stream are visible only there.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class EncodedGroup:
         self._account = account
         self.rank, self.size = group.rank(), group.size()
         self._second = SecondGroup(group)
-        self._worker = Worker(f"hpcbench {group.group_desc}")
+        self._worker = JobThread(f"hpcbench {group.group_desc}")
         self.order = CallOrder(f"hpcbench decisions {group.group_desc}")
         self.plans = GroupPlans(self.rank, self.size, self._second, self._worker, self._begin_trial)
         self._choice = self.plans.choice
@@ -82,15 +83,15 @@ class EncodedGroup:
     def _begin_trial(self, vectors: Vectors, plan: Plan, channel: Channel) -> Work:
         calls, outs, srcs = self._calls, [vectors.out], [vectors.src]
         if plan.operation is Operation.ALL_GATHER:
-            begin = self.all_gather(outs, srcs, channel, Row())
+            begin = self.all_gather(outs, srcs, channel, CallCounts())
         else:
-            begin = self.reduce(plan.operation, outs, srcs, channel, Row(), average=False)
+            begin = self.reduce(plan.operation, outs, srcs, channel, CallCounts(), average=False)
         work = begin([plan])
         self._calls = calls  # the program's calls have the same seeds with and without trials
         return work
 
     def all_gather(
-        self, outs: Sequence[torch.Tensor], srcs: Sequence[torch.Tensor], channel: Channel, row: Row
+        self, outs: Sequence[torch.Tensor], srcs: Sequence[torch.Tensor], channel: Channel, row: CallCounts
     ) -> Begin:
         """Prepare to join each source of all ranks in its target."""
         if outs[0].device.type != "cpu":
@@ -119,7 +120,7 @@ class EncodedGroup:
         src: torch.Tensor,
         counts: tuple[Sequence[int], Sequence[int]],
         channel: Channel,
-        row: Row,
+        row: CallCounts,
         *,
         min_bytes: int,
     ) -> Work:
@@ -149,12 +150,12 @@ class EncodedGroup:
         outs: Sequence[torch.Tensor],
         srcs: Sequence[torch.Tensor],
         channel: Channel,
-        row: Row,
+        row: CallCounts,
         *,
         average: bool,
     ) -> Begin:
         """Prepare to sum each source over the ranks: in place if it is its target, else to leave this rank's piece."""
-        # asked for here: whether autograd is at work is known to the caller's thread alone
+        # asked for here: whether autograd is at work is visible only in the caller's thread
         residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]
         if outs[0].device.type != "cpu":
             ready = [self._device.total(out, src, average=average) for out, src in zip(outs, srcs, strict=True)]
@@ -180,7 +181,7 @@ class EncodedGroup:
         ready: Sequence[Prepared],
         channel: Channel,
         residuals: Sequence[Feedback | None],
-        row: Row,
+        row: CallCounts,
     ) -> Begin:
         def begin(plans: Sequence[Plan]) -> Work:
             seeds = self._seeds(len(outs))
@@ -207,7 +208,7 @@ class EncodedGroup:
         channel: Channel,
         feedback: Feedback | None,
         seed: int,
-        row: Row,
+        row: CallCounts,
         average: bool,
         lent: list[Array],
     ) -> None:
@@ -245,7 +246,7 @@ class EncodedGroup:
         vector: Vector,
         feedback: Feedback | None,
         seed: int,
-        row: Row,
+        row: CallCounts,
         plan: Plan | None = None,
         place: Place | None = None,
     ) -> None:

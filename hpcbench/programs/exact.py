@@ -1,4 +1,4 @@
-"""Why calls of a program were not encoded, in words, and what a user can do about it."""
+"""Reasons why calls of a program were not encoded, and their remedies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,13 +31,13 @@ _REASONS: dict[str, tuple[str, str]] = {
         "cuda: true in a groups file (experimental): pip install cupy-cuda13x or cupy-cuda12x",
     ),
     PLAN: ("PyTorch's own is faster, or there is one node", ""),
-    "between nodes": ("only plans of a group tell nodes apart", ""),
+    "between nodes": ("only plans of a group distinguish nodes", ""),
 }
 """The reasons of calls that were not encoded: what they mean, and what may change that."""
 
 
 def explain(why: str) -> str:
-    """Return the words for a reason."""
+    """Return the description of a reason."""
     return _REASONS.get(why, (why, ""))[0]
 
 

@@ -1,7 +1,7 @@
 """Messages of plans, carried by a gloo group of PyTorch, and the loop that drives slices over it.
 
-gloo moves messages in threads of its own, and tells the end of a message only to those who wait for it. So the order in
-which messages are waited for is laid down beforehand: before a stage of one slice, stages of the next ones have begun.
+gloo moves messages in its own threads, and reports the end of a message only to a thread that waits for it. So the
+order of the waits is fixed in advance: before a stage of one slice, stages of the next slices have begun.
 """
 
 import math
@@ -43,7 +43,7 @@ class PointToPoint(Protocol):
 
 
 def with_length(content: Array) -> Array:
-    """A message that begins with the number of its bytes, because gloo does not tell how many came."""
+    """Return a message that begins with its length in bytes, because gloo does not report the bytes received."""
     message = np.empty(_LENGTH.itemsize + content.size, dtype=np.uint8)
     message[: _LENGTH.itemsize] = np.array([content.size], _LENGTH).view(np.uint8)
     message[_LENGTH.itemsize :] = content
@@ -51,12 +51,12 @@ def with_length(content: Array) -> Array:
 
 
 def room_for(nbytes: int) -> Array:
-    """Room for a message of at most `nbytes` bytes behind its length."""
+    """Return room for a message of at most `nbytes` bytes behind its length."""
     return np.zeros(_LENGTH.itemsize + nbytes, dtype=np.uint8)
 
 
 def behind_length(message: Array) -> Array:
-    """The bytes of a received message.
+    """Return the bytes of a received message.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def behind_length(message: Array) -> Array:
     length = int(message[: _LENGTH.itemsize].view(_LENGTH)[0])
     content = message[_LENGTH.itemsize :]
     if length > content.size:
-        raise ValueError(f"a message says that it has {length} bytes, and {content.size} are the most it can have")
+        raise ValueError(f"a message declares {length} bytes, but can contain at most {content.size}")
     return content[:length]
 
 
@@ -121,7 +121,7 @@ class GlooCarrier:
         return _Received(self._group.recv([torch.from_numpy(into)], peer, tag), inbox, message, tag)
 
     def count(self, status: int) -> int:
-        """Bytes of a received message."""
+        """Return the number of bytes of a received message."""
         return status
 
 
@@ -136,15 +136,15 @@ class _UnderWay:
     stage: int = field(compare=False, default=0)
 
     def wait(self) -> list[Any]:
-        """The statuses of requests, once they are done; none of a device's work."""
+        """Return the statuses of requests once they are done; an empty list for work of a device."""
         if isinstance(self.awaited, list):
             return [request.wait() for request in self.awaited]
         while not self.awaited.done():
             time.sleep(_LOOK_S)
         return []
 
-    def awaits(self, awaited: Any) -> "_UnderWay":
-        """The same slice, which waits for something else. Its stages never go back, though their tags do."""
+    def await_next(self, awaited: Any) -> "_UnderWay":
+        """Return the slice with its next wait. Stages never decrease, though their tags wrap around."""
         stages = [request.stage for request in awaited] if isinstance(awaited, list) else []
         stage = max(stages, default=self.stage % STAGES) + self.stage // STAGES * STAGES
         stage += STAGES if stage < self.stage else 0
@@ -154,20 +154,20 @@ class _UnderWay:
 def drive(slices: Iterable[Slice]) -> None:
     """Carry out slices to their end.
 
-    All ranks wait in one order: slice k begins in turn k, and what its stage s brings is waited for in turn
-    k + (s + 1) LAG, the older slice first. A message of stage s leaves once stage s - 1 is over. So what the rank waits
-    for that is furthest behind has been sent, or will be without its help, and nobody waits for ever.
+    All ranks wait in one order. Slice k begins in turn k. The messages of its stage s are waited for in turn
+    k + (s + 1) LAG, the older slice first. A message of stage s leaves once stage s - 1 is over. So the message that
+    the rank furthest behind waits for has been sent, or will be sent without its help, and no deadlock occurs.
     """
     under_way: list[_UnderWay] = []
 
-    def go_on(until: float) -> None:
+    def advance(until: float) -> None:
         while under_way and under_way[0].turn <= until:
             oldest = heappop(under_way)
             with suppress(StopIteration):
-                heappush(under_way, oldest.awaits(oldest.slice.send(oldest.wait())))
+                heappush(under_way, oldest.await_next(oldest.slice.send(oldest.wait())))
 
     for number, coming in enumerate(slices):
-        go_on(number)
+        advance(number)
         with suppress(StopIteration):
-            heappush(under_way, _UnderWay(number, number, coming, None).awaits(next(coming)))
-    go_on(math.inf)
+            heappush(under_way, _UnderWay(number, number, coming, None).await_next(next(coming)))
+    advance(math.inf)

@@ -1,4 +1,4 @@
-"""Tests that tell gradients from other sums, and complex numbers from pairs of real ones.
+"""Tests that distinguish gradients from other sums, and complex numbers from pairs of real ones.
 
 A group of replicas sums gradients, but also parameters, moving averages, counts and metrics, which must stay exact.
 Autograd is at work while gradients are summed, except in frameworks that sum them after the backward pass: those have

@@ -1,6 +1,6 @@
 """The plans of a group's calls, or none where gloo's own collective is faster.
 
-The ranks must agree on each plan. So it follows from what all of them know alike, or from times that they have shared.
+The ranks must agree on each plan. So a plan depends only on data that are the same on all ranks, or on exchanged times.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ from hpcbench.programs.link_speed import GUESS, add_gloo_times, measure_links
 from hpcbench.programs.second_group import SecondGroup
 from hpcbench.programs.tensors import TORCH_TYPES
 from hpcbench.programs.trial import Plain, Vectors, is_faster, tried_size
-from hpcbench.programs.worker import Worker
+from hpcbench.programs.worker import JobThread
 
 SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
 BeginTrial = Callable[[Vectors, Plan, Channel], Work]
-"""Begins an encoded call that nobody counts."""
+"""Begins an encoded call that is not counted."""
 
 
 class GroupPlans:
@@ -44,7 +44,7 @@ class GroupPlans:
         Begins an encoded call, so that it can be tried.
     """
 
-    def __init__(self, rank: int, size: int, second: SecondGroup, worker: Worker, begin: BeginTrial) -> None:
+    def __init__(self, rank: int, size: int, second: SecondGroup, worker: JobThread, begin: BeginTrial) -> None:
         self._size, self._second, self._worker, self._begin = size, second, worker, begin
         self.choice = Choice(rank, second.topology(), GUESS)
         self._by_guess = Choice(rank, second.topology(), add_gloo_times(GUESS, size))

@@ -16,7 +16,7 @@ from hpcbench.contract.call_treatment import CallKind, resolve_call
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic
-from hpcbench.programs.account import Account, Key, Row
+from hpcbench.programs.account import Account, CallCounts, Key
 from hpcbench.programs.decision import Decision
 from hpcbench.programs.dimensions import dimension_of, dimension_of_message, is_undescribed
 from hpcbench.programs.encoded import Begin, EncodedGroup
@@ -35,9 +35,9 @@ _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "pr
 
 
 class Chosen(NamedTuple):
-    """The way of carrying out calls that are alike."""
+    """The way of carrying out identical calls."""
 
-    row: Row
+    row: CallCounts
     """Counts of the calls, if they are encoded or none of them is."""
     channel: Channel | None
     """Channel of encoded calls; None for calls that PyTorch carries out in the program's group."""
@@ -74,7 +74,7 @@ class GroupCalls:
         self._by_layout = undescribed and bool(settings.groups.layout)
         self._encoded: EncodedGroup | None = None
         self._chosen: dict[tuple[object, ...], Chosen] = {}
-        self._small: dict[tuple[object, ...], Row] = {}
+        self._small: dict[tuple[object, ...], CallCounts] = {}
         self._channels: dict[tuple[object, ...], Channel] = {}
         self._messages = 0
         self._lossy_sums = "sums-outside-backward" in settings.groups.lossy
@@ -234,7 +234,7 @@ class GroupCalls:
                 return None
             raise RuntimeError(
                 f"hpcbench: rank {self._ranks[self._group.rank()]} receives from any source in group "
-                f"{self.description!r}, where `layout` of the groups file tells the dimension of a message by its "
+                f"{self.description!r}, where `layout` of the groups file gives the dimension of a message by its "
                 "ranks: receive from a named rank, or leave `layout` out"
             )
         ranks = self._ranks[self._group.rank()], self._ranks[peer]
@@ -267,7 +267,7 @@ class GroupCalls:
         traffic, rule, why = resolve_call(scheme, groups, dimension, call)
         why = self._hindrance(tensors, nbytes, ragged, rule, call in _OPERATIONS) or why
         if rule is not None and rule.between_nodes and call not in _OPERATIONS:
-            why = why or "between nodes"  # a message of two ranks has no plan that would know their nodes
+            why = why or "between nodes"  # a message of two ranks has no plan, and only a plan contains nodes
         why = why or content
         if why or traffic is None or rule is None:
             return Chosen(self._row(call.value, dimension, name, "", why), None)
@@ -321,5 +321,5 @@ class GroupCalls:
             self._channels[key] = replace(channel, min_bytes=0)  # a call counts by all its tensors: see `_least`
         return self._channels[key]
 
-    def _row(self, call: str, dimension: str | None, dtype: str, codec: str, why: str) -> Row:
+    def _row(self, call: str, dimension: str | None, dtype: str, codec: str, why: str) -> CallCounts:
         return self._account.row(Key(self.description, self.size, dimension or "unknown", call, dtype, codec, why))

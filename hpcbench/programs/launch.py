@@ -22,7 +22,7 @@ class Ended:
     status: int
     """Exit status, as a shell gives it."""
     ranks: list[dict[str, Any]]
-    """What each rank has counted, by rank."""
+    """Counts of each rank, by rank."""
 
     @property
     def world(self) -> int:
@@ -31,10 +31,10 @@ class Ended:
 
 
 def environment(settings: Interposition, before: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the program: the settings, and the two ways by which torch finds the kernels."""
-    found = find_spec("hpcbench")
-    assert found is not None and found.origin is not None
-    start = Path(found.origin).parent / "programs" / "start"
+    """Return the program's environment: the settings, and the path through which torch finds the kernels."""
+    spec = find_spec("hpcbench")
+    assert spec is not None and spec.origin is not None
+    start = Path(spec.origin).parent / "programs" / "start"
     paths = [str(start), *filter(None, [before.get("PYTHONPATH")])]
     return {**before, VARIABLE: settings.model_dump_json(), "PYTHONPATH": os.pathsep.join(paths)}
 
@@ -63,5 +63,5 @@ def launch(command: Sequence[str], settings: Interposition) -> Ended:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    found = [data for path in out.glob("rank-*.json") if (data := read_json(path)) is not None]
-    return Ended(128 - status if status < 0 else status, sorted(found, key=lambda data: int(data["rank"])))
+    reports = [data for path in out.glob("rank-*.json") if (data := read_json(path)) is not None]
+    return Ended(128 - status if status < 0 else status, sorted(reports, key=lambda data: int(data["rank"])))

@@ -1,4 +1,4 @@
-"""The file of `hpcbench run --log`: what a program has sent, in the events that the log of a study's run has."""
+"""The file of `hpcbench run --log`: the traffic of a program, as events like those in logs of a study."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -15,16 +15,16 @@ from hpcbench.programs.sent import events
 
 
 class Log:
-    """A file of events. It is begun before the program is, so that a place that takes no file costs no run.
+    """A file of events. It is created before the program starts, so that a path that cannot be written fails early.
 
     Parameters
     ----------
     path
-        The file; an earlier one of that name is replaced.
+        Path of the file. An existing file is replaced.
     command
         The program with its launcher.
     settings
-        What the user asked for.
+        Settings of the user.
 
     Raises
     ------
@@ -38,7 +38,7 @@ class Log:
         self._write([_start(settings), _configuration({"command": list(command), **asked})], "w")
 
     def close(self, ended: Ended, idle: str | None) -> None:
-        """Write what was sent, and how the program ended.
+        """Write the traffic and the end of the program.
 
         Parameters
         ----------
@@ -48,20 +48,21 @@ class Log:
         Raises
         ------
         UserError
-            The file takes no more.
+            The file cannot be written.
         """
-        # no step is known of a program whose output nobody has read
-        said = list(events(ended.ranks, self._scheme, (None, None))) if ended.ranks else []
+        # the output of the program is not read, so its steps are unknown
+        traffic = list(events(ended.ranks, self._scheme, (None, None))) if ended.ranks else []
         state = "failed" if ended.status or not ended.ranks or idle else "completed"
         seconds = time.monotonic() - self._begin
         self._write(
-            [*said, End(time=format_now(), state=state, steps=None, seconds=seconds, reason=_reason(ended, idle))], "a"
+            [*traffic, End(time=format_now(), state=state, steps=None, seconds=seconds, reason=_reason(ended, idle))],
+            "a",
         )
 
-    def _write(self, said: Iterable[Event], mode: str) -> None:
+    def _write(self, log_events: Iterable[Event], mode: str) -> None:
         try:
             with self._path.open(mode, encoding="utf-8") as stream:
-                stream.writelines(f"{event.to_line()}\n" for event in said)
+                stream.writelines(f"{event.to_line()}\n" for event in log_events)
         except OSError as error:
             raise UserError(
                 f"--log {shown_path(self._path)}: {error.strerror}: name a file in a directory that can be written"
@@ -70,16 +71,16 @@ class Log:
 
 def _reason(ended: Ended, idle: str | None) -> str | None:
     reported = len(ended.ranks)
-    found = [f"exit status {ended.status}"] if ended.status else []
+    reasons = [f"exit status {ended.status}"] if ended.status else []
     if reported < max(ended.world, 1):
-        found.append(f"{reported} of {ended.world} ranks have reported" if ended.world else "no rank has reported")
+        reasons.append(f"{reported} of {ended.world} ranks have reported" if ended.world else "no rank has reported")
     if idle:
-        found.append(idle)
-    return ", ".join(found) or None
+        reasons.append(idle)
+    return ", ".join(reasons) or None
 
 
 def _start(settings: Interposition) -> Start:
-    """There is no study, so that nothing is known of one."""
+    """Return a start without a study, whose fields are null."""
     return Start(
         time=format_now(),
         schema=None,

@@ -1,4 +1,4 @@
-"""Names of mesh dimensions that span all ranks: DeviceMesh gives those the default group, which tells no name."""
+"""Names of mesh dimensions that span all ranks. DeviceMesh uses the default group for these, which has no name."""
 
 import functools
 import logging
@@ -17,23 +17,23 @@ log = logging.getLogger("hpcbench.torch")
 
 
 class MeshNames:
-    """What meshes have said of groups. All ranks make the same meshes, in the same order.
+    """Names that meshes have given to groups. All ranks make the same meshes, in the same order.
 
     Parameters
     ----------
-    said
-        Is called when a mesh has said something.
+    on_change
+        Callback, called when a mesh has named a group.
     """
 
-    def __init__(self, said: Callable[[], None]) -> None:
-        self._said = said
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self._names: dict[str, set[str]] = defaultdict(set)
         self._real: dict[str, Any] = {}
 
     def watch(self) -> None:
         """Look at each mesh that is made from now on."""
         if _MAKES_GROUP not in vars(DeviceMesh):
-            log.warning("hpcbench: this PyTorch does not tell the names of meshes over all ranks: use a groups file")
+            log.warning("hpcbench: this PyTorch does not report the names of meshes over all ranks: use a groups file")
             return
         self._real = {name: vars(DeviceMesh)[name] for name in ("__init__", _MAKES_GROUP)}
         init, makes_group = self._real["__init__"], getattr(DeviceMesh, _MAKES_GROUP)
@@ -59,9 +59,9 @@ class MeshNames:
             setattr(DeviceMesh, name, method)
 
     def described(self, name: str, description: str) -> str:
-        """The description of a group, or what the meshes say of it."""
-        said = self._names.get(name)
-        return description if not said else f"mesh_{' or '.join(sorted(said))}"
+        """Return the names of a group from meshes, else its description."""
+        mesh_names = self._names.get(name)
+        return description if not mesh_names else f"mesh_{' or '.join(sorted(mesh_names))}"
 
     def _look(self, mesh: DeviceMesh) -> None:
         if not dist.is_initialized() or mesh.size() != dist.get_world_size() or mesh.size() == 1:
@@ -71,4 +71,4 @@ class MeshNames:
 
     def _add(self, group: str, name: str) -> None:
         self._names[group].add(name)
-        self._said()
+        self._on_change()

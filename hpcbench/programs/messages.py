@@ -1,6 +1,6 @@
 """Encoded messages between two ranks. They travel in the group's own calls, so that one message stays one message.
 
-A second group would have to be made by all ranks, and a stage of a pipeline speaks to its neighbours only.
+A second group would have to be made by all ranks, and a pipeline stage communicates only with its neighbours.
 """
 
 import time
@@ -13,14 +13,14 @@ from torch._C._distributed_c10d import Work
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.types import Array
 from hpcbench.comm.memory import Tally
-from hpcbench.programs.account import Account, Row
+from hpcbench.programs.account import Account, CallCounts
 from hpcbench.programs.gloo_carrier import behind_length, room_for, with_length
 from hpcbench.programs.tensors import array
 from hpcbench.programs.worker import start_in_thread
 
 
-def encoded(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row: Row) -> torch.Tensor:
-    """The message of a tensor."""
+def encode_message(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row: CallCounts) -> torch.Tensor:
+    """Encode a tensor, and return the message."""
     values, tally = array(tensor.contiguous()), Tally()
     begin = time.perf_counter()
     wire = np.empty(codec.wire_bytes(values.size, values.dtype), dtype=np.uint8)
@@ -32,8 +32,8 @@ def encoded(tensor: torch.Tensor, codec: Codec, seed: int, account: Account, row
     return torch.from_numpy(wire if codec.fixed_size else with_length(wire[:used]))
 
 
-def received(
-    tensor: torch.Tensor, codec: Codec, receive: Callable[[torch.Tensor], Work], account: Account, row: Row
+def receive_message(
+    tensor: torch.Tensor, codec: Codec, receive: Callable[[torch.Tensor], Work], account: Account, row: CallCounts
 ) -> Work:
     """Receive a message and decode it into a tensor."""
     target = tensor if tensor.is_contiguous() else torch.empty_like(tensor, memory_format=torch.contiguous_format)

@@ -188,7 +188,7 @@ class Operators:
         row, channel, *_ = calls.choose(CallKind.MESSAGE, tensors, peer=peer)
         if channel is None or len(tensors) != 1:
             return None
-        return plain([messages.encoded(tensors[0], channel.codec, calls.next_seed(), self._account, row)])
+        return plain([messages.encode_message(tensors[0], channel.codec, calls.next_seed(), self._account, row)])
 
     def _received(
         self, calls: GroupCalls, plain: Plain, tensors: Tensors, _group: Any, peer: int | None, *_rest: Any
@@ -200,7 +200,7 @@ class Operators:
         def receive(inbox: torch.Tensor) -> Work:
             return Work.unbox(plain([inbox]))
 
-        return messages.received(tensors[0], channel.codec, receive, self._account, row).boxed()
+        return messages.receive_message(tensors[0], channel.codec, receive, self._account, row).boxed()
 
     def _received_from_any(self, calls: GroupCalls, plain: Plain, tensors: Tensors, group: Any, *_rest: Any) -> Any:
         return self._received(calls, plain, tensors, group, None)
@@ -217,8 +217,8 @@ def _in_group(plain: Plain, first: Any) -> InGroup:
 def _fit(wholes: Tensors, parts: Tensors, ranks: int) -> bool:
     """Return whether each complete vector has room for a part of each rank. If not, PyTorch itself raises the error."""
     return len(wholes) == len(parts) and all(
-        whole.numel() == ranks * part.numel() and whole.dtype == part.dtype
-        for whole, part in zip(wholes, parts, strict=True)
+        vector.numel() == ranks * part.numel() and vector.dtype == part.dtype
+        for vector, part in zip(wholes, parts, strict=True)
     )
 
 

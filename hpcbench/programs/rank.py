@@ -1,8 +1,8 @@
-"""What the launcher starts for each rank, or for each node: it becomes the program, with what torchrun would set.
+"""Command that the launcher starts for each rank or node. It sets the variables of torchrun and executes the program.
 
     python -m hpcbench.programs.rank RUN.json MEETING
 
-The ranks meet where the first of them says: in a file beside the run file, which all of them see.
+Rank 0 writes its host and port to a file next to the run file, which all ranks can read.
 """
 
 import json
@@ -29,12 +29,12 @@ PLACES = (
     ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
-"""Variables by which launchers tell a process its rank, the number of ranks, and its rank on the node."""
+"""Variables in which launchers set the rank, the number of ranks, and the rank on the node."""
 _PATIENCE_S = 300.0
 
 
 def place(variables: Mapping[str, str]) -> tuple[int, int, int | None]:
-    """Rank, number of ranks, and rank on the node where the launcher tells it. One process alone is rank 0 of 1."""
+    """Return rank, number of ranks, and rank on the node if it is set. A process without a launcher is rank 0 of 1."""
     for rank, size, local in PLACES:
         if rank in variables and size in variables:
             here = variables.get(local)
@@ -43,12 +43,12 @@ def place(variables: Mapping[str, str]) -> tuple[int, int, int | None]:
 
 
 def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]:
-    """Host and port at which the ranks meet.
+    """Return host and port at which the ranks meet.
 
     Parameters
     ----------
     path
-        File in which the first process says it.
+        File that the first process writes.
     first
         Whether this process is the first.
     one_node
@@ -57,7 +57,7 @@ def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]
     Raises
     ------
     UserError
-        The first process has said nothing for a long time.
+        The first process has not written the file in time.
     """
     if first:
         with socket.socket() as free:
@@ -70,9 +70,9 @@ def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]
         return host, port
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end:
-        said = read_json(path)
-        if said is not None:
-            return str(said["host"]), int(said["port"])
+        address = read_json(path)
+        if address is not None:
+            return str(address["host"]), int(address["port"])
         time.sleep(0.05)
     raise UserError(
         f"{path}: is not there after {_PATIENCE_S:.0f} s: has the first rank started, and is this the same disk?"
@@ -82,12 +82,12 @@ def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]
 def prepared(
     run: ProgramRun, path: Path, meeting: str, variables: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The program's words and its environment.
+    """Return the program's command and environment.
 
     Raises
     ------
     UserError
-        The launcher has started another number of processes than were planned, or the first one is silent.
+        The launcher started a wrong number of processes, or the first one did not publish its address.
     """
     rank, size, local = place(variables)
     nodes, per_node = run.shape.nodes, run.shape.ranks_per_node
@@ -95,7 +95,7 @@ def prepared(
     if size != planned:
         raise UserError(f"{path}: the launcher has started {size} processes, and {planned} were planned")
     host, port = meeting_point(path.parent / f"meeting-{meeting}.json", first=rank == 0, one_node=nodes == 1)
-    known: dict[str, object] = {
+    values: dict[str, object] = {
         "seed": run.program.seed,
         "ranks": run.ranks,
         "nodes": nodes,
@@ -105,10 +105,10 @@ def prepared(
         "port": port,
         "run": str(path.parent),
     }
-    own = {"PYTHONUNBUFFERED": "1", **variables}
+    environ = {"PYTHONUNBUFFERED": "1", **variables}
     if run.program.start == "rank":
         local = rank % per_node if local is None else local
-        own |= {
+        environ |= {
             "RANK": str(rank),
             "WORLD_SIZE": str(size),
             "LOCAL_RANK": str(local),
@@ -116,44 +116,44 @@ def prepared(
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
         }
-    own |= run.program.variables(known)
+    environ |= run.program.variables(values)
     if run.interposed:
         settings = Interposition(scheme=run.scheme, groups=run.program.groups, out=str(path.parent / "ranks"))
-        own = environment(settings, own)
+        environ = environment(settings, environ)
     else:
-        own.pop(VARIABLE, None)
-    return interpreted(run.program.words(known)), own
+        environ.pop(VARIABLE, None)
+    return interpreted(run.program.words(values)), environ
 
 
-def interpreted(words: list[str]) -> list[str]:
-    """The words of a command, with this interpreter in place of `python` and its torchrun in place of `torchrun`."""
-    if words[0] in ("python", "python3"):
-        return [sys.executable, *words[1:]]
-    if words[0] == "torchrun":
-        return [sys.executable, "-m", "torch.distributed.run", *words[1:]]
-    return words
+def interpreted(command: list[str]) -> list[str]:
+    """Return a command with this interpreter for `python` and its torchrun for `torchrun`."""
+    if command[0] in ("python", "python3"):
+        return [sys.executable, *command[1:]]
+    if command[0] == "torchrun":
+        return [sys.executable, "-m", "torch.distributed.run", *command[1:]]
+    return command
 
 
 def main(arguments: list[str]) -> int:
-    """Become the program. The result is the exit status if that fails."""
+    """Replace this process by the program; return an exit status only if that fails."""
     path = Path(arguments[0]).absolute()
     try:
         check_version()
         run = load(path)
-        words, variables = prepared(run, path, arguments[1], os.environ)
-        _become(run, words, variables)
+        command, variables = prepared(run, path, arguments[1], os.environ)
+        _become(run, command, variables)
     except UserError as error:
         print(f"hpcbench.program: {error}", file=sys.stderr)
     return 2
 
 
-def _become(run: ProgramRun, words: list[str], variables: dict[str, str]) -> None:
+def _become(run: ProgramRun, command: list[str], variables: dict[str, str]) -> None:
     try:
         os.chdir(run.directory)
     except OSError as error:
         raise UserError(f"{shown_path(run.directory)}: {error.strerror}: check program.directory") from None
     try:
-        os.execvpe(words[0], words, variables)
+        os.execvpe(command[0], command, variables)
     except OSError as error:
         raise UserError(f"{shown_path(run.program.command)}: {error.strerror}: check program.command") from None
 

@@ -1,4 +1,4 @@
-"""Which residuals belong to a call: error feedback for programs that name no parameters.
+"""Error feedback for programs that name no parameters: the residuals of each call.
 
 Gradients are reduced in the same order in every step. So a call is known by its size and by how many calls of that size
 came before, since the backward pass began or, outside of autograd, since the optimizer's last step. A program without
@@ -20,13 +20,13 @@ class Residuals:
     """The residuals of one group."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, Feedback] = {}
+        self._feedback: dict[Hashable, Feedback] = {}
         self._pass = -1
         self._seen: dict[Hashable, int] = {}
         self._steps = False
 
     def of(self, operation: str, tensor: torch.Tensor) -> Feedback:
-        """The residuals of a call's values."""
+        """Return the residuals of a call's values."""
         backward = torch._C._current_graph_task_id()
         if backward >= 0 and backward != self._pass:
             self._pass = backward
@@ -37,15 +37,15 @@ class Residuals:
             place = self._seen.get(kind, 0)
             self._seen[kind] = place + 1
             key = (*kind, place)
-        if key not in self._kept:
-            if len(self._kept) >= MOST:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = Feedback(tensor.numel(), None if tensor.device.type == "cpu" else tensor)
-        return self._kept[key]
+        if key not in self._feedback:
+            if len(self._feedback) >= MOST:
+                del self._feedback[next(iter(self._feedback))]
+            self._feedback[key] = Feedback(tensor.numel(), None if tensor.device.type == "cpu" else tensor)
+        return self._feedback[key]
 
     def stepped(self) -> None:
-        """The optimizer has taken a step: the calls after it begin anew."""
+        """Count calls from 0 again: the optimizer has taken a step."""
         self._seen.clear()
         if not self._steps:
             self._steps = True
-            self._kept = {key: kept for key, kept in self._kept.items() if "at" not in key}  # type: ignore[operator]
+            self._feedback = {key: feedback for key, feedback in self._feedback.items() if "at" not in key}  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""The arguments of c10d's operators, as this code knows them.
+"""The arguments of c10d's operators that this code expects.
 
 A new torch may change them. Then the calls of that operator are left alone: a wrong guess would send wrong bytes.
 """
@@ -40,16 +40,16 @@ GIVE_VALUES = frozenset(
         *("broadcast_", "scatter_"),
     )
 )
-"""Operators that give back tensors beside the handle of their work; the others give back the handle alone."""
+"""Operators that return tensors in addition to the handle of their work. The others return only the handle."""
 SILENT = frozenset(("barrier", "monitored_barrier_", "check_for_nan"))
 """Operators that carry no values between ranks."""
 
 
 def strange(name: str, schema: Any) -> str | None:
-    """How an operator differs from the known one; None if it does not."""
-    found = tuple(argument.name for argument in schema.arguments)
-    if found != ARGUMENTS[name]:
-        return f"c10d.{name} has arguments {', '.join(found)}, and {', '.join(ARGUMENTS[name])} were expected"
+    """Return how an operator differs from the expected one; None if it does not."""
+    names = tuple(argument.name for argument in schema.arguments)
+    if names != ARGUMENTS[name]:
+        return f"c10d.{name} has arguments {', '.join(names)}, and {', '.join(ARGUMENTS[name])} were expected"
     expected = 1 + (name in GIVE_VALUES)
     if len(schema.returns) != expected:
         return f"c10d.{name} has {len(schema.returns)} results, and {expected} were expected"
@@ -57,6 +57,6 @@ def strange(name: str, schema: Any) -> str | None:
 
 
 def unknown() -> list[str]:
-    """Operators of this torch that are not in the tables: nothing is known of their calls."""
+    """Return the operators of this torch that are not in the tables."""
     names = (name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::"))
     return sorted({name.removeprefix("c10d::") for name in names} - set(ARGUMENTS) - SILENT)

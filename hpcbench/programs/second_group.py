@@ -2,8 +2,8 @@
 
 The second group carries encoded messages, and PyTorch's collectives where `algorithm: auto` decides for them. The
 program's calls of the first group must not get between those. All ranks make the second group at the same call of the
-first one, in a thread of ours: the caller's thread waits for nobody. Its connection to the store is a separate one,
-because a connection that waits blocks all other users of it.
+first one, in a separate thread, so that the caller's thread does not block. Its connection to the store is a
+separate one, because a connection that waits blocks all other users of it.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the ranks of a program have sent, as events of a log."""
+"""The traffic of a program's ranks, as events of a log."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ from hpcbench.programs.table import summed
 
 
 def reported(directory: Path) -> list[dict[str, Any]]:
-    """What each rank has written, by rank."""
-    found = [data for path in directory.glob("rank-*.json") if (data := read_json(path)) is not None]
-    return sorted(found, key=lambda data: int(data["rank"]))
+    """Return the counts that each rank has written, by rank."""
+    reports = [data for path in directory.glob("rank-*.json") if (data := read_json(path)) is not None]
+    return sorted(reports, key=lambda data: int(data["rank"]))
 
 
 _SHARES = {
@@ -29,33 +29,36 @@ _SHARES = {
 
 
 def sent_bytes(row: dict[str, Any]) -> int:
-    """Bytes that a rank sends in the exact calls of a row. PyTorch does not count them: they follow from the calls."""
+    """Return the bytes that a rank sends in the exact calls of a row.
+
+    PyTorch does not count them: they follow from the calls.
+    """
     ranks, call, nbytes = int(row["ranks"]), str(row["call"]), int(row["call_bytes"])
     if call == "point to point":
-        return nbytes // 2  # both the one who sends and the one who receives count the call
+        return nbytes // 2  # both sender and receiver count the call
     return _SHARES.get(call, 1) * nbytes * (ranks - 1) // ranks
 
 
 def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
-    """The groups without a known dimension, by their descriptions."""
-    found: dict[str, int] = {}
+    """Return the groups without a known dimension, by their descriptions."""
+    unknown_bytes: dict[str, int] = {}
     for row in summed(ranks):
         if row["why"] == "unknown group":
-            found[row["group"]] = found.get(row["group"], 0) + int(row["call_bytes"])
-    return [UnknownGroup(group=name, bytes=nbytes, remedy=remedy(name)) for name, nbytes in found.items()]
+            unknown_bytes[row["group"]] = unknown_bytes.get(row["group"], 0) + int(row["call_bytes"])
+    return [UnknownGroup(group=name, bytes=nbytes, remedy=remedy(name)) for name, nbytes in unknown_bytes.items()]
 
 
 def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> Iterator[Event]:
-    """All that is said of what the ranks have sent.
+    """Yield the events about the ranks' traffic.
 
     Parameters
     ----------
     ranks
-        What each rank has written.
+        Counts of each rank.
     scheme
-        Its algorithm is named beside the channels.
+        Scheme of the run. Its algorithm is part of each channel.
     steps
-        The first and the last step; None for a program whose steps nobody has read.
+        The first and the last step; None if the program's steps are unknown.
     """
     yield traffic(ranks, scheme, steps)
     yield Calls(rows=tuple(CallGroup.declared(row) for row in summed(ranks)))
@@ -63,7 +66,7 @@ def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | N
 
 
 def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | None, int | None]) -> TrafficTotals:
-    """The traffic of all ranks and all steps. The parameters are those of `events`."""
+    """Return the traffic of all ranks and all steps. The parameters are those of `events`."""
     channels: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for row in summed(ranks):
         coded = bool(row["codec"])
@@ -79,7 +82,7 @@ def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | 
         total["network_bytes"] += row["network_bytes"] if coded else 0
         total["encode_s"] += row["encode_s"]
         total["decode_s"] += row["decode_s"]
-    found = tuple(
+    traffic_channels = tuple(
         ChannelTraffic(
             dimension=dimension,
             phase=None,
@@ -96,4 +99,4 @@ def traffic(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | 
         )
         for (dimension, call, codec, dtype), total in channels.items()
     )
-    return TrafficTotals(from_step=steps[0], to_step=steps[1], channels=found)
+    return TrafficTotals(from_step=steps[0], to_step=steps[1], channels=traffic_channels)

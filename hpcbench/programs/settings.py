@@ -15,7 +15,7 @@ from hpcbench.study.yaml12 import read
 
 
 def load_scheme(name: str) -> NamedScheme:
-    """The scheme of a name, or in a file.
+    """Return the scheme with a name, or the scheme in a file.
 
     Raises
     ------
@@ -30,8 +30,8 @@ def load_scheme(name: str) -> NamedScheme:
         except ValidationError as error:
             raise make_user_error(error, SchemeEntry, document.where) from None
         return _named(path.stem, entry)
-    found, _ = find_scheme(name, {}, NOTHING, "--scheme")
-    return _named(name, found)
+    scheme, _ = find_scheme(name, {}, NOTHING, "--scheme")
+    return _named(name, scheme)
 
 
 def _named(name: str, entry: Any) -> NamedScheme:
@@ -42,7 +42,7 @@ def _named(name: str, entry: Any) -> NamedScheme:
 
 
 def load_groups(path: Path | None) -> Groups:
-    """What a groups file says; nothing if there is none.
+    """Return the settings of a groups file; the defaults if there is none.
 
     Raises
     ------

@@ -97,7 +97,7 @@ _is_profiling = torch._C._autograd._profiler_enabled
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Return whether a tensor has nothing that only the dispatcher knows."""
+    """Return whether a tensor has nothing that only the dispatcher can handle."""
     return type(tensor) in _TENSORS and tensor.is_cpu and tensor.layout is torch.strided
 
 

@@ -1,4 +1,4 @@
-"""Records a trace of some steps of a program that does not know the profiler. Steps end with the optimizer's step."""
+"""Traces of some steps of a program that does not use the profiler itself. Steps end with the optimizer's step."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What a program's ranks have sent, as a table."""
+"""The traffic of a program's ranks, as a table."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hpcbench.programs.exact import explain
 
 
 def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of all ranks, those of the same calls added up, the largest first."""
+    """Return the rows of all ranks with equal calls summed, the largest first."""
     names = ("group", "ranks", "dimension", "call", "dtype", "codec", "why")
     numbers = (
         *("calls", "call_bytes", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"),
@@ -22,12 +22,12 @@ def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             total = rows[tuple(row[name] for name in names)]
             for number in numbers:
                 total[number] += row[number]
-    found = [{**dict(zip(names, key, strict=True)), **total} for key, total in rows.items()]
-    return sorted(found, key=lambda row: (-row["call_bytes"], *(str(row[name]) for name in names)))
+    sums = [{**dict(zip(names, key, strict=True)), **total} for key, total in rows.items()]
+    return sorted(sums, key=lambda row: (-row["call_bytes"], *(str(row[name]) for name in names)))
 
 
 def table(ranks: Sequence[dict[str, Any]]) -> Table:
-    """The table of all ranks together. Columns of encoded calls are left out where there are none."""
+    """Return the table of all ranks. It has columns of encoded calls only if there are any."""
     rows = summed(ranks)
     coded = any(row["codec"] for row in rows)
     shown = Table(box=None, pad_edge=False)

@@ -18,7 +18,7 @@ TORCH_TYPES = {dtype: kind for kind, dtype in DTYPES.items()}
 
 
 def array(tensor: torch.Tensor) -> Array:
-    """The values of a contiguous tensor."""
+    """Return the values of a contiguous tensor."""
     flat = tensor.detach().reshape(-1)
     if flat.dtype is torch.bfloat16:
         return flat.view(torch.int16).numpy().view(BFLOAT16)

@@ -47,7 +47,7 @@ def start(starter: Callable[[Job], None], job: Job, result: Any) -> Work:
     return make_handle(outcome)
 
 
-class Worker:
+class JobThread:
     """A thread that does jobs in the order in which they are submitted. It starts with the first one.
 
     Parameters

@@ -34,7 +34,7 @@ _COLUMNS = (
 def document(
     new: Submission, old: Submission, found: Sequence[Change], settings: Sequence[str], criteria: Criteria
 ) -> Document:
-    """The document of a comparison with an earlier submission."""
+    """Return the document of a comparison with an earlier submission."""
     environment = environment_changes(new.runs, old.runs)
     title = make_printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
     asides = [f"Settings differ: {words}." for words in settings]
@@ -53,7 +53,7 @@ def document(
 
 
 def table(found: Sequence[Change]) -> Table:
-    """A table with a row for each scheme and cell."""
+    """Return a table with a row for each scheme and cell."""
     cells = any(change.cell for change in found)
     rows = [_entries(change)[0 if cells else 1 :] for change in found]
     return Table("changes", "", _COLUMNS[0 if cells else 1 :], tuple(rows))
@@ -138,12 +138,12 @@ class ChangeRequest(Request):
     found: Sequence[Change]
 
     def document(self, *, figures: bool = False) -> Document:
-        """The document of the changes, without figures."""
+        """Return the document of the changes, without figures."""
         (new, cells), (old, before) = self.sections[0], self.earlier
         return document(new, old, self.found, differing_settings(cells, before), new.plan.criteria)
 
     def content(self) -> dict[str, Any]:
-        """The changes as data for programs."""
+        """Return the changes as data for programs."""
         (new, cells), (old, before) = self.sections[0], self.earlier
         return {
             "schema": 1,
@@ -157,7 +157,7 @@ class ChangeRequest(Request):
 
 
 def compared(request: Request, earlier: Sequence[Section]) -> tuple[Request, bool]:
-    """The same request for the changes, and whether anything got worse.
+    """Return the same request for the changes, and whether anything got worse.
 
     Raises
     ------

@@ -94,12 +94,12 @@ def basis(run: RunResult, log: RunLog) -> Basis:
 
 
 def stated_warmup(run: RunResult) -> int | None:
-    """Number of steps that the run's settings leave out of its speed; None if there are none, as of foreign logs."""
+    """Return the number of steps that the settings exclude from the speed; None if not stated (foreign logs)."""
     return run.settings.work.warmup_steps
 
 
 def first_counted(run: RunResult, log: RunLog) -> int:
-    """Number of the first step that counts for the speed.
+    """Return the number of the first step that counts for the speed.
 
     It is the first one after the stated warm-up. If none is stated, the log's first step line does not count unless it
     is the only one, whatever number its framework gives to its first step.
@@ -183,7 +183,7 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
 
 
 def _positive(value: int | None) -> int | None:
-    """The value; None if no run can have it. Products of other values fit into a float."""
+    """Return the value; None if no run can have it. Products of other values fit into a float."""
     return value if value is not None and 0 < value < 1 << 53 else None
 
 

@@ -119,7 +119,7 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
 
 
 def _further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:
-    """The tables and figures of a cell, apart from the comparison."""
+    """Return the tables and figures of a cell, apart from the comparison."""
     found: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
     return found + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
 

@@ -98,7 +98,7 @@ def follow(
 
 
 def summary(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
-    """A line about all runs."""
+    """Return a line about all runs."""
     counts = Counter(run.state for run in runs)
     parts = [f"{count} {state}" for state, count in counts.most_common()]
     rest = f", about {span(left)} left" if left is not None else ""
@@ -243,7 +243,7 @@ def _progress(run: RunProgress) -> str:
 
 
 def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:
-    """The runs to show, in their order: first the running ones, then those that failed, then the last to end."""
+    """Return the runs to show, in their order: first the running ones, then those that failed, then the last to end."""
     if len(runs) <= height:
         return runs
     rank = {"running": 0, "completed": 2, "pending": 3}

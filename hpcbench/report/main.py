@@ -22,7 +22,7 @@ from hpcbench.report.sections import read
 from hpcbench.report.thresholds import broken
 
 if TYPE_CHECKING:
-    from hpcbench.report.export.files import Target
+    from hpcbench.report.export.files import ExportTarget
 
 
 def report(
@@ -156,9 +156,9 @@ def _said(about: dict[str, float]) -> str:
     return f"{words}; {lost} spans were left out: trace fewer steps" if lost else words
 
 
-def _targets(exports: Sequence[Path]) -> "list[Target]":
+def _targets(exports: Sequence[Path]) -> "list[ExportTarget]":
     if not exports:
         return []
-    from hpcbench.report.export.files import Target  # with what only it needs, such as SQLite
+    from hpcbench.report.export.files import ExportTarget  # with what only it needs, such as SQLite
 
-    return [Target.of(path) for path in exports]
+    return [ExportTarget.of(path) for path in exports]

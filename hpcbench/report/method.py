@@ -114,7 +114,7 @@ def basis(cell: Cell, base: Row) -> list[str]:
 
 
 def _pooled(cell: Cell) -> list[str]:
-    """The sentence about submissions whose runs are joined."""
+    """Return the sentence about submissions whose runs are joined."""
     labels = list(dict.fromkeys(measures.run.submission for measures in cell.runs))
     if len(labels) < 2:
         return []
@@ -155,7 +155,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
 
 
 def _method(cell: Cell) -> list[str]:
-    """The sentences about the intervals and findings."""
+    """Return the sentences about the intervals and findings."""
     found = [row.speed for row in cell.rows if row.speed]
     if not found:
         return []

@@ -12,7 +12,7 @@ UNEVEN = 0.05
 
 
 def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """Notes about the runs, each once, and about differences between them other than the compared ones."""
+    """Return notes about the runs, each once, and about differences between them other than the compared ones."""
     every = list(runs)
     notes = [note for run in every for note in run.notes]
     return list(

@@ -48,7 +48,7 @@ def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Packages of the runs' Python, and their versions."""
+    """Return packages of the runs' Python, and their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
     for run, where, event in _environments(runs):
@@ -59,7 +59,7 @@ def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """The equipment of nodes, from their ranks' records.
+    """Return the equipment of nodes, from their ranks' records.
 
     Each fact is there once for each node. Clocks are in `clocks`.
     """
@@ -71,7 +71,7 @@ def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """The lowest and the highest value of each clock at the begin of a run, because no two readings are equal."""
+    """Return the lowest and the highest value of each clock at the start of a run. No two readings are equal."""
     seen: dict[str, list[tuple[float, str]]] = {}
     for _, where, name, value in _of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
@@ -82,7 +82,7 @@ def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """The real placement of the ranks by the launcher, by their number on the node."""
+    """Return the real placement of the ranks by the launcher, by their number on the node."""
     told: set[tuple[str, str, str]] = set()
     for run, where, rank in _ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
@@ -98,7 +98,7 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
-    """A sentence for each name with different values, up to a few.
+    """Return a sentence for each name with different values, up to a few.
 
     Parameters
     ----------
@@ -123,12 +123,12 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
 
 
 def device_name(words: str) -> str:
-    """The name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
+    """Return the name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
     return re.sub(r"^(\w+):[0-9]+", r"\1", words)
 
 
 def some(names: list[str]) -> str:
-    """The first three names, and the number of the others."""
+    """Return the first three names, and the number of the others."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(make_printable(name, 60) for name in names[:3]) + more
 

@@ -13,7 +13,7 @@ from hpcbench.predict import schedule
 
 
 @dataclass(frozen=True)
-class Memory:
+class PeakMemory:
     """Peak memory in bytes, and memory that lasts from step to step; None if the log does not give it."""
 
     device: int | None = None
@@ -43,14 +43,14 @@ class HostTime:
     """
 
 
-def memory(log: RunLog) -> Memory:
+def memory(log: RunLog) -> PeakMemory:
     """Peak memory, from the ``memory`` event or the lines of a foreign log."""
     event = log.event(events.MemoryUse)
     if event is None:
         printed = log.steps.column("memory_bytes")
-        return Memory(device=int(max(printed)) if printed else None)
+        return PeakMemory(device=int(max(printed)) if printed else None)
     states = {name: getattr(event, name) for name in events.MemoryUse.LASTING}
-    return Memory(
+    return PeakMemory(
         device=event.device_bytes or None,
         device_reserved=event.device_reserved_bytes,
         host_rank=event.host_rank_bytes,
@@ -60,7 +60,7 @@ def memory(log: RunLog) -> Memory:
 
 
 def hosts(log: RunLog) -> tuple[HostTime, ...]:
-    """Computing time of each host, from the ``hosts`` event."""
+    """Return the computing time of each host, from the ``hosts`` event."""
     found = []
     for row in log.said(events.Hosts).hosts or ():
         if row.host is not None and row.compute_s is not None:
@@ -73,7 +73,7 @@ PARTS = ("forward", "backward", "bubble", "reduction", "optimizer", "other")
 
 
 @dataclass(frozen=True)
-class Phases:
+class StepPhases:
     """Seconds per step and rank: means over the counted steps and the stages, which have the same number of ranks."""
 
     step: float
@@ -109,7 +109,7 @@ class Phases:
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 
 
-def phases(log: RunLog, settings: LoggedSettings) -> Phases | None:
+def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     """Means over the stages.
 
     Parameters
@@ -132,7 +132,7 @@ def phases(log: RunLog, settings: LoggedSettings) -> Phases | None:
     whole = max(stage["forward"] + stage["backward"] + stage["bubble"] for stage in stages)
     busy = mean["forward"] + mean["backward"]
     several = len(stages) > 1 and whole > 0
-    return Phases(
+    return StepPhases(
         **mean,
         idle=1 - busy / whole if several else None,
         idle_by_schedule=_by_schedule(settings, len(stages)) if several else None,

@@ -40,7 +40,7 @@ def named(path: Path) -> Named | None:
 
 
 def together(logs: Sequence[Named]) -> Submission:
-    """The logs as runs of one cell. The first name is the baseline, and the logs of a name are its repeats in order.
+    """Return the logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def _run(path: Path) -> RunResult:
 
 
 def _tables(path: Path) -> list[Microbenchmark]:
-    """The tables of a file that have rows; none if it has no table.
+    """Return the tables of a file that have rows; none if it has no table.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def sections_of(submissions: Sequence[Submission]) -> list[Section]:
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
-    """Runs of which only the logs are there, by study and site.
+    """Return runs that have only a log, by study and site.
 
     Logs of different directories come from different submissions, so that they make no pair, even if both name ``r1``.
     """

@@ -55,7 +55,7 @@ def judge(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[Ju
 
 
 def broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
-    """A line for each bound that is not shown to be kept, with the log of its run."""
+    """Return a line for each bound that is not shown to be kept, with the log of its run."""
     return [
         f"{one.run.run.id}: {one}" + (f" ({one.run.run.log.path})" if one.run.run.log else "")
         for one in judge(cells, thresholds)
@@ -75,7 +75,7 @@ def _difference(run: Measures, base: Measures | None) -> float | None:
 
 
 def _own(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
-    """A value that belongs to the run alone."""
+    """Return a value that belongs to the run alone."""
 
     def value(run: Measures, base: Measures | None) -> float | None:
         found = quantity.of(run)

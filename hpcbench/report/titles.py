@@ -15,7 +15,7 @@ _LONGEST = 60
 
 
 def title(cell: Cell) -> tuple[str, str]:
-    """The title of a cell: what was run, where, and what it is compared with."""
+    """Return the title of a cell: what was run, where, and what it is compared with."""
     run = example(cell)
     parts = [_model(run), _layout(run), cell_words(run.cell)]
     ranks, steps = run.settings.ranks, run.settings.work.steps
@@ -44,12 +44,12 @@ def size_words(cell: Cell) -> str:
 
 
 def cell_words(values: Mapping[str, Any]) -> str:
-    """The values of a cell in words; empty if the study has only one cell."""
+    """Return the values of a cell in words; empty if the study has only one cell."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def baseline_words(cell: Cell) -> str:
-    """The baseline in words."""
+    """Return the baseline in words."""
     base = cell.row(cell.baseline)
     if base is None:
         return "none"
@@ -67,7 +67,7 @@ def baseline_words(cell: Cell) -> str:
 
 
 def example(cell: Cell) -> RunResult:
-    """A run whose settings are known, preferably one that began."""
+    """Return a run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
     known = [run for run in runs if run.settings.raw] or runs
     return next((run for run in known if run.log and run.settings.raw), known[0])

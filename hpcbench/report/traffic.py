@@ -153,13 +153,13 @@ def counted(log: RunLog, name: str) -> list[float]:
 
 
 def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
-    """Sums over the channels of each dimension, in the order in which they first appear."""
+    """Return sums over the channels of each dimension, in the order in which they first appear."""
     names = dict.fromkeys(row.dimension for row in rows)
     return tuple(_sum(name, [row for row in rows if row.dimension == name]) for name in names)
 
 
 def by_axis(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
-    """Sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
+    """Return sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_sum("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
@@ -269,13 +269,13 @@ def coded_part(rows: Sequence[Traffic]) -> float | Unknown | None:
 
 
 def part_of(part: int | Unknown, whole: int) -> float | Unknown | None:
-    """A part of some bytes; None if there are no bytes."""
+    """Return a part of some bytes; None if there are no bytes."""
     if part == "unknown":
         return part
     return part / whole if whole else None
 
 
 def total(values: Sequence[int | Unknown]) -> int | Unknown:
-    """The sum of values; unknown if one of them is."""
+    """Return the sum of values; unknown if one of them is."""
     known = [value for value in values if value != "unknown"]
     return sum(known) if len(known) == len(values) else "unknown"

@@ -90,7 +90,7 @@ def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool 
 
 
 def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
-    """The verdict with the number of runs that did not complete, or the failure if runs diverged or none completed.
+    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or none completed.
 
     Parameters
     ----------

@@ -52,12 +52,12 @@ class Batches:
         self._own = own
 
     def train(self, step: int) -> list[MicroBatch]:
-        """The micro-batches of this rank in global batch `step` (from 0)."""
+        """Return the micro-batches of this rank in global batch `step` (from 0)."""
         first = step * self._global_batch
         return self._cut("train", self._seed, np.arange(first, first + self._global_batch, dtype=np.uint64))
 
     def valid(self, samples: int) -> list[MicroBatch]:
-        """The validation samples of this rank. They do not depend on the seed."""
+        """Return the validation samples of this rank. They do not depend on the seed."""
         return self._cut("valid", 0, np.arange(samples, dtype=np.uint64))
 
     def _cut(self, split: str, seed: int, samples: npt.NDArray[np.uint64]) -> list[MicroBatch]:

@@ -84,7 +84,7 @@ def build(run: Run, mesh: Mesh, policy: Policy) -> Built:
 
 
 def engine_of(run: Run, built: Built, mesh: Mesh, policy: Policy) -> DataParallel:
-    """The engine for the run's optimizer. It gives the parameters their first values, bucket by bucket."""
+    """Return the engine for the run's optimizer. It gives the parameters their first values, bucket by bucket."""
     model, train = run.model, run.train
 
     def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:

@@ -11,7 +11,7 @@ from hpcbench.contract.step_line import Step
 
 
 def now() -> str:
-    """The time in UTC, to the millisecond."""
+    """Return the time in UTC, to the millisecond."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -31,7 +31,7 @@ _GPU_FIELDS = {
 
 
 def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Facts that are the same on all ranks: loaded modules, versions of packages, revision of hpcbench."""
+    """Return facts that are the same on all ranks: loaded modules, versions of packages, revision of hpcbench."""
     found: dict[str, Any] = {"packages": versions.packages()}
     if modules := [name for name in environment.get("LOADEDMODULES", "").split(":") if name]:
         found["modules"] = modules
@@ -41,7 +41,7 @@ def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:
-    """Processors of each host, in the order of its first rank (a collective call).
+    """Return the processors of each host, in the order of its first rank (a collective call).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:
 
 
 def host(*, gpus: bool, cpu_info: Path = Path("/proc/cpuinfo"), scaling: Path = _CPU) -> dict[str, Any]:
-    """Processors of this host."""
+    """Return the processors of this host."""
     found: dict[str, Any] = {"kernel": platform.release()}
     words = _read(cpu_info)
     # x86 names its processors model name, POWER cpu, and neither is sure on Arm
@@ -88,7 +88,7 @@ def _gpus() -> list[dict[str, str | float]]:
 
 
 def devices(said: str) -> list[dict[str, str | float]]:
-    """The GPUs in the output of nvidia-smi, one a line. Fields that it does not know are left out."""
+    """Return the GPUs in the output of nvidia-smi, one a line. Fields that it does not know are left out."""
     rows = [[value.strip() for value in line.split(",")] for line in said.splitlines() if line.strip()]
     return [
         {name: _value(value) for name, value in zip(_GPU_FIELDS.values(), row, strict=True) if not _absent(value)}

@@ -93,7 +93,7 @@ class Milestones:
         )
 
     def due(self, step: int) -> bool:
-        """Whether an evaluation or a checkpoint is due after a step."""
+        """Return whether an evaluation or a checkpoint is due after a step."""
         return self._evaluates(step) or self._checkpoint_due(step)
 
     def reached(self, step: int, *, stopped: bool) -> tuple[str, str] | None:
@@ -102,7 +102,7 @@ class Milestones:
         Parameters
         ----------
         stopped
-            Whether some rank was told to stop.
+            Whether some rank was asked to stop.
         """
         last = step == self._settings.steps
         if last:

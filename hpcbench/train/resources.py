@@ -18,7 +18,7 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ...]:
-    """Time that the ranks of each host computed, the same on all ranks (a collective call).
+    """Return the time that the ranks of each host computed, the same on all ranks (a collective call).
 
     A slow node makes all others wait. Step times tell that there is one, but only times without waiting tell which.
 
@@ -76,7 +76,7 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
 
 
 def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
-    """Seconds per step in each phase of each pipeline stage, the same on all ranks (a collective call).
+    """Return the seconds per step in each phase of each pipeline stage, the same on all ranks (a collective call).
 
     Returns
     -------
@@ -107,7 +107,7 @@ def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
 
 
 def peak_resident(status: Path = Path("/proc/self/status")) -> int:
-    """The most memory in bytes that was resident in this process.
+    """Return the most memory in bytes that was resident in this process.
 
     The kernel's ``ru_maxrss`` is only the second choice, because a process inherits it from its parent.
     """
@@ -119,7 +119,7 @@ def peak_resident(status: Path = Path("/proc/self/status")) -> int:
 
 
 def memory(trainer: Trainer) -> MemoryUse:
-    """Memory that the run has needed so far, the same on all ranks (a collective call).
+    """Return the memory that the run has needed so far, the same on all ranks (a collective call).
 
     `Trainer.held_bytes` gives the memory that lasts from step to step.
     """

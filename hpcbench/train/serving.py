@@ -157,7 +157,7 @@ class ServedTrainer(Trainer):
             self.serving = False
 
     def results(self) -> list[StepResult]:
-        """The updates of the first shard that have not been asked for yet, as steps. Nothing on other ranks."""
+        """Return the updates of the first shard that have not been asked for yet, as steps. Nothing on other ranks."""
         found = []
         while self._updates:
             update, at = self._updates.popleft()
@@ -185,7 +185,7 @@ class ServedTrainer(Trainer):
             self.server.tickets.end_early()
 
     def staleness(self) -> Staleness:
-        """How old the weights of each shard's gradients were, the same on all ranks (a collective call)."""
+        """Return how old the weights of each shard's gradients were, the same on all ranks (a collective call)."""
         counts = everyones_counts(self.mesh.dp, self.server.shard.staleness, self._exact)
         return Staleness(
             of="shard",
@@ -205,7 +205,7 @@ class ServedTrainer(Trainer):
         )
 
     def state(self) -> dict[str, Any]:
-        """The `Trainer.state` at the end of a round, with the clocks of the workers."""
+        """Return the `Trainer.state` at the end of a round, with the clocks of the workers."""
         return super().state() | {"clocks": list(self.server.shard.clocks)}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -258,7 +258,7 @@ class ServedTrainer(Trainer):
 
 
 def rounds(steps: int, taken: int, *, every: Sequence[int], counted: int) -> list[int]:
-    """The last steps of the rounds that are left.
+    """Return the last steps of the rounds that are left.
 
     Parameters
     ----------

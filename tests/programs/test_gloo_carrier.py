@@ -185,5 +185,5 @@ def test_messages_of_any_length_say_it() -> None:
 
 def test_a_length_that_cannot_be_is_an_error() -> None:
     message = with_length(np.zeros(9, dtype=np.uint8))
-    with pytest.raises(ValueError, match="9 bytes, and 3 are the most"):
+    with pytest.raises(ValueError, match="9 bytes, but can contain at most 3"):
         behind_length(message[:11])

@@ -148,7 +148,7 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "scheme", "words"),
     [
-        (TRAINS, INT8, "0 of 2 ranks have said what they sent"),
+        (TRAINS, INT8, "0 of 2 ranks have reported their traffic"),
         (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "bytes were exact (small)"),
         ("print('nothing')", NATIVE, "its log has no step that matches program.log.line"),
         ("print('loss 1'); raise SystemExit(3)", NATIVE, "exit status 3"),

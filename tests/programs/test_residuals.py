@@ -53,5 +53,5 @@ def test_a_program_without_any_order_does_not_fill_the_memory(monkeypatch: pytes
     first = found.of("sum", kept[0])
     for tensor in kept:
         found.of("sum", tensor)
-    assert len(found._kept) == 3
+    assert len(found._feedback) == 3
     assert found.of("sum", kept[0]) is not first

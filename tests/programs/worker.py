@@ -197,7 +197,7 @@ def batched(*, undecoded: bool) -> float:
     x, got = (torch.randn(4096, generator=torch.Generator().manual_seed(r)) for r in (rank, (rank - 1) % p))
     expected = got.clone()
     got.zero_()
-    real = messages.received
+    real = messages.receive_message
 
     def planted(tensor: torch.Tensor, codec: Any, receive: Any, account: Any, row: Any) -> Any:
         inbox = torch.empty(codec.wire_bytes(tensor.numel(), DTYPES[tensor.dtype]), dtype=torch.uint8)
@@ -209,11 +209,11 @@ def batched(*, undecoded: bool) -> float:
             handle.wait()
         return float((got - expected).abs().max())
 
-    messages.received = planted if undecoded else real
+    messages.receive_message = planted if undecoded else real
     try:
         return float(interposed(settings("int8:256"), work)[0])
     finally:
-        messages.received = real
+        messages.receive_message = real
 
 
 def train_ddp(prepare: Callable[[nn.Module], None] = lambda net: None) -> tuple[list[float], torch.Tensor]:

@@ -29,11 +29,11 @@ class Event(LogObject):
 
     @classmethod
     def begin(cls) -> str:
-        """The text that lines of this event begin with."""
+        """Return the text that lines of this event begin with."""
         return f"{BEGIN}{json.dumps(cls.NAME)}"
 
     def to_line(self) -> str:
-        """The event's line, without its line end."""
+        """Return the event's line, without its line end."""
         return json.dumps({"event": self.NAME, **self.to_json()})
 
     @classmethod
@@ -44,7 +44,7 @@ class Event(LogObject):
 
 
 def parse_object(words: str, line: int) -> dict[str, Any] | DamagedLine:
-    """The object in an event's line. It must have a name."""
+    """Return the object in an event's line. It must have a name."""
     try:
         data = json.loads(words)
     except (ValueError, RecursionError):

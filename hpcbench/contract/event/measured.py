@@ -167,7 +167,7 @@ class StalenessOf(LogObject):
     """Number of gradients by staleness: updates between the weights they were computed with and those they changed."""
 
     def by_age(self) -> dict[int, int] | None:
-        """The counts with numbers for keys; None where one is no count, or a staleness no number."""
+        """Return the counts with numbers for keys; None where one is no count, or a staleness no number."""
         known = {age: count for age, count in (self.counts or {}).items() if _is_age(age) and _is_count(count)}
         return {int(age): count for age, count in known.items()} if len(known) == len(self.counts or {}) else None
 

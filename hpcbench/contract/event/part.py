@@ -56,7 +56,7 @@ class LogObject:
         return cls(**{name: _declared(parts[name], value) if name in parts else value for name, value in data.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """The object as JSON data."""
+        """Return the object as JSON data."""
         values = ((key, getattr(self, key.name)) for key in _keys(type(self)))
         return {key.name: _written(value) for key, value in values if key.always or value != key.default}
 
@@ -97,7 +97,7 @@ _UNIONS = (Union, types.UnionType)
 
 
 def _bare(hint: Any) -> Any:
-    """The type without None."""
+    """Return the type without None."""
     if get_origin(hint) in _UNIONS:
         return reduce(or_, (kind for kind in get_args(hint) if kind is not type(None)))
     return hint

@@ -42,7 +42,7 @@ class MessageObserver(Observer):
             self._keeper.begin(keeps=step in self._steps)
 
     def writes(self, step: int) -> bool:
-        """Whether files are written after this step."""
+        """Return whether files are written after this step."""
         return step in self._steps
 
     def end(self, step: int) -> MessagesKept | None:

@@ -16,7 +16,7 @@ def pruning(train: Train) -> Prune | None:
 
 
 def prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
-    """The first rule of sparse weights that the settings break; None where they keep all.
+    """Return the first rule of sparse weights that the settings break; None where they keep all.
 
     1-bit Adam is refused by `optimizer_misfit`, which sees the optimizers of schemes.
     """

@@ -69,14 +69,14 @@ class Prune(Feature):
         return min(begin + self.every, end) if end > begin else end
 
     def due(self, updates: int) -> bool:
-        """Whether weights are chosen anew after so many updates."""
+        """Return whether weights are chosen again after `updates` updates."""
         begin, end = self._first_and_last()
         if not begin <= updates <= end or not self.part(updates):
             return False
         return updates == end or (updates - begin) % self.every == 0
 
     def part(self, updates: int) -> Fraction:
-        """The part that is to be zero after so many updates (arXiv 1710.01878, section 3).
+        """Return the part that is to be zero after `updates` updates (arXiv 1710.01878, section 3).
 
         It grows from 0 at `begin` to `sparsity` at `end`, in steps of `every`, as 1 - (1 - progress)^3.
         """
@@ -95,7 +95,7 @@ class Prune(Feature):
 
 
 def _by_pattern(said: Any) -> Any:
-    """The settings for a single word: a pattern, or none."""
+    """Return the settings for a single word: a pattern, or none."""
     if not isinstance(said, str):
         return said
     return None if said == "none" else {"pattern": said}

@@ -39,7 +39,7 @@ class Zeros(NamedTuple):
 def masked(
     buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
 ) -> list[tuple[Bucket, int]]:
-    """The buckets of a rank with the lengths of their messages in the step after so many updates, each once."""
+    """The buckets of a rank with the lengths of their messages in the step after `updates` updates, each once."""
     prune = pruning(train)
     if prune is None:
         return [(bucket, 1) for bucket in buckets]
@@ -55,7 +55,7 @@ def masked(
 
 
 def _expected(bucket: Bucket, model: Model, prune: Prune, replicas: int, updates: int) -> list[int]:
-    """Zeros of each replica's piece, if they are spread evenly; 2:4 always are."""
+    """Return the zeros of each replica's piece, if they are spread evenly; 2:4 always are."""
     part = prune.part(updates)
     if prune.pattern in ("rows", "heads"):
         count = units(model, prune.pattern)
@@ -68,7 +68,7 @@ def _expected(bucket: Bucket, model: Model, prune: Prune, replicas: int, updates
 
 
 def _elements(bucket: Bucket, zero: int, replicas: int, zeros: Sequence[int]) -> int:
-    """Elements of a message of the bucket."""
+    """Return the elements of a message of the bucket."""
     if not any(zeros):
         return bucket.length
     if zero == 0:
@@ -80,7 +80,7 @@ def _elements(bucket: Bucket, zero: int, replicas: int, zeros: Sequence[int]) ->
 def choosing(
     buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int
 ) -> Iterator[Repeated]:
-    """The calls by which ranks choose weights anew in the step after so many updates, and tell each other."""
+    """Yield the calls by which ranks choose weights again in the step after `updates` updates, and tell each other."""
     prune, replicas = pruning(train), layout.replicas
     if prune is None or not prune.due(updates + 1):
         return

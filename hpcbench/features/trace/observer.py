@@ -51,7 +51,7 @@ class TraceObserver(Observer):
         self._trainer.record(self._recorder)
 
     def writes(self, step: int) -> bool:
-        """Whether the files are written after this step."""
+        """Return whether the files are written after this step."""
         return self._recorder is not None and step == self._last
 
     def end(self, step: int) -> TraceWritten | None:
@@ -90,6 +90,6 @@ class TraceObserver(Observer):
 
 
 def _select_in_steps(spans: tuple[TraceSpan, ...]) -> tuple[TraceSpan, ...]:
-    """Those that lie within a step: sums of what a step line says are made after it."""
+    """Return those that lie within a step: sums of what a step line says are made after it."""
     ends = {span.step: span.end for span in spans if span.name == STEP}
     return tuple(span for span in spans if span.begin < ends.get(span.step, 0.0))

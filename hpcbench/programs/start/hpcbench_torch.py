@@ -1,6 +1,6 @@
-"""What PyTorch calls at the end of `import torch`, by hpcbench's entry point of the group `torch.backends`.
+"""Entry point that PyTorch calls at the end of `import torch`, by hpcbench's entry point of the group `torch.backends`.
 
-An exception here would break `import torch`. The build installs this module beside hpcbench's metadata, outside the
+An exception here would break `import torch`. The build installs this module next to hpcbench's metadata, outside the
 package: where PyTorch sees the entry point, it can import the module, even if the package itself cannot be imported. So
 the module imports nothing of the package before `hpcbench run` asks for it by a variable.
 """

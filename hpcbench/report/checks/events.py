@@ -13,7 +13,7 @@ from hpcbench.report.traffic import Unknown, counted, total, window
 
 
 def resumed(subject: Subject) -> Iterator[str]:
-    """Notes that the run was resumed from a checkpoint, and which steps count then."""
+    """Note that the run was resumed from a checkpoint, and which steps count then."""
     if not subject.log.resumed_from:
         return
     attempt = subject.log.said(Start).attempt
@@ -24,7 +24,7 @@ def resumed(subject: Subject) -> Iterator[str]:
 
 
 def binding(subject: Subject) -> Iterator[str]:
-    """Notes on the binding of ranks, without the run's name.
+    """Describe the binding of ranks, without the run's name.
 
     Most runs of a study are placed alike, and a note that all share is shown once.
     """
@@ -32,7 +32,7 @@ def binding(subject: Subject) -> Iterator[str]:
 
 
 def groups(subject: Subject) -> Iterator[str]:
-    """Groups of a program whose dimension is not known. Without the run's name, as above."""
+    """Note groups of a program whose dimension is not known. Without the run's name, as above."""
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
             yield make_printable(
@@ -42,7 +42,7 @@ def groups(subject: Subject) -> Iterator[str]:
 
 
 def losses(subject: Subject) -> Iterator[str]:
-    """The first loss that is NaN or infinite."""
+    """Note the first loss that is NaN or infinite."""
     if all(map(isfinite, subject.log.steps.column("loss"))):
         return
     rows = [row for row in subject.log.steps.columns("line", "step", "loss") if not isfinite(row[2])]
@@ -83,7 +83,7 @@ _CLOCK = 1.0
 
 
 def traffic_bytes(subject: Subject) -> Iterator[str]:
-    """Compares the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
+    """Compare the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
     event = subject.log.event(events.TrafficTotals)
     if not event or not subject.channels:
         return
@@ -117,7 +117,7 @@ def wire(subject: Subject) -> Iterator[str]:
 
 
 def waiting(subject: Subject) -> Iterator[str]:
-    """Checks that no rank waits for longer than a step takes."""
+    """Check that no rank waits for longer than a step takes."""
     event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
         words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
@@ -125,7 +125,7 @@ def waiting(subject: Subject) -> Iterator[str]:
 
 
 def phases(subject: Subject) -> Iterator[str]:
-    """Compares the phases of a stage with its step. Together they must be the whole step."""
+    """Compare the phases of a stage with its step. Together they must be the whole step."""
     event = subject.log.event(events.PhaseTimes)
     for stage, row in enumerate(by_stage(subject.log) if event else ()):
         whole = sum(row[part] for part in PARTS)
@@ -135,7 +135,7 @@ def phases(subject: Subject) -> Iterator[str]:
 
 
 def times(subject: Subject) -> Iterator[str]:
-    """Compares the steps with the run, and the run with the clock."""
+    """Compare the steps with the run, and the run with the clock."""
     event = subject.log.event(events.End)
     if not event:
         return

@@ -156,15 +156,15 @@ _ALL: Mapping[str, Callable[[Path, Mapping[Table, Iterable[Row]]], None]] = {
 
 
 @dataclass(frozen=True)
-class Target:
+class ExportTarget:
     """A file to export to."""
 
     path: Path
     tables: tuple[Table, ...]
 
     @classmethod
-    def of(cls, path: Path) -> "Target":
-        """The target that a path asks for.
+    def of(cls, path: Path) -> "ExportTarget":
+        """Return the target that a path asks for.
 
         Raises
         ------

@@ -56,12 +56,12 @@ def plain(words: str | None) -> str | None:
 
 
 def place(path: Path | str | None) -> str | None:
-    """A path, or ``file:line``, that is valid from any directory; None if there is none."""
+    """Return a path, or ``file:line``, that is valid from any directory; None if there is none."""
     return plain(str(Path(path).absolute())) if path else None
 
 
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
-    """A value as JSON in ASCII; None if there is none, if JSON cannot hold it, or if it is too long."""
+    """Return a value as JSON in ASCII; None if there is none, if JSON cannot hold it, or if it is too long."""
     if value is None:
         return None
     try:
@@ -78,7 +78,7 @@ _OF_THE_NETWORK = ("wire_bytes", "network_bytes")
 
 
 def rows(table: Table, submission: Submission, run: RunResult) -> Iterator[Row]:
-    """A run's rows of a table."""
+    """Return a run's rows of a table."""
     identity = _identity(submission, run)
     return _ROWS[table.name](identity, run)
 
@@ -177,7 +177,7 @@ def _parts(
     event: TrafficTotals | PhaseTimes | None,
     parts: Iterable[ChannelTraffic | StageTimes] | None,
 ) -> Iterator[Row]:
-    """A row for each part of an event about some steps."""
+    """Return a row for each part of an event about some steps."""
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), place(run.log.path)
@@ -221,7 +221,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
 
 
 def _each(found: Iterable[str | None]) -> str | None:
-    """The different texts; None if there is none."""
+    """Return the different texts; None if there is none."""
     return as_json(sorted({words for words in found if words}) or None)
 
 
@@ -230,7 +230,7 @@ def _hidden(run: RunResult) -> tuple[str, ...]:
 
 
 def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:
-    """A quantity of all steps, with None for steps that lack it; without a name, None for all steps."""
+    """Return a quantity of all steps, with None for steps that lack it; without a name, None for all steps."""
     values = steps.column(name) if name else []
     if len(values) == len(steps):
         return values

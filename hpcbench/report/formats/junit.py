@@ -16,7 +16,7 @@ from hpcbench.report.thresholds import Judged, judge
 
 
 def write(sections: Sequence[Section]) -> str:
-    """A document with a suite for each submission."""
+    """Return a document with a suite for each submission."""
     suites = ElementTree.Element("testsuites", name="hpcbench")
     for submission, cells in sections:
         plan = submission.plan

@@ -111,7 +111,7 @@ def _phase(part: str) -> Quantity:
 
 
 def _part(of: Quantity, key: str, group: int) -> Quantity:
-    """The same part of the step, divided by the step."""
+    """Return the same part of the step, divided by the step."""
 
     def value(run: Measures) -> Value:
         seconds = of.of(run)

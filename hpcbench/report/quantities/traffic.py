@@ -11,7 +11,7 @@ from hpcbench.report.traffic import DIMENSIONS
 
 
 def _raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantity:
-    """A quantity of a channel that is only exported, and never averaged."""
+    """Return a quantity of a channel that is only exported, and never averaged."""
     column = Exported("channels", "integer" if unit == "B" or "calls" in key else "real", remark=remark)
     return Quantity(key=key, head=key, unit=unit, meaning=meaning, exported=column, of_schemes=False)
 

@@ -76,7 +76,7 @@ class _Measured:
         return {size.key: size for table in self.tables for size in table.sizes}
 
     def wrong(self, key: Key) -> int:
-        """Number of wrong elements of a row, each time that it was measured."""
+        """Return the number of wrong elements of a row, each time that it was measured."""
         return sum(size.wrong or 0 for table in self.tables for size in table.sizes if size.key == key)
 
     def notes(self) -> Iterator[str]:

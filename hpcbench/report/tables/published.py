@@ -121,7 +121,7 @@ def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[P
 
 
 def _together(paper: Paper) -> list[list[Published]]:
-    """The figures of a paper.
+    """Return the figures of a paper.
 
     Ratios of speed from the same experiment are grouped, because they have one counterpart.
     """
@@ -134,7 +134,7 @@ def _together(paper: Paper) -> list[list[Published]]:
 
 
 def _said(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
-    """The published values, their subject and their place, in words."""
+    """Return the published values, their subject and their place, in words."""
     first, several = figures[0], len(figures) > 1
     what = f"{first.what}: {', '.join(_RATIOS[one.quantity] for one in figures)}" if several else first.what
     return (

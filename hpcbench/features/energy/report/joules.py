@@ -52,7 +52,7 @@ _ROUGH = 0.01
 
 
 def check(subject: Subject) -> Iterator[str]:
-    """Counters of energy with problems, too wide ones, and too short a time. Without the run's name, as above."""
+    """Yield a note for each problem of the counters: missing, too wide, or read for too short a time."""
     event = subject.log.event(events.Energy)
     if event is None or not event.counters:
         return

@@ -1,4 +1,4 @@
-"""Energy: joules a sample and a step of each scheme beside its speed, where they go, and what was counted.
+"""Energy: joules a sample and a step of each scheme next to its speed, where they go, and what was counted.
 
 `hpcbench.features.energy.report.joules` reads a run's sums from its log.
 """
@@ -78,7 +78,7 @@ def _part(part: str, words: str) -> Quantity:
 
 
 def _raw(part: str, words: str) -> Quantity:
-    """What the export says of a run."""
+    """Return what the export says of a run."""
     remark = "; in the counted steps, absent where a counter is missing or has a problem"
     return Quantity(
         key=f"{part}_joules",
@@ -99,7 +99,7 @@ ENERGY = (
 
 
 def _over_baseline(row: Row) -> Interval | None:
-    """An estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
+    """Return an estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
     pairs = []
     for run, base in paired(row.runs, row.base):
         joules, of_base, a, b = run.said(energy), base.said(energy), _per_sample(run), _per_sample(base)
@@ -133,7 +133,7 @@ _MORE = 1.05
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Energy of each scheme beside its speed; None where no log speaks of energy.
+    """Energy of each scheme next to its speed; None where no log speaks of energy.
 
     Where nothing could be counted, the table says why.
     """
@@ -165,7 +165,7 @@ def _scope(row: Row) -> Entry:
 
 
 def _beside_the_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
-    """What the scheduler counted of each job that runs of the cell were in, and what their own counters did."""
+    """Yield what the scheduler counted of each job that runs of the cell were in, and what their own counters did."""
     if submission.root is None:
         return
     known = accounts(submission.root)

@@ -1,4 +1,4 @@
-"""The masks of a rank's weights: chosen anew when it is time, told to all replicas, and kept through each step."""
+"""The masks of a rank's weights: chosen again when it is time, told to all replicas, and kept through each step."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -58,11 +58,11 @@ class Masks:
         self._of = [(piece, free) for piece in pieces if (free := _free(piece, by_name)).any()]
 
     def due(self, updates: int) -> bool:
-        """Whether weights are chosen anew after so many updates."""
+        """Return whether weights are chosen again after `updates` updates."""
         return self.settings.due(updates)
 
     def renew(self, updates: int) -> None:
-        """Choose the zeros after so many updates. All ranks call it together."""
+        """Choose the zeros after `updates` updates. All ranks call it together."""
         found = self._selected(self._parts(), updates)
         chosen = iter(found)
         own = []
@@ -108,7 +108,7 @@ class Masks:
         self._share(own)
 
     def counts(self) -> list[tuple[Target, int]]:
-        """Zeros of each target of the whole model, the same on all ranks (a collective call)."""
+        """Return the zeros of each target of the whole model, the same on all ranks (a collective call)."""
         own = dict.fromkeys(self._by_name, 0.0)
         for piece, _ in self._of if self._counts else ():
             kept = self._kept(piece)[piece.owned]
@@ -124,7 +124,7 @@ class Masks:
         return self._scattered or self._mesh.dp.rank == 0
 
     def _parts(self) -> list[Part]:
-        """The weights that this rank updates and that can become zero, in the order of the pieces."""
+        """Return the weights that this rank updates and that can become zero, in the order of the pieces."""
         return [
             Part(self._by_name[owned.name], slot.shard.held, owned.start, piece.master[part].cpu().numpy())
             for piece, _ in self._of
@@ -171,7 +171,7 @@ class Masks:
             raise TransitError("replicas hold different masks: the messages of one would put values in wrong places")
 
     def _gathered(self, piece: Piece, free: Bits, kept: Bits) -> Bits:
-        """The mask of the whole bucket, from that of each replica's piece."""
+        """Return the mask of the whole bucket, from that of each replica's piece."""
         group = self._mesh.replicas(piece.bucket.ep)
         if group.size == 1:
             return kept
@@ -201,7 +201,7 @@ class Masks:
         piece.packing = None if kept.all() else Packing(mask, cuts, length=length, own=own)
 
     def _kept(self, piece: Piece) -> Bits:
-        """The mask of a piece's bucket."""
+        """Return the mask of a piece's bucket."""
         if piece.packing is None:
             return np.ones(piece.bucket.values.numel(), np.bool_)
         found: Bits = piece.packing.kept.cpu().numpy()
@@ -217,7 +217,7 @@ def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> Mak
 
 
 def _free(piece: Piece, targets: dict[str, Target]) -> Bits:
-    """Which values of a piece's bucket can become zero."""
+    """Return which values of a piece's bucket can become zero."""
     free = np.zeros(piece.bucket.values.numel(), np.bool_)
     for slot in piece.bucket.slots:
         free[slot.span] = slot.shard.name in targets
