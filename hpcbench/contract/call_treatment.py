@@ -1,7 +1,7 @@
 """Whether a call is encoded, and by which rule of the scheme.
 
 A decision follows from group, operation, type and size alone. Those are the same on all ranks of the call, so that all
-ranks decide alike. Whether a call belongs to the forward or to the backward pass is not among them: gradients of a
+ranks decide equally. Whether a call belongs to the forward or to the backward pass is not among them: gradients of a
 pipeline look like activations. So both must have the same rule.
 """
 

@@ -87,7 +87,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownEvent(Event):
-    """An event that this version does not know."""
+    """An event that this version does not define."""
 
     NAME: ClassVar[str] = ""
 

@@ -69,7 +69,7 @@ class PlannedRun(BaseModel):
 
 
 class JobBundle(BaseModel):
-    """Jobs that one call hands in together."""
+    """Jobs that one call submits together."""
 
     label: Name
     script: Inside

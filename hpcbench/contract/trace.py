@@ -1,7 +1,7 @@
 """The trace of some steps of a run: what each rank was about, in the Chrome trace format, a file a rank.
 
-A file is whole as it is: Perfetto and Chrome's tracing page open it. Its times are the rank's own clock's; beside them
-stands how that clock differed from the first rank's before and after the traced steps, so that a report can put all
+A file is whole as it is: Perfetto and Chrome's tracing page open it. Times are those of the rank's clock. The file also
+contains the difference of that clock from the first rank's before and after the traced steps. With it a report puts all
 ranks on one clock.
 """
 
@@ -19,9 +19,9 @@ from hpcbench.errors import UserError
 DIRECTORY = "trace"
 """Directory of the ranks' files, below the run's directory."""
 STEPS, CODEC = "steps", "codec"
-"""Tracks beside those of the channels: what the rank is about, and its encoding and decoding."""
+"""Tracks in addition to those of the channels: phases of the step, and encoding and decoding."""
 STEP, WAIT = "step", "wait"
-"""Names of spans beside the phases: a whole step, and waiting for a channel's messages."""
+"""Names of spans in addition to the phases: a whole step, and waiting for a channel's messages."""
 _MICRO = 1e6
 
 
@@ -41,7 +41,7 @@ class TraceSpan:
 
 @dataclass(frozen=True)
 class ClockComparison:
-    """A rank's clock beside the first rank's."""
+    """A comparison of a rank's clock with the first rank's."""
 
     at: float
     """Seconds of the rank's clock when they were compared."""

@@ -1,6 +1,6 @@
 """The worker: ``python -m hpcbench.train RUN.json``, started on every rank by a job's launcher.
 
-Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked, 75 it was told to
+Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked, 75 it was asked to
 stop and has written a checkpoint. Started again, it continues from the checkpoint.
 """
 

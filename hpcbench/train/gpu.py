@@ -1,4 +1,7 @@
-"""What a run on a GPU needs beside the GPU. It is checked before anything is timed; the CPU never replaces it."""
+"""What a run on a GPU needs in addition to the GPU. It is checked before anything is timed.
+
+The CPU never replaces the GPU.
+"""
 
 from mpi4py import MPI
 

@@ -1,4 +1,4 @@
-"""A GPT in the manner of GPT-NeoX, in plain PyTorch: it knows nothing of parallel training.
+"""A GPT in the manner of GPT-NeoX, in plain PyTorch, without any code for parallel training.
 
 A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`. The keys of `blocks` are
 the layers' global numbers, so that each parameter has the same name in every layout.

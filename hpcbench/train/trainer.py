@@ -1,4 +1,4 @@
-"""One rank's part of a training run: takes steps, evaluates, and knows the state that a step depends on."""
+"""One rank's part of a training run: takes steps, evaluates, and holds the state that a step depends on."""
 
 import math
 import time
@@ -147,7 +147,7 @@ class Trainer:
         return self._clock
 
     def record(self, recorder: Recorder | None) -> None:
-        """Have what the steps are made of written down; None ends it."""
+        """Attach a trace recorder; `None` detaches it."""
         self.policy.record(recorder)
         self.phases.recorder = recorder
 
@@ -278,7 +278,7 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """Return all values of this rank that the next step depends on, by global parameter names, in host memory.
 
-        Two more entries tell which parts of the parameters the tensors are, and which ranks hold other residuals of the
+        Two more entries name which parts of the parameters the tensors are, and which ranks hold other residuals of the
         same elements. These are other replicas and, if residuals belong to summands, the other copy of a tied weight
         and other ranks of the tensor group under sequence parallelism. The number of the step is not included.
         """

@@ -9,14 +9,14 @@ from hpcbench.contract.event.part import LogObject
 
 @dataclass(frozen=True, kw_only=True)
 class CallGroup(LogObject):
-    """Calls of one group that are alike: sums over all ranks of the group and over the whole program."""
+    """Identical calls of one group: sums over all ranks of the group and over the whole program."""
 
     group: str | None
     """Description of the group, as the program gives it."""
     ranks: int | None
     """Number of ranks of the group."""
     dimension: str | None
-    """Parallel dimension of the group; ``unknown`` if nothing tells."""
+    """Parallel dimension of the group; ``unknown`` if it cannot be resolved."""
     call: str | None
     dtype: str | None
     """Type of the values, as PyTorch names it."""

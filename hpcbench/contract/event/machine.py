@@ -1,4 +1,4 @@
-"""Events that tell which machine and software a run used."""
+"""Events about the machine and the software of a run."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from hpcbench.contract.event.part import LogObject
 
 @dataclass(frozen=True, kw_only=True)
 class HostGpu(LogObject):
-    """A GPU of a host, as nvidia-smi describes it. Figures that nvidia-smi does not know are left out."""
+    """A GPU of a host, as nvidia-smi describes it. Figures that nvidia-smi does not report are left out."""
 
     name: str | None = None
     uuid: str | None = None
@@ -66,7 +66,7 @@ class Rank(LogObject):
     """The same cores as ranges, such as ``0-6,28-34``."""
     host_cores: int | None
     numa: tuple[int, ...] | None
-    """NUMA nodes of the rank's cores; None where the kernel does not tell."""
+    """NUMA nodes of the rank's cores; None where the kernel does not report them."""
     device: str | None
     """The device: ``cpu``, or ``cuda:1 NAME``."""
     gpu: RankGpu | None = None

@@ -1,4 +1,4 @@
-"""Energy: joules a sample and a step of each scheme beside its speed, where they go, and what was counted.
+"""Energy: joules a sample and a step of each scheme next to its speed, where they go, and what was counted.
 
 `hpcbench.features.energy.report.joules` reads a run's sums from its log.
 """
@@ -133,7 +133,7 @@ _MORE = 1.05
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Energy of each scheme beside its speed; None where no log speaks of energy.
+    """Energy of each scheme next to its speed; None where no log speaks of energy.
 
     Where nothing could be counted, the table says why.
     """
