@@ -18,7 +18,7 @@ from hpcbench.contract.grid_fit import describe_placement
 from hpcbench.contract.scheme import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
-from hpcbench.study.container import Container, joined
+from hpcbench.study.container import Container, merge_containers
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.schema import ProgramStudy, Study
@@ -151,7 +151,7 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
         The site cannot run it, or there is no such image.
     """
     said = loaded.study.container
-    found = joined(site.container, said)
+    found = merge_containers(site.container, said)
     if found is None:
         if said is not None:
             where = loaded.document.where(("container",))

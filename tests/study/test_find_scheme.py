@@ -69,7 +69,7 @@ def test_a_name_that_this_site_lacks_says_who_has_it(tmp_path: Path) -> None:
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}/s.yaml:") and "unknown scheme 'library'" in message and "\n" not in message
     assert message.split(":")[1] == str(line_of(tmp_path / "s.yaml", '"library"'))
-    assert message.endswith("; site here adds other; library is there on there, yonder")
+    assert message.endswith("; site here adds other; library exists on there, yonder")
     with pytest.raises(UserError, match=r"; site here adds none$"):
         run_of(tmp_path, "nonsense", own=[], site=[])
 
