@@ -51,7 +51,7 @@ def worker(nbytes: int, repeats: int) -> None:
     from hpcbench.comm.progress import Progress
     from hpcbench.comm.topology import Topology
     from hpcbench.comm.wait import Wait
-    from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+    from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
     world = MPI.COMM_WORLD
     group = Group(world.Dup(), Progress(Wait.SPIN))
@@ -59,7 +59,7 @@ def worker(nbytes: int, repeats: int) -> None:
     x = np.roll(load("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
     for name in CODECS:
         codec = get_codec(name)
-        channel = Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, codec, Algorithm.TWO_SHOT)
+        channel = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, codec, Algorithm.TWO_SHOT)
         times: dict[str, list[float]] = {"with": [], "without": []}
         for turn in range(repeats + 1):
             for kind, context in (("with", nullcontext), ("without", unsealed))[:: 1 if turn % 2 else -1]:

@@ -62,7 +62,7 @@ def work(asked: dict[str, Any]) -> None:
     from hpcbench.comm.group import Group
     from hpcbench.comm.progress import Progress
     from hpcbench.comm.wait import Wait
-    from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+    from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
     torch.set_num_threads(1)
     world = MPI.COMM_WORLD
@@ -70,7 +70,7 @@ def work(asked: dict[str, Any]) -> None:
     group = Group(world.Dup(), Progress(Wait.GIVE_WAY))
 
     def channel(algorithm: Algorithm, codec: str) -> Channel:
-        return Channel(Dimension.EP, Phase.FORWARD, Kind.ACT, get_codec(codec), algorithm)
+        return Channel(Dimension.EP, Phase.FORWARD, MessageKind.ACT, get_codec(codec), algorithm)
 
     channels = {LIBRARY: channel(Algorithm.NATIVE, "none")}
     channels |= {codec: channel(Algorithm.ENCODED, codec) for codec in asked["codecs"]}

@@ -30,11 +30,11 @@ from hpcbench.bench.table import error
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16, Array
 from hpcbench.console import columns
-from hpcbench.contract import kept
-from hpcbench.contract.kept import KeptMessage
-from hpcbench.contract.text import printable
-from hpcbench.contract.traffic import content_of
-from hpcbench.contract.values import text
+from hpcbench.contract import message_samples
+from hpcbench.contract.message_samples import SampledMessage
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.traffic import find_content
+from hpcbench.contract.values import get_text
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
@@ -107,7 +107,7 @@ def gaussian_rank(rows: int, cols: int) -> float:
     return effective_rank(np.random.default_rng((rows, cols)).standard_normal((rows, cols)))
 
 
-def matrices(message: KeptMessage, values: Array) -> Iterator[Array]:
+def matrices(message: SampledMessage, values: Array) -> Iterator[Array]:
     """Yield the matrices in the sampled values: all dims of a tensor but the last are rows."""
     for part in message.parts:
         *outer, cols = part.shape
@@ -117,7 +117,7 @@ def matrices(message: KeptMessage, values: Array) -> Iterator[Array]:
                 yield values[part.begin : part.begin + rows * cols].reshape(rows, cols)
 
 
-def relative_ranks(message: KeptMessage, values: Array) -> Iterator[float]:
+def relative_ranks(message: SampledMessage, values: Array) -> Iterator[float]:
     """Yield the effective rank beside a Gaussian one of each matrix that is finite and not zero."""
     for matrix in matrices(message, values):
         picked = [np.linspace(0, n - 1, min(n, LONGEST)).round().astype(np.int64) for n in matrix.shape]
@@ -126,14 +126,14 @@ def relative_ranks(message: KeptMessage, values: Array) -> Iterator[float]:
             yield effective_rank(sample) / gaussian_rank(*sorted(sample.shape))
 
 
-def measure(message: KeptMessage, codecs: Sequence[str]) -> Measured:
+def measure(message: SampledMessage, codecs: Sequence[str]) -> Measured:
     """Measure one message that has values."""
     x: Array = np.frombuffer(message.values, BFLOAT16 if message.dtype == "bfloat16" else message.dtype)
     results = {name: coded for name in codecs if (coded := encode(name, x)) is not None}
     return Measured(x.nbytes, float(np.mean(x == 0)), list(relative_ranks(message, x)), results)
 
 
-def read_samples(path: Path) -> Iterator[tuple[Key, KeptMessage]]:
+def read_samples(path: Path) -> Iterator[tuple[Key, SampledMessage]]:
     """Yield the sampled messages below a directory.
 
     Raises
@@ -141,15 +141,17 @@ def read_samples(path: Path) -> Iterator[tuple[Key, KeptMessage]]:
     UserError
         There are none, or a file is damaged.
     """
-    files = sorted(path.rglob(f"{kept.DIRECTORY}/{kept.file_name('*', '*')}"))
+    files = sorted(path.rglob(f"{message_samples.DIRECTORY}/{message_samples.name_file('*', '*')}"))
     if not files:
         remedy = "submit a study with `train: {keep_messages: {steps: [20, 60], each: 2}}`, then give its directory"
-        raise UserError(f"{printable(str(path))}: no run in it has sampled messages: {remedy}")
+        raise UserError(f"{make_printable(str(path))}: no run in it has sampled messages: {remedy}")
     for file in files:
         directory = file.parent.parent
         run = read_json(directory / "run.json") or {}
-        name = printable(f"{text(run, 'study') or ''} {text(run, 'scheme', 'name') or directory.name}".strip(), 60)
-        step = kept.read(file)
+        name = make_printable(
+            f"{get_text(run, 'study') or ''} {get_text(run, 'scheme', 'name') or directory.name}".strip(), 60
+        )
+        step = message_samples.read_samples(file)
         for message in step.messages:
             if message.values:
                 yield Key(name, message.channel, message.operation, message.dtype, step.step), message
@@ -163,7 +165,7 @@ def ranks_by_content(rows: dict[Key, list[Measured]]) -> dict[str, list[float]]:
     contents: dict[str, list[float]] = {"gradients": [], "activations": [], "gradients of activations": []}
     for key, messages in rows.items():
         traffic = tuple(key.channel.split())
-        content, kind = content_of(traffic), traffic[2]
+        content, kind = find_content(traffic), traffic[2]
         if content == "gradients" and kind == "GRAD":
             contents["gradients"] += [rank for message in messages for rank in message.ranks]
         elif content == "activations" and traffic[0] != "CP":

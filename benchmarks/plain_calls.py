@@ -37,9 +37,9 @@ from torch_targets import HANDED_ON, PLAIN
 from hpcbench.bench.machine import machine
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
+from hpcbench.programs.gradients import is_gradient
+from hpcbench.programs.intercept import Interception
 from hpcbench.report.statistics import paired_ratio
-from hpcbench.torch.gradients import is_gradient
-from hpcbench.torch.intercept import Interception
 
 AUTO = "auto int8"
 LIMIT = 1.10

@@ -23,11 +23,11 @@ from provenance import ROOT
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.criteria import Criteria
-from hpcbench.contract.events import Configuration, Environment, Evaluation, Traffic
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Verdict
+from hpcbench.contract.events import Configuration, Environment, Evaluation, TrafficTotals
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.submission import Plan
+from hpcbench.contract.submission import RunPlan
 from hpcbench.present.document import Document
 from hpcbench.present.records import encode
 from hpcbench.present.rich_text import write
@@ -72,14 +72,14 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
     log.events += [
         Environment.read(stored["environment"]),
         Configuration.read(configured),
-        Traffic.read({"from_step": last - count + 1, "to_step": last, "channels": stored["traffic"]}),
+        TrafficTotals.read({"from_step": last - count + 1, "to_step": last, "channels": stored["traffic"]}),
         Evaluation.read({"step": last, "split": "valid", "loss": stored["loss_valid"]}),
     ]
     run = RunResult(
         *(stored["run"], study, site, stored["scheme"], stored["repeat"], stored["pairing"], cell["cell"]),
-        Verdict(stored["state"], stored["reason"], stored["where"]),
+        ResolvedState(stored["state"], stored["reason"], stored["where"]),
         log,
-        Settings.read(settings),
+        LoggedSettings.read(settings),
         *(stored["job"], stored["exit"], stored["start"], stored["end"], stored["host"], stored["job"]),
     )
     # Before speeds were work over time, `step_seconds` was the median.
@@ -131,7 +131,7 @@ def compared(document: dict[str, Any]) -> tuple[Submission, list[Cell]]:
         found.append(replace(cell, rows=rows))
     repeats = len({run.repeat for run in runs})
     steps = max(run.log.planned_steps or 0 for run in runs if run.log)
-    plan = Plan(study=document["study"], site=document["site"], criteria=criteria, steps=steps, repeats=repeats)
+    plan = RunPlan(study=document["study"], site=document["site"], criteria=criteria, steps=steps, repeats=repeats)
     return Submission(None, plan, runs), found
 
 

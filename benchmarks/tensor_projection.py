@@ -23,7 +23,7 @@ from rich.table import Table
 from tiny import parse
 
 from hpcbench.console import columns
-from hpcbench.contract.grid import Axes, Grid, grid_of
+from hpcbench.contract.grid import Axes, Grid, make_grid
 from hpcbench.predict import flops
 from hpcbench.predict import grid as grids
 
@@ -86,7 +86,7 @@ def line_seconds(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Mac
 
 def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine) -> dict[str, float]:
     """Seconds of computation and of each axis: the traffic of a block's four products, times the layers."""
-    grid = grid_of(mode, ranks, depth)
+    grid = make_grid(mode, ranks, depth)
     seconds = {"compute": compute_seconds(work, machine, ranks)}
     if mode == "1d":
         # four all-reduces of the stream a layer (arXiv 1909.08053, section 3)
@@ -111,7 +111,7 @@ def grids_of(ranks: int) -> dict[str, int]:
     found = {"1d": 1}
     for mode in ("2d", "3d"):
         try:
-            grid_of(mode, ranks)
+            make_grid(mode, ranks)
         except ValueError:
             continue
         found[mode] = 1
@@ -149,7 +149,7 @@ def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
 
 def sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
     """Bytes that each rank sends in a step."""
-    grid = grid_of(mode, ranks, depth)
+    grid = make_grid(mode, ranks, depth)
     if mode == "1d":
         return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
     total = 0.0
@@ -173,7 +173,7 @@ def main() -> None:
     work = Work(options.hidden, options.layers, options.batch, options.seq, options.bytes, options.efficiency)
     for ranks in options.ranks:
         for mode, depth in grids_of(ranks).items():
-            grid = grid_of(mode, ranks, depth)
+            grid = make_grid(mode, ranks, depth)
             if work.batch % grid.samples or work.hidden % (grid.sizes.get("j", 1) ** 2):
                 parser.error(f"--batch {work.batch}, --hidden {work.hidden}: {grid} does not divide them")
     machine = Machine()

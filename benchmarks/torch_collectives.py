@@ -45,8 +45,8 @@ from hpcbench.console import columns
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
+from hpcbench.programs.intercept import Interception
 from hpcbench.testing.hosts import Hosts, why_not
-from hpcbench.torch.intercept import Interception
 
 SAMPLE_S = 0.1
 """Seconds that the calls of one sample take, about."""

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.contract.run import Shape
+from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.expand import expand
@@ -76,12 +76,12 @@ def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
     return run_file(run, site="local", threads=1, oversubscribe=crowded, device=device, base=STUDY.parent, shape=shape)
 
 
-def shape_of(ranks: int) -> Shape:
+def shape_of(ranks: int) -> RankShape:
     """How the ranks lie on this machine, some on one GPU where they are more."""
     import torch
 
     share = -(-ranks // torch.cuda.device_count())
-    return Shape(nodes=1, ranks_per_node=ranks, cores_per_rank=1, gpus_per_rank=f"1/{share}", visibility="all")
+    return RankShape(nodes=1, ranks_per_node=ranks, cores_per_rank=1, gpus_per_rank=f"1/{share}", visibility="all")
 
 
 def train(run: dict[str, Any], directory: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Labels that fit: cut to a width, or placed beside their points so that they cover nothing."""
+"""Labels that fit: cut to a width, or placed next to their points so that they cover nothing."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _PLACES = [*_ROUND, *_ABOVE, *_FAR]
 _LEADER = {"arrowstyle": "-", "color": INK, "alpha": 0.5, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
 
 
-def fitted(words: str, width: float, size: float = SMALL) -> str:
+def fitted(text: str, width: float, size: float = SMALL) -> str:
     """Text cut so that it is not wider than `width`, in points, at a type of `size` points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
@@ -36,10 +36,10 @@ def fitted(words: str, width: float, size: float = SMALL) -> str:
     def wide(part: str) -> bool:
         return bool(text_to_path.get_text_width_height_descent(part, font, False)[0] > width)
 
-    if not wide(words):
-        return words
-    end = next(k for k in range(len(words), -1, -1) if k == 0 or not wide(words[:k] + "…"))
-    return words[:end] + "…"
+    if not wide(text):
+        return text
+    end = next(k for k in range(len(text), -1, -1) if k == 0 or not wide(text[:k] + "…"))
+    return text[:end] + "…"
 
 
 def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]") -> None:
@@ -111,7 +111,7 @@ def _distance(box: "Bbox", point: Any) -> float:
 
 
 def _box(centre: Any, place: tuple[int, int, str], width: float, height: float, pixels: float) -> "Bbox":
-    """The box of a name of this size at a place, in pixels."""
+    """Return the box of a name of this size at a place, in pixels."""
     from matplotlib.transforms import Bbox
 
     dx, dy, side = place

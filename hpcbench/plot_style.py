@@ -22,9 +22,9 @@ Plots are drawn at this size, so that their type keeps its size in print.
 INK = "#1a1b1c"
 """Colour of text, axes and the baseline. Nothing else has it, so that a page can replace it by its own."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colours of Okabe and Ito, which colour-blind eyes can tell apart.
+"""Colours of Okabe and Ito, which differ for colour-blind readers.
 
-Marks, dashes and hatches do the same in grey print.
+Marks, dashes and hatches differ in grey print.
 """
 MARKS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":")
@@ -66,7 +66,7 @@ SETTINGS: dict[str, Any] = {
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color", "hatch.color"),
         INK,
     ),
-    # Names are whatever a study says: a dollar sign in one is no formula.
+    # A study chooses the names: a dollar sign in a name does not begin a formula.
     "text.parse_math": False,
     "svg.fonttype": "none",
 }
@@ -123,5 +123,5 @@ def grid(axes: "Axes", axis: Any = "both") -> None:
 
 
 def power(exponent: int) -> str:
-    """A power of ten as people write it: ``10⁻³``. matplotlib would make a formula of it."""
+    """Return a power of ten as text, such as ``10⁻³``; matplotlib would write a formula."""
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

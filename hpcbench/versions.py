@@ -1,4 +1,4 @@
-"""Versions of what is installed here, and the revision of hpcbench. What cannot be found out is left out."""
+"""Versions of the installed packages, and the revision of hpcbench."""
 
 import importlib.metadata
 import subprocess
@@ -8,22 +8,22 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def packages() -> dict[str, str]:
-    """Versions of all packages that are installed here beside hpcbench."""
-    found = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
-    return dict(sorted((name, version) for name, version in found.items() if name))
+    """Return the versions of all installed packages."""
+    versions = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
+    return dict(sorted((name, version) for name, version in versions.items() if name))
 
 
 def revision(place: Path) -> str | None:
-    """Revision of the checkout that the place lies in; None if it lies in none."""
-    said = git(place, "rev-parse", "HEAD")
-    return said.strip() if said is not None else None
+    """Return the revision of the checkout that contains `place`; None if it is not in a checkout."""
+    commit = git(place, "rev-parse", "HEAD")
+    return commit.strip() if commit is not None else None
 
 
 def package_revision(package: Path = _PACKAGE) -> str | None:
     """Return the revision of hpcbench, with ``-dirty`` if it had changes; None if it is not known.
 
-    A checkout is asked for its revision of now. An installed package has the one that it was built from, even if it
-    lies in a directory of somebody's checkout.
+    The revision of a checkout is its current one. The revision of an installed package is the one that it was built
+    from, even if it lies below another checkout.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def is_checkout(package: Path = _PACKAGE) -> bool:
 
 
 def git(place: Path, *command: str) -> str | None:
-    """The answer of git about a directory; None if git refuses, hangs or is missing."""
+    """Return the output of a git command in a directory; None if git fails, hangs or is missing."""
     try:
         done = subprocess.run(
             ["git", "-C", str(place), *command], capture_output=True, timeout=20, stdin=subprocess.DEVNULL

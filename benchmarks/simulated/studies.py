@@ -9,8 +9,8 @@ from statistics import fmean
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.criteria import Criteria
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Verdict
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import Measures, measure
 
@@ -66,15 +66,17 @@ def planted(
 ) -> Measures:
     """The measures of a run that completed. Without a codec's name the report cannot know the kind of the scheme."""
     settings = {"scheme": {"default": codec, "rules": []}} if codec else {}
-    ended = Verdict("completed")
-    result = RunResult(run, "study", "site", scheme, repeat, pairing, cell or {}, ended, None, Settings.read(settings))
+    ended = ResolvedState("completed")
+    result = RunResult(
+        run, "study", "site", scheme, repeat, pairing, cell or {}, ended, None, LoggedSettings.read(settings)
+    )
     return replace(nothing_measured(), run=result, samples_per_s=rate, loss_valid=loss)
 
 
 @cache
 def nothing_measured() -> Measures:
     """Measures of a run without a log."""
-    return measure(RunResult("", "", "", "", None, "", {}, Verdict("completed"), None))
+    return measure(RunResult("", "", "", "", None, "", {}, ResolvedState("completed"), None))
 
 
 def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect], codecs: Sequence[str] = ()) -> Cell:

@@ -17,7 +17,7 @@ from hpcbench.batch.submit_jobs import Progress, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.batch.write_submission import extend, submissions
-from hpcbench.contract.submission import SubmissionFile, moved_from, read_submission
+from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
 from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
 from hpcbench.study.expand import Run, expand
@@ -35,7 +35,7 @@ def find_submitted(base: Path, digest: str) -> Path:
     for root in reversed(submissions(base)):
         written = read_json(root / "submission.json") or {}
         same = written.get("digest") == digest and not written.get("dry_run") and is_own(root)
-        if same and moved_from(root, read_submission(root)) is None:
+        if same and find_original_place(root, read_submission(root)) is None:
             return root
     raise UserError(
         f"--more: {shown_path(base)} has no submission of this study with the same site, options and version of"

@@ -12,7 +12,7 @@ from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.mark import Mark
-from hpcbench.contract.problems import shown
+from hpcbench.contract.problems import show
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
@@ -79,7 +79,7 @@ def _jobs_of(tracked: Tracked, only: str) -> set[str]:
     for run in planned:
         if run.job in jobs and run.id not in named and tracked.runs[run.id].state.alive:
             raise UserError(
-                f"--only {shown(only)}: job {run.job} ends as a whole, and holds {run.id} too, which is not over: "
+                f"--only {show(only)}: job {run.job} ends as a whole, and holds {run.id} too, which is not over: "
                 "name that run as well"
             )
     return jobs

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcbench.contract import times
 
-now = times.now
+now = times.format_now
 
 
 def seconds(time: object) -> float | None:

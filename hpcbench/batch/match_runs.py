@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Mapping
 from typing import Any
 
-from hpcbench.contract.problems import shown, suggestion
+from hpcbench.contract.problems import show, suggest
 from hpcbench.errors import UserError
 
 
@@ -32,7 +32,7 @@ def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
         key, equals, patterns = (word.strip() for word in part.partition("="))
         if equals and key not in cell:
             known = list(cell)
-            raise UserError(f"--only {shown(part)}: unknown key{suggestion(key, known)}: known are {', '.join(known)}")
+            raise UserError(f"--only {show(part)}: unknown key{suggest(key, known)}: known are {', '.join(known)}")
         keys += [key] if equals else []
         kept = {
             id: values
@@ -42,7 +42,7 @@ def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
     if not kept:
         twice = next((key for key in keys if keys.count(key) > 1), None)
         remedy = f"all parts must hold: write {twice}=a|b for either" if twice else f"ids are such as {first}"
-        raise UserError(f"--only {shown(only)}: names no run: {remedy}")
+        raise UserError(f"--only {show(only)}: names no run: {remedy}")
     return set(kept)
 
 

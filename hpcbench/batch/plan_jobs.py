@@ -13,12 +13,12 @@ from hpcbench.batch.scripts.launchers import program_name, solve
 from hpcbench.batch.scripts.refused import lost
 from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
-from hpcbench.contract.expert_fit import experts_placed
-from hpcbench.contract.grid_fit import placed
-from hpcbench.contract.scheme import assignments
+from hpcbench.contract.expert_fit import describe_expert_placement
+from hpcbench.contract.grid_fit import describe_placement
+from hpcbench.contract.scheme import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
-from hpcbench.study.container import Container, joined
+from hpcbench.study.container import Container, merge_containers
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
 from hpcbench.study.schema import ProgramStudy, Study
@@ -68,7 +68,9 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
         example = group[0]
         size = example.size
         try:
-            placed, launch = solve(site, nodes=size.nodes, ranks_per_node=size.ranks_per_node, program=program)
+            describe_placement, launch = solve(
+                site, nodes=size.nodes, ranks_per_node=size.ranks_per_node, program=program
+            )
             once = isinstance(example.study, ProgramStudy) and example.study.program.start == "node"
             if once:
                 launch = _once_a_node(site, container, nodes=size.nodes, program=program)
@@ -82,7 +84,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
             Job(
                 name,
                 ids,
-                placed,
+                describe_placement,
                 launch,
                 container.python if container else python,
                 allowed.walltime,
@@ -113,7 +115,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
         )
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
-    notes += [f"runs of {name} are started with {assignments(variables)}" for name, variables in own.items()]
+    notes += [f"runs of {name} are started with {format_assignments(variables)}" for name, variables in own.items()]
     return jobs, notes + grid_notes(runs) + idle_notes(runs)
 
 
@@ -149,7 +151,7 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
         The site cannot run it, or there is no such image.
     """
     said = loaded.study.container
-    found = joined(site.container, said)
+    found = merge_containers(site.container, said)
     if found is None:
         if said is not None:
             where = loaded.document.where(("container",))
@@ -188,10 +190,10 @@ def grid_notes(runs: list[Run]) -> list[str]:
     for size in (run.size for run in runs):
         layout, each = size.layout, size.ranks_per_node
         if layout.tensor != "1d" and layout.tp > 1:
-            notes.append(placed(layout.grid, each))
+            notes.append(describe_placement(layout.grid, each))
         if layout.ep > 1:
             sizes = {"ep": layout.ep, "tp": layout.tp, "cp": layout.cp}
-            notes.append(experts_placed(**sizes, ranks=layout.ranks, ranks_per_node=each))
+            notes.append(describe_expert_placement(**sizes, ranks=layout.ranks, ranks_per_node=each))
     return list(dict.fromkeys(notes))
 
 

@@ -11,7 +11,7 @@ from hpcbench.batch.submit_jobs import Progress, settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.batch.write_submission import submissions
-from hpcbench.contract.submission import SubmissionFile, moved_from, read_submission
+from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
 from hpcbench.files import read_json
 
 
@@ -23,7 +23,7 @@ def find_unfinished(base: Path, digest: str) -> Path | None:
         if written.get("digest") != digest or written.get("dry_run") or not is_own(root):
             continue
         submission = read_submission(root)
-        if moved_from(root, submission) is not None:
+        if find_original_place(root, submission) is not None:
             continue
         ledger = Ledger(root)
         if any(job.id is None for job in ledger.submitted) or left(submission, ledger):

@@ -13,7 +13,7 @@ from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.batch.tracking.marks import read_mark
 from hpcbench.batch.tracking.track import Tracked, track
-from hpcbench.contract.judge_job import Status
+from hpcbench.contract.job_state import Status
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import check_place
 from hpcbench.errors import UserError

@@ -13,7 +13,7 @@ from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
-from hpcbench.contract.problems import shown
+from hpcbench.contract.problems import show
 from hpcbench.contract.submission import FILE, SubmissionFile
 from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
@@ -38,7 +38,7 @@ def check_sets(sets: Sequence[str]) -> None:
     for text in sets:
         if text.partition("=")[0] not in _LIMITS:
             raise UserError(
-                f"--set {shown(text)}: retry repeats the same runs, and sets {', '.join(_LIMITS)} alone: "
+                f"--set {show(text)}: retry repeats the same runs, and sets {', '.join(_LIMITS)} alone: "
                 "submit the study with it"
             )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpcbench.batch.sites.site import Site
     from hpcbench.batch.submit import Submission
     from hpcbench.batch.tracking.track import Tracked
-    from hpcbench.contract.judge_job import Status
+    from hpcbench.contract.job_state import Status
     from hpcbench.study.expand import Run
 
 _STYLES = {
@@ -64,7 +64,7 @@ def show_submission(submission: "Submission", *, dry_run: bool) -> None:
             f"{_count(shape.threads, 'thread')} a rank{walltime}{queue}"
         )
         if job.program:
-            ours = [job.outside or job.python, "-u", "-m", "hpcbench.program", "runs/RUN/run.json"]
+            ours = [job.outside or job.python, "-u", "-m", "hpcbench.programs", "runs/RUN/run.json"]
             print(f"    {shlex.join([*ours, *job.launch, job.python])}")
         else:
             print(f"    {shlex.join([*job.launch, job.python, '-u', '-m', 'hpcbench.train', 'runs/RUN/run.json'])}")

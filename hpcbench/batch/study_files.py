@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hpcbench.contract.problems import FieldPath
-from hpcbench.contract.text_split import half_bytes, split_pieces
+from hpcbench.contract.text_split import count_half_bytes, split_pieces
 from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
 from hpcbench.study.expand import Run
@@ -75,7 +75,7 @@ def _check_length(run: Run, study: Study, base: Path) -> None:
     try:
         if path.stat().st_size > max(_SHORT_TEXT, 100 * seq_len):
             return
-        halves = half_bytes(split_pieces(path.read_bytes()), data.valid_fraction)
+        halves = count_half_bytes(split_pieces(path.read_bytes()), data.valid_fraction)
     except OSError as error:
         raise UserError(f"{run.where(('data', 'path'))}: data.path: {shown_path(path)}: {error.strerror}") from None
     for name, count in halves.items():

@@ -14,7 +14,7 @@ from hpcbench.batch.reserve import set_aside
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import RELAY, render, render_array, render_relay
 from hpcbench.batch.sites.site import Site
-from hpcbench.contract.run import Shape
+from hpcbench.contract.run import RankShape
 from hpcbench.contract.submission import FILE
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
@@ -237,7 +237,7 @@ def _write_scripts(
 
 def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
     """As the worker reads it."""
-    shape = Shape(
+    shape = RankShape(
         nodes=job.shape.nodes,
         ranks_per_node=job.shape.ranks_per_node,
         cores_per_rank=job.shape.cores_per_rank,

@@ -10,7 +10,7 @@ from hpcbench.codecs.types import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 
 _STRIDE = 1_000_003
 """Number of places, a prime, by which each rank's contribution is rotated against that of the rank before."""
@@ -57,12 +57,12 @@ class Exercise:
         self.comm, self.group, self.name = comm, group, operation
         self.values = values
         self.n = values.size
-        self.pieces = shards(self.n, comm.size)
+        self.pieces = cut_evenly(self.n, comm.size)
         self.own = self.pieces[comm.rank]
         self.src = contribution(values, comm.rank)
         self.buf = np.zeros(self.n + comm.size, values.dtype)
         """Whole vectors before `n`. An all-to-all may receive a little more."""
-        self.counts = [length(piece) for piece in self.pieces]
+        self.counts = [count_elements(piece) for piece in self.pieces]
 
     def prepare(self) -> None:
         """Restore values that an operation in place has changed."""
@@ -104,7 +104,7 @@ class Exercise:
         most = _CHECKED // self.comm.size
         if self.name == "all-gather":
             return [(a, self._part(rank, a, b)) for rank in ranks for a, b in _stretches(self.pieces[rank], most)]
-        size = length(own)
+        size = count_elements(own)
         return [
             (rank * size + a - own.start, self._part(rank, a, b)) for rank in ranks for a, b in _stretches(own, most)
         ]
@@ -127,7 +127,7 @@ def contribution(values: Array, rank: int) -> Array:
 
 def _stretches(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
     """The whole piece or, if it has more than `most` values, some stretches from its start to its end."""
-    size = length(piece)
+    size = count_elements(piece)
     if size <= max(most, _PIECES):
         return [(piece.start, piece.stop)]
     part = max(1, most // _PIECES)
@@ -135,12 +135,12 @@ def _stretches(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
 
 
 def _mine(exercise: Exercise) -> Array:
-    return exercise.buf[: length(exercise.own)]
+    return exercise.buf[: count_elements(exercise.own)]
 
 
 def _come(exercise: Exercise) -> list[int]:
     """Number of elements that an all-to-all brings from each rank."""
-    return [length(exercise.own)] * exercise.comm.size
+    return [count_elements(exercise.own)] * exercise.comm.size
 
 
 def _all_to_all(exercise: Exercise, channel: Channel) -> Work:

@@ -12,7 +12,7 @@ from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
 from hpcbench.comm.keeper import MadeOf
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 
 
 class LoneRank(Group):
@@ -59,11 +59,11 @@ class LoneRank(Group):
         made_of: MadeOf = None,
     ) -> Work:
         """Copy this rank's piece of its own values."""
-        dst[:] = src[shards(len(src), self._size)[0]]
+        dst[:] = src[cut_evenly(len(src), self._size)[0]]
         return Work.nothing(channel)
 
     def all_gather(self, src: Array, dst: Array, *, channel: Channel, made_of: MadeOf = None) -> Work:
         """Copy this rank's values to each rank's place."""
-        for place in shards(len(dst), self._size):
+        for place in cut_evenly(len(dst), self._size):
             dst[place] = src
         return Work.nothing(channel)

@@ -14,7 +14,7 @@ from hpcbench.comm.links import Links
 from hpcbench.comm.plan import Operation, Plan
 from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.errors import UserError
 
 _FLOAT = np.dtype(np.float32)
@@ -39,7 +39,7 @@ class Scheme:
         try:
             codec = get_codec(self.codec)
             codec.wire_bytes(1, _FLOAT)
-            return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, codec, self.algorithm, slices=self.slices)
+            return Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, codec, self.algorithm, slices=self.slices)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             message = str(error)
             raise UserError(message if self.codec in message else f"codec {self.codec}: {message}") from None

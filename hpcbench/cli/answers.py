@@ -174,7 +174,7 @@ def diagnose(
     check_options(group or (), output, codec_speed)
     if not run:
         return diagnose_files([Path(trace) for trace in traces], group or (), output, codec_speed)
-    from hpcbench.program.command import record
+    from hpcbench.programs.command import record
 
     status = record(traces, directory)
     return diagnose_files([directory], group or (), output, codec_speed) or status

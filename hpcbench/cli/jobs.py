@@ -160,6 +160,6 @@ def run(
     ] = None,
 ) -> None:
     """Run any PyTorch program, its messages compressed or counted."""
-    from hpcbench.program.command import run as run_program
+    from hpcbench.programs.command import run as run_program
 
     raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))

@@ -11,8 +11,7 @@ from hpcbench.codecs.types import SHORT, Array, Bytes, type_of
 class Codec(ABC):
     """One codec with its parameter. It keeps no state: one object may serve any number of channels and threads.
 
-    Both sides of a message know the codec, the number of values and their type beforehand, so that these are not on the
-    wire.
+    The codec, the number of values and their type are the same on both sides of a message, so they are not sent.
     """
 
     name: str
@@ -92,10 +91,10 @@ class Codec(ABC):
 
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
-        """Bound of ``max |decode(encode(x)) - x|``: 0.0 if the codec is lossless, None if there is no bound."""
+        """Return a bound of ``max |decode(encode(x)) - x|``: 0.0 for a lossless codec, None without a bound."""
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
-        """Encode the sum of `local` and the values in `wire`: one hop of a reduction that encodes anew.
+        """Encode the sum of `local` and the values in `wire`: one hop of a reduction that encodes again.
 
         Parameters
         ----------

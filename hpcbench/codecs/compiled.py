@@ -33,7 +33,7 @@ class Compiled(Codec):
         self.ops = self._kernels.ops[family]
 
     def param(self, n: int) -> int:
-        """The parameter that the kernels take for `n` values."""
+        """Return the kernels' parameter for `n` values."""
         return 0
 
     def encode(self, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
@@ -41,11 +41,11 @@ class Compiled(Codec):
         check_values(self.name, x)
         kind = self.check_type(x.dtype)
         check_wire(self.name, out, at_least=self.wire_bytes(x.size, x.dtype), writeable=True)
-        n, kept = x.nbytes if kind is Type.BYTES else x.size, None
+        n, residual_address = x.nbytes if kind is Type.BYTES else x.size, None
         if residual is not None:
             check_residual(self.name, residual, x)
-            kept = residual.ctypes.data
-        arguments = x.ctypes.data, n, out.ctypes.data, kept, seed & _SEED
+            residual_address = residual.ctypes.data
+        arguments = x.ctypes.data, n, out.ctypes.data, residual_address, seed & _SEED
         return int(self.ops.encode(self.param(n), kind, *arguments))
 
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
@@ -80,7 +80,7 @@ class Compiled(Codec):
         return used
 
     def check_type(self, dtype: np.dtype[Any]) -> Type:
-        """The kernels' name of a type.
+        """Return the kernels' number of a type.
 
         Raises
         ------

@@ -31,7 +31,7 @@ class Vector(Protocol):
 
 
 def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
-    """The build of the kernels for two types.
+    """Return the build of the kernels for two types.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def convert(
     accumulate: bool = False,
     residual: Vector | None = None,
 ) -> None:
-    """Round values to the type in which they travel, or bring them back. The types tell which of the two is wanted.
+    """Convert values to the type on the wire or back. The types of source and target give the direction.
 
     Parameters
     ----------

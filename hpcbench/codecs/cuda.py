@@ -144,12 +144,12 @@ class CudaCodec:
         kind = self._codec.check_type(values.dtype)
         n = values.nbytes if kind is Type.BYTES else values.size
         wire = self._wire(out, handle, at_least=self.wire_bytes(values.size, values.dtype), writeable=True)
-        kept = 0
+        residual_pointer = 0
         if residual is not None:
             error = self._view(residual, handle, writeable=True)
             match_residual(self.name, error, values)
-            kept = error.pointer
-        arguments = values.pointer, n, wire.pointer, kept, seed & _SEED
+            residual_pointer = error.pointer
+        arguments = values.pointer, n, wire.pointer, residual_pointer, seed & _SEED
         exact = self.wire_bytes(values.size, values.dtype) if self.fixed_size else None
         return self._run("encode", (kind, kind), n, arguments, handle, exact, "")
 
@@ -225,10 +225,10 @@ class CudaCodec:
         complaint = f"{self.name}: {coded.size} bytes that are not {n} values of {values.dtype}"
         if self.fixed_size and coded.size != room:
             raise ValueError(complaint)
-        rest = values.pointer, n, to.pointer, seed & _SEED
+        sum_arguments = values.pointer, n, to.pointer, seed & _SEED
         if self._sequence.state is None:
-            return self._run("decode_add_encode", (kind, kind), n, (coded.pointer, *rest), handle, room, "")
-        arguments = coded.pointer, coded.size, *rest
+            return self._run("decode_add_encode", (kind, kind), n, (coded.pointer, *sum_arguments), handle, room, "")
+        arguments = coded.pointer, coded.size, *sum_arguments
         return self._run("decode_add_encode", (kind, kind), n, arguments, handle, None, complaint)
 
     def _view(self, x: Any, stream: int, *, writeable: bool = False) -> View:
@@ -278,11 +278,11 @@ class CudaCodec:
             return exact
         return Length(memory, self._give_back, complaint)
 
-    def _take(self, words: int) -> CallMemory:
+    def _take(self, word_count: int) -> CallMemory:
         try:
-            return self._free[words].pop()
+            return self._free[word_count].pop()
         except (KeyError, IndexError):
-            return self._device.memory(words)
+            return self._device.memory(word_count)
 
     def _give_back(self, memory: CallMemory) -> None:
-        self._free.setdefault(memory.words, []).append(memory)
+        self._free.setdefault(memory.word_count, []).append(memory)

@@ -73,8 +73,8 @@ class CallMemory(ABC):
     It may serve several calls in turn, on any streams. Each call waits, on the device, for the one before it.
     """
 
-    words: int
-    """Number of words of 64 bits."""
+    word_count: int
+    """Number of 64-bit words."""
     pointer: int
     """Address of the words on the device."""
 
@@ -98,11 +98,11 @@ class Device(ABC):
 
     @abstractmethod
     def stream(self, stream: Any, array: Any) -> int:
-        """Handle of a stream; for None, that of the current stream of the library that made `array`."""
+        """Return the handle of a stream; for None, that of the current stream of the library that made `array`."""
 
     @abstractmethod
     def view(self, name: str, array: Any, stream: int) -> View:
-        """The place of an array.
+        """Return the address, size and type of an array.
 
         Raises
         ------
@@ -117,11 +117,11 @@ class Device(ABC):
         """Start a kernel. All its parameters have 64 bits."""
 
     @abstractmethod
-    def memory(self, words: int) -> CallMemory:
-        """Memory for one call, with this number of words."""
+    def memory(self, word_count: int) -> CallMemory:
+        """Return memory of `word_count` 64-bit words for one call."""
 
     def blocks(self, nbytes: int, block_bytes: int) -> int:
-        """Number of blocks for `nbytes` bytes of values, if a block takes `block_bytes` at a time."""
+        """Return the number of blocks for `nbytes` bytes of values, if a block takes `block_bytes` at a time."""
         return max(1, min(-(-nbytes // block_bytes), _BLOCKS * self.multiprocessors))
 
 
@@ -131,7 +131,7 @@ def _layout(name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, 
 
 
 def view_of(name: str, interface: dict[str, Any]) -> View:
-    """The view that ``__cuda_array_interface__`` describes.
+    """Return the view that ``__cuda_array_interface__`` describes.
 
     Raises
     ------
@@ -151,10 +151,10 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
 class CupyCallMemory(CallMemory):
     """The memory of a call in CuPy: words on the device, their head pinned on the host, and an event."""
 
-    def __init__(self, cupy: Any, words: int) -> None:
+    def __init__(self, cupy: Any, word_count: int) -> None:
         self._cupy = cupy
-        self._memory = cupy.cuda.alloc(8 * words)
-        self.words = words
+        self._memory = cupy.cuda.alloc(8 * word_count)
+        self.word_count = word_count
         self._pinned = cupy.cuda.alloc_pinned_memory(8 * STATE_HEAD)
         self._head = np.frombuffer(self._pinned, np.uint64, STATE_HEAD)
         self._event = cupy.cuda.Event(disable_timing=True)
@@ -210,8 +210,8 @@ class CupyDevice(Device):
         return int(stream)
 
     def view(self, name: str, array: Any, stream: int) -> View:
-        """The place of an array with a CUDA array interface or DLPack."""
-        if hasattr(array, "detach"):  # torch refuses to show what autograd follows
+        """Return the view of an array with a CUDA array interface or DLPack."""
+        if hasattr(array, "detach"):  # torch refuses the interface for tensors that require gradients
             array = array.detach()
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is None and hasattr(array, "__dlpack__"):
@@ -231,9 +231,9 @@ class CupyDevice(Device):
         with self._foreign_stream(stream):
             function((blocks,), (THREADS,), tuple(np.uint64(a) for a in arguments))
 
-    def memory(self, words: int) -> CallMemory:
-        """Memory for one call, with this number of words."""
-        return CupyCallMemory(self._cupy, words)
+    def memory(self, word_count: int) -> CallMemory:
+        """Return memory of `word_count` 64-bit words for one call."""
+        return CupyCallMemory(self._cupy, word_count)
 
     def _module(self, build: Build) -> Any:
         if build not in self._modules:

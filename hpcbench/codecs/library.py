@@ -104,7 +104,7 @@ class Kernels:
 
 
 def library_path() -> Path:
-    """Path of the compiled kernels: beside this file, or where an editable install of this checkout put them.
+    """Return the path of the compiled kernels: next to this file, or in site-packages after an editable install.
 
     Raises
     ------
@@ -112,9 +112,9 @@ def library_path() -> Path:
         The kernels were not built. The message says what to do.
     """
     here = Path(__file__).resolve().parent
-    beside = here / _NAME
-    if beside.is_file():
-        return beside
+    installed = here / _NAME
+    if installed.is_file():
+        return installed
     # An editable install leaves the library in site-packages, under the path that a wheel would have given it.
     for place in _site_directories():
         path = place / "hpcbench" / "codecs" / _NAME
@@ -130,10 +130,10 @@ def _site_directories() -> list[Path]:
     import site
     import sysconfig
 
-    found = [Path(sysconfig.get_path("platlib")), *map(Path, site.getsitepackages())]
+    directories = [Path(sysconfig.get_path("platlib")), *map(Path, site.getsitepackages())]
     if site.ENABLE_USER_SITE:
-        found.append(Path(site.getusersitepackages()))
-    return found
+        directories.append(Path(site.getusersitepackages()))
+    return directories
 
 
 @functools.cache

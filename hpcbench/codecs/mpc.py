@@ -23,9 +23,9 @@ from hpcbench.codecs.types import Array
 
 
 def container_bytes(n: int, dtype: np.dtype[Any]) -> int:
-    """Largest size of a container of chunks for `n` values of any type."""
-    words = -(-n * dtype.itemsize // 4)
-    return 4 * words + -(-2 * -(-words // 1024) // 4) * 4
+    """Return the largest size of a container of chunks for `n` values of any type."""
+    word_count = -(-n * dtype.itemsize // 4)
+    return 4 * word_count + -(-2 * -(-word_count // 1024) // 4) * 4
 
 
 class Mpc(Compiled):
@@ -50,11 +50,11 @@ class Mpc(Compiled):
         self.dim = dim
 
     def param(self, n: int) -> int:
-        """The stride."""
+        """Return the stride."""
         return self.dim
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Largest size of a container of chunks."""
+        """Return the largest size of a container of chunks."""
         return container_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float:

@@ -28,12 +28,12 @@ class _Door(Codec):  # type: ignore[misc]
         return self.family
 
     def encode(self, buf: Any) -> bytes:
-        """The bytes of an array.
+        """Encode an array.
 
         Raises
         ------
         TypeError
-            The values are no floating-point numbers that the codec takes.
+            The codec does not take values of this type.
         """
         values = np.asarray(buf).reshape(-1, order="A")
         if values.dtype not in _TYPES:
@@ -46,7 +46,7 @@ class _Door(Codec):  # type: ignore[misc]
         return room[: _HEAD.itemsize + used].tobytes()
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        """The values of encoded bytes, in `out` if it is given.
+        """Decode bytes, into `out` if it is given.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class _Door(Codec):  # type: ignore[misc]
         """
         content = np.frombuffer(buf, dtype=np.uint8)
         if content.size < _HEAD.itemsize:
-            raise ValueError(f"{self.codec_id}: {content.size} bytes are no encoded values")
+            raise ValueError(f"{self.codec_id}: {content.size} bytes are not encoded values")
         head = content[: _HEAD.itemsize].view(_HEAD)[0]
         if head["magic"] != _MAGIC or head["version"] != _VERSION or head["type"] >= len(_TYPES):
             raise ValueError(f"{self.codec_id}: the bytes do not begin as encoded values do")

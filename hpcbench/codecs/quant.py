@@ -41,21 +41,21 @@ class Quant(Compiled):
         self.bits, self.block, self.stochastic = bits, block, stochastic
 
     def param(self, n: int) -> int:
-        """The block size, and whether rounding is stochastic."""
+        """Return the block size, with a bit for stochastic rounding."""
         return self.block | (_STOCHASTIC if self.stochastic else 0)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of the integers and of the blocks' scales."""
+        """Return the bytes of the integers and of the blocks' scales."""
         self.check_type(dtype)
         return -(-n * self.bits // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """Half a unit of the largest magnitude, or one if rounding is stochastic; None if values are not finite."""
+        """Return half a unit of the largest magnitude, one if rounding is stochastic; None if values are not finite."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))
         unit = largest / (2 ** (self.bits - 1) - 1)
-        # three roundings to float32 beside the one to an integer, and the scale's where it is subnormal
+        # three roundings to float32 in addition to that to an integer, and the rounding of a subnormal scale
         bound = unit * ((1.0 if self.stochastic else 0.5) + 2.0**-14) + 2.0**-142
         if not largest + bound < largest_of(x.dtype):
             return None

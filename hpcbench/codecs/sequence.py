@@ -16,7 +16,7 @@ _BINS = 3 * 2048
 
 @dataclass(frozen=True)
 class Sequence:
-    """The kernels of a family."""
+    """Return the kernels of a family."""
 
     source: str
     """Name of the file in kernels/gpu."""
@@ -91,5 +91,5 @@ SUMS = Sequence("sum.cu", {"add": ("hb_sum",)}, 8192)
 
 
 def sequence_of(family: str) -> Sequence:
-    """The kernels of a family of `library.FAMILIES`."""
+    """Return the kernels of a family of `library.FAMILIES`."""
     return _SEQUENCES.get(family, _TILES)

@@ -36,16 +36,16 @@ class Sign(Compiled):
         self.block = block
 
     def param(self, n: int) -> int:
-        """The block size."""
+        """Return the block size."""
         return self.block
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of the signs and of the blocks' magnitudes."""
+        """Return the bytes of the signs and of the blocks' magnitudes."""
         self.check_type(dtype)
         return -(-n // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude, because no mean is above it; None if values are not finite or a sum may overflow."""
+        """Return the largest magnitude, which bounds each mean; None if values are not finite or a sum may overflow."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         largest = float(np.max(np.abs(x), initial=0))

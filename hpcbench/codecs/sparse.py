@@ -24,11 +24,11 @@ def _padded(size: int) -> int:
 
 
 def _chunks_room(records: int, chunk: int, record_bytes: int) -> int:
-    """The most bytes that records take on the wire: records, a head for each chunk, a start for each but the first."""
+    """Return the most bytes of records on the wire, with a head for each chunk and a start for each but the first."""
     if records == 0:
         return 0
-    whole, last = divmod(records - 1, chunk)
-    return whole * (8 + 4 + _padded(chunk * record_bytes)) + 4 + _padded((last + 1) * record_bytes)
+    full_chunks, last = divmod(records - 1, chunk)
+    return full_chunks * (8 + 4 + _padded(chunk * record_bytes)) + 4 + _padded((last + 1) * record_bytes)
 
 
 def _finite_magnitudes(codec: Compiled, x: Array) -> npt.NDArray[np.float32] | None:
@@ -60,7 +60,7 @@ class Pick(Compiled):
         return -(-2 * groups * dtype.itemsize // 4) * 4 + -(-groups // 2)
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude that is left out; None if values are not finite."""
+        """Return the largest magnitude that is left out; None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         if magnitudes is None:
             return None
@@ -93,11 +93,11 @@ class TopK(Compiled):
         self._exact = Fraction(str(fraction))  # as written: 0.07 of 100 are 7
 
     def param(self, n: int) -> int:
-        """Number of values that are sent."""
+        """Return the number of values that are sent."""
         return -(-n * self._exact.numerator // self._exact.denominator)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of the values, of their places and of the chunks' heads."""
+        """Return the bytes of the values, of their places and of the chunks' heads."""
         self.check_type(dtype)
         if n == 0:
             return 0
@@ -106,7 +106,7 @@ class TopK(Compiled):
         return 8 * (chunks - 1) + 16 * chunks + _padded(k * dtype.itemsize) + _padded(index)
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude that is left out; None if values are not finite."""
+        """Return the largest magnitude that is left out; None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         if magnitudes is None:
             return None
@@ -137,16 +137,16 @@ class Threshold(Compiled):
         self.threshold = float(np.float32(threshold))
 
     def param(self, n: int) -> int:
-        """The bits of the threshold."""
+        """Return the bits of the threshold."""
         return int(struct.unpack("<I", struct.pack("<f", self.threshold))[0])
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """The most bytes that values and their places can take."""
+        """Return the most bytes that values and their places can take."""
         self.check_type(dtype)
         return _chunks_room(n, _CHUNK, dtype.itemsize)
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest magnitude that is not above the threshold; None if values are not finite."""
+        """Return the largest magnitude that is not above the threshold; None if values are not finite."""
         magnitudes = _finite_magnitudes(self, x)
         return None if magnitudes is None else float(np.max(magnitudes[magnitudes <= self.threshold], initial=0.0))
 
@@ -155,7 +155,7 @@ class RowSparse(Compiled):
     """The codec ``rowsparse:W``, which sends rows of W values that are not all zero.
 
     An embedding's gradient has only a few such rows. Negative zeros are not zero here, because every bit comes back.
-    Values behind the last whole row are always sent.
+    Values after the last complete row are always sent.
 
     Parameters
     ----------
@@ -175,16 +175,16 @@ class RowSparse(Compiled):
         self.width = width
 
     def param(self, n: int) -> int:
-        """The width of a row."""
+        """Return the width of a row."""
         return self.width
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """The most bytes that rows and their places can take."""
+        """Return the most bytes that rows and their places can take."""
         kind = self.check_type(dtype)
         values, size = (n * dtype.itemsize, 1) if kind is Type.BYTES else (n, dtype.itemsize)
-        rows, rest = divmod(values, self.width)
-        return _chunks_room(rows, max(1, _CHUNK // self.width), self.width * size) + rest * size
+        rows, remainder = divmod(values, self.width)
+        return _chunks_room(rows, max(1, _CHUNK // self.width), self.width * size) + remainder * size
 
     def error_bound(self, x: Array) -> float:
-        """Zero, because nothing is lost."""
+        """Return zero, because the codec is lossless."""
         return 0.0

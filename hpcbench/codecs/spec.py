@@ -46,7 +46,7 @@ class Family:
 
     parameter: Callable[[str], str | None]
     """Gives the canonical form of a parameter, or None if there is no such parameter."""
-    known: str
+    forms: str
     """Forms of the parameter, for an error message."""
     lossless: bool = False
     on_gpu: bool = True
@@ -101,7 +101,7 @@ FAMILIES = {
     "rowsparse": Family(_integer(range(1, 2**20 + 1)), "rowsparse:W with W values a row", lossless=True, default=None),
     "2:4": Family(_none, "2:4"),
 }
-KNOWN = ", ".join(family.known for family in FAMILIES.values())
+KNOWN = ", ".join(family.forms for family in FAMILIES.values())
 
 
 def parse(name: str) -> CodecSpec:
@@ -123,7 +123,7 @@ def parse(name: str) -> CodecSpec:
         text = ours.default if name == family else parameter
         written = None if text is None else ours.parameter(text)
         if written is None:
-            raise ValueError(f"codec {name!r} is not known: {ours.known}")
+            raise ValueError(f"codec {name!r} is not known: {ours.forms}")
         short = written == "" or (ours.bare and written == ours.default)
         return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):

@@ -43,12 +43,12 @@ SHORT = (Type.F32, Type.F16, Type.BF16)
 
 
 def type_of(dtype: np.dtype[Any]) -> Type:
-    """The kernels' name of a type: a floating-point type that they know, else bytes."""
+    """Return the kernels' number of a type: that of a supported floating-point type, else of bytes."""
     return _TYPES.get(dtype, Type.BYTES)
 
 
 def rounding(dtype: np.dtype[Any], largest: float) -> float:
-    """Bound of the error of rounding float32 values up to `largest` to a type."""
+    """Return a bound of the error of rounding float32 values up to `largest` to a type."""
     kind = type_of(dtype)
     if kind is Type.F16:
         return largest * 2.0**-11 + 2.0**-25

@@ -39,18 +39,18 @@ class Zfp(Compiled):
         self.rate = rate
 
     def param(self, n: int) -> int:
-        """The rate."""
+        """Return the rate."""
         return self.rate
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of all blocks, a multiple of 8."""
+        """Return the bytes of all blocks, a multiple of 8."""
         self.check_type(dtype)
         return -(-(-(-n // 4) * 4 * self.rate) // 64) * 8
 
     def error_bound(self, x: Array) -> float | None:
-        """Bound of the largest absolute error, from the largest magnitude and the rate; None if there is no bound.
+        """Return a bound of the absolute error, from the largest magnitude and the rate; None without a bound.
 
-        There is no bound for values that are not finite, and for values that decoding may round to infinity because
+        No bound exists for values that are not finite, and for values that decoding may round to infinity because
         they are close to the largest of their type.
 
         Notes

@@ -1,4 +1,4 @@
-"""What the scheduler's accounting says of jobs that have ended, as it was last asked."""
+"""Energy and duration of ended jobs, from the scheduler's accounting."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,22 +8,23 @@ from hpcbench.batch.tracking.seen import load
 
 @dataclass(frozen=True)
 class Account:
-    """What the scheduler's accounting says of one job."""
+    """Energy and duration of one job."""
 
     joules: float
+    """Energy of the job in joules."""
     seconds: float | None
-    """That it ran."""
+    """Duration of the job in seconds; None if accounting does not report it."""
 
 
 def accounts(root: Path) -> dict[str, Account]:
-    """The energy of each job of a submission whose scheduler counts any (Slurm's ``ConsumedEnergyRaw``)."""
-    found = {}
+    """Return the account of each job whose energy the scheduler measures (Slurm's ``ConsumedEnergyRaw``)."""
+    accounts_by_job = {}
     for job, seen in load(root).items():
         joules = _number(seen.word.accounting.get("ConsumedEnergyRaw"))
         if joules:
-            found[job] = Account(joules, _number(seen.word.accounting.get("ElapsedRaw")))
-    return found
+            accounts_by_job[job] = Account(joules, _number(seen.word.accounting.get("ElapsedRaw")))
+    return accounts_by_job
 
 
-def _number(words: str | None) -> float | None:
-    return float(words) if words is not None and words.isdecimal() and len(words) < 19 else None
+def _number(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isdecimal() and len(text) < 19 else None

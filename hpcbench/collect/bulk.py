@@ -15,14 +15,14 @@ from hpcbench.contract.step_line import FIELDS, TYPECODES
 Columns = dict[str, "array[Any]"]
 
 # Bounded, so that a line that fits is not much longer than the one it was taken from. NaN and infinity are rare enough
-# to be read alone. What a field that nobody knows holds is of no interest.
+# to be read alone. The value of an unknown field is not used.
 _VALUE = {"d": "([-+.0-9eE]{1,40})", "q": "([0-9]{1,30})", "": "[!-~]{1,40}"}
 _LONGEST = 2000
 """Most bytes of a line whose shape is taken, so that no regular expression is made from arbitrary content."""
 _HEAD = re.compile(r"step +[0-9]{1,18}/([0-9]{1,18})")
 
 
-class Shape:
+class LineShape:
     """The common shape of the step lines of a log.
 
     Parameters
@@ -77,15 +77,15 @@ class Shape:
         if min(columns["step"]) < 1 or max(columns["step"]) > self._steps:
             return None
         try:
-            for (name, worth), words in zip(self._fields, values, strict=True):
-                columns[name] = _converted(TYPECODES[name], words, worth)
+            for (name, worth), texts in zip(self._fields, values, strict=True):
+                columns[name] = _converted(TYPECODES[name], texts, worth)
         except (ValueError, OverflowError):
             return None
         return columns
 
 
-def shape_of(raw: bytes) -> Shape | None:
-    """The shape of a step line that `step_line.parse` has read; None if it is written in an unusual way."""
+def shape_of(raw: bytes) -> LineShape | None:
+    """Return the shape of a step line that `step_line.parse` has read; None if it is written in an unusual way."""
     if len(raw) > _LONGEST or not raw.isascii():
         return None
     head, *parts = raw.decode().removesuffix("\r").removesuffix(" |").split(" | ")
@@ -95,10 +95,10 @@ def shape_of(raw: bytes) -> Shape | None:
     pattern = f"step {{1,18}}([0-9]{{1,18}})/{matched[1]}"
     fields = []
     for part in parts:
-        words = part.split()
-        if len(words) < 2 or part != " ".join(words):
+        tokens = part.split()
+        if len(tokens) < 2 or part != " ".join(tokens):
             return None
-        name, _, *unit = words
+        name, _, *unit = tokens
         attribute, worth = "", 1.0
         if name in FIELDS:
             attribute, units = FIELDS[name]
@@ -106,11 +106,11 @@ def shape_of(raw: bytes) -> Shape | None:
             fields.append((attribute, worth))
         value = _VALUE[TYPECODES.get(attribute, "")]
         pattern += re.escape(f" | {name} ") + value + "".join(re.escape(f" {word}") for word in unit)
-    return Shape(pattern + r" \|\r?\n", int(matched[1]), fields) if fields else None
+    return LineShape(pattern + r" \|\r?\n", int(matched[1]), fields) if fields else None
 
 
-def _converted(typecode: str, words: tuple[bytes, ...], worth: float) -> "array[Any]":
+def _converted(typecode: str, texts: tuple[bytes, ...], worth: float) -> "array[Any]":
     if typecode == "q":
-        return array("q", map(int, words))
-    numbers = map(float, words)
+        return array("q", map(int, texts))
+    numbers = map(float, texts)
     return array("d", numbers if worth == 1 else [number * worth for number in numbers])

@@ -1,4 +1,4 @@
-"""Finds a submission and the state of its jobs."""
+"""Search for a submission and the state of its jobs."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcbench.batch.find_submission import find_root
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.tracking.track import Tracked, track
-from hpcbench.contract.state import Job
+from hpcbench.contract.state import JobSummary
 from hpcbench.errors import UserError
 
 _SOON = 2.0
@@ -16,12 +16,12 @@ _SOON = 2.0
 
 
 def resolve(path: Path) -> Path:
-    """The submission at `path`, or the newest of the numbered ones in it, which is then named on stderr.
+    """Return the submission at `path`, or the newest numbered one in it, whose name is then printed on stderr.
 
     Raises
     ------
     UserError
-        There is no submission.
+        `path` contains no submission.
     """
     root = find_root(path)
     if root != path:
@@ -29,8 +29,8 @@ def resolve(path: Path) -> Path:
     return root
 
 
-def jobs_of(root: Path) -> Mapping[str, Job]:
-    """Each job by its id, with the state that its marks and its scheduler tell.
+def jobs_of(root: Path) -> Mapping[str, JobSummary]:
+    """Return each job by its id, with the state from its status files and its scheduler.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Jobs:
         except UserError:
             self._pause = 30.0
 
-    def __call__(self) -> Mapping[str, Job]:
+    def __call__(self) -> Mapping[str, JobSummary]:
         """Each job by its id, with its present state."""
         begin = self._clock()
         ask = begin >= self._next
@@ -75,10 +75,10 @@ class Jobs:
             self.silent, self._took = tracked.silent, now - begin
             self._next = now + max(self._pause, 5 * self._took)
             self._soon = 2 * self._soon if ending else _SOON
-        if ending:  # a script has failed, and its scheduler may know more: it is asked soon, then ever later
+        if ending:  # the scheduler soon reports why a script failed: ask soon, then less and less often
             self._next = min(self._next, now + max(self._soon, 5 * self._took))
         return _jobs(tracked)
 
 
-def _jobs(tracked: Tracked) -> Mapping[str, Job]:
+def _jobs(tracked: Tracked) -> Mapping[str, JobSummary]:
     return {job: status.job(job) for job, status in tracked.jobs.items()}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from hpcbench.collect.benchmark_tables import nccl, nccl_json, osu
 from hpcbench.collect.benchmark_tables.columns import NUMBER, SIZE, VALIDATION, Column, Heading
-from hpcbench.collect.benchmark_tables.table import Microbenchmark, Size
+from hpcbench.collect.benchmark_tables.table import Microbenchmark, TableRow
 from hpcbench.collect.dialects.prefix import split
 from hpcbench.collect.dialects.texts import texts
 
-__all__ = ["Microbenchmark", "Size", "load", "read"]
+__all__ = ["Microbenchmark", "TableRow", "load", "read"]
 _LONGEST = 4096
 """Most characters of a line of a table."""
 _MARKDOWN = re.compile(r"\\([#_*<>\[\]|~`+-])")
@@ -64,7 +64,7 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """The lines that were glued together, without prefixes, and without the backslashes and quotes of Markdown."""
+    """Yield the lines that were joined in one, without prefixes, and without the backslashes and quotes of Markdown."""
     for piece in _GLUED.split(line[: 4 * _LONGEST]):
         text = split(piece)[1].lstrip(" \t>")
         if len(text) <= _LONGEST:
@@ -172,7 +172,7 @@ class _Reader:
     def _take_wide(self, table: Microbenchmark) -> None:
         """Take rows that have more words than the heading has columns.
 
-        The first quantity is certain. Those behind it are read only if the tool's habit tells what they are.
+        The first quantity is certain. Later ones are read only if the tool has a known column order.
         """
         assert self._heading is not None
         widths = [len(cells) for cells, _ in self._wide]
@@ -190,14 +190,14 @@ class _Reader:
 
 
 def _leading(heading: Heading) -> tuple[Column, ...]:
-    """The columns up to the first quantity."""
+    """Return the columns up to the first quantity."""
     names = [column.name for column in heading.columns]
     at = next(i for i, name in enumerate(names) if name in heading.quantities)
     return heading.columns[: at + 1]
 
 
-def _first(heading: Heading, cells: list[str], line: int) -> Size | None:
-    """The row with its first quantity alone, and its verdict if it has one."""
+def _first(heading: Heading, cells: list[str], line: int) -> TableRow | None:
+    """Return the row with its first quantity alone, and its verdict if it has one."""
     leading = _leading(heading)
     verdicts = [cell for cell in cells if cell in ("Pass", "Fail")]
     figures = [cell for cell in cells[len(leading) :] if cell not in (*verdicts, "N/A")]

@@ -1,7 +1,7 @@
 """The log of a program's run: hpcbench's events, and between them the lines of the program.
 
-The lines are read by the dialect of the program's framework, or by the study's own expressions. Each has the seconds of
-its coming before it, which tell the speed of a program that prints none.
+The lines are read by the dialect of the program's framework, or by the study's own expressions. A time stamp precedes
+each line. The stamps give the speed of a program that prints none.
 """
 
 import re
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.dialects.prefix import plain
-from hpcbench.collect.dialects.reader import Reader as DialectReader
+from hpcbench.collect.dialects.reader import DialectReader
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.contract import events
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import Evaluation, Event, Start
 from hpcbench.contract.program import LogForm, LogLines
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.stamp import unstamped
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.stamp import strip_stamp
 from hpcbench.contract.step_line import TYPECODES, Step
 
 OWN = "own lines"
@@ -30,7 +30,7 @@ _SPEEDS = ("seconds", "samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
 
 class _LinesReader:
-    """Reads lines by the expressions of a study."""
+    """Reader of lines by the expressions of a study."""
 
     def __init__(self, path: Path, form: LogLines) -> None:
         self.log = RunLog(path, OWN)
@@ -44,39 +44,39 @@ class _LinesReader:
         self.log.lines = text.number
         if text.text is None or not text.ended:
             return
-        if self._evaluation is not None and (found := self._evaluation.search(text.text)):
-            said = self._numbers(found, text.number)
-            if "loss" in said:
-                at = int(said.get("step", self._step))
-                self.log.events.append(Evaluation(line=text.number, step=at, split="valid", loss=said["loss"]))
-        elif found := self._line.search(text.text):
-            said = self._numbers(found, text.number)
-            step = int(said.pop("step", self._step + self._every))
-            steps = said.pop("steps", None)
+        if self._evaluation is not None and (match := self._evaluation.search(text.text)):
+            values = self._numbers(match, text.number)
+            if "loss" in values:
+                at = int(values.get("step", self._step))
+                self.log.events.append(Evaluation(line=text.number, step=at, split="valid", loss=values["loss"]))
+        elif match := self._line.search(text.text):
+            values = self._numbers(match, text.number)
+            step = int(values.pop("step", self._step + self._every))
+            steps = values.pop("steps", None)
             if step not in self.log.steps:
                 self._step = step
-                self.log.steps.add(Step(step, None if steps is None else int(steps), line=text.number, **said))
+                self.log.steps.add(Step(step, None if steps is None else int(steps), line=text.number, **values))
 
     def so_far(self) -> RunLog:
-        """The log of the lines up to here."""
+        """Return the log of the lines read so far."""
         return replace(self.log, events=list(self.log.events), notes=list(self.log.notes))
 
-    def _numbers(self, found: "re.Match[str]", line: int) -> dict[str, Any]:
-        """The numbers of the groups. What is no number is noted and left out."""
-        said: dict[str, Any] = {}
-        for name, words in found.groupdict().items():
-            if words is None:
+    def _numbers(self, match: "re.Match[str]", line: int) -> dict[str, Any]:
+        """Return the numbers of the groups. A group that is not a number is noted and left out."""
+        values: dict[str, Any] = {}
+        for name, digits in match.groupdict().items():
+            if digits is None:
                 continue
             try:
-                value = float(words.replace(",", ""))
-                said[name] = int(value) if TYPECODES[name] == "q" else value
+                value = float(digits.replace(",", ""))
+                values[name] = int(value) if TYPECODES[name] == "q" else value
             except (ValueError, OverflowError):
-                self.log.note(Cut(line, f"the {name} of the line is no number"))
-        return said
+                self.log.note(DamagedLine(line, f"the {name} of the line is not a number"))
+        return values
 
 
 class ProgramReader:
-    """Reads the log of a program's run while its bytes come.
+    """Reader of the log of a program's run, fed while the log grows.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class ProgramReader:
         self._path, self._form = path, form
         self._lines = self._fresh()
         self._events: list[Event] = []
-        self._notes: list[Cut] = []
+        self._notes: list[DamagedLine] = []
         self._rest = b""
         self._number = 0
         self._stamps = array("d")
@@ -110,7 +110,7 @@ class ProgramReader:
 
     @property
     def log(self) -> RunLog:
-        """The log of the lines up to here."""
+        """Return the log of the lines read so far."""
         log = self._lines.so_far()
         log.lines = self._number
         log.events = sorted([*log.events, *self._events], key=lambda event: event.line)
@@ -127,21 +127,21 @@ class ProgramReader:
 
     def _take(self, raw: bytes, *, ended: bool) -> None:
         self._number += 1
-        seconds, line = unstamped(raw)
+        seconds, line = strip_stamp(raw)
         self._stamps.append(-1.0 if seconds is None else seconds)
         text = line.decode("utf-8", "replace").rstrip("\r") if len(line) <= LONGEST_LINE else None
         if seconds is None:
             if text is not None and text.startswith(events.BEGIN):
-                self._event(events.parse(text, self._number))
+                self._event(events.parse_event(text, self._number))
             return
         self._lines.feed(Text(self._number, None if text is None else plain(text), ended))
 
-    def _event(self, event: Event | Cut) -> None:
-        if isinstance(event, Cut):
+    def _event(self, event: Event | DamagedLine) -> None:
+        if isinstance(event, DamagedLine):
             self._notes.append(event)
             return
         if isinstance(event, Start) and self._events:
-            self._notes = [Cut(event.line, "the run began anew here: the lines above are not used")]
+            self._notes = [DamagedLine(event.line, "the run began again here: the lines above are not used")]
             self._events.clear()
             self._lines = self._fresh()
         self._events.append(event)
@@ -176,10 +176,10 @@ def read_program(path: Path, form: LogForm) -> RunLog:
     return reader.close()
 
 
-def form_of(settings: Settings) -> LogForm | None:
-    """How the program of a run prints its steps; None if it is no run of a program."""
+def form_of(settings: LoggedSettings) -> LogForm | None:
+    """Return how the program of a run prints its steps; None if the run is not a run of a program."""
     form = settings.program.log
     if isinstance(form, dict):
         return LogLines.model_validate(form)
-    known = {dialect.name.lower() for dialect in DIALECTS}
-    return form if isinstance(form, str) and form in known else None  # type: ignore[return-value]
+    dialects = {dialect.name.lower() for dialect in DIALECTS}
+    return form if isinstance(form, str) and form in dialects else None  # type: ignore[return-value]

@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import fmean, median
 
 from hpcbench.collect.program_log import ProgramReader
-from hpcbench.collect.run_log import Reader, RunLog
+from hpcbench.collect.run_log import LogReader, RunLog
 from hpcbench.collect.submission import RunResult, result
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.program import LogForm
-from hpcbench.contract.state import OPEN, Job, State, Verdict
+from hpcbench.contract.state import OPEN, JobSummary, ResolvedState, State
 from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submission
-from hpcbench.contract.times import elapsed, moment
+from hpcbench.contract.times import measure_seconds, parse_time
 
 _ASK = 2.0
 """Seconds between two looks at the jobs."""
@@ -23,12 +23,12 @@ _RECENT = 20
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The present state of one run. A number is None until the log gives it."""
 
     id: str
     job: str
-    verdict: Verdict
+    verdict: ResolvedState
     step: int = 0
     steps: int | None = None
     loss: float | None = None
@@ -48,64 +48,64 @@ class Progress:
 
 
 class Follower:
-    """Reads the new lines and marks of a submission.
+    """Reader of the new lines and status files of a submission.
 
     Parameters
     ----------
     root
         Directory of the submission.
     jobs
-        Gives each job by its id.
+        Function that returns each job by its id.
     now
-        Gives the time, in UTC.
+        Function that returns the time in UTC.
     clock
-        Gives the seconds of a clock that never goes back.
+        Function that returns the seconds of a monotonic clock.
     """
 
     def __init__(
         self,
         root: Path,
-        jobs: Callable[[], Mapping[str, Job]],
+        jobs: Callable[[], Mapping[str, JobSummary]],
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.root = root
         self.plan = read_submission(root)
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, JobSummary] = {}
         self._states = jobs
         self._now = now
         self._clock = clock
-        self._asked: tuple[float, Mapping[str, Job]] | None = None
+        self._asked: tuple[float, Mapping[str, JobSummary]] | None = None
         self._tails = {run.id: _Tail(root / run.path / "log.txt", self.plan.program_log) for run in self.plan.runs}
         self._judged: dict[str, tuple[_Seen, RunResult]] = {}
-        self._settled: dict[str, Progress] = {}
-        self._ends: dict[str, tuple[int, Progress]] = {}
+        self._settled: dict[str, RunProgress] = {}
+        self._ends: dict[str, tuple[int, RunProgress]] = {}
         """The attempt and the end of each run that was seen to end."""
 
-    def poll(self) -> list[Progress]:
-        """The present state of all runs, in the order of the plan."""
+    def poll(self) -> list[RunProgress]:
+        """Return the present state of all runs, in the order of the plan."""
         # Asked before the markers are read: a job that ends in between is then seen with its marker, not as lost.
         if self._asked is None or self._clock() - self._asked[0] >= _ASK:
             self._asked = (self._clock(), self._states())
-        self.jobs = {job.id: self._asked[1].get(job.id, Job(job.id, State.UNKNOWN)) for job in self.plan.jobs}
+        self.jobs = {job.id: self._asked[1].get(job.id, JobSummary(job.id, State.UNKNOWN)) for job in self.plan.jobs}
         return [self._settled.get(run.id) or self._look(run) for run in self.plan.runs]
 
-    def since_start(self, runs: list[Progress]) -> float:
+    def since_start(self, runs: list[RunProgress]) -> float:
         """Return the seconds since the first run began, or those between its begin and the end of the last run."""
-        starts = [time for run in runs if (time := moment(run.start)) is not None]
-        ends = [time for run in runs if (time := moment(run.end)) is not None]
+        starts = [time for run in runs if (time := parse_time(run.start)) is not None]
+        ends = [time for run in runs if (time := parse_time(run.end)) is not None]
         if not starts:
             return 0.0
         until = self._now() if not ends or any(run.state in OPEN for run in runs) else max(ends)
         return max(0.0, (until - min(starts)).total_seconds())
 
-    def left(self, runs: list[Progress]) -> float | None:
+    def left(self, runs: list[RunProgress]) -> float | None:
         """Seconds until all runs will have ended; None until a run has a known speed."""
-        whole = [p.elapsed for p in runs if p.state == "completed" and p.elapsed is not None]
-        whole += [p.elapsed + p.left for p in runs if p.state == "running" and p.elapsed is not None and p.left]
-        if not whole:
+        durations = [p.elapsed for p in runs if p.state == "completed" and p.elapsed is not None]
+        durations += [p.elapsed + p.left for p in runs if p.state == "running" and p.elapsed is not None and p.left]
+        if not durations:
             return None
-        usual = fmean(whole)
+        usual = fmean(durations)
         by_job: dict[str, float] = {}
         for run in runs:
             if run.state in OPEN:
@@ -115,26 +115,26 @@ class Follower:
         totals = list(by_job.values())
         return sum(totals) if self.plan.scheduler is SchedulerKind.LOCAL else max(totals, default=0.0)
 
-    def _look(self, run: PlannedRun) -> Progress:
-        job = self.jobs.get(run.job, Job(run.job, State.UNKNOWN))
-        # The marker first: what it says of the end is then already in the log.
+    def _look(self, run: PlannedRun) -> RunProgress:
+        job = self.jobs.get(run.job, JobSummary(run.job, State.UNKNOWN))
+        # The status file first: if it reports the end, then the log contains the end already.
         mark = read_mark(self.root / run.path)
         log = self._tails[run.id].read()
         seen = _Seen(mark, job, log, log.lines if log else 0)
-        known = self._judged.get(run.id)
+        cached = self._judged.get(run.id)
         # To judge a run that failed, its log and errors are looked through for the reason.
-        found = known[1] if known and known[0] == seen else result(self.plan, run, self.root, job, mark, log)
-        self._judged[run.id] = (seen, found)
-        progress = self._onward(run, self._progress(run, found, log), mark)
-        if found.state not in OPEN and job.state not in (*OPEN, "unknown"):
+        run_result = cached[1] if cached and cached[0] == seen else result(self.plan, run, self.root, job, mark, log)
+        self._judged[run.id] = (seen, run_result)
+        progress = self._onward(run, self._progress(run, run_result, log), mark)
+        if run_result.state not in OPEN and job.state not in (*OPEN, "unknown"):
             self._settled[run.id] = progress
             del self._tails[run.id], self._judged[run.id]
         return progress
 
-    def _onward(self, run: PlannedRun, progress: Progress, mark: Mark | None) -> Progress:
-        """The progress, or the end that was seen before it: only another attempt leads on from there.
+    def _onward(self, run: PlannedRun, progress: RunProgress, mark: Mark | None) -> RunProgress:
+        """Return the progress, or the end that was seen before it, which only another attempt replaces.
 
-        A scheduler's answer may be older than the marks, and say that a job runs which has ended.
+        The scheduler's answer may be older than the status files, and report a job as running that has ended.
         """
         attempt = mark.attempt if mark else 0
         before = self._ends.get(run.id)
@@ -144,26 +144,26 @@ class Follower:
             self._ends[run.id] = (attempt, progress)
         return progress
 
-    def _progress(self, run: PlannedRun, found: RunResult, log: RunLog | None) -> Progress:
+    def _progress(self, run: PlannedRun, run_result: RunResult, log: RunLog | None) -> RunProgress:
         last = log.last_step if log else None
-        seconds = elapsed(found.start, found.end or self._now())
+        seconds = measure_seconds(run_result.start, run_result.end or self._now())
         left = None
-        if log is not None and last is not None and found.state == "running":
+        if log is not None and last is not None and run_result.state == "running":
             recent = log.steps.column("seconds")[-_RECENT:]
             planned = last.steps or self.plan.steps
             left = median(recent) * max(planned - last.step, 0) if recent and planned else None
-        return Progress(
+        return RunProgress(
             id=run.id,
             job=run.job,
-            verdict=found.verdict,
+            verdict=run_result.verdict,
             step=last.step if last else 0,
             steps=last.steps if last and last.steps else self.plan.steps,
             loss=last.loss if last else None,
             samples_per_s=last.samples_per_s if last else None,
             loss_valid=log.final_loss() if log else None,
             elapsed=seconds,
-            start=found.start,
-            end=found.end,
+            start=run_result.start,
+            end=run_result.end,
             left=left,
         )
 
@@ -173,7 +173,7 @@ class _Seen:
     """The files and facts that a run was last judged by."""
 
     mark: Mark | None
-    job: Job
+    job: JobSummary
     log: RunLog | None
     lines: int
 
@@ -187,7 +187,7 @@ class _Tail:
 
     def _begin(self) -> None:
         self._offset = 0
-        self._reader = Reader(self._path) if self._form is None else ProgramReader(self._path, self._form)
+        self._reader = LogReader(self._path) if self._form is None else ProgramReader(self._path, self._form)
 
     def read(self) -> RunLog | None:
         try:

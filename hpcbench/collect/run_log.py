@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from hpcbench.collect.bulk import Shape, shape_of
+from hpcbench.collect.bulk import LineShape, shape_of
 from hpcbench.collect.steps import Steps
 from hpcbench.contract import log_line
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.ending import Ending
 from hpcbench.contract.events import End, Environment, Evaluation, Event, Rank, Start
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
@@ -35,7 +35,7 @@ class RunLog:
     """Name of the dialect of its lines."""
     steps: Steps = field(default_factory=Steps)
     events: list[Event] = field(default_factory=list)
-    notes: list[Cut] = field(default_factory=list)
+    notes: list[DamagedLine] = field(default_factory=list)
     """Notes about lines that were cut, damaged or doubled, without the last ones if they are many."""
     lines: int = 0
     cut: bool = False
@@ -45,14 +45,14 @@ class RunLog:
     """Quantities whose value at a step is the mean over all steps up to it."""
 
     def event(self, kind: type[E]) -> E | None:
-        """The last event of this kind."""
+        """Return the last event of this kind; None if there is none."""
         return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
     def said(self, kind: type[E]) -> E:
-        """The last event of this kind, or one with empty fields if there is none."""
+        """Return the last event of this kind, or one with empty fields if there is none."""
         return self.event(kind) or kind.read({})
 
-    def note(self, note: Cut) -> None:
+    def note(self, note: DamagedLine) -> None:
         """Keep a note about a line, unless there are already many."""
         if len(self.notes) < MOST_NOTES:
             self.notes.append(note)
@@ -81,7 +81,7 @@ class RunLog:
         return max(self.said(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
-        """Steps before the last one that the log should hold and does not.
+        """Return the steps before the last one that the log lacks.
 
         Other frameworks print every nth step, and do not say so.
         """
@@ -89,13 +89,13 @@ class RunLog:
         if last is None or self.dialect != "hpcbench" or last.step == len(self.steps) + self.resumed_from:
             return []
         # The log may claim any step number: only the first gaps are of interest.
-        found: list[int] = []
+        missing: list[int] = []
         for step in range(self.resumed_from + 1, last.step):
             if step not in self.steps:
-                found.append(step)
-                if len(found) > MOST_NOTES:
+                missing.append(step)
+                if len(missing) > MOST_NOTES:
                     break
-        return found
+        return missing
 
     @property
     def evaluations(self) -> dict[int, float]:
@@ -103,14 +103,14 @@ class RunLog:
 
         If there are several after a step, the last one counts.
         """
-        found: dict[int, float] = {}
+        losses: dict[int, float] = {}
         for event in self.events:
             if isinstance(event, Evaluation) and event.split == "valid" and event.step is not None:
-                found |= {} if event.loss is None else {event.step: event.loss}
-        return found
+                losses |= {} if event.loss is None else {event.step: event.loss}
+        return losses
 
     def final_loss(self) -> float | None:
-        """Validation loss after the last planned step; None until it was evaluated there."""
+        """Return the validation loss after the last planned step; None if it was not evaluated there."""
         planned = self.planned_steps
         return None if planned is None else self.evaluations.get(planned)
 
@@ -147,8 +147,8 @@ class RunLog:
         return f"{self.path}:{self.lines if line is None else line}"
 
 
-class Reader:
-    """Reads a log while its bytes come.
+class LogReader:
+    """Reader of a log, fed while the log grows.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Reader:
         self.log = RunLog(path)
         self._rest = bytearray()
         self._overlong = False
-        self._shape: Shape | None = None
+        self._shape: LineShape | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the file."""
@@ -186,10 +186,10 @@ class Reader:
         """
         if self._rest or self._overlong:
             self.log.lines += 1
-            found = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
-            if found is not None:
-                self.log.note(Cut(self.log.lines, "the last line was cut"))
-            self.log.cut = self.log.cut or found is not None
+            record = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
+            if record is not None:
+                self.log.note(DamagedLine(self.log.lines, "the last line was cut"))
+            self.log.cut = self.log.cut or record is not None
             self._rest.clear()
         return self.log
 
@@ -204,7 +204,7 @@ class Reader:
         if self._shape is not None and begin < len(block):
             self._bulk(block[begin:], self._shape)
 
-    def _bulk(self, block: bytes, shape: Shape) -> None:
+    def _bulk(self, block: bytes, shape: LineShape) -> None:
         log, raw = self.log, None
         begin = alone = 0
         for end, columns in shape.runs(block, log.lines + 1):
@@ -220,39 +220,41 @@ class Reader:
         if 2 * alone > begin:
             self._shape = None  # most lines look otherwise by now
 
-    def _line(self, raw: bytes) -> Step | Event | Cut | None:
+    def _line(self, raw: bytes) -> Step | Event | DamagedLine | None:
         log = self.log
         log.lines += 1
         if len(raw) > LONGEST_LINE:
             return None
-        found = log_line.parse(raw.decode("utf-8", "replace"), log.lines)
-        if isinstance(found, Step):
-            found = self._step(found)
-        if isinstance(found, Cut):
-            log.note(found)
-        elif isinstance(found, Event):
-            self._event(found)
-        if found is not None:
-            log.cut = isinstance(found, Cut)
-        return found
+        record = log_line.parse(raw.decode("utf-8", "replace"), log.lines)
+        if isinstance(record, Step):
+            record = self._step(record)
+        if isinstance(record, DamagedLine):
+            log.note(record)
+        elif isinstance(record, Event):
+            self._event(record)
+        if record is not None:
+            log.cut = isinstance(record, DamagedLine)
+        return record
 
     def _event(self, event: Event) -> None:
         log = self.log
         if isinstance(event, Start):
             log.starts += 1
             if log.starts > 1:
-                log.note(Cut(event.line, "the run began anew here: the lines above are not used"))
+                log.note(DamagedLine(event.line, "the run began again here: the lines above are not used"))
                 log.steps.clear()
                 log.events.clear()
         log.events.append(event)
 
-    def _step(self, record: Step) -> Step | Cut:
+    def _step(self, record: Step) -> Step | DamagedLine:
         try:
             first = self.log.steps.add(record)
         except OverflowError:
-            return Cut(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
+            return DamagedLine(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
         if first is not record:
-            self.log.note(Cut(record.line, f"step {record.step} stands in line {first.line} already, which is used"))
+            self.log.note(
+                DamagedLine(record.line, f"step {record.step} stands in line {first.line} already, which is used")
+            )
         return record
 
 
@@ -264,8 +266,8 @@ def read(path: Path) -> RunLog:
     UserError
         The file is missing, a directory, or cannot be read.
     """
-    reader = Reader(path)
-    name = printable(str(path))
+    reader = LogReader(path)
+    name = make_printable(str(path))
     try:
         if path.exists() and not path.is_file():
             kind = "a directory" if path.is_dir() else "no regular file"

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcbench.contract.step_line import QUANTITIES, TYPECODES, Step
 
-COLUMNS = tuple(one.name for one in QUANTITIES)
+COLUMNS = tuple(quantity.name for quantity in QUANTITIES)
 """The quantities that a step may have."""
 
 
@@ -99,11 +99,11 @@ class Steps(Mapping[int, Step]):
         return self.aligned(name, first=first)[0]
 
     def columns(self, *names: str, first: int = 0) -> list[tuple[float, ...]]:
-        """Several quantities side by side, for the steps from number `first` on that have all of them."""
+        """Return tuples of several quantities, for the steps from number `first` on that have all of them."""
         return list(zip(*self.aligned(*names, first=first), strict=True))
 
     def aligned(self, *names: str, first: int = 0) -> list[list[float]]:
-        """The same as `columns`, with a list for each quantity instead of a tuple for each step."""
+        """Return the same as `columns`, with a list for each quantity instead of a tuple for each step."""
         columns = [self._columns.get(name) or _Column(name) for name in names]
         begin = bisect_left(self._numbers, first) if self._rows is None else 0
         end = min(len(column.values) for column in columns)
@@ -112,8 +112,8 @@ class Steps(Mapping[int, Step]):
             masks.append(bytearray(step >= first for step in self._numbers[begin:end]))
         values = [column.values[begin:end].tolist() for column in columns]
         if masks:
-            kept = [all(row) for row in zip(*masks, strict=True)]
-            values = [list(compress(column, kept)) for column in values]
+            complete = [all(row) for row in zip(*masks, strict=True)]
+            values = [list(compress(column, complete)) for column in values]
         return values
 
     @property
@@ -167,6 +167,6 @@ class _Column:
         self.values.extend(values)
 
     def at(self, row: int) -> Any:
-        """The value of a row; None if it has none."""
+        """Return the value of a row; None if it has none."""
         there = row < len(self.values) and (self.present is None or self.present[row])
         return self.values[row] if there else None

@@ -11,14 +11,14 @@ from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.program_log import form_of, read_program
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Configuration, End, Start
-from hpcbench.contract.judge import judge_log, look
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.program import LogForm
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Job, State, Verdict
-from hpcbench.contract.submission import Plan, PlannedRun, read_submission
-from hpcbench.contract.text import printable
-from hpcbench.contract.times import elapsed
+from hpcbench.contract.run_state import resolve_log_state, resolve_run
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import JobSummary, ResolvedState, State
+from hpcbench.contract.submission import PlannedRun, RunPlan, read_submission
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.times import measure_seconds
 from hpcbench.errors import UserError
 from hpcbench.files import decompression, read_json
 
@@ -37,9 +37,9 @@ class RunResult:
     repeat: int | None
     pairing: str
     cell: dict[str, Any]
-    verdict: Verdict
+    verdict: ResolvedState
     log: RunLog | None
-    settings: Settings = field(default_factory=Settings)
+    settings: LoggedSettings = field(default_factory=LoggedSettings)
     """The run's ``run.json``, from the log's configuration event or from the file."""
     job: str | None = None
     exit: int | None = None
@@ -49,7 +49,7 @@ class RunResult:
     allocation: str | None = None
     """Job, id and attempt that the run was part of.
 
-    Runs with the same value had the same nodes. None if no mark tells.
+    Runs with the same value had the same nodes. None if no status file contains it.
     """
     given: bool = False
     """Whether the user gave its scheme and pairing, without a plan."""
@@ -63,8 +63,8 @@ class RunResult:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of the run by its job script's marks, which also cover runs that failed; else by its log."""
-        marked = elapsed(self.start, self.end)
+        """Seconds of the run from its status files, which also cover runs that failed; else from its log."""
+        marked = measure_seconds(self.start, self.end)
         return self.log.said(End).seconds if marked is None and self.log else marked
 
 
@@ -73,13 +73,13 @@ class Submission:
     """A plan with its runs, or logs that were given together."""
 
     root: Path | None
-    plan: Plan
+    plan: RunPlan
     runs: list[RunResult]
     parts: tuple["Submission", ...] = ()
     """The submissions whose runs it joins; empty for one that is alone."""
 
 
-def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
+def load(root: Path, jobs: Mapping[str, JobSummary]) -> Submission:
     """Read a submission and all its logs.
 
     Parameters
@@ -93,11 +93,11 @@ def load(root: Path, jobs: Mapping[str, Job]) -> Submission:
     runs = []
     for run in plan.runs:
         directory = root / run.path
-        # The marker first: what it says of the end is then already in the log.
+        # The status file first: if it reports the end, then the log contains the end already.
         mark = read_mark(directory)
         path = directory / "log.txt"
         log = _read(path, plan.program_log) if path.is_file() else None
-        runs.append(result(plan, run, root, jobs.get(run.job, Job(run.job, State.UNKNOWN)), mark, log))
+        runs.append(result(plan, run, root, jobs.get(run.job, JobSummary(run.job, State.UNKNOWN)), mark, log))
     return Submission(root, plan, runs)
 
 
@@ -107,12 +107,14 @@ def _read(path: Path, form: LogForm | None) -> RunLog:
     try:
         return read_program(path, form)
     except OSError as error:
-        raise UserError(f"{printable(str(path))}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{make_printable(str(path))}: cannot be read: {error.strerror}") from None
 
 
-def result(plan: Plan, run: PlannedRun, root: Path, job: Job, mark: Mark | None, log: RunLog | None) -> RunResult:
-    """The result of a planned run whose mark and log have been read."""
-    directory, said = root / run.path, mark or Mark("")
+def result(
+    plan: RunPlan, run: PlannedRun, root: Path, job: JobSummary, mark: Mark | None, log: RunLog | None
+) -> RunResult:
+    """Return the result of a planned run whose status file and log have been read."""
+    directory, status = root / run.path, mark or Mark("")
     return RunResult(
         id=run.id,
         study=plan.study,
@@ -121,31 +123,31 @@ def result(plan: Plan, run: PlannedRun, root: Path, job: Job, mark: Mark | None,
         repeat=run.repeat,
         pairing=run.pairing,
         cell=run.cell,
-        verdict=look(directory, root / "jobs", mark, job, log.ending if log is not None else None),
+        verdict=resolve_run(directory, root / "jobs", mark, job, log.ending if log is not None else None),
         log=log,
         settings=_settings(log, directory / "run.json"),
         job=run.job,
-        exit=said.exit,
-        start=said.start,
-        end=said.end,
-        host=said.host,
-        allocation=f"{said.job}:{said.id}:{said.attempt}" if said.job and said.id else None,
+        exit=status.exit,
+        start=status.start,
+        end=status.end,
+        host=status.host,
+        allocation=f"{status.job}:{status.id}:{status.attempt}" if status.job and status.id else None,
     )
 
 
 class NoRunError(UserError):
-    """The file is no log of a run."""
+    """The file is not a log of a run."""
 
 
 def from_log(path: Path) -> RunResult:
-    """A run of which only a log file is there, of hpcbench or of another framework.
+    """Return a run that has only a log file, of hpcbench or of another framework.
 
-    Of another framework's run only the log is known. It gets its own cell, so that it is not compared with other runs.
+    The run of another framework gets its own cell, so that it is not compared with other runs.
 
     Raises
     ------
     NoRunError
-        The file holds no step line that is known.
+        The file contains no step line of a known dialect.
     UserError
         The file cannot be read.
     """
@@ -154,14 +156,17 @@ def from_log(path: Path) -> RunResult:
     if form is not None:
         log = _read(path, form)
     if not log.lines:
-        raise NoRunError(f"{printable(str(path))}: is empty: has the run begun, and does it print here?")
+        raise NoRunError(
+            f"{make_printable(str(path))}: log is empty: check that the run has started and that its output goes to"
+            " this file"
+        )
     if not log.steps and log.event(Start) is None:
         if command := decompression(path):
-            raise NoRunError(f"{printable(str(path))}: is compressed: run {command} on it, and give the result")
-        known = ", ".join(dialect.name for dialect in DIALECTS)
+            raise NoRunError(f"{make_printable(str(path))}: is compressed: run {command} on it, and give the result")
+        names = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
-            f"{printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
-            f" {log.lines} lines, nor one of {known}; nor a table of the OSU micro-benchmarks or nccl-tests."
+            f"{make_printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
+            f" {log.lines} lines, nor one of {names}; nor a table of the OSU micro-benchmarks or nccl-tests."
             " To read the log of another program, run it from a study whose program.log has a regular expression of its"
             " lines (docs/how-to/torch.md)"
         )
@@ -176,7 +181,7 @@ def from_log(path: Path) -> RunResult:
         repeat=start.repeat,
         pairing=start.pairing or path.stem,
         cell=start.cell or {},
-        verdict=judge_log(log.ending),
+        verdict=resolve_log_state(log.ending),
         log=log,
         settings=_settings(log, None),
     )
@@ -191,11 +196,11 @@ def _foreign(path: Path, log: RunLog) -> RunResult:
         repeat=None,
         pairing=path.stem,
         cell={"log": path.name},
-        verdict=judge_log(log.ending),
+        verdict=resolve_log_state(log.ending),
         log=log,
     )
 
 
-def _settings(log: RunLog | None, path: Path | None) -> Settings:
-    said = log.said(Configuration).run if log else None
-    return Settings.read((read_json(path) if said is None and path is not None else said) or {})
+def _settings(log: RunLog | None, path: Path | None) -> LoggedSettings:
+    run_settings = log.said(Configuration).run if log else None
+    return LoggedSettings.read((read_json(path) if run_settings is None and path is not None else run_settings) or {})

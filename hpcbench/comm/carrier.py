@@ -1,7 +1,7 @@
 """The seam between plans and the library that carries their messages.
 
 Plans, steps and the executor know ranks, bytes and tags. A carrier sends and receives them: MPI (mpi_carrier.py) for
-hpcbench's own training, and PyTorch's groups (hpcbench/torch) for programs of others.
+hpcbench's own training, and PyTorch's groups (hpcbench/programs) for programs of others.
 """
 
 from typing import Any, Protocol

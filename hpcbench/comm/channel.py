@@ -13,7 +13,7 @@ from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.comm.rounding import is_half
 from hpcbench.contract.scheme import Scheme, Treatment
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, Traffic
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Channel:
 
     dimension: Dimension
     phase: Phase
-    kind: Kind
+    kind: MessageKind
     codec: Codec
     algorithm: Algorithm
     feedback: bool = False
@@ -125,7 +125,7 @@ def resolve_channel(scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | Non
     return Channel(
         Dimension(dimension),
         Phase(phase),
-        Kind(kind),
+        MessageKind(kind),
         get_codec(treatment.codec),
         treatment.algorithm,
         treatment.feedback,

@@ -21,7 +21,14 @@ from hpcbench.comm.sample import sample_error
 from hpcbench.comm.vector import Exchanged, InPlace, Reduced, Vector
 from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import Span, all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.contract.shards import (
+    ElementRange,
+    all_gather_bytes,
+    all_reduce_bytes,
+    count_elements,
+    cut_evenly,
+    reduce_scatter_bytes,
+)
 from hpcbench.contract.traffic import Algorithm
 
 _PLAIN = Identity()
@@ -51,7 +58,7 @@ def reduce_scatter(
     own: Member, place: Place, src: Array, dst: Array, channel: Channel, feedback: Feedback | None
 ) -> Work:
     """Sum `src` into the pieces of all ranks."""
-    piece = shards(src.size, own.size)[own.rank]
+    piece = cut_evenly(src.size, own.size)[own.rank]
     chosen = own.choice.plan(Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
         sent = reduce_scatter_bytes(_piece_bytes(own, src, channel), own.rank)
@@ -61,7 +68,7 @@ def reduce_scatter(
             *(src, dst, place, channel, sent, chosen),
             sums=True,
         )
-    vector = Reduced(src, dst, Span(piece.start, piece.stop))
+    vector = Reduced(src, dst, ElementRange(piece.start, piece.stop))
     return _by_plan(own, chosen, channel, place, src, vector, feedback)
 
 
@@ -75,7 +82,7 @@ def all_gather(own: Member, place: Place, src: Array, dst: Array, channel: Chann
             lambda src, dst: own.library.all_gather(src, dst, blocking=blocking),
             *(src, dst, place, channel, sent, chosen),
         )
-    place.copy(dst[shards(dst.size, own.size)[own.rank]], src)
+    place.copy(dst[cut_evenly(dst.size, own.size)[own.rank]], src)
     return _by_plan(own, chosen, channel, place, src, InPlace(dst), None)
 
 
@@ -106,12 +113,12 @@ def reduce(own: Member, place: Place, src: Array, dst: Array, root: int, channel
             *(src, dst, place, channel, sent, chosen),
             sums=True,
         )
-    vector = Reduced(src, dst, Span(0, src.size if at_root else 0))
+    vector = Reduced(src, dst, ElementRange(0, src.size if at_root else 0))
     return _by_plan(own, chosen, channel, place, src, vector, None)
 
 
 def all_gather_counts(
-    own: Member, place: Place, src: Array, dst: Array, pieces: Sequence[Span], channel: Channel
+    own: Member, place: Place, src: Array, dst: Array, pieces: Sequence[ElementRange], channel: Channel
 ) -> Work:
     """Join pieces of any sizes, which lie in `dst` where `pieces` says."""
     itemsize = channel.travels_as(src.dtype).itemsize
@@ -137,8 +144,8 @@ def all_to_all(
     place: Place,
     src: Array,
     dst: Array,
-    sends: Sequence[Span],
-    receives: Sequence[Span],
+    sends: Sequence[ElementRange],
+    receives: Sequence[ElementRange],
     channel: Channel,
 ) -> Work:
     """Send a part of `src` to each rank, and receive a part of `dst` from each."""
@@ -173,7 +180,7 @@ def _blocking(own: Member, operation: Operation, buf: Array, channel: Channel) -
 def _piece_bytes(own: Member, buf: Array, channel: Channel) -> list[int]:
     """Bytes of each rank's piece of a vector, in the type that travels."""
     width = channel.travels_as(buf.dtype).itemsize
-    return [length(piece) * width for piece in shards(buf.size, own.size)]
+    return [count_elements(piece) * width for piece in cut_evenly(buf.size, own.size)]
 
 
 def _by_plan(

@@ -10,13 +10,13 @@ import numpy as np
 from mpi4py import MPI
 
 from hpcbench.comm.progress import Progress
-from hpcbench.contract.trace import Comparison
+from hpcbench.contract.trace import ClockComparison
 
 ROUNDS = 16
 """Questions of a rank: the first ones wake the other side up."""
 
 
-def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> Comparison:
+def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockComparison:
     """Compare this rank's clock with the first one's (a collective call).
 
     Parameters
@@ -31,19 +31,19 @@ def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> Compari
     if comm.rank == 0:
         for peer in range(1, comm.size):
             _answer(comm, progress, peer, rounds)
-        return Comparison(time.perf_counter(), 0.0, 0.0)
+        return ClockComparison(time.perf_counter(), 0.0, 0.0)
     found = [_ask(comm, progress) for _ in range(rounds)]
     return min(found, key=lambda one: one.error)
 
 
-def _ask(comm: MPI.Comm, progress: Progress) -> Comparison:
+def _ask(comm: MPI.Comm, progress: Progress) -> ClockComparison:
     said = np.full(1, np.nan)
     answer = comm.Irecv(said, 0)
     begin = time.perf_counter()
     progress.complete([comm.Isend(np.zeros(1), 0), answer])
     end = time.perf_counter()
     middle = (begin + end) / 2
-    return Comparison(middle, middle - float(said[0]), (end - begin) / 2)
+    return ClockComparison(middle, middle - float(said[0]), (end - begin) / 2)
 
 
 def _answer(comm: MPI.Comm, progress: Progress, peer: int, rounds: int) -> None:

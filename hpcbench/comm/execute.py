@@ -20,7 +20,7 @@ from hpcbench.comm.places import Place
 from hpcbench.comm.steps import Combine, Part, Step
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 
 STAGES = 16
 """Number of stages of a plan whose messages have their own tags. MPI keeps the messages of later stages in order."""
@@ -79,9 +79,9 @@ class _Run:
         sealed = call.topology.nodes > 1
         self._memory: Memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=sealed)
         self._sent: list[Any] = []
-        self._forms: dict[Span, Message] = {}
+        self._forms: dict[ElementRange, Message] = {}
         """Received messages that are passed on unchanged."""
-        self._undecoded: list[tuple[Span, Message]] = []
+        self._undecoded: list[tuple[ElementRange, Message]] = []
 
     def run(self, steps: Sequence[Step]) -> Slice:
         # receives are posted before anything is sent: messages find their place when they come
@@ -155,7 +155,7 @@ class _Run:
                 self._undecoded.append((span, self._forms[span]))
         return self._forms[span]
 
-    def _encode(self, span: Span, residual: Any) -> Message:
+    def _encode(self, span: ElementRange, residual: Any) -> Message:
         return self._memory.encode(self._call.vector.read(span), residual, self._call.next_seed())
 
     def _replace(self, step: Step, posted: list[tuple[Any, Any]]) -> Slice:
@@ -173,7 +173,7 @@ class _Run:
     def _sum(self, step: Step, posted: list[tuple[Any, Any]]) -> Slice:
         """Add the parts in their order, whichever came first."""
         memory = self._memory
-        by_span: dict[Span, list[tuple[Part, Any, Any]]] = {}
+        by_span: dict[ElementRange, list[tuple[Part, Any, Any]]] = {}
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
             by_span.setdefault(part.span, []).append((part, request, inbox))
         for span, arrivals in by_span.items():

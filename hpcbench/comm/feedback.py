@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpcbench.comm.arrays import Array
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 
 
 class Feedback:
@@ -36,11 +36,11 @@ class Feedback:
         self.sent: Array = _zeros(n, like)
         self.summed: Array = _zeros(n, like)
 
-    def worker(self, span: Span) -> Array:
+    def worker(self, span: ElementRange) -> Array:
         """Residual of a contribution of this rank."""
         return self.sent[span.start : span.stop]
 
-    def server(self, span: Span) -> Array:
+    def server(self, span: ElementRange) -> Array:
         """Residual of a sum that this rank owns."""
         return self.summed[span.start : span.stop]
 

@@ -24,7 +24,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.relay import Relay
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 from hpcbench.contract.traffic import Algorithm
 
 
@@ -295,5 +295,5 @@ class Group:
         return messages.pass_on(self._own, src, dst, relay, tag, channel)
 
 
-def _spans(counts: Sequence[int]) -> list[Span]:
-    return [Span(*bounds) for bounds in pairwise(accumulate(counts, initial=0))]
+def _spans(counts: Sequence[int]) -> list[ElementRange]:
+    return [ElementRange(*bounds) for bounds in pairwise(accumulate(counts, initial=0))]

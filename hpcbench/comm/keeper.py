@@ -12,9 +12,9 @@ import numpy as np
 
 from hpcbench.comm.places import Place
 from hpcbench.comm.rounding import narrow
-from hpcbench.contract.kept import KeptMessage, Part
+from hpcbench.contract.message_samples import MessagePart, SampledMessage
 
-MadeOf = Callable[[], Sequence[Part]] | Sequence[int] | None
+MadeOf = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
 """The tensors in a message: a function that lists them, or the shape of the only one. A first dim of -1 is as long as
 the message makes it."""
 
@@ -41,7 +41,7 @@ class Keeper:
     def __init__(self, each: int, message_bytes: int, step_bytes: int) -> None:
         self._each, self._message_bytes, self._step_bytes = each, message_bytes, step_bytes
         self._channels: list[ChannelKeeper] = []
-        self._kept: list[KeptMessage] = []
+        self._kept: list[SampledMessage] = []
         self._room = 0
         self.left_out = 0
 
@@ -51,7 +51,7 @@ class Keeper:
         for channel in self._channels:
             channel.begin(spread(channel.seen, self._each) if keeps else frozenset())
 
-    def end(self) -> tuple[KeptMessage, ...]:
+    def end(self) -> tuple[SampledMessage, ...]:
         """After a step: what was kept. What follows until the next step is not counted."""
         kept, self._kept = tuple(self._kept), []
         for channel in self._channels:
@@ -84,7 +84,7 @@ class Keeper:
                 narrow(place.sample(taken), copy[filled : filled + taken.size])
             filled += taken.size
         parts = _parts(made, size)
-        message = KeptMessage(channel, operation, number, copy.dtype.name, size, parts, copy.tobytes())
+        message = SampledMessage(channel, operation, number, copy.dtype.name, size, parts, copy.tobytes())
         self._kept.append(message)
 
 
@@ -143,11 +143,11 @@ def spread(count: int, each: int) -> frozenset[int]:
     return frozenset(round(k * (count - 1) / (each - 1)) for k in range(each))
 
 
-def _parts(made: MadeOf, size: int) -> tuple[Part, ...]:
+def _parts(made: MadeOf, size: int) -> tuple[MessagePart, ...]:
     if made is None:
         return ()
     if callable(made):
         return tuple(made())
     first, *rest = map(int, made)
     row = math.prod(rest)
-    return (Part("", (size // row if first == -1 and row else first, *rest), 0),)
+    return (MessagePart("", (size // row if first == -1 and row else first, *rest), 0),)

@@ -16,7 +16,7 @@ from hpcbench.comm.sample import sample_error
 from hpcbench.comm.steps import Part, Step
 from hpcbench.comm.vector import Exchanged
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 
 
 def send(own: Member, buf: Array, peer: int, tag: int, channel: Channel, feedback: Feedback | None) -> Work:
@@ -99,5 +99,5 @@ def _any_plain(todo: Sequence[Step]) -> bool:
     return any(not step.coded for step in todo)
 
 
-def _whole(buf: Array) -> Span:
-    return Span(0, math.prod(buf.shape))
+def _whole(buf: Array) -> ElementRange:
+    return ElementRange(0, math.prod(buf.shape))

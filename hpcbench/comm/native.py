@@ -14,7 +14,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.half_sums import KERNEL, HalfSum, agreed
 from hpcbench.comm.memory import Slice
 from hpcbench.comm.rounding import is_half
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 
 _WHOLE = 1 << 15
 """Bytes of a vector that is always summed in one call, by the library's type or by hpcbench's loop."""
@@ -62,7 +62,7 @@ class Library:
     def reduce_scatter(self, src: Array, dst: Array, *, blocking: bool = False) -> Slice:
         """Sum `src` over the ranks. This rank's piece is written to `dst`."""
         half = self._half(src)
-        counts = [length(piece) for piece in shards(src.size, self._comm.size)]
+        counts = [count_elements(piece) for piece in cut_evenly(src.size, self._comm.size)]
         arguments = _message(src, half), _message(dst, half), counts, half.op if half else MPI.SUM
         if blocking:
             self._comm.Reduce_scatter(*arguments)
@@ -70,8 +70,8 @@ class Library:
             yield [self._comm.Ireduce_scatter(*arguments)]
 
     def all_gather(self, src: Array, dst: Array, *, pieces: list[slice] | None = None, blocking: bool = False) -> Slice:
-        """Join `src` of all ranks in `dst`: by rank the given pieces, or those of `shards`."""
-        pieces = pieces or shards(dst.size, self._comm.size)
+        """Join `src` of all ranks in `dst`: by rank the given pieces, or those of `cut_evenly`."""
+        pieces = pieces or cut_evenly(dst.size, self._comm.size)
         if blocking:
             self._comm.Allgatherv(_message(src), _parts(dst, pieces))
         else:
@@ -108,8 +108,8 @@ class Library:
         times. MPI wants the collectives of a communicator called in the same order on all ranks. So the gathers have
         their own communicator, and begin in the order of the calls.
         """
-        pieces = shards(buf.size, self._comm.size)
-        mine: Array = np.empty(length(pieces[self._comm.rank]), buf.dtype)
+        pieces = cut_evenly(buf.size, self._comm.size)
+        mine: Array = np.empty(count_elements(pieces[self._comm.rank]), buf.dtype)
         self._turn = turn = _Turn(self._turn)
         yield from self.reduce_scatter(buf, mine, blocking=blocking)
         if not turn.done():
@@ -144,4 +144,4 @@ def _message(buf: Array, half: HalfSum | None = None) -> Any:
 
 
 def _parts(buf: Array, parts: list[slice]) -> list[object]:
-    return [_message(buf), [length(part) for part in parts], [part.start for part in parts], None]
+    return [_message(buf), [count_elements(part) for part in parts], [part.start for part in parts], None]

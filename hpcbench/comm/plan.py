@@ -11,7 +11,7 @@ from hpcbench.codecs.base import Codec
 from hpcbench.comm import steps
 from hpcbench.comm.steps import Part, Pieces, Step
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.shards import Span, aligned, shards
+from hpcbench.contract.shards import ElementRange, cut_aligned, cut_evenly
 from hpcbench.contract.traffic import Algorithm
 
 
@@ -123,7 +123,7 @@ class Plan:
     def _sent(self, rank: int) -> list[tuple[Step, Part]]:
         return [(step, part) for k in range(len(self.slices)) for step in self.steps(rank, k) for part in step.sends]
 
-    def _wire(self, step: Step, span: Span) -> int:
+    def _wire(self, step: Step, span: ElementRange) -> int:
         return self.codec.wire_bytes(span.size, self.dtype) if step.coded else span.size * self.dtype.itemsize
 
     def __str__(self) -> str:
@@ -155,7 +155,9 @@ def lay_out(
     if algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
         slices = 1
     if operation in ROOTED:
-        cut: list[Pieces] = [[span] for span in aligned(Span(0, n), slices, UNIT) if span.size] or [[Span(0, n)]]
+        cut: list[Pieces] = [[span] for span in cut_aligned(ElementRange(0, n), slices, UNIT) if span.size] or [
+            [ElementRange(0, n)]
+        ]
     elif operation is Operation.ALL_REDUCE:
         # ranks of equal place on their nodes own neighbouring pieces: those travel within nodes as one
         order = (
@@ -165,10 +167,10 @@ def lay_out(
         )
         unit = UNIT if n >= 4 * p * slices * UNIT else 64 if n >= 256 * p * slices else 1
         cut = []
-        for span in aligned(Span(0, n), slices, p * unit):
-            pieces = aligned(span, p, unit)
+        for span in cut_aligned(ElementRange(0, n), slices, p * unit):
+            pieces = cut_aligned(span, p, unit)
             cut.append([pieces[order.index(rank)] for rank in range(p)])
     else:
-        owned = [aligned(Span(piece.start, piece.stop), slices, UNIT) for piece in shards(n, p)]
+        owned = [cut_aligned(ElementRange(piece.start, piece.stop), slices, UNIT) for piece in cut_evenly(n, p)]
         cut = [[owned[rank][k] for rank in range(p)] for k in range(slices)]
     return Plan(operation, algorithm, topology, codec, dtype, n, tuple(cut), root)

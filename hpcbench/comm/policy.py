@@ -10,7 +10,7 @@ from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.keeper import Keeper
 from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.scheme import Scheme
-from hpcbench.contract.traffic import Dimension, Kind, Phase, Traffic, content_of
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase, Traffic, find_content
 
 
 class Policy:
@@ -32,11 +32,11 @@ class Policy:
         self._recorder: Recorder | None = None
         self._keeper: Keeper | None = None
 
-    def channel(self, dimension: Dimension, phase: Phase, kind: Kind, axis: str = "") -> Channel:
+    def channel(self, dimension: Dimension, phase: Phase, kind: MessageKind, axis: str = "") -> Channel:
         """The channel of this traffic, on a tensor grid over this axis; always the same object."""
         key: Traffic = (dimension, phase, kind, axis) if axis else (dimension, phase, kind)
         if key not in self._channels:
-            self._channels[key] = resolve_channel(self._scheme, key, self._dtypes.get(content_of(key) or ""))
+            self._channels[key] = resolve_channel(self._scheme, key, self._dtypes.get(find_content(key) or ""))
             self._give_recorder(self._channels[key])
             self._give_keeper(self._channels[key])
         return self._channels[key]
@@ -44,7 +44,7 @@ class Policy:
     def named(self, name: str) -> Channel:
         """The channel with this name: its traffic, joined by blanks."""
         dimension, phase, kind, *axis = name.split()
-        return self.channel(Dimension(dimension), Phase(phase), Kind(kind), *axis)
+        return self.channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 
     def record(self, recorder: Recorder | None) -> None:
         """Have the calls of all channels written down; None ends it."""
@@ -68,7 +68,7 @@ class Policy:
     @property
     def exact(self) -> Channel:
         """The channel for scalars, norms, flags and statistics."""
-        return self.channel(Dimension.EXACT, Phase.STEP, Kind.OPTIM)
+        return self.channel(Dimension.EXACT, Phase.STEP, MessageKind.OPTIM)
 
     @property
     def carries_overflow(self) -> bool:

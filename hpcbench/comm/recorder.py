@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcbench.comm.accelerator import Event
 from hpcbench.comm.clock import Clock, HostClock
-from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, Span
+from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, TraceSpan
 
 MOST = 200_000
 """Spans of a rank: some 30 MB of text."""
@@ -71,7 +71,7 @@ class Recorder:
         self._rows.append(row)
         return row
 
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[TraceSpan, ...]:
         """All that was written down; the clocks must have been settled."""
         return tuple(row.span() for row in self._rows)
 
@@ -91,8 +91,8 @@ class _Row:
     def stops(self, origin: float, seconds: float) -> None:
         self.end = origin + seconds
 
-    def span(self) -> Span:
-        return Span(self.track, self.name, self.begin, self.end, self.step, self.about)
+    def span(self) -> TraceSpan:
+        return TraceSpan(self.track, self.name, self.begin, self.end, self.step, self.about)
 
 
 class ChannelRecorder:

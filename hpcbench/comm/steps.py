@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 
 
 class Combine(Enum):
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     """Elements that are sent to a rank or received from it. A part of the own rank is the own contribution to a sum."""
 
     peer: int
-    span: Span
+    span: ElementRange
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Step:
     receives: tuple[Part, ...]
 
 
-Pieces = Sequence[Span]
+Pieces = Sequence[ElementRange]
 """The piece of each owner, by rank."""
 
 
@@ -74,7 +74,9 @@ def _step(
     return [Step(name, stage, coded, combine, sends, receives)] if sends or receives else []
 
 
-def _exchange(name: str, stage: int, coded: bool, total: bool, rank: int, owned: dict[int, list[Span]]) -> list[Step]:
+def _exchange(
+    name: str, stage: int, coded: bool, total: bool, rank: int, owned: dict[int, list[ElementRange]]
+) -> list[Step]:
     """A direct exchange between all members.
 
     Each sends every owner's spans to be summed, or its own spans to all others.
@@ -146,7 +148,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
     Ranks beyond the largest power of two send their vector to a neighbour first, and receive the result, not encoded,
     at the end.
     """
-    p, whole = len(pieces), Span(min(pieces).start, max(pieces).stop)
+    p, whole = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
     core = 1 << (p.bit_length() - 1)
     extra = p - core
     folded = rank < 2 * extra
@@ -171,13 +173,13 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
     return steps
 
 
-def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Span]]:
+def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
     """Ranks with this rank's place on their nodes, and the pieces that each of them owns."""
     place = topology.members[topology.node_of[rank]].index(rank)
     return {members[place]: [pieces[members[place]]] for members in topology.members}
 
 
-def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Span]]:
+def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
     """Ranks of the same node, and the pieces of the ranks at their place on all nodes."""
     return {
         member: [pieces[members[place]] for members in topology.members]
@@ -185,14 +187,14 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Spa
     }
 
 
-def _joined(owned: dict[int, list[Span]]) -> dict[int, list[Span]]:
+def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange]]:
     """Neighbouring spans joined: values that are not encoded need no borders."""
-    result: dict[int, list[Span]] = {}
+    result: dict[int, list[ElementRange]] = {}
     for member, spans in owned.items():
-        joined: list[Span] = []
+        joined: list[ElementRange] = []
         for span in sorted(spans):
             if joined and joined[-1].stop == span.start:
-                joined[-1] = Span(joined[-1].start, span.stop)
+                joined[-1] = ElementRange(joined[-1].start, span.stop)
             else:
                 joined.append(span)
         result[member] = joined
@@ -217,7 +219,7 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
     ]
 
 
-def broadcast(topology: Topology, rank: int, root: int, span: Span, *, chain: bool) -> list[Step]:
+def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[Step]:
     """Send one rank's span to all ranks. It is encoded once and passed on unchanged.
 
     The span goes along a chain, where slices follow each other, or down a binomial tree. Ranks of a node are neighbours
@@ -239,7 +241,7 @@ def broadcast(topology: Topology, rank: int, root: int, span: Span, *, chain: bo
     )
 
 
-def sum_at_root(topology: Topology, rank: int, root: int, span: Span) -> list[Step]:
+def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) -> list[Step]:
     """Every rank sends one of them its values, which adds them up in rank order: one rounding, however many ranks."""
     members = range(topology.ranks)
     if rank == root:

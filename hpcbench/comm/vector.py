@@ -4,19 +4,19 @@ from typing import Protocol
 
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.memory import Memory
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 
 
 class Vector(Protocol):
     """The values that the steps of a plan work on. Spans count elements."""
 
-    def read(self, span: Span) -> Array:
+    def read(self, span: ElementRange) -> Array:
         """Values to send."""
 
-    def into(self, span: Span) -> Array:
+    def into(self, span: ElementRange) -> Array:
         """The place for received values."""
 
-    def total(self, span: Span, memory: Memory) -> Array:
+    def total(self, span: ElementRange, memory: Memory) -> Array:
         """The place where a sum is formed. It holds this rank's own contribution."""
 
 
@@ -26,13 +26,13 @@ class InPlace:
     def __init__(self, buf: Array) -> None:
         self._buf = buf
 
-    def read(self, span: Span) -> Array:
+    def read(self, span: ElementRange) -> Array:
         """Values of the span."""
         return self._buf[span.start : span.stop]
 
     into = read
 
-    def total(self, span: Span, memory: Memory) -> Array:
+    def total(self, span: ElementRange, memory: Memory) -> Array:
         """The span itself, where the sum is formed."""
         return self.read(span)
 
@@ -50,11 +50,11 @@ class Reduced:
         Span of `src` that this rank owns.
     """
 
-    def __init__(self, src: Array, dst: Array, own: Span) -> None:
+    def __init__(self, src: Array, dst: Array, own: ElementRange) -> None:
         self._src, self._dst, self._own = src, dst, own
-        self._sums: list[tuple[Span, Array]] = []
+        self._sums: list[tuple[ElementRange, Array]] = []
 
-    def read(self, span: Span) -> Array:
+    def read(self, span: ElementRange) -> Array:
         """Values of the span: the latest sum that contains it, or the contributions."""
         for held, values in self._sums:
             if held.start <= span.start and span.stop <= held.stop:
@@ -63,7 +63,7 @@ class Reduced:
 
     into = read
 
-    def total(self, span: Span, memory: Memory) -> Array:
+    def total(self, span: ElementRange, memory: Memory) -> Array:
         """A copy of the contributions, in `dst` if this rank owns the span, where the sum is formed."""
         to = None
         if self._own.start <= span.start and span.stop <= self._own.stop:
@@ -79,14 +79,14 @@ class Exchanged:
     def __init__(self, src: Array, dst: Array) -> None:
         self._src, self._dst = src, dst
 
-    def read(self, span: Span) -> Array:
+    def read(self, span: ElementRange) -> Array:
         """Values of the span in the sent array."""
         return self._src[span.start : span.stop]
 
-    def into(self, span: Span) -> Array:
+    def into(self, span: ElementRange) -> Array:
         """The span in the receiving array."""
         return self._dst[span.start : span.stop]
 
-    def total(self, span: Span, memory: Memory) -> Array:
+    def total(self, span: ElementRange, memory: Memory) -> Array:
         """Raises TypeError, because an exchange has no sums."""
         raise TypeError("nothing is summed in an exchange")

@@ -7,7 +7,7 @@ A scheduler may call a job over that still runs: then two hold it for a while, a
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcbench.contract.times import moment
+from hpcbench.contract.times import parse_time
 from hpcbench.files import read_json
 
 DIRECTORY = "claims"
@@ -27,7 +27,7 @@ class Claim:
 
 
 def read_claims(directory: Path) -> list[Claim]:
-    """The claims on a job, oldest first.
+    """Return the claims on a job, oldest first.
 
     Parameters
     ----------
@@ -57,16 +57,16 @@ def _read(place: Path, number: int) -> Claim:
     )
 
 
-def held_by_two(directory: Path, start: str | None, end: str | None) -> tuple[Claim, Claim] | None:
+def find_double_claim(directory: Path, start: str | None, end: str | None) -> tuple[Claim, Claim] | None:
     """Two claims that were held at once at some time between these two; None where there are none."""
-    begin, over = moment(start), moment(end)
+    begin, over = parse_time(start), parse_time(end)
     claims = read_claims(directory)
     if begin is None or over is None:
         return None
     for later in claims[1:]:
-        taken = moment(later.start)
+        taken = parse_time(later.start)
         for earlier in claims:
-            left = moment(earlier.end)
+            left = parse_time(earlier.end)
             if earlier.number < later.number and taken and left and taken < left and taken <= over and begin <= left:
                 return earlier, later
     return None

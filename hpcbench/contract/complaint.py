@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 from hpcbench.contract.labels import split_label
-from hpcbench.contract.stamp import unstamped
-from hpcbench.contract.text import printable
+from hpcbench.contract.stamp import strip_stamp
+from hpcbench.contract.text import make_printable
 
 _LONGEST = 1 << 16
 _MOST = 200
@@ -50,7 +50,7 @@ _CANNOT_LOAD = re.compile(
 
 
 @dataclass(frozen=True)
-class Spoken:
+class OutputLine:
     """A line of a run's output."""
 
     number: int
@@ -75,7 +75,7 @@ class Complaint:
         return bool(_COMPLAINS.search(self.text))
 
 
-def read_lines(path: Path) -> Iterator[Spoken]:
+def read_lines(path: Path) -> Iterator[OutputLine]:
     """Yield the lines that are not empty and that the run did not write itself; none where there is no file."""
     places: dict[str, int] = {}
     try:
@@ -84,21 +84,21 @@ def read_lines(path: Path) -> Iterator[Spoken]:
             fresh = True
             while raw := stream.readline(_LONGEST):
                 number += fresh
-                raw = unstamped(raw)[1] if fresh else raw
+                raw = strip_stamp(raw)[1] if fresh else raw
                 # Step lines and events are the bulk of a log, and tell nothing of a failure.
                 if fresh and not raw.startswith((b"step ", b"{")):
                     source, text = split_label(raw.decode("utf-8", "replace").strip())
                     places[source] = places.get(source, 0) + 1
                     if text:
-                        yield Spoken(number, places[source], source, text)
+                        yield OutputLine(number, places[source], source, text)
                 fresh = raw.endswith(b"\n")
     except OSError:
         return
 
 
-def first_complaint(path: Path) -> Complaint | None:
+def find_first_complaint(path: Path) -> Complaint | None:
     """Return the first line with a complaint, else the first useful line; a wrapped sentence is joined."""
-    by_source: dict[str, list[Spoken]] = {}
+    by_source: dict[str, list[OutputLine]] = {}
     for line in islice(read_lines(path), _MOST):
         by_source.setdefault(line.source, []).append(line)
     useful = [(lines, index) for lines in by_source.values() for index in _useful(lines)]
@@ -117,9 +117,9 @@ def first_complaint(path: Path) -> Complaint | None:
     return _complaint(lines, index)
 
 
-def last_line(path: Path) -> Complaint | None:
+def find_last_line(path: Path) -> Complaint | None:
     """Return the last line that may say why; of a message between rulers the first sentence."""
-    by_source: dict[str, deque[Spoken]] = {}
+    by_source: dict[str, deque[OutputLine]] = {}
     for line in read_lines(path):
         by_source.setdefault(line.source, deque(maxlen=_MOST)).append(line)
     ends = [
@@ -136,8 +136,8 @@ def last_line(path: Path) -> Complaint | None:
     return _complaint(lines, index)
 
 
-def _complaint(lines: Sequence[Spoken], index: int) -> Complaint:
-    """The sentence of a line, from its beginning and joined where it is wrapped."""
+def _complaint(lines: Sequence[OutputLine], index: int) -> Complaint:
+    """Return the sentence of a line, from its beginning and joined where it is wrapped."""
     message = _message(lines, index)
     begin = index if message is None else message
     while message is None and begin and _continues(lines[begin - 1], lines[begin]):
@@ -153,7 +153,7 @@ def _complaint(lines: Sequence[Spoken], index: int) -> Complaint:
     return Complaint(_bare(text), lines[begin].number)
 
 
-def _useful(lines: Sequence[Spoken]) -> list[int]:
+def _useful(lines: Sequence[OutputLine]) -> list[int]:
     """Indices of the lines that may say why."""
     useful = []
     for index, line in enumerate(lines):
@@ -165,8 +165,8 @@ def _useful(lines: Sequence[Spoken]) -> list[int]:
     return useful
 
 
-def _message(lines: Sequence[Spoken], index: int) -> int | None:
-    """Where the message between two rulers begins that a line belongs to; None outside of such a message."""
+def _message(lines: Sequence[OutputLine], index: int) -> int | None:
+    """Return where the message between two rulers begins that a line belongs to; None outside of such a message."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):
@@ -176,8 +176,8 @@ def _message(lines: Sequence[Spoken], index: int) -> int | None:
     return begin
 
 
-def _continues(before: Spoken, line: Spoken) -> bool:
-    """Whether a line outside of such a message continues the sentence of the line before it."""
+def _continues(before: OutputLine, line: OutputLine) -> bool:
+    """Return whether a line outside of such a message continues the sentence of the line before it."""
     joined = line.place == before.place + 1 and not (_ends(before.text) or _NOISE.match(before.text))
     return joined and len(before.text) >= _WRAPPED and line.text[0].islower() and not _PROGRAM.match(line.text)
 
@@ -187,4 +187,4 @@ def _ends(text: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    return printable(_HYDRA_CALL.sub("", text, count=1))
+    return make_printable(_HYDRA_CALL.sub("", text, count=1))

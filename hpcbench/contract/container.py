@@ -1,4 +1,4 @@
-"""What a job script tells ranks that it starts in a container: variables of their environment."""
+"""Environment variables that a job script sets for ranks in a container."""
 
 WHERE = "HPCBENCH_CONTAINER"
 """Program and image, such as ``apptainer /sw/hpcbench.sif``."""

@@ -23,16 +23,19 @@ class Criteria(Section):
     """Margins of a verdict."""
 
     speed_margin: float = Field(
-        0.01, ge=0, lt=1, description="A scheme is not faster when it is shown to gain less than this part."
+        0.01,
+        ge=0,
+        lt=1,
+        description="A scheme is not faster if its relative gain in speed is significantly less than this fraction.",
     )
     loss_margin: float = Field(
         0.01,
         ge=0,
-        description="A loss is as good when it is shown to differ from the baseline's by less than this part.",
+        description="A loss is no worse if it differs from the baseline's by significantly less than this fraction.",
     )
 
 
-class Threshold(Section):
+class QuantityBound(Section):
     """A bound for one quantity. It holds for the runs that `scheme` and `cell` select; without both, for all runs."""
 
     quantity: Quantity = Field(
@@ -40,13 +43,13 @@ class Threshold(Section):
         "or rank; mfu: as a part of 1; loss: validation loss at the end; wire_over_message; speed_ratio and "
         "loss_difference: against the baseline's run of the same repeat."
     )
-    min: float | None = Field(None, description="Smallest value that keeps it.")
-    max: float | None = Field(None, description="Largest value that keeps it.")
+    min: float | None = Field(None, description="Smallest accepted value.")
+    max: float | None = Field(None, description="Largest accepted value.")
     scheme: Name | None = Field(None, description="Only runs of this scheme.")
     cell: dict[str, Scalar] = Field(default_factory=dict, description="Only runs with these values of matrix keys.")
 
     @model_validator(mode="after")
-    def _bounds(self) -> "Threshold":
+    def _bounds(self) -> "QuantityBound":
         if self.min is None and self.max is None:
             raise ValueError("bounds nothing: give min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
@@ -54,7 +57,7 @@ class Threshold(Section):
         return self
 
     def concerns(self, scheme: str, cell: dict[str, Scalar]) -> bool:
-        """Whether the bound holds for a run of this scheme and cell."""
+        """Return whether the bound holds for a run of this scheme and cell."""
         return self.scheme in (None, scheme) and all(
             key in cell and cell[key] == value for key, value in self.cell.items()
         )

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hpcbench.contract import step_line
-from hpcbench.contract.cut import Cut
-from hpcbench.contract.event.base import BEGIN, parsed
+from hpcbench.contract.damaged_line import DamagedLine
+from hpcbench.contract.event.base import BEGIN, parse_object
 from hpcbench.contract.event.life import End, Start
-from hpcbench.contract.stamp import stamped
+from hpcbench.contract.stamp import is_stamped
 
 _STEP = "step "
 _OURS = (_STEP, BEGIN)
@@ -93,15 +93,15 @@ def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending
     for line, text in zip(range(first + len(pieces) - 2, first - 1, -1), reversed(pieces[:-1]), strict=True):
         text = text.strip()
         if not text.startswith(_OURS):
-            found["program"] = found.get("program", False) or stamped(text)
+            found["program"] = found.get("program", False) or is_stamped(text)
             continue
         # Thousands of lines may stand here: of the steps only the last one matters.
         if looked and not text.startswith(_OF_LIFE) and ("step" in found or not text.startswith(_STEP)):
             continue
-        step = step_line.parse(text, line) if text.startswith(_STEP) else None
-        data = parsed(text, line) if text.startswith(BEGIN) else None
+        step = step_line.parse_step(text, line) if text.startswith(_STEP) else None
+        data = parse_object(text, line) if text.startswith(BEGIN) else None
         if not looked and (step or data) is not None:
-            cut, looked = isinstance(step or data, Cut), True
+            cut, looked = isinstance(step or data, DamagedLine), True
         if isinstance(step, step_line.Step) and "step" not in found:
             found |= {"begun": True, "step": step.step, "steps": step.steps, "loss": step.loss, "step_line": line}
         name = data["event"] if isinstance(data, dict) else None
@@ -122,8 +122,8 @@ def _line_ends(stream: BinaryIO) -> int:
     return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
 
 
-def tail(path: Path, size: int = _TAIL) -> list[str]:
-    """The lines in the last `size` bytes of a file; no lines where there is no file."""
+def read_tail(path: Path, size: int = _TAIL) -> list[str]:
+    """Return the lines in the last `size` bytes of a file; no lines where there is no file."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, 2)

@@ -8,7 +8,7 @@ energy after the last step; end.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.event.asked import (
     Configuration,
     IdleRule,
@@ -17,8 +17,8 @@ from hpcbench.contract.event.asked import (
     VarianceFrozen,
     WholeGradients,
 )
-from hpcbench.contract.event.base import BEGIN, Event, parsed
-from hpcbench.contract.event.called import AlikeCalls, Calls
+from hpcbench.contract.event.base import BEGIN, Event, parse_object
+from hpcbench.contract.event.called import CallGroup, Calls
 from hpcbench.contract.event.life import (
     CheckpointCarried,
     CheckpointDamaged,
@@ -34,23 +34,21 @@ from hpcbench.contract.event.measured import (
     Experts,
     Hosts,
     HostTimes,
-    Memory,
-    MessagesKept,
-    Phases,
-    SparseGradients,
+    MemoryUse,
+    PhaseTimes,
+    RowTraffic,
     StageTimes,
     Staleness,
     StalenessOf,
-    TraceWritten,
-    Traffic,
+    TrafficTotals,
 )
 from hpcbench.features.events import EVENTS
 
 __all__ = [
     "BEGIN",
     "KINDS",
-    "AlikeCalls",
     "Binding",
+    "CallGroup",
     "Calls",
     "ChannelTraffic",
     "CheckpointCarried",
@@ -68,30 +66,28 @@ __all__ = [
     "HostTimes",
     "Hosts",
     "IdleRule",
-    "Memory",
-    "MessagesKept",
-    "Other",
-    "Phases",
+    "MemoryUse",
+    "PhaseTimes",
     "Rank",
     "RankGpu",
-    "SparseGradients",
+    "RowTraffic",
     "SparseSwitch",
     "StageTimes",
     "Staleness",
     "StalenessOf",
     "Start",
-    "TraceWritten",
-    "Traffic",
+    "TrafficTotals",
+    "UnknownEvent",
     "UnknownGroup",
     "VarianceFrozen",
     "WholeGradients",
-    "parse",
+    "parse_event",
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Other(Event):
-    """An event that this version does not know."""
+class UnknownEvent(Event):
+    """An event that this version does not define."""
 
     NAME: ClassVar[str] = ""
 
@@ -114,17 +110,15 @@ _KINDS: tuple[type[Event], ...] = (
     VarianceFrozen,
     Evaluation,
     CheckpointWritten,
-    TraceWritten,
-    MessagesKept,
-    Traffic,
+    TrafficTotals,
     Calls,
     UnknownGroup,
     Experts,
-    SparseGradients,
-    Phases,
+    RowTraffic,
+    PhaseTimes,
     Staleness,
     Hosts,
-    Memory,
+    MemoryUse,
     *EVENTS,
     End,
 )
@@ -132,8 +126,8 @@ KINDS = {kind.NAME: kind for kind in _KINDS}
 """The class of each event, by the event's name."""
 
 
-def parse(words: str, line: int) -> Event | Cut:
-    """Read the event in a line that begins as events do; a `Cut` if the line is not whole.
+def parse_event(words: str, line: int) -> Event | DamagedLine:
+    """Read the event in a line that begins as events do; a `DamagedLine` if the line is not whole.
 
     Parameters
     ----------
@@ -142,5 +136,5 @@ def parse(words: str, line: int) -> Event | Cut:
     line
         Its number, from 1.
     """
-    data = parsed(words, line)
-    return data if isinstance(data, Cut) else KINDS.get(data["event"], Other).read(data, line=line)
+    data = parse_object(words, line)
+    return data if isinstance(data, DamagedLine) else KINDS.get(data["event"], UnknownEvent).read(data, line=line)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from hpcbench.contract.complaint import Spoken
+from hpcbench.contract.complaint import OutputLine
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Za-z_]\w*)?(?:Error|Exception|Interrupt|Exit)(?:: .*)?")
 _CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct cause")
@@ -24,10 +24,10 @@ _VICTIM = re.compile(
 class Exceptions:
     """The exceptions of a file, read line by line."""
 
-    _lines: list[Spoken] = field(default_factory=list)
+    _lines: list[OutputLine] = field(default_factory=list)
     _ignored: set[str] = field(default_factory=set)
 
-    def read(self, line: Spoken) -> None:
+    def read(self, line: OutputLine) -> None:
         """Take a line into account."""
         if _IGNORED.match(line.text):
             self._ignored.add(line.source)
@@ -41,7 +41,7 @@ class Exceptions:
             else:
                 self._lines.append(line)
 
-    def cause(self, ranks: Collection[str] = ()) -> Spoken | None:
+    def cause(self, ranks: Collection[str] = ()) -> OutputLine | None:
         """Return the exception of the rank that failed first; None if there are none, or those of victims alone.
 
         Parameters
@@ -55,6 +55,6 @@ class Exceptions:
         named = [line for line in last.values() if line.source in ranks]
         return min(named or last.values(), key=lambda line: line.number, default=None)
 
-    def victim(self) -> Spoken | None:
+    def victim(self) -> OutputLine | None:
         """Return the first exception of a victim."""
         return next((line for line in self._lines if _VICTIM.match(line.text)), None)

@@ -4,8 +4,8 @@ from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import Model, Train
 
 
-def expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) -> Misfit | None:
-    """The first rule of experts that the settings break; None where they keep all.
+def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) -> Misfit | None:
+    """Return the first rule of experts that the settings break; None where they keep all.
 
     Experts go with data and pipeline parallelism, tensor parallelism in one dimension, every ZeRO stage, offload,
     accumulation and recomputation; and, if they drop nothing, with ranks that share positions.
@@ -55,7 +55,7 @@ def expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) 
     return None
 
 
-def experts_placed(*, ep: int, tp: int, cp: int, ranks: int, ranks_per_node: int) -> str:
+def describe_expert_placement(*, ep: int, tp: int, cp: int, ranks: int, ranks_per_node: int) -> str:
     """Whether the ranks that share out experts share a node when nodes are filled one after another, in words."""
     groups: dict[tuple[int, int], set[int]] = {}
     for rank in range(ranks):

@@ -12,29 +12,27 @@ Drop = Literal["position", "probability", "none"]
 
 
 class Experts(Section):
-    """Layers whose MLP is many experts, of which a router chooses a few for each token."""
+    """Mixture-of-experts layers: a router chooses a few experts for each token."""
 
-    count: Count = Field(description="Experts of a layer.")
+    count: Count = Field(description="Number of experts per layer.")
     every: Count = Field(1, description="Every n-th layer has experts: 2 gives them to layers 2, 4, 6 ...")
-    top: Count = Field(1, description="Experts of a token: those of highest probability.")
+    top: Count = Field(1, description="Number of experts per token: those of highest probability.")
     drop: Drop = Field(
         "position",
-        description="Which tokens an expert with too many drops: those at later positions, or those of lower "
-        "probability; none: every expert takes all that come, and counts are exchanged first.",
+        description="Tokens that an expert over its capacity drops: those at later positions (position) or of lower "
+        "probability (probability). none: experts drop no tokens, and ranks exchange counts first.",
     )
     capacity: float = Field(
         1.25,
         gt=0,
         le=1000,
-        description="Places of an expert for the tokens of a sample, as a multiple of the mean: "
+        description="Capacity of an expert for the tokens of a sample, as a multiple of the mean: "
         "max(min_capacity, ceil(top x seq_len / count x capacity)).",
     )
-    min_capacity: Count = Field(4, description="Fewest places of an expert for the tokens of a sample.")
-    shared: bool = Field(False, description="One more expert that every token takes, whatever the router says.")
-    balance: float = Field(
-        0.01, ge=0, description="Weight of the loss that is smallest where experts get equally many tokens."
-    )
-    z_loss: float = Field(0.001, ge=0, description="Weight of the loss that keeps the router's logits small.")
+    min_capacity: Count = Field(4, description="Minimum capacity of an expert for the tokens of a sample.")
+    shared: bool = Field(False, description="Add an expert that processes every token.")
+    balance: float = Field(0.01, ge=0, description="Weight of the load-balancing loss.")
+    z_loss: float = Field(0.001, ge=0, description="Weight of the z-loss, which keeps the router's logits small.")
 
     @model_validator(mode="after")
     def _top_of_all(self) -> "Experts":
@@ -43,7 +41,7 @@ class Experts(Section):
         return self
 
     def places(self, tokens: int) -> int:
-        """The capacity: places of an expert for one sample of so many tokens.
+        """Return the capacity of an expert for one sample of `tokens` tokens.
 
         A token takes an expert once at most, so that more places than tokens are never needed.
         """
@@ -52,9 +50,9 @@ class Experts(Section):
         return min(max(self.min_capacity, wanted), tokens)
 
     def in_layer(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, has experts."""
+        """Return whether a layer, counted from 0, has experts."""
         return (layer + 1) % self.every == 0
 
     def layers_of(self, layers: range) -> list[int]:
-        """Those of the layers that have experts."""
+        """Return the layers that have experts."""
         return [layer for layer in layers if self.in_layer(layer)]

@@ -47,14 +47,14 @@ TABLES = ("head", "vocabulary", "positions")
 """Names of the layers without a bias."""
 
 
-class Spread(NamedTuple):
+class ActivationCuts(NamedTuple):
     """How activations lie: the axes that cut their rows, outermost first, and those that cut their columns."""
 
     rows: Axes
     columns: Axes
 
 
-class Move(NamedTuple):
+class ExtraCut(NamedTuple):
     """A matrix lies cut along `dim` by `axis` more finely than it is multiplied."""
 
     dim: str
@@ -77,9 +77,9 @@ class Multiplication:
         Axes over which results are still summands.
     """
 
-    left: Move | None
-    right: Move | None
-    result: Move | None
+    left: ExtraCut | None
+    right: ExtraCut | None
+    result: ExtraCut | None
     pieces: int
     unsummed: Axes
 
@@ -132,7 +132,7 @@ class Product:
         unsummed = tuple(axis for axis in summands if not (move and axis == move.axis))
         return Multiplication(self._beyond(left), self._beyond(right), move, pieces, unsummed)
 
-    def _beyond(self, cuts: Cuts) -> Move | None:
+    def _beyond(self, cuts: Cuts) -> ExtraCut | None:
         found = None
         for dim, axes in cuts.items():
             at = self.at[dim]
@@ -140,7 +140,7 @@ class Product:
                 continue
             if found or axes[: len(at)] != at or len(axes) != len(at) + 1:
                 raise ValueError(f"{dim} cut by {axes} is multiplied cut by {at}: one axis may come behind these")
-            found = Move(dim, axes[-1])
+            found = ExtraCut(dim, axes[-1])
         return found
 
 
@@ -170,7 +170,7 @@ class Grid:
         return math.prod(self.sizes.values())
 
     def count(self, axes: Axes) -> int:
-        """Number of pieces that these axes cut a dim into."""
+        """Return the number of pieces that these axes cut a dim into."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
@@ -181,18 +181,18 @@ class Grid:
         return found
 
     def index(self, rank: int, axes: Axes) -> int:
-        """Index of a rank's piece among the pieces that these axes cut a dim into."""
+        """Return the index of a rank's piece among the pieces that these axes cut a dim into."""
         own, place = self.coordinates(rank), 0
         for axis in axes:
             place = place * self.sizes[axis] + own[axis]
         return place
 
     def others(self, axes: Axes) -> Axes:
-        """The axes that are not among these."""
+        """Return the axes that are not among these."""
         return tuple(axis for axis in self.axes if axis not in axes)
 
     def alike(self, cuts: tuple[Axes, ...]) -> Axes:
-        """The axes along which ranks hold the same part of a matrix that is cut so."""
+        """Return the axes along which ranks hold the same part of a matrix that is cut so."""
         cutting = [axis for axes in cuts for axis in axes]
         return tuple(axis for axis, size in self.sizes.items() if axis not in cutting and size > 1)
 
@@ -209,14 +209,14 @@ class Grid:
         return ("e", "i") if self.mode == "2.5d" else ("i",)
 
     @property
-    def stream(self) -> Spread:
+    def stream(self) -> ActivationCuts:
         """How the residual stream lies: between the layers, and between the stages of a pipeline."""
-        return Spread(("i", "j"), ("k",)) if self.mode == "3d" else Spread(self.rows, ("j",))
+        return ActivationCuts(("i", "j"), ("k",)) if self.mode == "3d" else ActivationCuts(self.rows, ("j",))
 
     @property
-    def inner(self) -> Spread:
+    def inner(self) -> ActivationCuts:
         """How activations lie inside attention and MLP, and the logits."""
-        return Spread(("i", "k"), ("j",)) if self.mode == "3d" else self.stream
+        return ActivationCuts(("i", "k"), ("j",)) if self.mode == "3d" else self.stream
 
     @property
     def samples(self) -> int:
@@ -239,18 +239,25 @@ class Grid:
                 "column": self._product(stream, (("k",), ("j", "i")), inner, (m, ("k",), ("j",))),
                 "row": self._product(inner, (("j",), ("k", "i")), stream, (m, ("j",), ("k",))),
                 "head": self._product(stream, (("k",), ("j", "i")), inner, (m, ("k",), ("j",))),
-                "vocabulary": self._product(Spread(m, ("j",)), (("j", "i"), ("k",)), stream, (m, ("j",), ("k",))),
+                "vocabulary": self._product(
+                    ActivationCuts(m, ("j",)), (("j", "i"), ("k",)), stream, (m, ("j",), ("k",))
+                ),
             }
         linear = self._product(stream, (("i",), ("j",)), stream, (m, (), ("j",)), "K")
         return {
             "column": linear,
             "row": linear,
             "head": self._product(stream, (("j",), ("i",)), stream, (m, ("j",), ()), "N"),
-            "vocabulary": self._product(Spread(m, ()), (("i",), ("j",)), stream, (m, (), ("j",)), "K"),
+            "vocabulary": self._product(ActivationCuts(m, ()), (("i",), ("j",)), stream, (m, (), ("j",)), "K"),
         }
 
     def _product(
-        self, x: Spread, w: tuple[Axes, Axes], y: Spread, at: tuple[Axes, Axes, Axes], streamed: str | None = None
+        self,
+        x: ActivationCuts,
+        w: tuple[Axes, Axes],
+        y: ActivationCuts,
+        at: tuple[Axes, Axes, Axes],
+        streamed: str | None = None,
     ) -> Product:
         (m, k, n), (w_k, w_n) = at, w
         return Product(
@@ -263,7 +270,7 @@ class Grid:
         )
 
     def cuts(self, word: str, attribute: str) -> tuple[Axes, ...]:
-        """The axes that cut each dim of a layer's parameter, as PyTorch lays it out.
+        """Return the axes that cut each dim of a layer's parameter, as PyTorch lays it out.
 
         Parameters
         ----------
@@ -293,8 +300,8 @@ class Grid:
 
 
 @lru_cache
-def grid_of(mode: str, tp: int, depth: int = 1) -> Grid:
-    """The grid with this number of ranks.
+def make_grid(mode: str, tp: int, depth: int = 1) -> Grid:
+    """Return the grid with this number of ranks.
 
     Raises
     ------
@@ -314,15 +321,15 @@ def grid_of(mode: str, tp: int, depth: int = 1) -> Grid:
 
 
 def _near(depth: int, power: int, tp: int) -> str:
-    """The numbers of ranks right below and above `tp` that are grids."""
+    """Return the numbers of ranks right below and above `tp` that are grids."""
     q = 1
     while depth * (q + 1) ** power <= tp:
         q += 1
     return f"{depth * q**power} or {depth * (q + 1) ** power}"
 
 
-def by_channel(alike: Axes) -> bool:
-    """Whether gradients of parameters that are alike along these axes are summed through a channel.
+def is_summed_by_channel(alike: Axes) -> bool:
+    """Return whether gradients of parameters that are alike along these axes are summed through a channel.
 
     That holds for the weights of 2.5d over depth. All other such gradients are few, and exact.
     """
@@ -330,5 +337,5 @@ def by_channel(alike: Axes) -> bool:
 
 
 def carries_weights(axis: str) -> bool:
-    """Whether weights and their gradients travel over an axis, and not activations: the same in every mode."""
+    """Return whether weights and their gradients travel over an axis, and not activations: the same in every mode."""
     return axis in ("e", "i")

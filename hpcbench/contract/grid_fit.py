@@ -1,19 +1,19 @@
 """Rules that a tensor grid sets for a model and its training."""
 
-from hpcbench.contract.grid import Grid, grid_of
+from hpcbench.contract.grid import Grid, make_grid
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import Model, Train
 
 
-def grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
-    """The first rule of the grid that the settings break; None where they keep all. Mode 1d has no rule.
+def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
+    """Return the first rule of the grid that the settings break; None where they keep all. Mode 1d has no rule.
 
     Every rank holds equal parts of each matrix, whole samples and whole heads. So attention sends nothing.
     """
     if depth > 1 and mode != "2.5d":
         return Misfit(("layout", "depth"), f"{depth}, but tensor {mode} has no depth: use 1, or tensor 2.5d")
     try:
-        grid = grid_of(mode, tp, depth)
+        grid = make_grid(mode, tp, depth)
     except ValueError as error:
         return Misfit(("layout", "tp"), f"for tensor {mode} {error}, or tensor 1d")
     if mode == "1d":
@@ -47,8 +47,8 @@ def grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> M
     return None
 
 
-def placed(grid: Grid, ranks_per_node: int) -> str:
-    """The grid in words, with the lines of ranks that share a node when nodes are filled one after another."""
+def describe_placement(grid: Grid, ranks_per_node: int) -> str:
+    """Return the grid in words, with the lines of ranks that share a node when nodes are filled one after another."""
     near: list[str] = []
     far: list[str] = []
     for axis, size in grid.sizes.items():

@@ -1,4 +1,4 @@
-"""The settings that `hpcbench run` hands to the ranks of a program of others, in one variable of the environment."""
+"""Settings that `hpcbench run` passes to the ranks of a user's program, in one environment variable."""
 
 import re
 from typing import Literal
@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Section
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 
 VARIABLE = "HPCBENCH_TORCH"
 """Variable that holds the settings as JSON. Where it is not set, `import torch` is left alone."""
@@ -16,8 +16,8 @@ Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
 """Parallel dimension of a group; EXACT: its messages are never encoded."""
 
 
-def expression(text: str) -> re.Pattern[str]:
-    """A regular expression of the user's.
+def compile_expression(text: str) -> re.Pattern[str]:
+    """Return a regular expression of the user's.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def expression(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"no regular expression ({printable(str(error))})") from None
+        raise ValueError(f"is not a regular expression ({make_printable(str(error))})") from None
 
 
 class GroupPattern(Section):
@@ -44,7 +44,7 @@ class GroupPattern(Section):
     @classmethod
     def _compiles(cls, match: str | None) -> str | None:
         if match is not None:
-            expression(match)
+            compile_expression(match)
         return match
 
     @model_validator(mode="after")
@@ -62,7 +62,7 @@ class Axis(Section):
 
 
 class Groups(Section):
-    """What a program's groups are, for those that their description does not tell, and what may be lossy."""
+    """Parallel dimensions of a program's groups, and which of its messages may be lossy."""
 
     groups: list[GroupPattern] = Field(
         default_factory=list, description="Dimensions by description; the first that matches goes before all else."
@@ -90,7 +90,7 @@ class Groups(Section):
 
 
 class TracedSteps(Section):
-    """Steps of which each rank writes a trace. A step ends with the optimizer's step."""
+    """Steps that each rank traces. A step ends with the optimizer's step."""
 
     directory: File = Field(description="Directory that receives a trace from each rank.")
     wait: int = Field(3, ge=0, description="Number of steps before the traced ones, after the first.")
@@ -98,7 +98,7 @@ class TracedSteps(Section):
 
 
 class Interposition(Section):
-    """All that a rank needs to know."""
+    """Settings of the interposition on one rank."""
 
     scheme: NamedScheme
     groups: Groups = Field(default_factory=Groups)

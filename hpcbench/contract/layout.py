@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
-from hpcbench.contract.expert_fit import expert_misfit
-from hpcbench.contract.grid import Grid, Mode, grid_of
-from hpcbench.contract.grid_fit import grid_misfit
+from hpcbench.contract.expert_fit import find_expert_misfit
+from hpcbench.contract.grid import Grid, Mode, make_grid
+from hpcbench.contract.grid_fit import find_grid_misfit
 from hpcbench.contract.section import Count, Misfit, Section
-from hpcbench.contract.shards import shards
-from hpcbench.contract.sparse_fit import sparse_misfit
+from hpcbench.contract.shards import cut_evenly
+from hpcbench.contract.sparse_fit import find_sparse_misfit
 from hpcbench.contract.training import Model, Train
 from hpcbench.features.rules import RULES
 
@@ -18,7 +18,7 @@ Context = Literal["ring", "rsa", "ulysses"]
 
 
 def _or_auto(said: Any, as_list: ValidatorFunctionWrapHandler) -> Any:
-    """The word that leaves the cut to hpcbench, or a list: what is wrong with a list is said of the list."""
+    """Return the word that leaves the cut to hpcbench, or a list: what is wrong with a list is said of the list."""
     return said if said == "auto" else as_list(said)
 
 
@@ -28,24 +28,24 @@ Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=l
 class Partition(Section):
     """How tensor and pipeline parallelism cut the model, and context parallelism the samples."""
 
-    tp: Count = Field(1, description="Tensor parallel; of 1d it must divide model.heads.")
+    tp: Count = Field(1, description="Tensor-parallel size; with tensor 1d it must divide model.heads.")
     tensor: Mode = Field(
         "1d",
         description="How tensor parallelism cuts the matrices: 1d along one side (Megatron-LM), 2d over q x q ranks "
         "(Optimus), 2.5d over depth x q x q (Tesseract), 3d over q x q x q; tp is their product.",
     )
-    depth: Count = Field(1, description="Layers of the grid of tensor 2.5d; tp is depth x q x q.")
-    cp: Count = Field(1, description="Context parallel: ranks that share the positions of each sample.")
+    depth: Count = Field(1, description="Depth of the grid of tensor 2.5d; tp is depth x q x q.")
+    cp: Count = Field(1, description="Context-parallel size: number of ranks that share the positions of each sample.")
     context: Context = Field(
         "ring",
-        description="How attention works over the ranks of cp: keys and values go round a ring (ring), keys and then "
-        "values go round for whole rows of scores (rsa), or heads are exchanged for positions (ulysses).",
+        description="Algorithm of attention over the ranks of cp. ring: keys and values travel around a ring; rsa: "
+        "keys, then values, for whole rows of scores; ulysses: an all-to-all exchanges positions for heads.",
     )
-    pp: Count = Field(1, description="Pipeline stages; at most model.layers.")
+    pp: Count = Field(1, description="Number of pipeline stages; at most model.layers.")
     ep: Count = Field(
         1,
-        description="Expert parallel: so many neighbouring replicas share out each layer's experts; it must divide dp "
-        "and model.experts.count.",
+        description="Expert-parallel size: number of neighbouring replicas that each layer's experts are sharded "
+        "over; it must divide dp and model.experts.count.",
     )
     chunks: Count = Field(
         1, description="Parts of the model that each pipeline stage holds, for train.schedule interleaved."
@@ -59,8 +59,8 @@ class Partition(Section):
 
     @property
     def grid(self) -> Grid:
-        """The grid of the tensor-parallel ranks. `model_misfit` says whether there is one."""
-        return grid_of(self.tensor, self.tp, self.depth)
+        """The grid of the tensor-parallel ranks. `find_model_misfit` says whether there is one."""
+        return make_grid(self.tensor, self.tp, self.depth)
 
     @property
     def parts(self) -> int:
@@ -73,11 +73,11 @@ class Partition(Section):
         return isinstance(self.stages, str)
 
     def fits(self, layers: int) -> bool:
-        """Whether `stages` cuts this number of layers into the layout's parts."""
+        """Return whether `stages` cuts this number of layers into the layout's parts."""
         return not self.automatic and len(self.stages) == self.parts and sum(self.stages) == layers
 
     def layers_of(self, layers: int) -> list[range]:
-        """Which of the model's layers each part holds.
+        """Return which of the model's layers each part holds.
 
         Embedding and head do not count here: the embedding costs a look-up, and the head costs the time of
         ``V / (12 h)`` layers in the last part. Without `stages` the parts differ by one layer at most, with the longer
@@ -89,7 +89,7 @@ class Partition(Section):
             `stages` does not fit.
         """
         if not self.stages:
-            return [range(piece.start, piece.stop) for piece in shards(layers, self.parts)]
+            return [range(piece.start, piece.stop) for piece in cut_evenly(layers, self.parts)]
         if not self.fits(layers):
             raise ValueError(f"layout.stages: {self.stages} are not the layers of {self.parts} parts, {layers} in all")
         ends = [sum(self.stages[: k + 1]) for k in range(self.parts)]
@@ -99,7 +99,7 @@ class Partition(Section):
 class _Replicas(Section):
     """The size that a layout adds. The fields of a second base class come first in files."""
 
-    dp: Count = Field(1, description="Data parallel.")
+    dp: Count = Field(1, description="Data-parallel size.")
 
 
 class Layout(Partition, _Replicas):
@@ -139,18 +139,18 @@ class Layout(Partition, _Replicas):
         return rank // (self.tp * self.replicas), rank // self.tp % self.replicas, rank % self.tp
 
 
-def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """The first rule of how a model is cut that the settings break; None if they break none."""
+def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
+    """Return the first rule of how a model is cut that the settings break; None if they break none."""
     if model.hidden % model.heads:
         return Misfit(
             ("model", "heads"),
             f"{model.heads} does not divide model.hidden {model.hidden}: use one of {_divisors(model.hidden)}",
         )
-    if misfit := grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
+    if misfit := find_grid_misfit(model, train, cut.tensor, cut.tp, cut.depth):
         return misfit
-    if misfit := expert_misfit(model, train, ep=cut.ep, tensor=cut.tensor, cp=cut.cp):
+    if misfit := find_expert_misfit(model, train, ep=cut.ep, tensor=cut.tensor, cp=cut.cp):
         return misfit
-    if misfit := sparse_misfit(model, train, cut.tensor):
+    if misfit := find_sparse_misfit(model, train, cut.tensor):
         return misfit
     for rules in RULES:
         if misfit := rules.misfit(model, train, cut.tp, cut.tensor):
@@ -203,7 +203,7 @@ def model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
 
 
 def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Why the samples cannot be cut by positions; None if they can.
+    """Return why the samples cannot be cut by positions; None if they can.
 
     Every rank has the same number of positions: in a ring two pieces, and from Ulysses' exchange whole heads.
     """
@@ -227,8 +227,8 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
     return None
 
 
-def balanced(model: Model, train: Train, parts: int) -> list[int]:
-    """Layers of each part, with the head counted by its operations: the largest part is as small as can be.
+def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
+    """Return the layers of each part, with the head counted by its operations: the largest part is as small as can be.
 
     A layer has ``24 s h^2 (1 + s / (6 h))`` of them and the head ``2 s h V`` (arXiv 2104.04473, section 5.1).
     """
@@ -240,11 +240,11 @@ def balanced(model: Model, train: Train, parts: int) -> list[int]:
         return max(last + head, -(-(model.layers - last) // (parts - 1)))
 
     last = min(range(model.layers // parts, 0, -1), key=largest)
-    return [piece.stop - piece.start for piece in shards(model.layers - last, parts - 1)] + [last]
+    return [piece.stop - piece.start for piece in cut_evenly(model.layers - last, parts - 1)] + [last]
 
 
-def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
-    """Why the batch cannot be divided among the layout's replicas; None if it can."""
+def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
+    """Return why the batch cannot be divided among the layout's replicas; None if it can."""
     if layout.dp % layout.ep:
         return Misfit(
             ("layout", "ep"),
@@ -256,14 +256,14 @@ def batch_misfit(train: Train, layout: Layout) -> Misfit | None:
         below = train.global_batch // part * part
         return Misfit(
             ("train", "global_batch"),
-            f"{train.global_batch} is no multiple of micro_batch x dp = {train.micro_batch} x {layout.dp} = {part}: "
+            f"{train.global_batch} is not a multiple of micro_batch x dp = {train.micro_batch} x {layout.dp} = {part}: "
             f"use {f'{below} or ' if below else ''}{below + part}",
         )
     if train.schedule == "interleaved" and train.global_batch // part % layout.pp:
         unit = part * layout.pp
         return Misfit(
             ("train", "global_batch"),
-            f"{train.global_batch} is no multiple of micro_batch x dp x pp = {train.micro_batch} x {layout.dp} x "
+            f"{train.global_batch} is not a multiple of micro_batch x dp x pp = {train.micro_batch} x {layout.dp} x "
             f"{layout.pp} = {unit}, as schedule interleaved needs: use {-(-train.global_batch // unit) * unit}, or "
             "schedule 1f1b",
         )

@@ -1,12 +1,12 @@
 """A line of a run's log, with any content: a step, an event, or the output of another program."""
 
 from hpcbench.contract import events, step_line
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import Event
 from hpcbench.contract.step_line import Step
 
 
-def parse(text: str, line: int) -> Step | Event | Cut | None:
+def parse(text: str, line: int) -> Step | Event | DamagedLine | None:
     """Read a line.
 
     Parameters
@@ -18,9 +18,9 @@ def parse(text: str, line: int) -> Step | Event | Cut | None:
 
     Returns
     -------
-    Step, Event, Cut or None
-        None for a line that the launcher, the MPI library or the interpreter wrote. A `Cut` for a line of hpcbench's
-        that is not whole.
+    Step, Event, DamagedLine or None
+        None for a line that the launcher, the MPI library or the interpreter wrote. A `DamagedLine` for a line of
+        hpcbench's that is not whole.
     """
     text = text.rstrip()
-    return events.parse(text, line) if text.startswith(events.BEGIN) else step_line.parse(text, line)
+    return events.parse_event(text, line) if text.startswith(events.BEGIN) else step_line.parse_step(text, line)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.values import bounded
+from hpcbench.contract.values import limit_integer
 from hpcbench.files import exists, read_json
 
 FILE = "status.json"
@@ -58,7 +58,7 @@ def parse_mark(data: Any) -> Mark:
 
     def number(key: str) -> int | None:
         value = said.get(key)
-        return bounded(value) if type(value) is int else None
+        return limit_integer(value) if type(value) is int else None
 
     hosts = said.get("hosts")
     return Mark(
@@ -77,7 +77,7 @@ def parse_mark(data: Any) -> Mark:
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """The mark in a job's or a run's directory; None where there is none.
+    """Return the mark in a job's or a run's directory; None where there is none.
 
     A mark that cannot be read has no state.
     """

@@ -4,8 +4,8 @@ The worker counts traffic over these steps, and the report takes the throughput 
 """
 
 
-def first_measured(warmup: int, steps: int, resumed_from: int = 0) -> int:
-    """Number of the first step that counts, from 1.
+def find_first_counted(warmup: int, steps: int, resumed_from: int = 0) -> int:
+    """Return the number of the first step that counts, from 1.
 
     Parameters
     ----------

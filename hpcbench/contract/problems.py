@@ -59,7 +59,7 @@ _SPANS = ("walltime", "max_walltime", "run_limit", "stop_ahead")
 """Fields that are durations, which have a unit."""
 
 
-def user_error(
+def make_user_error(
     error: ValidationError,
     schema: type[BaseModel],
     where: Callable[[FieldPath], str],
@@ -83,7 +83,7 @@ def user_error(
     for finding in findings:
         path, words = _told(finding, schema)
         told.setdefault(path, words)
-    lines = [fault_line(where(place(path)), path, words) for path, words in told.items()]
+    lines = [format_fault(where(place(path)), path, words) for path, words in told.items()]
     strange = sum(finding["type"] == "extra_forbidden" for finding in findings)
     if strange > _STRANGE:  # another kind of file: its first line says so
         return UserError(f"{lines[0]} (and {len(lines) - 1} more)")
@@ -91,8 +91,8 @@ def user_error(
     return UserError(*lines[: _MOST if more else None], *more)
 
 
-def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
-    """All findings: the path of each wrong value, and a message. Only the first finding about a value counts."""
+def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
+    """Return all findings: the path of each wrong value, and a message. Only the first finding about a value counts."""
     told: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
         path, words = _told(finding, schema)
@@ -100,9 +100,9 @@ def all_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPat
     return told
 
 
-def fault_line(place: str, path: FieldPath, words: str) -> str:
-    """The line of a fault: its place, the field and the remedy."""
-    name = ".".join(shown(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
+def format_fault(place: str, path: FieldPath, words: str) -> str:
+    """Return the line of a fault: its place, the field and the remedy."""
+    name = ".".join(show(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
     return f"{place}: {name + ': ' if name else ''}{words}"
 
 
@@ -112,7 +112,7 @@ def _told(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
 
 
 def _is_internal(part: str | int) -> bool:
-    """Whether a part of a path is pydantic's own name for a branch or a key: `[key]`, `int`, `list[...]`."""
+    """Return whether a part of a path is pydantic's own name for a branch or a key: `[key]`, `int`, `list[...]`."""
     return isinstance(part, str) and (
         part in ("[key]", "int", "str", "float", "bool", "constrained-int") or "[" in part
     )
@@ -121,30 +121,30 @@ def _is_internal(part: str | int) -> bool:
 def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
     kind, value, context = finding["type"], finding["input"], finding.get("ctx", {})
     if kind == "extra_forbidden":
-        known = fields_at(schema, path[:-1])
+        known = list_fields(schema, path[:-1])
         meant = _MEANT.get(str(path[-1]))
         if meant in known:
             return f"unknown key, did you mean {meant!r}?"
         if str(path[-1]).isdigit():
             return "unknown key: write a number without commas, such as 4000 for 4,000"
-        near = suggestion(str(path[-1]), known) or f": known are {', '.join(known)}"
+        near = suggest(str(path[-1]), known) or f": known are {', '.join(known)}"
         return f"unknown key{near}"
     if kind == "missing":
         return "is missing: add it"
     if kind == "string_type" and path and path[-1] in _SPANS and type(value) is int:
         return f"{value} has no unit: write {value}m for minutes or {value}s for seconds"
     if kind in _TYPES:
-        return f"must be {_TYPES[kind]}, not {'nothing' if value is None else shown(value)}{_quoted(kind, value)}"
+        return f"must be {_TYPES[kind]}, not {'nothing' if value is None else show(value)}{_quoted(kind, value)}"
     if kind == "literal_error":
-        near = suggestion(value, _choices(context)) if isinstance(value, str) else ""
-        return f"must be {context['expected']}, not {shown(value)}{near}"
+        near = suggest(value, _choices(context)) if isinstance(value, str) else ""
+        return f"must be {context['expected']}, not {show(value)}{near}"
     if kind == "string_pattern_mismatch":
         if isinstance(value, str) and ("\n" in value or "\r" in value) and context.get("pattern") in _ONE_LINE:
-            return f"{shown(value)} has several lines: write one line per entry"
-        return f"{shown(value)} {PATTERN_REMEDIES[context.get('pattern')]}"
+            return f"{show(value)} has several lines: write one line per entry"
+        return f"{show(value)} {PATTERN_REMEDIES[context.get('pattern')]}"
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         sign = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below"}.get(kind, "at most")
-        return f"must be {sign} {next(iter(context.values()))}, not {shown(value)}"
+        return f"must be {sign} {next(iter(context.values()))}, not {show(value)}"
     if kind == "string_too_short":
         return "must not be empty"
     message = str(finding["msg"]).removeprefix("Value error, ")
@@ -161,14 +161,14 @@ def _choices(context: dict[str, Any]) -> list[str]:
     return [word.strip(" '\"") for word in str(context.get("expected", "")).replace(" or ", ",").split(",")]
 
 
-def fields_at(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Names of the fields of the section at `path`; empty where there is no section."""
-    found = section_at(schema, path)
+def list_fields(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Return the names of the fields of the section at `path`; empty where there is no section."""
+    found = find_section(schema, path)
     return [field.alias or name for name, field in found.model_fields.items()] if found else []
 
 
-def section_at(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
-    """The section at `path`; None if another kind of value is there."""
+def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
+    """Return the section at `path`; None if another kind of value is there."""
     current: Any = schema
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -183,14 +183,14 @@ def section_at(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseM
     return current if isinstance(current, type) and issubclass(current, BaseModel) else None
 
 
-def suggestion(word: str, known: list[str]) -> str:
-    """The text ``, did you mean 'X'?`` if a known word is similar, else nothing."""
+def suggest(word: str, known: list[str]) -> str:
+    """Return the text ``, did you mean 'X'?`` if a known word is similar, else nothing."""
     near = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 
 
-def shown(value: object, limit: int = 60) -> str:
-    """A value of the user's as a short printable line."""
+def show(value: object, limit: int = 60) -> str:
+    """Return a value of the user's as a short printable line."""
     text = repr(value) if isinstance(value, str) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."

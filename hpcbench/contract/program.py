@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
-from hpcbench.contract.interpose import Groups, expression
-from hpcbench.contract.problems import user_error
-from hpcbench.contract.run import Shape
+from hpcbench.contract.interpose import Groups, compile_expression
+from hpcbench.contract.problems import make_user_error
+from hpcbench.contract.run import RankShape
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Line, Name, Precision, Scalar, Section, Variable
 from hpcbench.errors import UserError
@@ -37,7 +37,7 @@ Framework = Literal[
 PRINTED = ("step", "steps", "loss", "seconds", "samples_per_s", "tokens_per_s", "lr", "gradient_norm")
 """Groups that the expression of a log's line may have: the names of a step's quantities."""
 OWN = ("seed", "ranks", "nodes", "ranks_per_node", "node_rank", "host", "port", "run")
-"""Names that a command may have in braces, beside those of `values`."""
+"""Names that a command may have in braces, in addition to those of `values`."""
 _BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -61,7 +61,7 @@ class LogLines(Section):
     @field_validator("line", "evaluation")
     @classmethod
     def _compiles(cls, text: str | None) -> str | None:
-        groups = expression(text).groupindex if text is not None else {}
+        groups = compile_expression(text).groupindex if text is not None else {}
         odd = [name for name in groups if name not in PRINTED]
         if odd:
             raise ValueError(f"has a group {odd[0]}: groups are {', '.join(PRINTED)}")
@@ -70,7 +70,7 @@ class LogLines(Section):
     @model_validator(mode="after")
     def _say_something(self) -> "LogLines":
         if self.every != 1 and "step" in re.compile(self.line).groupindex:
-            raise ValueError("every is for a line without the group step, which tells each step: leave it out")
+            raise ValueError("every is for a line without the group step, which gives each step: leave it out")
         if not re.compile(self.line).groups:
             raise ValueError("line has no group: name at least one, such as (?P<loss>[0-9.]+)")
         if self.evaluation is not None and "loss" not in re.compile(self.evaluation).groupindex:
@@ -86,7 +86,7 @@ LogForm = Annotated[
 
 
 class Program(Section):
-    """A program that trains with PyTorch, and knows nothing of hpcbench."""
+    """A user's program that trains with PyTorch, unchanged."""
 
     command: Line = Field(
         min_length=1,
@@ -156,16 +156,16 @@ class Program(Section):
         return self
 
     def words(self, known: Mapping[str, object]) -> list[str]:
-        """The words of the command, with its braces filled in."""
-        return [filled(word, {**self.values, **known}) for word in shlex.split(self.command)]
+        """Return the words of the command, with its braces filled in."""
+        return [fill_braces(word, {**self.values, **known}) for word in shlex.split(self.command)]
 
     def variables(self, known: Mapping[str, object]) -> dict[str, str]:
-        """The program's own variables, with their braces filled in."""
-        return {name: filled(text, {**self.values, **known}) for name, text in self.env.items()}
+        """Return the program's own variables, with their braces filled in."""
+        return {name: fill_braces(text, {**self.values, **known}) for name, text in self.env.items()}
 
 
-def filled(text: str, known: Mapping[str, object]) -> str:
-    """A text with its braces filled in. Braces around anything else stay, as JSON in a command has them."""
+def fill_braces(text: str, known: Mapping[str, object]) -> str:
+    """Return a text with its braces filled in. Braces around anything else stay, as JSON in a command has them."""
     return _BRACES.sub(lambda found: str(known[found[1]]) if found[1] in known else found[0], text)
 
 
@@ -189,7 +189,7 @@ class ProgramRun(Section):
     threads: Count
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
-    shape: Shape
+    shape: RankShape
     peak_tflops: Annotated[dict[Precision, float], Field(default_factory=dict)]
 
     @property
@@ -198,7 +198,7 @@ class ProgramRun(Section):
         return self.scheme.algorithm != "native"
 
     def content(self) -> dict[str, Any]:
-        """The run as JSON data with every key: the content of run.json."""
+        """Return the run as JSON data with every key: the content of run.json."""
         return self.model_dump(mode="json", by_alias=True)
 
 
@@ -208,7 +208,7 @@ def load(path: Path) -> ProgramRun:
     Raises
     ------
     UserError
-        The file is missing, is no JSON, or is no run of a program.
+        The file is missing, not JSON, or not a run of a program.
     """
     remedy = "run files are written by `hpcbench submit`"
     try:
@@ -220,4 +220,4 @@ def load(path: Path) -> ProgramRun:
     try:
         return ProgramRun.model_validate(raw)
     except ValidationError as error:
-        raise UserError(f"{user_error(error, ProgramRun, lambda _: str(path))}; {remedy}") from None
+        raise UserError(f"{make_user_error(error, ProgramRun, lambda _: str(path))}; {remedy}") from None

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from hpcbench.contract.complaint import Complaint, Spoken, first_complaint, last_line, read_lines
+from hpcbench.contract.complaint import Complaint, OutputLine, find_first_complaint, find_last_line, read_lines
 from hpcbench.contract.event.base import BEGIN
 from hpcbench.contract.exceptions import Exceptions
 from hpcbench.contract.state import NO_ROOM_EXIT
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.contract.torchrun import RootCause
 
 _WORKER = re.compile(r"hpcbench\.(?:train|program): (?P<words>.+)")
@@ -58,7 +58,7 @@ _CRASHES = {4, 5, 6, 7, 8, 11}
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class FailureReason:
     """The reason of a failure, and the place where it was read."""
 
     reason: str
@@ -66,8 +66,8 @@ class Diagnosis:
     """``file:line`` of the reason; None if only the exit status tells it."""
 
 
-def exit_words(status: int | None) -> str:
-    """An exit status in words."""
+def describe_exit(status: int | None) -> str:
+    """Return an exit status in words."""
     if status is None:
         return "no exit status"
     if status > 128:
@@ -78,8 +78,11 @@ def exit_words(status: int | None) -> str:
     return f"exit {status}{_EXITS.get(status, '')}"
 
 
-def signal_of(status: int) -> int | None:
-    """The signal that an exit status stands for. A shell adds 128 to it, MPICH's mpiexec returns it unchanged."""
+def find_signal(status: int) -> int | None:
+    """Return the signal that an exit status stands for.
+
+    A shell adds 128 to it, MPICH's mpiexec returns it unchanged.
+    """
     if 128 < status <= 128 + 64:
         return status - 128
     return status if status in _BARE_SIGNALS else None
@@ -100,7 +103,7 @@ class _Evidence:
     """What known messages of launchers and interpreters tell, by weight; the first of each weight counts."""
 
     def __init__(self, errors: Path, log: Path) -> None:
-        self.first: dict[_Weight, Diagnosis] = {}
+        self.first: dict[_Weight, FailureReason] = {}
         self._log = log
         self._culprit = ""
         for path in (errors, log):
@@ -114,32 +117,32 @@ class _Evidence:
             root_cause.read(line)
         if root_cause.signal:
             number, words, line_number = root_cause.signal
-            self._add_signal(number, Diagnosis(printable(words), f"{path}:{line_number}"))
+            self._add_signal(number, FailureReason(make_printable(words), f"{path}:{line_number}"))
         for weight, raised in (
             (_Weight.EXCEPTION, exceptions.cause(root_cause.ranks)),
             (_Weight.VICTIM, exceptions.victim()),
         ):
             if raised:
-                self._add(weight, Diagnosis(printable(raised.text), f"{path}:{raised.number}"))
+                self._add(weight, FailureReason(make_printable(raised.text), f"{path}:{raised.number}"))
 
-    def _read_line(self, line: Spoken, where: str) -> None:
+    def _read_line(self, line: OutputLine, where: str) -> None:
         if matched := _WORKER.match(line.text):
-            self._add(_Weight.WORKER, Diagnosis(printable(matched["words"]), where))
+            self._add(_Weight.WORKER, FailureReason(make_printable(matched["words"]), where))
         elif matched := _HYDRA.match(line.text):
             self._culprit = self._culprit or _rank(matched["rank"], matched["pid"], matched["host"], self._log)
         elif killed := _signal(line.text, self._culprit):
-            self._add_signal(killed[0], Diagnosis(killed[1], where))
+            self._add_signal(killed[0], FailureReason(killed[1], where))
         elif cause := _cause(line.text):
-            self._add(_Weight.CAUSE, Diagnosis(cause, where))
+            self._add(_Weight.CAUSE, FailureReason(cause, where))
 
-    def _add(self, weight: _Weight, diagnosis: Diagnosis) -> None:
+    def _add(self, weight: _Weight, diagnosis: FailureReason) -> None:
         self.first.setdefault(weight, diagnosis)
 
-    def _add_signal(self, number: int, diagnosis: Diagnosis) -> None:
+    def _add_signal(self, number: int, diagnosis: FailureReason) -> None:
         self._add(_Weight.CRASH if number in _CRASHES else _Weight.KILL, diagnosis)
 
 
-def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
+def diagnose(status: int | None, errors: Path, log: Path) -> FailureReason:
     """Say why a run failed.
 
     Parameters
@@ -161,30 +164,30 @@ def diagnose(status: int | None, errors: Path, log: Path) -> Diagnosis:
     began = next(_beginning(log, BEGIN), None) is not None
     if best is _Weight.KILL and _Weight.VICTIM not in evidence and not began:
         for path in (errors, log):
-            complaint = first_complaint(path)
+            complaint = find_first_complaint(path)
             if complaint and complaint.complains and not _signal(complaint.text, ""):
                 return _quote(status, complaint, path)
     if best is not None:
         return evidence[best]
     if status is None:
-        return Diagnosis("no exit status was recorded")
-    killed = signal_of(status)
+        return FailureReason("no exit status was recorded")
+    killed = find_signal(status)
     if killed is None or not began:
         for path in (errors, log):
-            spoken = last_line(path) if began else first_complaint(path)
+            spoken = find_last_line(path) if began else find_first_complaint(path)
             # A launcher that waits for ranks which it could not start is killed in the end, and has said why before.
             if spoken and (killed is None or status < 128 or spoken.complains):
                 return _quote(status, spoken, path)
     if killed is not None:
-        return Diagnosis(f"a rank was killed by signal {_name(killed)}, exit status {status}")
+        return FailureReason(f"a rank was killed by signal {_name(killed)}, exit status {status}")
     words = " (command not found)" if status == 127 else ""
-    return Diagnosis(f"exit status {status}{words}, and nothing says why")
+    return FailureReason(f"exit status {status}{words}, and nothing says why")
 
 
-def _quote(status: int | None, complaint: Complaint, path: Path) -> Diagnosis:
+def _quote(status: int | None, complaint: Complaint, path: Path) -> FailureReason:
     remedy = next((f": {remedy}" for pattern, remedy in _REMEDIES if pattern.search(complaint.text)), "")
     ended = "" if status is None else f"exit status {status}: "
-    return Diagnosis(
+    return FailureReason(
         f"{ended}{complaint.text.rstrip('.') if remedy else complaint.text}{remedy}", f"{path}:{complaint.line}"
     )
 
@@ -192,12 +195,12 @@ def _quote(status: int | None, complaint: Complaint, path: Path) -> Diagnosis:
 def _cause(text: str) -> str:
     for pattern, form in _CAUSES:
         if matched := pattern.search(text):
-            return printable(form.format(*matched.groups()))
+            return make_printable(form.format(*matched.groups()))
     return ""
 
 
 def _beginning(log: Path, begin: str) -> Iterator[str]:
-    """The lines of a log that begin with this text."""
+    """Yield the lines of a log that begin with this text."""
     try:
         with log.open("rb") as stream:
             yield from (raw.decode("utf-8", "replace") for raw in stream if raw.startswith(begin.encode()))
@@ -206,18 +209,18 @@ def _beginning(log: Path, begin: str) -> Iterator[str]:
 
 
 def _signal(text: str, culprit: str) -> tuple[int, str] | None:
-    """The signal that a launcher reports, and who got it in words."""
+    """Return the signal that a launcher reports, and who got it in words."""
     for pattern in _SIGNALS:
         if matched := pattern.search(text):
             groups = matched.groupdict()
             number = int(groups["signal"]) if groups.get("signal") else _WORDS[groups["word"]]
             who = f"rank {groups['rank']} on {groups['host']}" if groups.get("rank") else culprit or "a rank"
-            return number, printable(f"{who} was killed by signal {_name(number)}")
+            return number, make_printable(f"{who} was killed by signal {_name(number)}")
     return None
 
 
 def _rank(rank: str | None, pid: str, host: str, log: Path) -> str:
-    """The rank of a process in words. The ranks give their process numbers in the log's last ``environment``."""
+    """Return the rank of a process in words. The ranks give their process numbers in the log's last ``environment``."""
     if rank:
         return f"rank {rank} on {host}"
     # Only some launchers leave the rank to be found out: `hpcbench status` need not wait for what reads it.

@@ -3,25 +3,32 @@
 from hpcbench.codecs import spec
 from hpcbench.contract.scheme import Scheme, Treatment
 from hpcbench.contract.section import Precision
-from hpcbench.contract.traffic import Algorithm, Setting, Traffic, content_of, live, possible
+from hpcbench.contract.traffic import (
+    Algorithm,
+    Traffic,
+    TrafficSettings,
+    find_content,
+    list_live_traffic,
+    list_possible_traffic,
+)
 
 HOMOMORPHIC_RANKS = 32767 // 127
 """The largest number of ranks whose 8-bit integers, each from -127 to 127, have sums that fit 16 bits."""
 
 
-def treatment_in(scheme: Scheme, traffic: Traffic, setting: Setting) -> Treatment:
+def resolve_treatment(scheme: Scheme, traffic: Traffic, setting: TrafficSettings) -> Treatment:
     """Return how a scheme carries out a kind of traffic in a run with this setting."""
     return scheme.treatment(traffic, half=_travels_as(traffic, setting) in ("bf16", "fp16"))
 
 
-def treatments(scheme: Scheme, setting: Setting) -> dict[Traffic, Treatment]:
+def resolve_treatments(scheme: Scheme, setting: TrafficSettings) -> dict[Traffic, Treatment]:
     """Return how a scheme carries out each kind of traffic of a run."""
-    return {traffic: treatment_in(scheme, traffic, setting) for traffic in live(setting)}
+    return {traffic: resolve_treatment(scheme, traffic, setting) for traffic in list_live_traffic(setting)}
 
 
-def idle(scheme: Scheme, setting: Setting) -> list[str]:
+def list_idle_rules(scheme: Scheme, setting: TrafficSettings) -> list[str]:
     """A line for each rule that applies to no traffic of the run, and for each whose feedback has no error to keep."""
-    rules, resolved = scheme.all_rules, treatments(scheme, setting)
+    rules, resolved = scheme.all_rules, resolve_treatments(scheme, setting)
     used = {treatment.rule for treatment in resolved.values()}
     feeding = {treatment.rule for treatment in resolved.values() if treatment.feedback}
     exact = [
@@ -42,12 +49,12 @@ def idle(scheme: Scheme, setting: Setting) -> list[str]:
     ]
 
 
-def beyond_fp64(scheme: Scheme, setting: Setting) -> tuple[int, str] | None:
+def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, str] | None:
     """The first rule that cannot take fp64 messages of the run: its index, and why with the remedy; None if all can."""
-    for traffic, treatment in treatments(scheme, setting).items():
+    for traffic, treatment in resolve_treatments(scheme, setting).items():
         if _travels_as(traffic, setting) != "fp64":
             continue
-        remedy = "set train.comm_precision to fp32" if content_of(traffic) else "train with another precision"
+        remedy = "set train.comm_precision to fp32" if find_content(traffic) else "train with another precision"
         if spec.parse(treatment.codec).takes_fp64 is False:
             return treatment.rule, f"cannot encode: {remedy}, or use a lossless codec (none, mpc, xpk)"
         if treatment.feedback:
@@ -55,32 +62,33 @@ def beyond_fp64(scheme: Scheme, setting: Setting) -> tuple[int, str] | None:
     return None
 
 
-def _travels_as(traffic: Traffic, setting: Setting) -> Precision:
-    """Number format in which values travel. That of momenta is fixed."""
-    content = content_of(traffic)
+def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
+    """Return the number format in which values travel. That of momenta is fixed."""
+    content = find_content(traffic)
     return setting.train.message_formats[content] if content else setting.train.sum_format
 
 
-def missed_stage(scheme: Scheme, zero: int) -> int | None:
+def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
     """Index of a rule that encodes a gather which this ZeRO stage lacks, if no rule encodes one that it has."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k
         for k, rule in enumerate(scheme.all_rules)
-        if rule.codec != "none" and {triple[0] for triple in possible() if rule.matches(triple)} == {"ZERO"}
+        if rule.codec != "none"
+        and {triple[0] for triple in list_possible_traffic() if rule.matches(triple)} == {"ZERO"}
     ]
     if any(scheme.all_rules[k].phase in (None, *phases) for k in of_weights):
         return None
     return of_weights[0] if of_weights else None
 
 
-def wrong_gradients(scheme: Scheme, setting: Setting) -> str | None:
-    """Why the backward pass would see other values than the forward pass; None if both see the same.
+def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
+    """Return why the backward pass would see other values than the forward pass; None if both see the same.
 
     Autograd takes the codec as the identity. So a gradient is right only if the backward pass uses the values that the
     forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
     """
-    sent = treatments(scheme, setting)
+    sent = resolve_treatments(scheme, setting)
     if ("CP", "FORWARD", "ACT") in sent and (why := _other_keys(scheme, setting)):
         return why
     if ("ZERO", "FORWARD", "PARAM") in sent:
@@ -120,7 +128,7 @@ def wrong_gradients(scheme: Scheme, setting: Setting) -> str | None:
     return None
 
 
-def _other_keys(scheme: Scheme, setting: Setting) -> str | None:
+def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
     """Why the backward pass of attention would see other keys and values than the forward pass; None if it does not.
 
     A ring sends them once more for the backward pass. Ulysses keeps what it has got, unless attention is recomputed.
@@ -142,7 +150,7 @@ def _other_keys(scheme: Scheme, setting: Setting) -> str | None:
     return None
 
 
-def refused_on_gpu(scheme: Scheme) -> tuple[int | None, str] | None:
+def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
     """The part of a scheme that only the CPU can run: the index of its rule (None for the algorithm), and why."""
     if scheme.algorithm == "homomorphic":
         return None, "homomorphic sums are made in host memory: use two-shot, or device cpu"
@@ -152,9 +160,9 @@ def refused_on_gpu(scheme: Scheme) -> tuple[int | None, str] | None:
     return None
 
 
-def too_many_to_sum(scheme: Scheme, setting: Setting) -> str | None:
-    """Why homomorphic sums would overflow in a group of the run; None if they fit."""
-    for traffic, treatment in treatments(scheme, setting).items():
+def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None:
+    """Return why homomorphic sums would overflow in a group of the run; None if they fit."""
+    for traffic, treatment in resolve_treatments(scheme, setting).items():
         ranks = {"DP": setting.layout.replicas, "TP": setting.layout.depth if traffic[3:] else setting.layout.tp}
         scattered = traffic[0] == "DP" and setting.train.zero > 0
         summed = treatment.algorithm is Algorithm.HOMOMORPHIC and not (scattered or treatment.feedback)
@@ -166,13 +174,13 @@ def too_many_to_sum(scheme: Scheme, setting: Setting) -> str | None:
     return None
 
 
-def drifting_copies(scheme: Scheme, setting: Setting) -> str | None:
-    """Why the copies of a tied weight on the first and last stage would differ in time; None if they stay equal.
+def explain_drifting_copies(scheme: Scheme, setting: TrafficSettings) -> str | None:
+    """Return why the copies of a tied weight on the first and last stage would differ in time; None if they stay equal.
 
     Each call of a codec draws its own random numbers, and the two stages make different calls.
     """
     if setting.tied and setting.layout.pp > 1:
-        for traffic, treatment in treatments(scheme, setting).items():
+        for traffic, treatment in resolve_treatments(scheme, setting).items():
             if traffic in (("ZERO", "STEP", "PARAM"), ("DP", "STEP", "OPTIM")) and treatment.is_random:
                 return (
                     f"{scheme.name_rule(treatment.rule)} rounds at random, so that the copies of the tied weight on "

@@ -10,19 +10,19 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from hpcbench.contract import rules
-from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
-from hpcbench.contract.problems import user_error
+from hpcbench.contract.layout import Layout, find_batch_misfit, find_model_misfit
+from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import SHARE, Count, File, Line, Misfit, Name, Precision, Scalar, Section
-from hpcbench.contract.synchrony import server_misfit, stream_misfit
-from hpcbench.contract.traffic import Setting
-from hpcbench.contract.training import Data, Model, Train, optimizer_misfit
+from hpcbench.contract.synchrony import find_server_misfit, find_stream_misfit
+from hpcbench.contract.traffic import TrafficSettings
+from hpcbench.contract.training import Data, Model, Train, find_optimizer_misfit
 from hpcbench.errors import UserError
 
 _REMEDY = "write the file with `hpcbench submit`"
 
 
-class Shape(Section):
+class RankShape(Section):
     """The intended placement of the ranks on the machine."""
 
     nodes: Count
@@ -57,7 +57,7 @@ class Run(Section):
     device: Literal["cpu", "cuda"]
     links: File | None
     """File with the measured times of the machine's links and codecs; None for the defaults."""
-    shape: Shape | None = None
+    shape: RankShape | None = None
     """The intended placement; None where nothing is to be compared with it."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
     """Dense peak of a GPU by precision, where the site knows better than the report. Only the report uses it."""
@@ -65,12 +65,12 @@ class Run(Section):
     """Whether the MPI library is given device pointers. None: the ranks find out."""
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> TrafficSettings:
         """The settings that decide which traffic the run has."""
-        return Setting(self.layout, self.train, self.model.tied)
+        return TrafficSettings(self.layout, self.train, self.model.tied)
 
     def content(self) -> dict[str, Any]:
-        """The run as JSON data with every key: the content of run.json."""
+        """Return the run as JSON data with every key: the content of run.json."""
         return self.model_dump(mode="json", by_alias=True)
 
 
@@ -83,11 +83,11 @@ def check(run: Run, where: str) -> None:
         They do not. The message begins with `where`.
     """
     found = (
-        model_misfit(run.model, run.train, run.layout)
-        or stream_misfit(run.model, run.train, run.layout)
-        or server_misfit(run.model, run.train, run.layout)
-        or batch_misfit(run.train, run.layout)
-        or optimizer_misfit(run.train)
+        find_model_misfit(run.model, run.train, run.layout)
+        or find_stream_misfit(run.model, run.train, run.layout)
+        or find_server_misfit(run.model, run.train, run.layout)
+        or find_batch_misfit(run.train, run.layout)
+        or find_optimizer_misfit(run.train)
         or _run_misfit(run)
     )
     if found:
@@ -95,7 +95,7 @@ def check(run: Run, where: str) -> None:
 
 
 def _run_misfit(run: Run) -> Misfit | None:
-    """The first value that contradicts the settings it should follow from."""
+    """Return the first value that contradicts the settings it should follow from."""
     if run.ranks != run.layout.ranks:
         product = "dp x cp x tp x pp" if run.layout.cp > 1 else "dp x tp x pp"
         return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")
@@ -105,7 +105,9 @@ def _run_misfit(run: Run) -> Misfit | None:
         return Misfit(("layout", "stages"), f"auto is a study's word: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
         return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} is not that of train: {_REMEDY}")
-    unequal = rules.wrong_gradients(run.scheme, run.setting) or rules.drifting_copies(run.scheme, run.setting)
+    unequal = rules.explain_wrong_gradients(run.scheme, run.setting) or rules.explain_drifting_copies(
+        run.scheme, run.setting
+    )
     return Misfit(("scheme", "rules"), unequal) if unequal else None
 
 
@@ -115,7 +117,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     Raises
     ------
     UserError
-        The file is missing, is no JSON, or does not follow `Run`.
+        The file is missing, not JSON, or does not follow `Run`.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -126,7 +128,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     try:
         run = Run.model_validate(raw)
     except ValidationError as error:
-        raise UserError(f"{user_error(error, Run, lambda _: str(path))}; {_REMEDY}") from None
+        raise UserError(f"{make_user_error(error, Run, lambda _: str(path))}; {_REMEDY}") from None
     if key := _missing(raw, run.content()):
         raise UserError(f"{path}: {key}: is missing: {_REMEDY}")
     check(run, str(path))
@@ -134,7 +136,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
 
 
 def _missing(said: Any, meant: Any, name: str = "") -> str:
-    """Name of the first key that the file lacks, empty if it has all. A rank uses no default values."""
+    """Return the name of the first key that the file lacks, empty if it has all. A rank uses no default values."""
     if isinstance(meant, dict) and isinstance(said, dict):
         for key, value in meant.items():
             found = _missing(said[key], value, f"{name}{key}.") if key in said else name + key

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
 from hpcbench.contract.section import Line, Name, Section, Variable
-from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, possible
+from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_possible_traffic
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
@@ -22,7 +22,7 @@ Sequence parallelism cuts each all-reduce of tensor parallelism in two, so a rul
 
 
 def check_codec(name: str) -> str:
-    """The canonical name of a codec.
+    """Return the canonical name of a codec.
 
     Raises
     ------
@@ -58,8 +58,8 @@ def check_environment(environment: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-def assignments(environment: Mapping[str, str]) -> str:
-    """A scheme's variables as assignments of a shell."""
+def format_assignments(environment: Mapping[str, str]) -> str:
+    """Return a scheme's variables as assignments of a shell."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
@@ -84,8 +84,8 @@ class Rule(Section):
     codec: str = Field(description=f"Codec: one of {spec.KNOWN}.")
     feedback: bool = Field(
         False,
-        description="Add the error of each message to the next one; for gradients and momenta (dimension DP) only. A "
-        "lossless codec has no error, so that only messages in 16 bits have one: what they are rounded by.",
+        description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
+        "(dimension DP). With a lossless codec only the rounding of 16-bit messages leaves an error.",
     )
 
     min_bytes: int = Field(
@@ -105,10 +105,10 @@ class Rule(Section):
 
     @model_validator(mode="after")
     def _is_for_something(self) -> "Rule":
-        if not any(self.matches(triple) for triple in possible()):
-            near = {traffic[:3]: traffic for traffic in possible() if self.dimension in (None, traffic[0])}
+        if not any(self.matches(triple) for triple in list_possible_traffic()):
+            near = {traffic[:3]: traffic for traffic in list_possible_traffic() if self.dimension in (None, traffic[0])}
             if self.axis:
-                near = {traffic: traffic for traffic in possible() if self.axis in traffic[3:]}
+                near = {traffic: traffic for traffic in list_possible_traffic() if self.axis in traffic[3:]}
             raise ValueError(
                 f"there is no such traffic in any run: {self.dimension + ' has' if self.dimension else 'there is'} "
                 f"{', '.join(map(' '.join, near))}"
@@ -126,11 +126,11 @@ class Rule(Section):
     @model_validator(mode="after")
     def _feedback_needs_a_sum(self) -> "Rule":
         if self.feedback and self.dimension != "DP":
-            raise ValueError("feedback is for the reduction of gradients: write dimension: DP beside it")
+            raise ValueError("feedback is for the reduction of gradients: add `dimension: DP` to the rule")
         return self
 
     def matches(self, traffic: Traffic) -> bool:
-        """Whether the rule is for the traffic. A field that is left out matches everything."""
+        """Return whether the rule is for the traffic. A field that is left out matches everything."""
         dimension, phase, kind, *axis = traffic
         return (
             self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
@@ -217,7 +217,9 @@ class Scheme(Section):
         "for the operations that it can do.",
     )
     default: str = Field("none", description=f"Codec where no rule matches: one of {spec.KNOWN}.")
-    rules: list[Rule] = Field(default_factory=list, description="Exceptions to the default.")
+    rules: list[Rule] = Field(
+        default_factory=list, description="Exceptions to the default. The last rule that matches applies."
+    )
     environment: dict[Variable, Line] = Field(
         default_factory=dict,
         description="Variables of this scheme's runs alone, taken literally: for MPI libraries that compress by "
@@ -232,7 +234,7 @@ class Scheme(Section):
 
     @model_validator(mode="after")
     def _algorithm_carries_out_each_rule(self) -> "Scheme":
-        for traffic in possible():
+        for traffic in list_possible_traffic():
             treatment = self.treatment(traffic, half=True)
             if treatment.refusal:
                 raise ValueError(f"{self.name_rule(treatment.rule)}: {treatment.refusal}")
@@ -241,7 +243,9 @@ class Scheme(Section):
     @model_validator(mode="after")
     def _environment_says_whose_collectives(self) -> "Scheme":
         if self.environment and "algorithm" not in self.model_fields_set:
-            raise ValueError("environment needs algorithm beside it: native, for the MPI library's own collectives")
+            raise ValueError(
+                "environment needs an algorithm: add `algorithm: native` for the MPI library's own collectives"
+            )
         return self
 
     @property
@@ -278,7 +282,7 @@ class Scheme(Section):
 class _Named(Section):
     """The name that a run adds to a scheme. The fields of a second base class come first in files."""
 
-    name: Name = Field(description="By which the study calls it.")
+    name: Name = Field(description="Name of the scheme in the study.")
 
 
 class NamedScheme(Scheme, _Named):

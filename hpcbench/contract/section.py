@@ -40,7 +40,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     def changed(self: S, **values: Any) -> S:
-        """A copy with some values changed, checked like any other section.
+        """Return a copy with some values changed, checked like any other section.
 
         Raises
         ------

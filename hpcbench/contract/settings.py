@@ -7,11 +7,11 @@ another type becomes None, so that runs of other versions stay readable. `raw` o
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSettings(Part):
+class ModelSettings(LogObject):
     """The model of a run."""
 
     name: str | None = None
@@ -23,7 +23,7 @@ class ModelSettings(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work(Part):
+class StepWork(LogObject):
     """The work of a run's steps."""
 
     steps: int | None = None
@@ -35,7 +35,7 @@ class Work(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommPrecisionSettings(Part):
+class CommPrecisionSettings(LogObject):
     """Number formats of a run's messages."""
 
     activations: str | None = None
@@ -44,7 +44,7 @@ class CommPrecisionSettings(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings(Work):
+class TrainSettings(StepWork):
     """The training of a run."""
 
     micro_batch: int | None = None
@@ -59,7 +59,7 @@ class TrainSettings(Work):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProgramSettings(Work):
+class ProgramSettings(StepWork):
     """The program of others that a run starts."""
 
     command: str | None = None
@@ -67,7 +67,7 @@ class ProgramSettings(Work):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutSettings(Part):
+class LayoutSettings(LogObject):
     """The layout of a run's ranks."""
 
     dp: int | None = None
@@ -83,7 +83,7 @@ class LayoutSettings(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleSettings(Part):
+class RuleSettings(LogObject):
     """A rule of a scheme."""
 
     dimension: str | None = None
@@ -94,7 +94,7 @@ class RuleSettings(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchemeSettings(Part):
+class SchemeSettings(LogObject):
     """The scheme of a run."""
 
     name: str | None = None
@@ -122,14 +122,14 @@ class SchemeSettings(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShapeSettings(Part):
+class ShapeSettings(LogObject):
     """The placement of a run's ranks."""
 
     nodes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Part):
+class LoggedSettings(LogObject):
     """The settings of a run."""
 
     study: str | None = None
@@ -148,6 +148,6 @@ class Settings(Part):
     peak_tflops: dict[str, Any] | None = None
 
     @property
-    def work(self) -> Work:
+    def work(self) -> StepWork:
         """The work of a step, of hpcbench's training or of a program of others."""
         return self.train if self.train.raw else self.program

@@ -4,7 +4,7 @@ import itertools
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class ElementRange(NamedTuple):
     """Elements from `start` up to `stop`, without `stop`."""
 
     start: int
@@ -16,7 +16,7 @@ class Span(NamedTuple):
         return self.stop - self.start
 
 
-def shards(n: int, parts: int) -> list[slice]:
+def cut_evenly(n: int, parts: int) -> list[slice]:
     """Cut `n` elements into `parts` contiguous pieces whose lengths differ by one at most, the longer ones first."""
     base, longer = divmod(n, parts)
     bounds = [0]
@@ -25,28 +25,31 @@ def shards(n: int, parts: int) -> list[slice]:
     return [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
-def length(piece: slice) -> int:
-    """Number of elements in a piece that `shards` made."""
+def count_elements(piece: slice) -> int:
+    """Return the number of elements in a piece that `cut_evenly` made."""
     return int(piece.stop - piece.start)
 
 
-def aligned(span: Span, parts: int, unit: int) -> list[Span]:
+def cut_aligned(span: ElementRange, parts: int, unit: int) -> list[ElementRange]:
     """Cut a span into `parts` pieces that begin on multiples of `unit` from its start; the last ones may be empty."""
     units = -(-span.size // unit)
-    bounds = [min(span.start + piece.start * unit, span.stop) for piece in shards(units, parts)] + [span.stop]
-    return [Span(start, stop) for start, stop in itertools.pairwise(bounds)]
+    bounds = [min(span.start + piece.start * unit, span.stop) for piece in cut_evenly(units, parts)] + [span.stop]
+    return [ElementRange(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 def reduce_scatter_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in a reduce-scatter: the pieces of all others. Rank i ends with ``nbytes[i]`` bytes."""
+    """Return the bytes that `rank` sends in a reduce-scatter: the pieces of all others.
+
+    Rank i ends with ``nbytes[i]`` bytes.
+    """
     return sum(nbytes) - nbytes[rank]
 
 
 def all_gather_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in an all-gather: its own ``nbytes[rank]`` bytes to each other rank."""
+    """Return the bytes that `rank` sends in an all-gather: its own ``nbytes[rank]`` bytes to each other rank."""
     return (len(nbytes) - 1) * nbytes[rank]
 
 
 def all_reduce_bytes(nbytes: list[int], rank: int) -> int:
-    """Bytes that `rank` sends in a reduce-scatter and an all-gather of the same pieces."""
+    """Return the bytes that `rank` sends in a reduce-scatter and an all-gather of the same pieces."""
     return reduce_scatter_bytes(nbytes, rank) + all_gather_bytes(nbytes, rank)

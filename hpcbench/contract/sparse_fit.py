@@ -4,8 +4,8 @@ from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import UNFLUSHED, Model, Train
 
 
-def whole_because(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Why the embedding's gradient travels whole, whatever `train.sparse_gradients` says; None if it need not.
+def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
+    """Return why the embedding's gradient travels whole, whatever `train.sparse_gradients` says; None if it need not.
 
     Parameters
     ----------
@@ -29,19 +29,19 @@ def whole_because(model: Model, train: Train, tensor: str) -> Misfit | None:
     return None
 
 
-def sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Why the embedding's gradient cannot always travel by rows; None if it can, or if that is not asked for."""
+def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None:
+    """Return why the embedding's gradient cannot always travel by rows; None if it can, or if that is not asked for."""
     if train.sparse_gradients != "always":
         return None
-    found = whole_because(model, train, tensor)
+    found = find_row_obstacle(model, train, tensor)
     return found and Misfit(found.field, f"{found.words}, or train.sparse_gradients to auto or never")
 
 
-def whole_after_all(model: Model, train: Train, tensor: str) -> Misfit | None:
+def find_unused_rows(model: Model, train: Train, tensor: str) -> Misfit | None:
     """Why the embedding's gradient travels whole although it might have travelled by rows; None if nobody asked."""
-    return whole_because(model, train, tensor) if train.sparse_gradients in ("auto", "measured") else None
+    return find_row_obstacle(model, train, tensor) if train.sparse_gradients in ("auto", "measured") else None
 
 
-def by_rows(model: Model, train: Train, tensor: str) -> bool:
-    """Whether the embedding's gradient may travel by rows."""
-    return train.sparse_gradients != "never" and whole_because(model, train, tensor) is None
+def may_send_rows(model: Model, train: Train, tensor: str) -> bool:
+    """Return whether the embedding's gradient may travel by rows."""
+    return train.sparse_gradients != "never" and find_row_obstacle(model, train, tensor) is None

@@ -6,16 +6,16 @@ _STAMP = re.compile(rb"\[ *([0-9]{1,9}\.[0-9]{6})\] ")
 
 
 def stamp(seconds: float) -> bytes:
-    """The text before a line that came so many seconds after the beginning."""
+    """Return the text before a line that came so many seconds after the beginning."""
     return b"[%14.6f] " % seconds
 
 
-def stamped(line: str) -> bool:
-    """Whether a line begins with a stamp."""
+def is_stamped(line: str) -> bool:
+    """Return whether a line begins with a stamp."""
     return _STAMP.match(line.encode("utf-8", "replace")) is not None
 
 
-def unstamped(line: bytes) -> tuple[float | None, bytes]:
-    """The seconds before a line, and the line; None if it has none."""
+def strip_stamp(line: bytes) -> tuple[float | None, bytes]:
+    """Return the seconds before a line, and the line; None if it has none."""
     found = _STAMP.match(line)
     return (float(found[1]), line[found.end() :]) if found else (None, line)

@@ -26,7 +26,7 @@ class State(StrEnum):
     LOST = "lost"
     """It ended or never started, and left no message: it was killed, or the machine went down."""
     INCOMPLETE = "incomplete"
-    """The log has no end, and there is nobody to ask. Only runs have this state."""
+    """The log has no end event, and no scheduler can be asked. Only runs have this state."""
     UNKNOWN = "unknown"
     """Its state cannot be found out. It is neither an end nor a success."""
 
@@ -38,7 +38,7 @@ class State(StrEnum):
 
 OPEN = frozenset({State.PENDING, State.RUNNING, State.SUSPENDED})
 BAD = frozenset(State) - OPEN - {State.COMPLETED}
-"""States of a run that is no measurement, over or unknown. `report` then exits with 1."""
+"""States of a run without a valid measurement. `report` then exits with 1."""
 DONE_TO_IT = frozenset(
     {State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED},
 )
@@ -55,7 +55,7 @@ ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
 
 
 @dataclass(frozen=True)
-class Job:
+class JobSummary:
     """The job that a run belongs to."""
 
     id: str
@@ -69,7 +69,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ResolvedState:
     """A run's state. The reason is empty where the state needs no explanation."""
 
     state: State

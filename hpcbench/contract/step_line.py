@@ -1,15 +1,15 @@
 """The line of a step: ``step k/N | name value unit | ... |``.
 
-`Step` lists all quantities of a step. `format` writes the quantities that a run of hpcbench prints, and `parse` reads
-them back. The closing bar shows that the line is whole. A line without it is not used.
+`Step` lists all quantities of a step. `format_step` writes the quantities that a run of hpcbench prints, and
+`parse_step` reads them back. The closing bar shows that the line is whole. A line without it is not used.
 """
 
 import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from hpcbench.contract.cut import Cut
-from hpcbench.contract.text import printable
+from hpcbench.contract.damaged_line import DamagedLine
+from hpcbench.contract.text import make_printable
 
 _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _PLAIN = {"": 1.0}
@@ -19,7 +19,7 @@ _FLOPS = {f"{prefix}FLOPS/{one}": scale for prefix, scale in _PREFIX.items() for
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedForm:
     """How a quantity is printed in the line."""
 
     word: str
@@ -35,7 +35,7 @@ class Printed:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class StepQuantity:
     """A column of the steps."""
 
     name: str
@@ -43,11 +43,11 @@ class Quantity:
     kind: Literal["real", "integer"]
     unit: str
     meaning: str
-    printed: Printed | None
+    printed: PrintedForm | None
     """How it is printed; None for a quantity that only other frameworks print."""
 
 
-def _quantity(unit: str, meaning: str, printed: Printed | None = None) -> Any:
+def _quantity(unit: str, meaning: str, printed: PrintedForm | None = None) -> Any:
     return field(default=None, kw_only=True, metadata={"unit": unit, "meaning": meaning, "printed": printed})
 
 
@@ -63,51 +63,55 @@ class Step:
     """Number of steps that were planned; None where the log does not say."""
     line: int = field(default=0, kw_only=True)
     """Number of the step's line in the log that it was read from, counted from 1; 0 if it was not read from a log."""
-    loss: float | None = _quantity("nat", "Mean training loss of the step", Printed("loss", ".6f"))
-    seconds: float | None = _quantity("s", "Wall time of one step", Printed("time", ".6f", "s", _SECONDS))
+    loss: float | None = _quantity("nat", "Mean training loss of the step", PrintedForm("loss", ".6f"))
+    seconds: float | None = _quantity("s", "Wall time of one step", PrintedForm("time", ".6f", "s", _SECONDS))
     samples_per_s: float | None = _quantity(
-        "1/s", "Sequences a second, all ranks together", Printed("samples/s", ".2f")
+        "1/s", "Sequences a second, all ranks together", PrintedForm("samples/s", ".2f")
     )
     tokens_per_s: float | None = _quantity("1/s", "Tokens a second, all ranks together, as the log gives it")
     tokens_per_s_per_rank: float | None = _quantity("1/s", "Tokens a second of one rank, as the log gives it")
     model_flops_per_rank: float | None = _quantity(
         "FLOP/s",
         "Operations that the model needs, without recomputation and dropped tokens of experts",
-        Printed("model", ".3f", "GFLOPS/rank", _FLOPS),
+        PrintedForm("model", ".3f", "GFLOPS/rank", _FLOPS),
     )
     hardware_flops_per_rank: float | None = _quantity(
         "FLOP/s",
         "Operations that were executed, with recomputation and empty places of experts",
-        Printed("hardware", ".3f", "GFLOPS/rank", _FLOPS),
+        PrintedForm("hardware", ".3f", "GFLOPS/rank", _FLOPS),
     )
     unlabelled_flops_per_rank: float | None = _quantity(
         "FLOP/s", "Operations; the log does not say whether recomputation counts"
     )
     mfu: float | None = _quantity("1", "Model FLOP/s over the chip's peak, as the log claims it")
     hfu: float | None = _quantity("1", "Hardware FLOP/s over the chip's peak, as the log claims it")
-    lr: float | None = _quantity("1", "Learning rate", Printed("lr", ".3E"))
+    lr: float | None = _quantity("1", "Learning rate", PrintedForm("lr", ".3E"))
     gradient_norm: float | None = _quantity(
         "1",
         "Global norm of the gradients before clipping; none after the freeze of 1-bit Adam",
-        Printed("grad-norm", ".4E", always=False),
+        PrintedForm("grad-norm", ".4E", always=False),
     )
-    loss_scale: float | None = _quantity("1", "Factor of the loss in fp16", Printed("loss-scale", ".17g", always=False))
+    loss_scale: float | None = _quantity(
+        "1", "Factor of the loss in fp16", PrintedForm("loss-scale", ".17g", always=False)
+    )
     message_bytes: int | None = _quantity(
-        "B", "Before the codec, summed over all ranks", Printed("message", "d", "B", _BYTES)
+        "B", "Before the codec, summed over all ranks", PrintedForm("message", "d", "B", _BYTES)
     )
     wire_bytes: int | None = _quantity(
-        "B", "After the codec, summed over all ranks; absent where it is not known", Printed("wire", "d", "B", _BYTES)
+        "B",
+        "After the codec, summed over all ranks; absent where it is not known",
+        PrintedForm("wire", "d", "B", _BYTES),
     )
     memory_bytes: int | None = _quantity("B", "Peak memory of the device of the rank that printed the line")
     samples: int | None = _quantity("1", "Sequences of the step")
     consumed_samples: int | None = _quantity("1", "Sequences since the run began")
     consumed_tokens: int | None = _quantity("1", "Tokens since the run began")
-    skipped: int | None = _quantity("1", "Steps skipped so far for overflow", Printed("skipped", "d"))
+    skipped: int | None = _quantity("1", "Steps skipped so far for overflow", PrintedForm("skipped", "d"))
     nan_steps: int | None = _quantity("1", "Steps so far whose loss was no number")
 
 
 QUANTITIES = tuple(
-    Quantity(one.name, "real" if float in get_args(one.type) else "integer", **one.metadata)
+    StepQuantity(one.name, "real" if float in get_args(one.type) else "integer", **one.metadata)
     for one in fields(Step)
     if one.metadata
 )
@@ -125,8 +129,8 @@ _NUMBERS = {
 }
 
 
-def format(step: Step) -> str:
-    """The line of a step, without its line end.
+def format_step(step: Step) -> str:
+    """Return the line of a step, without its line end.
 
     Raises
     ------
@@ -146,7 +150,7 @@ def format(step: Step) -> str:
     return " | ".join(parts) + " |"
 
 
-def parse(text: str, line: int) -> Step | Cut | None:
+def parse_step(text: str, line: int) -> Step | DamagedLine | None:
     """Read a line.
 
     Parameters
@@ -159,33 +163,34 @@ def parse(text: str, line: int) -> Step | Cut | None:
     Returns
     -------
     Step, Cut or None
-        None if the line is no step. A step's line that breaks the grammar is a `Cut`. Its numbers are not used, because
+        None if the line is no step. A step's line that breaks the grammar is a `DamagedLine`. Its numbers are
+        not used, because
         a number whose end was cut off still looks like a number.
     """
     matched = _STEP.fullmatch(text)
     if not matched:
-        return Cut(line, "a step line was cut") if _CUT_HEAD.fullmatch(text) else None
+        return DamagedLine(line, "a step line was cut") if _CUT_HEAD.fullmatch(text) else None
     step, steps, rest = int(matched[1]), int(matched[2]), matched[3]
     if not rest.strip():
-        return Cut(line, "a step line was cut")
+        return DamagedLine(line, "a step line was cut")
     if not rest.startswith(" |"):
         return None
     if not rest.endswith(" |") or len(rest) < 4:
-        return Cut(line, f"the line of step {step} was cut")
+        return DamagedLine(line, f"the line of step {step} was cut")
     if not 1 <= step <= steps:
-        return Cut(line, f"step {step} of {steps} cannot be")
+        return DamagedLine(line, f"step {step} of {steps} cannot be")
     values: dict[str, Any] = {}
     for part in rest[2:-2].split(" | "):
         words = part.split()
         if len(words) not in (2, 3):
-            return Cut(line, f"the line of step {step} is damaged at '{printable(part, 40)}'")
+            return DamagedLine(line, f"the line of step {step} is damaged at '{make_printable(part, 40)}'")
         if words[0] not in FIELDS:
             continue
         name, units = FIELDS[words[0]]
         unit = words[2] if len(words) == 3 else ""
         if unit not in units or not _NUMBERS[TYPECODES[name]].fullmatch(words[1]):
-            return Cut(line, f"the line of step {step} is damaged at '{printable(part, 40)}'")
+            return DamagedLine(line, f"the line of step {step} is damaged at '{make_printable(part, 40)}'")
         if name in values:
-            return Cut(line, f"the line of step {step} gives {words[0]} twice")
+            return DamagedLine(line, f"the line of step {step} gives {words[0]} twice")
         values[name] = int(words[1]) if TYPECODES[name] == "q" else float(words[1]) * units[unit]
     return Step(step, steps, line=line, **values)

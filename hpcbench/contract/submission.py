@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from hpcbench.contract.criteria import Criteria, Threshold
+from hpcbench.contract.criteria import Criteria, QuantityBound
 from hpcbench.contract.program import LogForm
 from hpcbench.contract.str_enum import StrEnum
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
@@ -68,8 +68,8 @@ class PlannedRun(BaseModel):
     """Values of the study's matrix, apart from scheme and repeat."""
 
 
-class Bundled(BaseModel):
-    """Jobs that one call hands in together."""
+class JobBundle(BaseModel):
+    """Jobs that one call submits together."""
 
     label: Name
     script: Inside
@@ -77,14 +77,14 @@ class Bundled(BaseModel):
     array: bool
 
 
-class Added(BaseModel):
+class AddedRepeats(BaseModel):
     """Repeats that were added to a submission."""
 
     time: str
     jobs: list[Name]
 
 
-class Plan(BaseModel):
+class RunPlan(BaseModel):
     """The runs that are compared: of a study on a site, of a submission, or of logs that were given together."""
 
     study: str
@@ -95,7 +95,7 @@ class Plan(BaseModel):
     """Time of writing."""
     baseline: dict[str, Any] = {"scheme": "baseline"}
     criteria: Criteria = Criteria()
-    thresholds: list[Threshold] = []
+    thresholds: list[QuantityBound] = []
     steps: int | None = None
     """Number of steps that each run is to take."""
     repeats: int | None = None
@@ -107,13 +107,13 @@ class Plan(BaseModel):
     runs: list[PlannedRun] = []
 
 
-class SubmissionFile(Plan):
+class SubmissionFile(RunPlan):
     """A submission as its file holds it."""
 
     scheduler: SchedulerKind
     jobs: list[PlannedJob]
     runs: list[PlannedRun]
-    bundles: list[Bundled]
+    bundles: list[JobBundle]
     name: Name
     """Name that the names of all jobs begin with."""
     root: str | None = None
@@ -121,7 +121,7 @@ class SubmissionFile(Plan):
     site_file: str | None = None
     study_file: str | None = None
     """Absolute paths of what was submitted; they may have changed since."""
-    added: list[Added] = []
+    added: list[AddedRepeats] = []
     """Additions of repeats, the oldest first."""
     dry_run: bool = False
     requeue: int = 0
@@ -153,11 +153,11 @@ def read_submission(root: Path) -> SubmissionFile:
         if astray is None:
             return found
         wrong = f"{astray}: is said to be where it is not"
-    raise UserError(f"{shown_path(path)}: damaged: {printable(wrong, 200)}: submit the study again")
+    raise UserError(f"{shown_path(path)}: damaged: {make_printable(wrong, 200)}: submit the study again")
 
 
 def _astray(found: SubmissionFile) -> str | None:
-    """The first run or job that one part of the file names and another part lacks."""
+    """Return the first run or job that one part of the file names and another part lacks."""
     jobs, runs = {job.id for job in found.jobs}, {run.id for run in found.runs}
     named = [run.id for run in found.runs if run.job not in jobs]
     named += [run for job in found.jobs for run in job.runs if run not in runs]
@@ -165,7 +165,7 @@ def _astray(found: SubmissionFile) -> str | None:
     return named[0] if named else None
 
 
-def moved_from(root: Path, submission: SubmissionFile) -> str | None:
+def find_original_place(root: Path, submission: SubmissionFile) -> str | None:
     """Directory that the submission was written in, if it has moved. Its scripts would run there."""
     place = submission.root
     if place is None or (Path(place).exists() and Path(place).samefile(root)):
@@ -181,9 +181,9 @@ def check_place(root: Path, submission: SubmissionFile) -> None:
     UserError
         The submission was moved or copied.
     """
-    place = moved_from(root, submission)
+    place = find_original_place(root, submission)
     if place is not None:
         raise UserError(
             f"{shown_path(root)}: was moved or copied from {shown_path(place)}, where its scripts run: move it back, "
-            "or submit the study anew"
+            "or submit the study again"
         )

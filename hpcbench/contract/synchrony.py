@@ -5,8 +5,8 @@ from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import UNFLUSHED, Model, Train
 
 
-def stream_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Why the pipeline cannot go on without a flush; None if it can, or if it is flushed."""
+def find_stream_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
+    """Return why the pipeline cannot go on without a flush; None if it can, or if it is flushed."""
     if train.schedule not in UNFLUSHED:
         if train.vertical_sync:
             return Misfit(
@@ -42,8 +42,8 @@ def stream_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
     return None
 
 
-def server_misfit(model: Model, train: Train, layout: Layout) -> Misfit | None:
-    """Why there can be no parameter server; None if there can, or if none is asked for."""
+def find_server_misfit(model: Model, train: Train, layout: Layout) -> Misfit | None:
+    """Return why there can be no parameter server; None if there can, or if none is asked for."""
     if train.slow_factor > 1 and (layout.pp > 1 or train.slow_rank >= layout.ranks):
         return Misfit(
             ("train", "slow_factor"),

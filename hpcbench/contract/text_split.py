@@ -35,7 +35,7 @@ def is_valid(piece: bytes, fraction: float) -> bool:
     return int.from_bytes(digest[:8], "little") < fraction * 2**64
 
 
-def half_bytes(pieces: Iterable[bytes], fraction: float) -> dict[str, int]:
+def count_half_bytes(pieces: Iterable[bytes], fraction: float) -> dict[str, int]:
     """Count the bytes of the training and the validation half, with a line break between two pieces."""
     sizes: dict[str, list[int]] = {"training": [], "validation": []}
     for piece in pieces:

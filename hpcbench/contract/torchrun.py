@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from hpcbench.contract.complaint import Spoken
+from hpcbench.contract.complaint import OutputLine
 
 _FIELD = re.compile(r"(?P<name>time|host|rank|exitcode|traceback)\s*: (?P<value>.+)")
 _SIGNAL = re.compile(r"Signal (?P<number>[0-9]{1,2}) \(SIG\w+\) received by PID [0-9]+")
@@ -13,10 +13,10 @@ _SIGNAL = re.compile(r"Signal (?P<number>[0-9]{1,2}) \(SIG\w+\) received by PID 
 class RootCause:
     """The tables of all agents of a run, of which there is one a node: the earliest failure counts."""
 
-    _tables: list[dict[str, Spoken]] = field(default_factory=list)
+    _tables: list[dict[str, OutputLine]] = field(default_factory=list)
     _open: bool = False
 
-    def read(self, line: Spoken) -> None:
+    def read(self, line: OutputLine) -> None:
         """Take a line into account."""
         if line.text.startswith("Root Cause"):
             self._open = True
@@ -46,7 +46,7 @@ class RootCause:
         )
 
     @property
-    def _first(self) -> dict[str, Spoken]:
+    def _first(self) -> dict[str, OutputLine]:
         return min(self._tables, key=lambda table: table["time"].text if "time" in table else "~", default={})
 
     def _value(self, name: str) -> str:

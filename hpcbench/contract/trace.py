@@ -1,7 +1,7 @@
 """The trace of some steps of a run: what each rank was about, in the Chrome trace format, a file a rank.
 
-A file is whole as it is: Perfetto and Chrome's tracing page open it. Its times are the rank's own clock's; beside them
-stands how that clock differed from the first rank's before and after the traced steps, so that a report can put all
+A file is whole as it is: Perfetto and Chrome's tracing page open it. Times are those of the rank's clock. The file also
+contains the difference of that clock from the first rank's before and after the traced steps. With it a report puts all
 ranks on one clock.
 """
 
@@ -12,21 +12,21 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.text import printable
-from hpcbench.contract.values import number, text, whole
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.values import get_integer, get_number, get_text
 from hpcbench.errors import UserError
 
 DIRECTORY = "trace"
 """Directory of the ranks' files, below the run's directory."""
 STEPS, CODEC = "steps", "codec"
-"""Tracks beside those of the channels: what the rank is about, and its encoding and decoding."""
+"""Tracks in addition to those of the channels: phases of the step, and encoding and decoding."""
 STEP, WAIT = "step", "wait"
-"""Names of spans beside the phases: a whole step, and waiting for a channel's messages."""
+"""Names of spans in addition to the phases: a whole step, and waiting for a channel's messages."""
 _MICRO = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TraceSpan:
     """Something that took time. Seconds are of the rank's clock."""
 
     track: str
@@ -40,8 +40,8 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A rank's clock beside the first rank's."""
+class ClockComparison:
+    """A comparison of a rank's clock with the first rank's."""
 
     at: float
     """Seconds of the rank's clock when they were compared."""
@@ -52,14 +52,14 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class RankTrace:
+class StepTrace:
     """The trace of a rank."""
 
     rank: int
     host: str
-    before: Comparison
-    after: Comparison
-    spans: tuple[Span, ...]
+    before: ClockComparison
+    after: ClockComparison
+    spans: tuple[TraceSpan, ...]
     left_out: int = 0
     """Spans beyond the most that are kept."""
 
@@ -75,16 +75,16 @@ class RankTrace:
         return max(self.before.error, self.after.error)
 
     def steps(self) -> list[int]:
-        """Numbers of the steps that it has."""
+        """Return the numbers of the steps that it has."""
         return sorted({span.step for span in self.spans if span.name == STEP})
 
 
-def file_name(rank: int | str) -> str:
-    """Name of a rank's file; ``*`` for any rank."""
+def name_file(rank: int | str) -> str:
+    """Return the name of a rank's file; ``*`` for any rank."""
     return f"rank-{rank}.json"
 
 
-def write(directory: Path, trace: RankTrace) -> None:
+def write_trace(directory: Path, trace: StepTrace) -> None:
     """Write a rank's file. The directory must be there."""
     content = {
         "displayTimeUnit": "ms",
@@ -95,19 +95,19 @@ def write(directory: Path, trace: RankTrace) -> None:
             "before": vars(trace.before),
             "after": vars(trace.after),
         },
-        "traceEvents": events(trace, lambda at: at),
+        "traceEvents": list_events(trace, lambda at: at),
     }
-    (directory / file_name(trace.rank)).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+    (directory / name_file(trace.rank)).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
 
-def merged(traces: Iterable[RankTrace]) -> dict[str, Any]:
+def merge_traces(traces: Iterable[StepTrace]) -> dict[str, Any]:
     """All ranks in one object of the Chrome trace format, a process each, on the first rank's clock from 0 on."""
     own = sorted(traces, key=lambda trace: trace.rank)
     start = min((span.begin - trace.ahead(span.begin) for trace in own for span in trace.spans), default=0.0)
     found = [
         event
         for trace in own
-        for event in events(trace, lambda at, trace=trace: at - trace.ahead(at) - start)  # type: ignore[misc]
+        for event in list_events(trace, lambda at, trace=trace: at - trace.ahead(at) - start)  # type: ignore[misc]
     ]
     about = {
         "ranks": len(own),
@@ -117,8 +117,8 @@ def merged(traces: Iterable[RankTrace]) -> dict[str, Any]:
     return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": found}
 
 
-def events(trace: RankTrace, on_clock: Callable[[float], float]) -> list[dict[str, Any]]:
-    """The rank's spans as complete events, and the names of its tracks.
+def list_events(trace: StepTrace, on_clock: Callable[[float], float]) -> list[dict[str, Any]]:
+    """Return the rank's spans as complete events, and the names of its tracks.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ class _Tracks:
         self._lanes: dict[str, list[tuple[int, float]]] = {}
         self.names: dict[int, str] = {}
 
-    def of(self, span: Span) -> int:
-        """The lane's number; spans come in the order of their begin."""
+    def of(self, span: TraceSpan) -> int:
+        """Return the lane's number; spans come in the order of their begin."""
         if span.track in (STEPS, CODEC):
             tid = 0 if span.track == STEPS else 1
             self.names[tid] = span.track
@@ -176,15 +176,15 @@ def _named(what: str, rank: int, tid: int, name: str) -> dict[str, Any]:
     return {"name": what, "ph": "M", "pid": rank, "tid": tid, "args": {"name": name}}
 
 
-def read(path: Path) -> RankTrace:
-    """A rank's file.
+def read(path: Path) -> StepTrace:
+    """Return a rank's file.
 
     Raises
     ------
     UserError
         It cannot be read, or is none.
     """
-    where = printable(str(path))
+    where = make_printable(str(path))
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -195,26 +195,26 @@ def read(path: Path) -> RankTrace:
     listed = data.get("traceEvents") if isinstance(data, dict) else None
     if not isinstance(about, dict) or not isinstance(listed, list):
         raise UserError(f"{where}: not a rank's trace: give the directory of a run that has train.trace")
-    rank, host = whole(about, "rank"), text(about, "host")
+    rank, host = get_integer(about, "rank"), get_text(about, "host")
     before, after = _comparison(about.get("before")), _comparison(about.get("after"))
     if rank is None or host is None or before is None or after is None:
         raise UserError(f"{where}: otherData: has no rank, host, or times of two clocks: trace the run again")
     spans = tuple(span for one in listed if isinstance(one, dict) and (span := _span(one)))
-    return RankTrace(rank, host, before, after, spans, whole(about, "left_out") or 0)
+    return StepTrace(rank, host, before, after, spans, get_integer(about, "left_out") or 0)
 
 
-def _comparison(data: Any) -> Comparison | None:
-    at, ahead, error = (number(data, key) for key in ("at", "ahead", "error"))
-    return None if at is None or ahead is None or error is None else Comparison(at, ahead, error)
+def _comparison(data: Any) -> ClockComparison | None:
+    at, ahead, error = (get_number(data, key) for key in ("at", "ahead", "error"))
+    return None if at is None or ahead is None or error is None else ClockComparison(at, ahead, error)
 
 
-def _span(data: Mapping[str, Any]) -> Span | None:
-    track, name, about = text(data, "cat"), text(data, "name"), data.get("args")
-    begin, seconds = number(data, "ts"), number(data, "dur")
+def _span(data: Mapping[str, Any]) -> TraceSpan | None:
+    track, name, about = get_text(data, "cat"), get_text(data, "name"), data.get("args")
+    begin, seconds = get_number(data, "ts"), get_number(data, "dur")
     if not isinstance(about, dict) or track is None or name is None or begin is None or seconds is None:
         return None
-    step = whole(about, "step")
+    step = get_integer(about, "step")
     if not isfinite(begin) or not isfinite(seconds):
         return None
     rest = {key: value for key, value in about.items() if key != "step"}
-    return None if step is None else Span(track, name, begin / _MICRO, (begin + seconds) / _MICRO, step, rest)
+    return None if step is None else TraceSpan(track, name, begin / _MICRO, (begin + seconds) / _MICRO, step, rest)

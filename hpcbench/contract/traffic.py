@@ -33,7 +33,7 @@ class Phase(str, Enum):
     STEP = "STEP"
 
 
-class Kind(str, Enum):
+class MessageKind(str, Enum):
     """What the message holds."""
 
     GRAD = "GRAD"
@@ -75,7 +75,7 @@ On a tensor grid the axis follows.
 """
 
 
-class Setting(NamedTuple):
+class TrafficSettings(NamedTuple):
     """The settings that decide which traffic there is."""
 
     layout: Layout
@@ -110,33 +110,36 @@ def _in_one_dimension(layout: Layout) -> bool:
 
 
 def _on_axis(axis: str) -> list[Traffic]:
-    """The traffic that travels over an axis of a tensor grid."""
+    """Return the traffic that travels over an axis of a tensor grid."""
     forward = "PARAM" if carries_weights(axis) else "ACT"
     gradients = ("TP", "BACKWARD", "GRAD", axis)
     return [gradients] if axis == "e" else [("TP", "FORWARD", forward, axis), gradients]
 
 
-def live(setting: Setting) -> list[Traffic]:
-    """The traffic of a run."""
+def list_live_traffic(setting: TrafficSettings) -> list[Traffic]:
+    """Return the traffic of a run."""
     grid = setting.layout.grid
     on_grid = [] if grid.mode == "1d" else [t for axis in grid.axes if grid.sizes[axis] > 1 for t in _on_axis(axis)]
     return [traffic for traffic, sent in _SENT_IF.items() if sent(*setting)] + on_grid
 
 
-def possible(optimizer: str | None = None) -> list[Traffic]:
-    """The traffic of runs in all layouts, with one optimizer or with any."""
+def list_possible_traffic(optimizer: str | None = None) -> list[Traffic]:
+    """Return the traffic of runs in all layouts, with one optimizer or with any."""
     plain = [traffic for traffic in _SENT_IF if traffic[2] != "OPTIM" or optimizer in (None, "onebit-adam")]
     return plain + [traffic for axis in GRID_AXES for traffic in _on_axis(axis)]
 
 
 def is_all_reduced(traffic: Traffic) -> bool:
-    """Whether a run may sum these messages for all ranks of a group. On a tensor grid only axis e has such sums."""
+    """Return whether a run may sum these messages for all ranks of a group.
+
+    On a tensor grid only axis e has such sums.
+    """
     dimension, phase, _, *axis = traffic
     return (dimension in ("DP", "TP") and axis in ([], ["e"])) or (dimension, phase) == ("PP", "STEP")
 
 
-def content_of(traffic: Traffic) -> str | None:
-    """The content of the messages as a field of `CommPrecision`; None for messages whose number format is fixed.
+def find_content(traffic: Traffic) -> str | None:
+    """Return the content of the messages as a field of `CommPrecision`; None for messages whose number format is fixed.
 
     The format is fixed for exact traffic, and for the momenta of 1-bit Adam, which its codec takes in fp32.
     """

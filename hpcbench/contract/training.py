@@ -6,7 +6,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.section import Count, Feature, File, Misfit, Name, Precision, Section
+from hpcbench.features.messages.settings import MessageSamples
 from hpcbench.features.prune.settings import Setting as PruneSetting
+from hpcbench.features.trace.settings import Trace
 
 Optimizer = Literal["adamw", "onebit-adam"]
 MessageFormat = Literal["auto", "fp32", "bf16", "fp16"]
@@ -18,19 +20,25 @@ UNFLUSHED: tuple[ScheduleName, ...] = ("pipedream", "pipedream-2bw")
 
 
 class Model(Section):
-    """A GPT in the manner of GPT-NeoX."""
+    """A GPT model with the architecture of GPT-NeoX."""
 
-    name: Name = Field("custom", description="Name of the model in tables; a preset's name by default.")
-    layers: Count = Field(description="Transformer layers.")
+    name: Name = Field("custom", description="Name of the model in tables; by default the name of the preset.")
+    layers: Count = Field(description="Number of transformer layers.")
     hidden: Count = Field(description="Width of the residual stream.")
-    heads: Count = Field(description="Attention heads; must divide hidden.")
-    vocab: int = Field(256, ge=256, le=10**9, description="Rows of the embedding; the text is bytes, so 256 or more.")
+    heads: Count = Field(description="Number of attention heads; it must divide hidden.")
+    vocab: int = Field(
+        256, ge=256, le=10**9, description="Vocabulary size. Text without a tokenizer is bytes, so it is at least 256."
+    )
     positions: Literal["rotary", "learned"] = Field("rotary", description="How the model encodes positions.")
-    rotary_fraction: float = Field(1.0, ge=0, le=1, description="Part of each head that is rotated.")
-    parallel_residual: bool = Field(True, description="Attention and MLP read the same input, as in GPT-J.")
-    tied: bool = Field(False, description="The head shares the embedding's weight.")
+    rotary_fraction: float = Field(
+        1.0, ge=0, le=1, description="Fraction of each head's dimensions that rotary positions rotate."
+    )
+    parallel_residual: bool = Field(
+        True, description="Attention and MLP run in parallel on the same input, as in GPT-J."
+    )
+    tied: bool = Field(False, description="Share one weight between the embedding and the head.")
     experts: Experts | None = Field(
-        None, description="Experts in place of MLPs, such as `{count: 8, top: 2}`; none by default."
+        None, description="Mixture of experts in place of MLPs, such as `{count: 8, top: 2}`; none by default."
     )
 
     @property
@@ -40,7 +48,7 @@ class Model(Section):
 
 
 class Data(Section):
-    """The text that is trained on."""
+    """The training and validation text."""
 
     source: Literal["stdlib", "file", "megatron", "numpy"] = Field(
         "stdlib",
@@ -51,7 +59,7 @@ class Data(Section):
         description="The file, relative to the study file. A pair is named without its ending, or by one of its files.",
     )
     valid_fraction: float = Field(
-        0.1, gt=0, lt=1, description="Part of the text that is kept for evaluation; with token numbers, the last part."
+        0.1, gt=0, lt=1, description="Fraction of the text used for validation; of token files, the last part."
     )
     tokenizer: File | None = Field(
         None,
@@ -79,10 +87,10 @@ class Data(Section):
 
 
 class CommPrecision(Section):
-    """The number format of messages, by their content. auto means train.precision."""
+    """Number format of messages, by their content. `auto` means `train.precision`."""
 
     activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP, CP, EP and PP.")
-    gradients: MessageFormat = Field("auto", description="Gradients of the weights; fp32 is Megatron-LM's habit.")
+    gradients: MessageFormat = Field("auto", description="Gradients of the weights; Megatron-LM uses fp32.")
     parameters: MessageFormat = Field("auto", description="Weights that ZeRO gathers.")
 
 
@@ -91,7 +99,7 @@ CONTENTS = tuple(CommPrecision.model_fields)
 
 
 def _by_content(said: Any) -> Any:
-    """The formats for a single word."""
+    """Return the formats for a single word."""
     if not isinstance(said, str):
         return said
     if said == "megatron":
@@ -104,61 +112,6 @@ def _by_content(said: Any) -> Any:
     return dict.fromkeys(CONTENTS, said)
 
 
-MOST_TRACED = 1000
-"""Steps of a trace: more than anybody looks at, and few enough for a file a rank."""
-
-
-class Trace(Feature):
-    """Steps of which each rank writes down what it was about."""
-
-    steps: list[Count] = Field(
-        min_length=2, max_length=2, description="The first and the last step, counted from 1: [20, 25]."
-    )
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "Trace":
-        first, last = self.steps
-        if not first <= last < first + MOST_TRACED:
-            raise ValueError(
-                f"steps {self.steps} are not a first and a last step, {MOST_TRACED} steps at most: [20, 25]"
-            )
-        return self
-
-    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return whether a traced step comes after the last one."""
-        last = self.steps[1]
-        return f"trace.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
-
-
-MOST_KEPT = 100
-"""Steps of which messages are kept at most: each is a file a rank."""
-
-
-class KeepMessages(Feature):
-    """Steps of which ranks keep some messages, as they are before any codec."""
-
-    steps: list[Count] = Field(
-        min_length=1, max_length=MOST_KEPT, description="Their numbers, counted from 1 and rising: [20, 60]."
-    )
-    each: int = Field(2, ge=1, le=1000, description="Messages of each channel that a rank keeps in a step.")
-    ranks: Count = Field(8, description="Ranks that keep some, spread evenly over all.")
-    message_mb: float = Field(4.0, gt=0, le=1000, description="MB (10^6 bytes) of a message: its first values.")
-    mb: float = Field(64.0, gt=0, le=100_000, description="MB that a rank keeps in a step at most.")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "KeepMessages":
-        if sorted(set(self.steps)) != self.steps:
-            raise ValueError(f"steps {self.steps} are not different steps in rising order: [20, 60]")
-        if self.message_mb > self.mb:
-            raise ValueError(f"a message of {self.message_mb:g} MB has no room in mb: {self.mb:g}: lower message_mb")
-        return self
-
-    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return whether a step with kept messages comes after the last one."""
-        last = self.steps[-1]
-        return f"keep_messages.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None
-
-
 class Train(Section):
     """Steps, batches, precision and optimizer of a run."""
 
@@ -168,9 +121,9 @@ class Train(Section):
         ge=0,
         description="Steps in which the learning rate rises; throughput is counted only after them.",
     )
-    global_batch: Count = Field(description="Samples a step over all ranks; a multiple of micro_batch x dp.")
-    micro_batch: Count = Field(1, description="Samples that a rank works on at a time.")
-    seq_len: Count = Field(2048, description="Tokens a sample.")
+    global_batch: Count = Field(description="Samples per step, over all ranks; a multiple of micro_batch x dp.")
+    micro_batch: Count = Field(1, description="Samples that a rank processes at a time.")
+    seq_len: Count = Field(2048, description="Tokens per sample.")
     precision: Precision = Field("fp32", description="Number format of weights and activations.")
     comm_precision: Annotated[
         CommPrecision,
@@ -183,33 +136,35 @@ class Train(Section):
     )
     zero: Literal[0, 1, 2, 3] = Field(
         1,
-        description="ZeRO stage: 1 spreads the optimizer's states over dp, 2 the gradients too, 3 the parameters too.",
+        description="ZeRO stage: 1 shards the optimizer states over dp, 2 also the gradients, 3 also the parameters.",
     )
     seed: int = Field(1234, ge=0, lt=2**31, description="Seed of repeat 1; repeat k takes seed + k - 1.")
-    lr: float = Field(1e-3, gt=0, description="Highest learning rate.")
-    min_lr: float | None = Field(None, ge=0, description="Learning rate at the end; a tenth of lr by default.")
+    lr: float = Field(1e-3, gt=0, description="Peak learning rate.")
+    min_lr: float | None = Field(None, ge=0, description="Learning rate at the last step; a tenth of lr by default.")
     beta1: float = Field(0.9, ge=0, lt=1, description="Decay of Adam's first moment.")
     beta2: float = Field(0.95, ge=0, lt=1, description="Decay of Adam's second moment.")
-    eps: float = Field(1e-8, gt=0, description="Adam's guard against a division by zero.")
+    eps: float = Field(1e-8, gt=0, description="Term in the denominator of Adam that prevents division by zero.")
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay.")
-    clip: float = Field(1.0, ge=0, description="Largest global gradient norm; 0 does not clip, as 1-bit Adam requires.")
+    clip: float = Field(
+        1.0, ge=0, description="Maximum global gradient norm; 0 disables clipping, which 1-bit Adam requires."
+    )
     bucket_mb: float = Field(4.0, gt=0, description="Size of the gradient buckets in MB (10^6 bytes).")
     sparse_gradients: SparseGradients = Field(
         "never",
-        description="Send the embedding's gradient as the rows that a replica's tokens touched and their indices, "
-        "not whole: always, or each time that this is fewer bytes (auto), or quicker by times taken before the first "
-        "step (measured). Embedding and head must not be tied.",
+        description="Send only the rows of the embedding's gradient that a replica's tokens touched, with their "
+        "indices: always; auto: when this is fewer bytes than the whole gradient; measured: when it is faster "
+        "according to a measurement before the first step. Embedding and head must not be tied.",
     )
     overlap: bool = Field(True, description="Reduce gradients during the backward pass.")
     eval_every: int = Field(0, ge=0, description="Steps between evaluations; 0 evaluates at the end only.")
-    eval_samples: Count = Field(32, description="Samples an evaluation.")
+    eval_samples: Count = Field(32, description="Samples per evaluation.")
     checkpoint_every: int = Field(
-        0, ge=0, description="Steps between checkpoints; 0 writes one only when a run is told to stop before its end."
+        0, ge=0, description="Steps between checkpoints; 0 writes one only when the run is asked to stop early."
     )
     schedule: ScheduleName = Field(
         "1f1b",
-        description="Order of the pipeline's work; interleaved goes with layout.chunks of 2 or more. pipedream and "
-        "pipedream-2bw never empty the pipeline: they compute with older weights.",
+        description="Pipeline schedule; interleaved needs layout.chunks of 2 or more. pipedream and pipedream-2bw "
+        "never flush the pipeline, so they compute gradients with older weights.",
     )
     vertical_sync: bool = Field(
         False,
@@ -218,49 +173,52 @@ class Train(Section):
     )
     sync: SyncName = Field(
         "all-reduce",
-        description="How replicas keep in step: by collectives, or by a parameter server that is spread over them. bsp "
-        "waits for all in each step, ssp lets a replica be `staleness` steps ahead of the slowest, asp waits for none.",
+        description="How replicas synchronize: by collectives (all-reduce), or by a parameter server that is "
+        "sharded over them. bsp waits for all replicas in each step, ssp lets a replica be `staleness` steps ahead "
+        "of the slowest, asp never waits.",
     )
     staleness: int = Field(
-        0, ge=0, description="For sync ssp: gradients by which a replica may be ahead of the slowest one."
+        0, ge=0, description="For sync ssp: number of gradients that a replica may be ahead of the slowest one."
     )
     slow_factor: float = Field(
         1.0,
         ge=1,
         le=1000,
-        description="The passes of rank `slow_rank` take so many times as long, to show what waiting for it costs. For "
-        "layouts without a pipeline.",
+        description="Factor that lengthens the passes of rank `slow_rank`, to measure the cost of waiting for a slow "
+        "rank. Only for layouts without a pipeline.",
     )
-    slow_rank: int = Field(0, ge=0, description="The rank that slow_factor is for.")
+    slow_rank: int = Field(0, ge=0, description="Rank that slow_factor slows down.")
     recompute: Literal["none", "selective", "full"] | Count = Field(
         "none",
-        description="Activations that the backward pass computes again: none, those of the attention core (selective), "
-        "of each layer (full), or those of groups of layers (a number: the layers of a group).",
+        description="Activations that the backward pass recomputes: none, selective (the attention core), full (each "
+        "layer), or a number n (groups of n layers).",
     )
     sequence_parallel: bool = Field(
         False,
-        description="Split activations between tensor-parallel layers by positions; tp must divide seq_len.",
+        description="Shard the activations between tensor-parallel layers by sequence position; tp must divide "
+        "seq_len.",
     )
     offload: bool = Field(
-        False, description="ZeRO-Offload: keep the optimizer's states in host memory, and update the weights there."
+        False, description="ZeRO-Offload: keep the optimizer states in host memory and update the weights there."
     )
     node_copy: bool = Field(
         False,
-        description="ZeRO++ (hpZ), for zero 3: a second copy of the parameters within each node, from which the "
-        "backward pass gathers.",
+        description="ZeRO++ (hpZ), for zero 3: keep a second copy of the parameters within each node. The backward "
+        "pass gathers from it.",
     )
     optimizer: Optimizer = Field(
         "adamw",
-        description="onebit-adam averages momenta, not gradients, after freeze_step updates; zero 0 and clip 0 only.",
+        description="Optimizer. onebit-adam averages momenta instead of gradients after freeze_step updates; it needs "
+        "zero 0 and clip 0.",
     )
     freeze_step: Count | None = Field(
         None,
         description="Updates before 1-bit Adam freezes its variance; by default a fifth of steps, or warmup_steps.",
     )
-    loss_scale: float = Field(4096.0, ge=1, description="First loss scale of fp16; other precisions have none.")
+    loss_scale: float = Field(4096.0, ge=1, description="Initial loss scale of fp16; other precisions have none.")
     loss_scale_window: Count = Field(1000, description="Steps without an overflow after which the scale doubles.")
     loss_scale_hysteresis: Count = Field(
-        2, description="Number of overflows after which the scale is halved; counted anew after each doubling."
+        2, description="Number of overflows after which the scale is halved; each doubling resets the count."
     )
     prune: PruneSetting = Field(
         None,
@@ -269,12 +227,12 @@ class Train(Section):
     )
     trace: Trace | None = Field(
         None,
-        description="Write, rank by rank, what some steps are made of: `{steps: [20, 25]}`. "
-        "`hpcbench report --trace DIR` joins the ranks.",
+        description="Record a trace of some steps on each rank: `{steps: [20, 25]}`. "
+        "`hpcbench report --trace DIR` merges the ranks.",
     )
-    keep_messages: KeepMessages | None = Field(
+    keep_messages: MessageSamples | None = Field(
         None,
-        description="Keep some messages of some steps, as they are before any codec: `{steps: [20, 60], each: 2}`. "
+        description="Save samples of the messages of some steps, before any codec: `{steps: [20, 60], each: 2}`. "
         "`benchmarks/messages.py` of the repository measures codecs on them.",
     )
 
@@ -308,8 +266,8 @@ class Train(Section):
         return {content: self.precision if said == "auto" else said for content, said in self.comm_precision}
 
 
-def optimizer_misfit(train: Train) -> Misfit | None:
-    """Why the optimizer cannot work with these settings; None if it can.
+def find_optimizer_misfit(train: Train) -> Misfit | None:
+    """Return why the optimizer cannot work with these settings; None if it can.
 
     Parameters
     ----------

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 
-def number(data: Any, *keys: str) -> float | None:
-    """The number at the end of `keys` in nested JSON objects; None where there is none (a boolean is none)."""
-    value = member(data, *keys)
+def get_number(data: Any, *keys: str) -> float | None:
+    """Return the number at the end of `keys` in nested JSON objects; None where there is none (a boolean is none)."""
+    value = get_member(data, *keys)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -15,14 +15,14 @@ def number(data: Any, *keys: str) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def text(data: Any, *keys: str) -> str | None:
-    """The string at the end of `keys` in nested JSON objects; None where there is none."""
-    value = member(data, *keys)
+def get_text(data: Any, *keys: str) -> str | None:
+    """Return the string at the end of `keys` in nested JSON objects; None where there is none."""
+    value = get_member(data, *keys)
     return value if isinstance(value, str) else None
 
 
-def member(data: Any, *keys: str) -> Any:
-    """The value at the end of `keys`; None if there is none."""
+def get_member(data: Any, *keys: str) -> Any:
+    """Return the value at the end of `keys`; None if there is none."""
     for key in keys:
         if not isinstance(data, dict):
             return None
@@ -30,14 +30,14 @@ def member(data: Any, *keys: str) -> Any:
     return data
 
 
-def whole(data: Any, *keys: str) -> int | None:
-    """The whole number at the end of `keys`, to the last digit; None if there is none of at most 64 bits."""
-    found = member(data, *keys)
+def get_integer(data: Any, *keys: str) -> int | None:
+    """Return the whole number at the end of `keys`, to the last digit; None if there is none of at most 64 bits."""
+    found = get_member(data, *keys)
     if isinstance(found, float) and found.is_integer():
         found = int(found)
-    return bounded(found) if isinstance(found, int) and not isinstance(found, bool) else None
+    return limit_integer(found) if isinstance(found, int) and not isinstance(found, bool) else None
 
 
-def bounded(found: int | None) -> int | None:
-    """The value if it is a whole number of at most 64 bits, else None."""
+def limit_integer(found: int | None) -> int | None:
+    """Return the value if it is a whole number of at most 64 bits, else None."""
     return found if found is not None and -(2**63) <= found < 2**63 else None

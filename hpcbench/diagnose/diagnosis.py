@@ -11,7 +11,7 @@ from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Codec, L
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
 from hpcbench.diagnose.spans import Span, clip, merge, share_exposed, subtract
-from hpcbench.torch.dimensions import dimension_of
+from hpcbench.programs.dimensions import dimension_of
 
 UNKNOWN = "unknown"
 WAITING, TRANSFER = "waiting", "transfer"
@@ -23,7 +23,7 @@ class Kind:
     """Calls of one kind."""
 
     dimension: str
-    """Parallel dimension; `UNKNOWN` if nothing tells."""
+    """Parallel dimension; `UNKNOWN` if the traces do not contain it."""
     operation: str
     dtype: str
     description: str
@@ -108,7 +108,7 @@ class Diagnosis:
     ranks: tuple[int | None, ...]
     world: int | None
     steps: int | None
-    """Number of steps; None if the traces do not tell, and all figures are of the whole trace."""
+    """Number of steps; None if the traces do not contain it; then all figures are of the whole trace."""
     step_seconds: float
     is_gpu: bool
     computing: float

@@ -43,7 +43,7 @@ def notes(diagnosis: Diagnosis) -> list[str]:
     elif diagnosis.world != 1:
         lines.append(
             "Waiting for late ranks counts as transfer, so that the gains are upper bounds: give the traces of several"
-            " ranks to tell the two apart."
+            " ranks to separate the two."
         )
     unknown = {row.kind.description for row in diagnosis.rows if row.kind.dimension == UNKNOWN}
     lines += [

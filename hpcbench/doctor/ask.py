@@ -1,61 +1,61 @@
-"""Ask a program, and take no for an answer: it may be missing, fail, or never reply."""
+"""Calls of programs that may be missing, fail or hang: each outcome is an answer, never an exception."""
 
 import os
 import shutil
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
+from hpcbench.batch.schedulers import client
+from hpcbench.errors import UserError
+
 PATIENCE = 10.0
-"""Seconds that a client has to answer. One whose daemon is gone retries for minutes by itself."""
+"""Deadline of a client in seconds. A client whose daemon is down retries for minutes."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said."""
+    """Outcome of a program call."""
 
     program: str
     present: bool
-    """Whether there is such a program."""
+    """Whether the program is on PATH."""
     status: int | None
-    """Exit status; None where it did not end in time, or did not start."""
+    """Exit status; None if the program did not start, or did not end before the deadline."""
     out: str = ""
     err: str = ""
     seconds: float = 0.0
-    """How long it was waited for."""
+    """Deadline that passed, in seconds; 0 if the program ended."""
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with status 0."""
+        """Whether the program ended with status 0."""
         return self.status == 0
 
     @property
     def problem(self) -> str:
-        """Why there is no answer, in words; empty where there is one."""
+        """Why the call failed, for people; empty if it succeeded."""
         if not self.present:
             return f"{self.program} is not on PATH"
         if self.status is None:
             return self.err or f"{self.program} did not answer within {self.seconds:g} s"
         if self.status:
-            said = next((line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()), "")
+            line = next((text.strip() for text in (self.err + "\n" + self.out).splitlines() if text.strip()), "")
             how = f"was ended by signal {-self.status}" if self.status < 0 else f"ended with status {self.status}"
-            return f"{self.program} {how}{f': {said[:160]}' if said else ''}"
+            return f"{self.program} {how}{f': {line[:160]}' if line else ''}"
         return ""
 
 
 def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None) -> Answer:
-    """Run a program and wait for it, not for ever; what it started ends with it.
+    """Run a program until its deadline; then kill it with its child processes.
 
     Parameters
     ----------
     argv
-        Its name or path, and its arguments.
+        Name or path of the program, and its arguments.
     seconds
-        How long to wait; by default `PATIENCE`.
+        Deadline in seconds; `PATIENCE` by default.
     env
-        Its environment; by default ours, with messages in English.
+        Environment variables; those of this process with English messages by default.
     """
     name, limit = argv[0].rpartition("/")[2], PATIENCE if seconds is None else seconds
     environment = dict(env) if env is not None else {**os.environ, "LC_ALL": "C"}
@@ -63,35 +63,9 @@ def ask(argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, 
     if program is None:
         return Answer(name, False, None)
     try:
-        process = subprocess.Popen(
-            [program, *argv[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError as error:
-        return Answer(name, True, None, err=f"{name} cannot be started: {error.strerror}")
-    try:
-        out, err = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        out, err = _end(process)
-        return Answer(name, True, None, out, seconds=limit)
-    return Answer(name, True, process.returncode, out, err)
-
-
-def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Kill it and its children; what it had said so far."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    try:
-        return process.communicate(timeout=1.0)
-    except subprocess.TimeoutExpired:  # one in a session of its own still holds the pipe
-        for pipe in (process.stdout, process.stderr):
-            if pipe:
-                pipe.close()
-        return "", ""
+        answer = client.ask([program, *argv[1:]], environment, patience=limit)
+    except client.SilenceError as silence:
+        return Answer(name, True, None, silence.out, seconds=limit)
+    except UserError as error:
+        return Answer(name, True, None, err=str(error))
+    return Answer(name, True, answer.status, answer.out, answer.err)

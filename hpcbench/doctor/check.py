@@ -1,11 +1,11 @@
-"""One finding of the doctor's: what was looked at, how it is, and what to do."""
+"""One finding of the doctor: what was checked, its health, and the remedy."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Health(str, Enum):
-    """How something is. Unknown is a state of its own, and no success."""
+    """Health of a checked thing. Unknown is a separate state, not a success."""
 
     OK = "ok"
     MISSING = "missing"
@@ -14,33 +14,33 @@ class Health(str, Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor's."""
+    """One line of the doctor's output."""
 
     name: str
     health: Health
     fact: str
     """What was found."""
     remedy: str = ""
-    """What to do, where it is not ok."""
+    """What to do if it is not ok."""
     needed: bool = False
-    """Whether the site cannot do without."""
+    """Whether the site needs it."""
 
     @property
     def failed(self) -> bool:
-        """Whether something that is needed is not known to work."""
+        """Whether something that the site needs is not known to work."""
         return self.needed and self.health is not Health.OK
 
 
-def found(name: str, fact: str, *, needed: bool = False) -> Check:
-    """It is there and works."""
+def report_ok(name: str, fact: str, *, needed: bool = False) -> Check:
+    """Return a check of something that exists and works."""
     return Check(name, Health.OK, fact, needed=needed)
 
 
-def missing(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
-    """It is not there, or does not work."""
+def report_missing(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
+    """Return a check of something that is missing or does not work."""
     return Check(name, Health.MISSING, fact, remedy, needed)
 
 
-def unknown(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
-    """It could not be found out."""
+def report_unknown(name: str, fact: str, remedy: str = "", *, needed: bool = False) -> Check:
+    """Return a check with an unknown result."""
     return Check(name, Health.UNKNOWN, fact, remedy, needed)

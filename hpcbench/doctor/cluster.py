@@ -17,7 +17,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes that are alike; None is what could not be seen."""
+    """Identical nodes; None is a property that could not be detected."""
 
     count: int
     cores: int | None = None

@@ -10,7 +10,7 @@ from hpcbench.batch.scripts.containers import PROGRAMS
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.check import Check, found, missing, unknown
+from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 from hpcbench.doctor.ranks import PATIENCE, in_job, job_environment, last_error, launcher_of, listed_hosts, rank_command
 from hpcbench.study.container import Container
 
@@ -36,13 +36,13 @@ def check_container(site: Site, *, run: bool) -> list[Check]:
     checks = [_image(container)]
     if container.kind is None:
         remedy = "set container.kind in the site file, or in each study"
-        return [unknown("container", "the site file names an image and no kind", remedy), *checks]
+        return [report_unknown("container", "the site file names an image and no kind", remedy), *checks]
     program = PROGRAMS[container.kind]
     here = _plugin(site) if container.kind == "pyxis" else _program(site, container.kind, program, starts=starts)
     checks.insert(0, here)
     if not starts:
         remedy = "hpcbench doctor --run starts a rank in it, where that is allowed"
-        return [*checks, unknown("rank in the container", "not started on a cluster's login node", remedy)]
+        return [*checks, report_unknown("rank in the container", "not started on a cluster's login node", remedy)]
     if any(check.failed for check in checks):
         return checks
     if container.image is None:
@@ -55,12 +55,12 @@ def _program(site: Site, kind: str, program: str, *, starts: bool) -> Check:
     name = f"container {kind}"
     path = ask(in_job(site, [*_FIND, program])).out.split()
     if path:
-        return found(name, path[-1], needed=True)
+        return report_ok(name, path[-1], needed=True)
     fact = f"{program} is not on PATH"
     if site.scheduler.kind == "local":
-        return missing(name, fact, _remedy(kind, program), needed=True)
+        return report_missing(name, fact, _remedy(kind, program), needed=True)
     where = "on this node; compute nodes may have it"
-    return unknown(name, f"{fact} {where}", _remedy(kind, program), needed=not starts)
+    return report_unknown(name, f"{fact} {where}", _remedy(kind, program), needed=not starts)
 
 
 def _remedy(kind: str, program: str) -> str:
@@ -72,11 +72,13 @@ def _plugin(site: Site) -> Check:
     name = "container pyxis"
     answer = ask(in_job(site, [launcher_of(site), "--help"]))
     if "--container-image" in answer.out + answer.err:
-        return found(name, "srun has --container-image", needed=True)
+        return report_ok(name, "srun has --container-image", needed=True)
     if not answer.ok:
-        return unknown(name, answer.problem, "be on the machine's login node", needed=True)
+        return report_unknown(name, answer.problem, "be on the machine's login node", needed=True)
     remedy = "ask the site for pyxis and enroot, or set container.kind to what it has, such as apptainer"
-    return missing(name, "srun has no --container-image: Slurm's plugin pyxis is not installed", remedy, needed=True)
+    return report_missing(
+        name, "srun has no --container-image: Slurm's plugin pyxis is not installed", remedy, needed=True
+    )
 
 
 def _image(container: Container) -> Check:
@@ -84,20 +86,20 @@ def _image(container: Container) -> Check:
     name = "container image"
     if container.image is None:
         remedy = "`hpcbench submit STUDY --dry-run --check` looks for that of a study"
-        return unknown(name, "the site file names none, so that each study must", remedy)
+        return report_unknown(name, "the site file names none, so that each study must", remedy)
     image = container.image
     if not image.startswith("/"):
-        return unknown(name, f"{image} is a name, not a whole path: it is looked for when a rank starts")
+        return report_unknown(name, f"{image} is a name, not a whole path: it is looked for when a rank starts")
     if not Path(image).exists():
         kind = container.kind
         build = (
             f"{kind} build {shlex.quote(image)} studies/hpcbench.def" if kind in ("apptainer", "singularity") else ""
         )
         remedy = f"build it ({build or 'docs/how-to/containers.md'}), or correct container.image"
-        return missing(name, f"{image} is not there", remedy, needed=True)
+        return report_missing(name, f"{image} is not there", remedy, needed=True)
     if not os.access(image, os.R_OK):
-        return missing(name, f"{image} cannot be read", "ask its owner for leave to read it", needed=True)
-    return found(name, image, needed=True)
+        return report_missing(name, f"{image} cannot be read", "ask its owner for leave to read it", needed=True)
+    return report_ok(name, image, needed=True)
 
 
 def _on_node(site: Site, kind: str, program: str) -> Check:
@@ -106,15 +108,15 @@ def _on_node(site: Site, kind: str, program: str) -> Check:
     try:
         _, launch = solve(site, nodes=1, ranks_per_node=1, program=launcher_of(site))
     except ValueError as error:
-        return unknown(name, f"the site has no room for a rank: {error}", needed=True)
-    with listed_hosts(launch, 1) as words:
-        answer = ask(in_job(site, [*words, *_FIND, program]), seconds=PATIENCE, env=job_environment())
+        return report_unknown(name, f"the site has no room for a rank: {error}", needed=True)
+    with listed_hosts(launch, 1) as launch_words:
+        answer = ask(in_job(site, [*launch_words, *_FIND, program]), seconds=PATIENCE, env=job_environment())
     paths = [line.strip() for line in answer.out.splitlines() if line.strip().endswith(f"/{program}")]
     if paths:
-        return found(name, paths[-1], needed=True)
+        return report_ok(name, paths[-1], needed=True)
     if answer.status is None:
-        return unknown(name, answer.problem, "look whether the job waits for a node", needed=True)
-    return missing(name, f"{program} is not on PATH there", _remedy(kind, program), needed=True)
+        return report_unknown(name, answer.problem, "look whether the job waits for a node", needed=True)
+    return report_missing(name, f"{program} is not on PATH there", _remedy(kind, program), needed=True)
 
 
 def _rank_inside(site: Site) -> Check:
@@ -124,14 +126,14 @@ def _rank_inside(site: Site) -> Check:
         with rank_command(site, 1) as command:
             answer = ask(in_job(site, [*command, "-c", _INSIDE]), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
-        return unknown(name, f"cannot be started: {error}", needed=True)
+        return report_unknown(name, f"cannot be started: {error}", needed=True)
     line = shlex.join(command)
     version = re.search(r"hpcbench=(\S+)", answer.out)
     if version and version[1] == hpcbench.__version__:
-        return found(name, f"{line}: hpcbench {version[1]}", needed=True)
+        return report_ok(name, f"{line}: hpcbench {version[1]}", needed=True)
     if version:
         fact = f"{line}: hpcbench {version[1]}, and jobs are submitted with {hpcbench.__version__}"
-        return missing(name, fact, "build the image again with this version", needed=True)
+        return report_missing(name, fact, "build the image again with this version", needed=True)
     if answer.status is None:
-        return unknown(name, f"{line}: {answer.problem}", "look whether the job waits for a node", needed=True)
-    return missing(name, f"{line}: {last_error(answer.err) or answer.problem}", _START_BY_HAND, needed=True)
+        return report_unknown(name, f"{line}: {answer.problem}", "look whether the job waits for a node", needed=True)
+    return report_missing(name, f"{line}: {last_error(answer.err) or answer.problem}", _START_BY_HAND, needed=True)

@@ -28,31 +28,31 @@ _ORDER = list(Scheduler.model_fields)
 
 
 def draft(name: str | None = None) -> str:
-    """The text of a site file for this machine.
+    """Return the text of a site file for this machine.
 
     Parameters
     ----------
     name
-        What to call the site; by default the cluster's own name, else this host's.
+        Name of the site; by default the name of the cluster, else of this host.
     """
     if name is not None and not re.fullmatch(NAME, name):
         raise UserError(
-            f"--name {name!r}: is no name of a site: use letters, digits, dot, underscore and dash, at most 64"
+            f"--name {name!r}: is not a valid name of a site: use letters, digits, dot, underscore and dash, at most 64"
         )
     return render(survey(sightings()), name)
 
 
 def render(cluster: Cluster, name: str | None = None) -> str:
-    """What was seen, as the text of a site file."""
+    """Return the survey of a cluster as the text of a site file."""
     return _Text(cluster, name).text()
 
 
 def survey(seen: list[Sighting]) -> Cluster:
-    """All that can be seen of the machine through the scheduler that answers, or without one."""
+    """Survey the machine through the scheduler that answers, or without one."""
     working = answering(seen)
     if working:
         return _SURVEYS[working.kind](working)
-    silent = [f"{one.kind}: {one.fact}" for one in seen]
+    silent = [f"{sighting.kind}: {sighting.fact}" for sighting in seen]
     return Cluster("local", "no scheduler answers", socket.gethostname().partition(".")[0], notes=silent)
 
 
@@ -69,7 +69,7 @@ class _Text:
         self._name = name or _plain(cluster.name or socket.gethostname().partition(".")[0])
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         host = socket.gethostname()
         self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: what could be seen there.")
         self._note("Lines marked CHECK are guesses. Next: hpcbench sites check FILE; then a dry run with --site FILE.")
@@ -91,8 +91,8 @@ class _Text:
     def _scheduler(self) -> None:
         self._lines.append("scheduler:")
         self._put("  kind", self._cluster.kind, self._cluster.fact)
-        for key, said in sorted(self._cluster.scheduler.items(), key=lambda item: _ORDER.index(item[0])):
-            self._put(f"  {key}", said.value, said.source, sure=said.sure)
+        for key, finding in sorted(self._cluster.scheduler.items(), key=lambda item: _ORDER.index(item[0])):
+            self._put(f"  {key}", finding.value, finding.source, sure=finding.sure)
         for note in self._cluster.notes:
             self._note(note, indent=2)
 
@@ -145,20 +145,20 @@ class _Text:
         if nodes.gpu_memory_gb:
             self._put("  gpu_memory_gb", nodes.gpu_memory_gb, where)
         elif nodes.gpus:
-            self._note("gpu_memory_gb: ?   # fill in: no scheduler tells", indent=2)
+            self._note("gpu_memory_gb: ?   # fill in: no scheduler reports it", indent=2)
         if self._cluster.kind == "local":
             self._put("  cores", "auto", "counted when a study is submitted")
         elif nodes.cores:
             self._put("  cores", cores, f"{where}; without those that the system keeps", sure=False)
         else:
             self._put("  cores", cores, "unseen: give the cores of a compute node that jobs may use", sure=False)
-        known = nodes.sockets is not None and sockets == nodes.sockets
-        self._put("  sockets", sockets, where if known else "unseen: lscpu on a compute node tells", sure=known)
+        certain = nodes.sockets is not None and sockets == nodes.sockets
+        self._put("  sockets", sockets, where if certain else "unseen: run lscpu on a compute node", sure=certain)
         if by_socket:
             how = (
                 where
                 if by_socket == nodes.socket_gpus
-                else "they do not divide evenly; nvidia-smi topo -m on a compute node tells"
+                else "they do not divide evenly; run nvidia-smi topo -m on a compute node"
             )
             self._put("  socket_gpus", list(by_socket), how, sure=by_socket == nodes.socket_gpus)
         if nodes.threads:
@@ -191,7 +191,7 @@ class _Text:
         )
 
     def _ranks(self) -> None:
-        """The usual ranks of a node, where one a GPU or a core will not do: what was seen may be odd, or in part."""
+        """Write the ranks per node if one rank per GPU or core does not fit the detected node."""
         site = Site.model_validate(parse_value("\n".join([*self._lines, "checked: never"]), "draft"))
         usual = site.capacity.ranks_per_node
         if usual is not None and not _fits(site, usual):
@@ -242,9 +242,9 @@ class _Text:
 
 
 def _flow(value: Any) -> str:
-    """YAML on one line; plain where it can be."""
+    """Return a value as YAML on one line, without quotes where possible."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
     plain = isinstance(value, str) and re.fullmatch(r"-{0,2}[A-Za-z/][A-Za-z0-9_./-]*", value)
@@ -258,8 +258,8 @@ def _clean(text: str) -> str:
 
 
 def _plain(name: str) -> str:
-    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:64]
-    return kept or "here"
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:64]
+    return cleaned or "here"
 
 
 def _fits(site: Site, ranks: int) -> bool:
@@ -271,18 +271,18 @@ def _fits(site: Site, ranks: int) -> bool:
 
 
 def _fitting(nodes: Nodes) -> tuple[int, int, tuple[int, ...] | None]:
-    """Cores, sockets and GPUs by socket that agree with each other: a file that contradicts itself would be refused."""
+    """Return consistent cores, sockets and GPUs per socket: a site file that contradicts itself would be refused."""
     cores, gpus = nodes.cores or max(1, nodes.gpus or 0), nodes.gpus or 0
     sockets = nodes.sockets if nodes.sockets and nodes.sockets <= cores else 1
     if nodes.socket_gpus and len(nodes.socket_gpus) == sockets and sum(nodes.socket_gpus) == gpus:
         even = len(set(nodes.socket_gpus)) == 1
         return cores, sockets, None if even else nodes.socket_gpus
-    each, rest = divmod(gpus, sockets)
-    return cores, sockets, (*[each] * (sockets - 1), each + rest) if rest else None
+    each, remainder = divmod(gpus, sockets)
+    return cores, sockets, (*[each] * (sockets - 1), each + remainder) if remainder else None
 
 
 def _nodes_here() -> Nodes:
     gpus = gpus_here()
-    memory = max((gpu.memory_gb or 0 for gpu in gpus.found), default=0)
-    model = " and ".join(dict.fromkeys(gpu.model for gpu in gpus.found)) or None
-    return Nodes(1, gpus=len(gpus.found), gpu=model, gpu_memory_gb=memory or None, cores=len(os.sched_getaffinity(0)))
+    memory = max((gpu.memory_gb or 0 for gpu in gpus.gpus), default=0)
+    model = " and ".join(dict.fromkeys(gpu.model for gpu in gpus.gpus)) or None
+    return Nodes(1, gpus=len(gpus.gpus), gpu=model, gpu_memory_gb=memory or None, cores=len(os.sched_getaffinity(0)))

@@ -1,4 +1,4 @@
-"""Everything that the doctor looks at, in the order in which it is told."""
+"""All checks of the doctor, in the order of the output."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.check import Check, found, unknown
+from hpcbench.doctor.check import Check, report_ok, report_unknown
 from hpcbench.doctor.container import check_container
 from hpcbench.doctor.draft_site import survey
 from hpcbench.doctor.gpus import check_gpus
@@ -18,12 +18,12 @@ from hpcbench.doctor.shell import check_shell, check_submitit
 
 
 def examine(name: str | None, *, run: bool = False) -> list[Check]:
-    """Look at everything.
+    """Run all checks.
 
     Parameters
     ----------
     name
-        The site by name or file, whose needs count; by default those of this machine alone.
+        Name or file of the site whose needs count; only this machine by default.
     run
         Start two ranks on a cluster as well, by its own launcher.
     """
@@ -48,13 +48,13 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
 
 
 def _ucx() -> list[Check]:
-    """Whether the network library under many MPI libraries knows GPUs."""
+    """Check whether UCX, the network library of many MPI libraries, supports GPUs."""
     if not shutil.which("ucx_info"):
         return []
-    said = ask(["ucx_info", "-v"])
-    if said.problem:
-        return [unknown("UCX", said.problem)]
-    first = said.out.strip().splitlines()[0].lstrip("# ") if said.out.strip() else "of unknown version"
-    gpus = [word for word in ("cuda", "rocm") if f"--with-{word}" in said.out]
+    answer = ask(["ucx_info", "-v"])
+    if answer.problem:
+        return [report_unknown("UCX", answer.problem)]
+    first = answer.out.strip().splitlines()[0].lstrip("# ") if answer.out.strip() else "of unknown version"
+    gpus = [word for word in ("cuda", "rocm") if f"--with-{word}" in answer.out]
     built = f"with {' and '.join(gpus)}" if gpus else "without GPUs"
-    return [found("UCX", f"{first}, built {built}")]
+    return [report_ok("UCX", f"{first}, built {built}")]

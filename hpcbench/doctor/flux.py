@@ -1,4 +1,4 @@
-"""What a login node can see of a Flux instance."""
+"""Survey of a Flux instance from a login node."""
 
 import re
 
@@ -13,17 +13,17 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
 
 
 def survey(seen: Sighting) -> Cluster:
-    """Queues and nodes."""
+    """Survey queues and nodes."""
     cluster = Cluster("flux", seen.fact, seen.name)
     cluster.scheduler["account_option"] = Said(
         "--bank", "Flux's accounting names banks; without it, delete the line", sure=False
     )
     nodes = _nodes(cluster)
-    said = ask(["flux", "queue", "list", "-no", _QUEUES])
-    if not said.ok:
-        cluster.notes.append(f"limits of queues are unknown: {said.problem}")
-        said = ask(["flux", "queue", "list", "-no", "{queue}|||"])
-    for line in said.out.splitlines() if said.ok else ():
+    answer = ask(["flux", "queue", "list", "-no", _QUEUES])
+    if not answer.ok:
+        cluster.notes.append(f"limits of queues are unknown: {answer.problem}")
+        answer = ask(["flux", "queue", "list", "-no", "{queue}|||"])
+    for line in answer.out.splitlines() if answer.ok else ():
         name, time, least, most = (part.strip() for part in (line + "|||").split("|")[:4])
         if not name.rstrip("*"):
             continue  # the one queue without a name, which needs none
@@ -40,25 +40,25 @@ def survey(seen: Sighting) -> Cluster:
             )
         )
     if not cluster.queues:
-        found = [one for each in nodes.values() for one in each]
-        cluster.queues.append(Line("", "flux resource list", found, default=True))
+        all_nodes = [nodes_of_queue for each in nodes.values() for nodes_of_queue in each]
+        cluster.queues.append(Line("", "flux resource list", all_nodes, default=True))
     return cluster
 
 
 def _nodes(cluster: Cluster) -> dict[str, list[Nodes]]:
-    """By queue. A resource that several queues have stands under all their names."""
-    said = ask(["flux", "resource", "list", "-s", "all", "-no", _RESOURCES])
-    if said.problem:
-        cluster.notes.append(f"nodes are unknown: {said.problem}")
-    found: dict[str, list[Nodes]] = {}
-    for line in said.out.splitlines() if said.ok else ():
+    """Return the nodes by queue. A resource of several queues is listed for each of them."""
+    answer = ask(["flux", "resource", "list", "-s", "all", "-no", _RESOURCES])
+    if answer.problem:
+        cluster.notes.append(f"nodes are unknown: {answer.problem}")
+    nodes_by_queue: dict[str, list[Nodes]] = {}
+    for line in answer.out.splitlines() if answer.ok else ():
         queues, *numbers = (part.strip() for part in line.split("|"))
         if len(numbers) != 3 or not all(number.isdigit() for number in numbers) or numbers[0] == "0":
             continue
         count, cores, gpus = map(int, numbers)
         for queue in queues.split(",") if queues else [""]:
-            found.setdefault(queue, []).append(Nodes(count, cores=cores // count or None, gpus=gpus // count))
-    return found
+            nodes_by_queue.setdefault(queue, []).append(Nodes(count, cores=cores // count or None, gpus=gpus // count))
+    return nodes_by_queue
 
 
 def _walltime(text: str) -> str | None:

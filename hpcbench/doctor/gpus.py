@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as the driver's own tools tell."""
+"""GPUs of this machine, as the driver's tools report them."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.check import Check, found, missing, unknown
+from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 
 
 @dataclass(frozen=True)
@@ -19,43 +19,43 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Gpus:
-    """What was found, or why nothing was."""
+class LocalGpus:
+    """GPUs of this machine, or why none were found."""
 
-    found: tuple[Gpu, ...]
+    gpus: tuple[Gpu, ...]
     problem: str = ""
     absent: bool = True
-    """Whether no tool is there at all, as on a machine without GPUs."""
+    """Whether no tool is installed, as on a machine without GPUs."""
 
 
-def gpus_here() -> Gpus:
+def gpus_here() -> LocalGpus:
     """Ask NVIDIA's tool, then AMD's."""
-    said = ask(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
-    if said.ok:
-        rows = [[part.strip() for part in line.split(",")] for line in said.out.splitlines() if line.count(",") == 2]
+    nvidia = ask(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
+    if nvidia.ok:
+        rows = [[part.strip() for part in line.split(",")] for line in nvidia.out.splitlines() if line.count(",") == 2]
         gpus = tuple(Gpu(model, int(size) // 1024 if size.isdigit() else None, driver) for model, size, driver in rows)
         if gpus:
-            return Gpus(gpus, absent=False)
+            return LocalGpus(gpus, absent=False)
     amd = ask(["rocm-smi", "--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--json"])
     if amd.ok and (gpus := _amd(amd.out)):
-        return Gpus(gpus, absent=False)
-    problem = "; ".join(one.problem or f"{one.program} names none" for one in (said, amd))
-    return Gpus((), problem, absent=not (said.present or amd.present))
+        return LocalGpus(gpus, absent=False)
+    problem = "; ".join(answer.problem or f"{answer.program} names none" for answer in (nvidia, amd))
+    return LocalGpus((), problem, absent=not (nvidia.present or amd.present))
 
 
 def check_gpus(needed: bool) -> Check:
-    """The line on GPUs; needed where ranks run on those of this machine."""
+    """Check the GPUs; they are needed if ranks run on this machine's GPUs."""
     gpus = gpus_here()
-    if gpus.found:
-        kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.found)
-        return found("GPUs", "; ".join(f"{number} x {kind}" for kind, number in kinds.items()), needed=needed)
+    if gpus.gpus:
+        kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.gpus)
+        return report_ok("GPUs", "; ".join(f"{number} x {kind}" for kind, number in kinds.items()), needed=needed)
     if "version mismatch" in gpus.problem:
         remedy = "the driver was updated and its old kernel module is still loaded: reload the module, or reboot"
-        return missing("GPUs", gpus.problem, remedy, needed=needed)
+        return report_missing("GPUs", gpus.problem, remedy, needed=needed)
     remedy = "install the driver, or write device: cpu in the site file" if needed else ""
     if gpus.absent or "did not answer" not in gpus.problem:
-        return missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)
-    return unknown("GPUs", gpus.problem, "the driver hangs: look at the kernel's log", needed=needed)
+        return report_missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)
+    return report_unknown("GPUs", gpus.problem, "the driver hangs: look at the kernel's log", needed=needed)
 
 
 def _amd(text: str) -> tuple[Gpu, ...]:

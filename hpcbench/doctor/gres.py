@@ -18,7 +18,7 @@ class GresEntry:
     """Slurm's type; empty where it has none."""
     number: int
     sockets: str
-    """Sockets that they are near to, such as ``0`` or ``0-1``; empty where Slurm does not tell."""
+    """Sockets that they are near to, such as ``0`` or ``0-1``; empty if Slurm does not report them."""
 
     @property
     def is_slice(self) -> bool:

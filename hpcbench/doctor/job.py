@@ -17,8 +17,8 @@ PACKAGES = ("torch", "numpy")
 def line(*, loads_mpi: bool = True) -> str:
     """Return interpreter, packages, and the MPI library that mpi4py finds."""
     mpi = _mpi() if loads_mpi else f"{_package('mpi4py')}, whose library is not loaded on this shared host"
-    found = [f"hpcbench {hpcbench.__version__}", mpi, *(_package(name) for name in PACKAGES)]
-    return f"{sys.executable}: Python {platform.python_version()}; {'; '.join(found)}"
+    facts = [f"hpcbench {hpcbench.__version__}", mpi, *(_package(name) for name in PACKAGES)]
+    return f"{sys.executable}: Python {platform.python_version()}; {'; '.join(facts)}"
 
 
 def _package(name: str) -> str:

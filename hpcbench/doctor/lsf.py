@@ -1,4 +1,4 @@
-"""What a login node can see of an LSF cluster."""
+"""Survey of an LSF cluster from a login node."""
 
 import re
 import shutil
@@ -15,17 +15,17 @@ _UNITS = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10}
 
 
 def survey(seen: Sighting) -> Cluster:
-    """Queues, hosts, limits."""
+    """Survey queues, hosts and limits."""
     cluster = Cluster("lsf", seen.fact, seen.name)
     hosts = _hosts(cluster)
     parameters = _parameters()
     default = re.search(r"(?:DEFAULT_QUEUE\s*=|Default Queues:)\s*(\S+)", parameters) or re.search(
         r"Default Queues:\s*(\S+)", ask(["bparams"]).out
     )
-    said = ask(["bqueues", "-l"])
-    if said.problem:
-        cluster.notes.append(f"queues are unknown: {said.problem}")
-    blocks = re.split(r"^QUEUE:\s*", said.out, flags=re.MULTILINE)[1:]
+    answer = ask(["bqueues", "-l"])
+    if answer.problem:
+        cluster.notes.append(f"queues are unknown: {answer.problem}")
+    blocks = re.split(r"^QUEUE:\s*", answer.out, flags=re.MULTILINE)[1:]
     slots = not (shutil.which("jsrun") or shutil.which("lrun"))  # which ask for whole nodes
     cluster.queues = [_line(block, hosts, default[1] if default else None, slots=slots) for block in blocks]
     array = re.search(r"(?:MAX_JOB_ARRAY_SIZE\s*=|[Mm]aximum size of a job array:?)\s*(\d+)", parameters)
@@ -44,7 +44,7 @@ def survey(seen: Sighting) -> Cluster:
         )
     if refused:
         cluster.scheduler["refuses"] = Said(refused, "bsub -h does not list them", sure=False)
-    _request(cluster, said.out, blocks)
+    _request(cluster, answer.out, blocks)
     return cluster
 
 
@@ -75,13 +75,13 @@ def _bounded(line: Line) -> Line:
 
 
 def _parameters() -> str:
-    """LSF's own settings; relatives of it know fewer options of bparams."""
-    said = ask(["bparams", "-a"])
-    return said.out if said.ok else ask(["bparams", "-l"]).out
+    """Return LSF's settings. Variants of LSF have fewer options of bparams."""
+    answer = ask(["bparams", "-a"])
+    return answer.out if answer.ok else ask(["bparams", "-l"]).out
 
 
 def _exclusive(cluster: Cluster, blocks: list[str]) -> bool:
-    """Whether the queue that counts lets a job have hosts of its own."""
+    """Return whether the chosen queue allows exclusive hosts."""
     chosen = cluster.chosen()
     block = next((block for block in blocks if chosen and block.split()[:1] == [chosen.name]), "")
     return bool(re.search(r"^SCHEDULING POLICIES:.*\bEXCLUSIVE\b", block, re.MULTILINE))
@@ -112,22 +112,22 @@ def _request(cluster: Cluster, queues: str, blocks: list[str]) -> None:
 
 
 def _hosts(cluster: Cluster) -> list[Nodes]:
-    said = ask(["lshosts", "-w"])
-    if said.problem:
-        cluster.notes.append(f"hosts are unknown: {said.problem}")
+    answer = ask(["lshosts", "-w"])
+    if answer.problem:
+        cluster.notes.append(f"hosts are unknown: {answer.problem}")
     gpus, in_slices = _gpus()
     if in_slices:
         number = "its GPUs are" if len(in_slices) == 1 else "their GPUs are"
         cluster.notes.append(
             f"lshosts -gpu: {', '.join(in_slices)}: {number} in MIG mode and not counted: a job would get slices"
         )
-    alike: Counter[tuple[int, int | None, tuple[str, ...], tuple[int, ...]]] = Counter()
-    for line in said.out.splitlines():
-        words = line.split()
-        if len(words) < 8 or words[0] == "HOST_NAME" or words[7] != "Yes" or not words[4].isdigit():
+    counts: Counter[tuple[int, int | None, tuple[str, ...], tuple[int, ...]]] = Counter()
+    for line in answer.out.splitlines():
+        cells = line.split()
+        if len(cells) < 8 or cells[0] == "HOST_NAME" or cells[7] != "Yes" or not cells[4].isdigit():
             continue  # no server, or one that is down
-        models, places = gpus.get(words[0], ((), ()))
-        alike[int(words[4]), _gigabytes(words[5]), models, places] += 1
+        models, places = gpus.get(cells[0], ((), ()))
+        counts[int(cells[4]), _gigabytes(cells[5]), models, places] += 1
     return [
         Nodes(
             count,
@@ -139,12 +139,12 @@ def _hosts(cluster: Cluster) -> list[Nodes]:
             sockets=len(places) if len(places) > 1 else None,
             doubt=f"{len(set(models))} models in a host: write the number of one" if len(set(models)) > 1 else "",
         )
-        for (cores, memory, models, places), count in alike.items()
+        for (cores, memory, models, places), count in counts.items()
     ]
 
 
 def _gpus() -> tuple[dict[str, tuple[tuple[str, ...], tuple[int, ...]]], list[str]]:
-    """By host: the models of its GPUs, and how many are near each part of its memory; and hosts with slices of GPUs.
+    """Return each host's GPU models and GPUs per NUMA node, and the hosts with slices of GPUs.
 
     Only the first row of a host names it. GPUs in MIG mode are left out.
     """
@@ -157,11 +157,11 @@ def _gpus() -> tuple[dict[str, tuple[tuple[str, ...], tuple[int, ...]]], list[st
         return {}, []
     host = ""
     for line in lines[1:]:
-        words = line.split()
-        if line[:1].strip() and len(words) > 1:
-            host = words.pop(0)
-        if host and len(words) >= len(heads) - 1 and words[0].isdigit():
-            row = dict(zip(heads[1:], words, strict=False))
+        cells = line.split()
+        if line[:1].strip() and len(cells) > 1:
+            host = cells.pop(0)
+        if host and len(cells) >= len(heads) - 1 and cells[0].isdigit():
+            row = dict(zip(heads[1:], cells, strict=False))
             if row.get("mig", "").upper() == "Y":
                 in_slices[host] = None
             else:
@@ -210,7 +210,7 @@ def _line(block: str, hosts: list[Nodes], default: str | None, *, slots: bool) -
 
 
 def _run_limit(block: str, notes: list[str]) -> str | None:
-    """The longest job that the queue takes."""
+    """Return the longest walltime that the queue accepts."""
     cell = _maximum(block, "RUNLIMIT")
     try:
         return str(Duration.of_lsf(cell)) if cell else None
@@ -220,7 +220,7 @@ def _run_limit(block: str, notes: list[str]) -> str | None:
 
 
 def _most_slots(block: str, notes: list[str]) -> int | None:
-    """The most slots of a job: TASKLIMIT has least, usual and most, or some of them; older LSF calls it PROCLIMIT."""
+    """Return the maximum slots of a job. TASKLIMIT (PROCLIMIT in older LSF) lists minimum, default and maximum."""
     cells = [cell for head in ("TASKLIMIT", "PROCLIMIT") if (cell := _maximum(block, head))]
     bounds = [int(cell.split()[-1]) for cell in cells if re.fullmatch(r"\d+(\s+\d+){0,2}", cell)]
     notes += [f"{name} {slots} slots" for name, slots in _slot_limits(block).items()]
@@ -228,7 +228,7 @@ def _most_slots(block: str, notes: list[str]) -> int | None:
 
 
 def _slot_limits(block: str) -> dict[str, int]:
-    """Slots that all jobs of the queue and those of one user may have, from its table of parameters."""
+    """Return the slot limits of the queue and of one user, from its table of parameters."""
     lines = block.splitlines()
     for heads, values in pairwise(lines):
         row = dict(zip(heads.split(), values.split(), strict=False))
@@ -238,7 +238,7 @@ def _slot_limits(block: str) -> dict[str, int]:
 
 
 def _maximum(block: str, head: str) -> str:
-    """The value below a head; of two, the one that is a maximum and no default. Empty where there is none."""
+    """Return the maximum below a head, not the default; empty if there is none."""
     for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
         starts = [match.start() for match in re.finditer(r"\S+", heads)]
         names = heads.split()

@@ -1,56 +1,58 @@
-"""Which site file is of this machine, and how well it fits."""
+"""Comparison of site files with this machine."""
 
 import os
 import socket
 
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor.check import Check, found, missing, unknown
+from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 from hpcbench.doctor.cluster import Cluster
 
 
 def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
-    """What a site file says that this machine can confirm or deny; only what both know."""
-    said = {"scheduler": site.scheduler.kind == cluster.kind}
+    """Compare a site file with this machine, for each property that both contain."""
+    matches = {"scheduler": site.scheduler.kind == cluster.kind}
     if cluster.kind == "local":
-        return said
-    words = {word.lower() for word in (cluster.name or "", socket.getfqdn(), os.environ.get("LMOD_SYSTEM_NAME", ""))}
-    said["name"] = any(site.site.lower() in word for word in words if word)
+        return matches
+    names = {word.lower() for word in (cluster.name or "", socket.getfqdn(), os.environ.get("LMOD_SYSTEM_NAME", ""))}
+    matches["name"] = any(site.site.lower() in word for word in names if word)
     queues = {line.name for line in cluster.queues if line.name}
     if queues and site.queues:
-        said["queues"] = set(site.queues) <= queues
+        matches["queues"] = set(site.queues) <= queues
     kinds = [nodes for line in cluster.queues for nodes in line.nodes]
     if any(nodes.gpus is not None for nodes in kinds):
-        said["GPUs a node"] = any(nodes.gpus == site.node.gpus for nodes in kinds)
-    return said
+        matches["GPUs a node"] = any(nodes.gpus == site.node.gpus for nodes in kinds)
+    return matches
 
 
 def check_match(cluster: Cluster, given: Site | None) -> list[Check]:
-    """How well the given site fits, or which of those that come with hpcbench fits best."""
+    """Check how well the given site fits, or which site of hpcbench fits best."""
     if given is not None:
-        said = marks(given, cluster)
-        return [_line(given.site, said, needed=given.scheduler.kind != "local")]
+        matches = marks(given, cluster)
+        return [_line(given.site, matches, needed=given.scheduler.kind != "local")]
     if cluster.kind == "local":
-        return [found("site", "local: no scheduler answers here")]
-    known = {name: marks(load_site(name)[0], cluster) for name in site_names()}
-    fitting = {name: said for name, said in known.items() if said["scheduler"]}
+        return [report_ok("site", "local: no scheduler answers here")]
+    sites = {name: marks(load_site(name)[0], cluster) for name in site_names()}
+    fitting = {name: matches for name, matches in sites.items() if matches["scheduler"]}
     best = max(fitting, key=lambda name: (fitting[name]["name"], sum(fitting[name].values())), default=None)
     if best and fitting[best]["name"]:
         return [_line(best, fitting[best], needed=False)]
     return [
-        missing(
-            "site", f"none of {len(known)} site files is of this machine", "hpcbench doctor --draft-site > mysite.yaml"
+        report_missing(
+            "site",
+            f"none of {len(sites)} site files is of this machine",
+            "hpcbench doctor --draft-site > mysite.yaml",
         )
     ]
 
 
-def _line(name: str, said: dict[str, bool], *, needed: bool) -> Check:
-    yes = [what for what, fits in said.items() if fits]
-    no = [what for what, fits in said.items() if not fits]
-    words = "; not ".join(", ".join(part) for part in (yes or ["none"], no) if part)
-    fact = f"{name}: {len(yes)} of {len(said)} marks fit ({words})"
-    if not said["scheduler"]:
-        return missing("site", fact, "this is another machine, or its scheduler does not answer", needed=needed)
-    if no and not (no == ["name"] and said.get("queues")):  # a file of one's own may have any name
-        return unknown("site", fact, "see `hpcbench doctor --draft-site` for what is seen here")
-    return found("site", fact, needed=needed)
+def _line(name: str, matches: dict[str, bool], *, needed: bool) -> Check:
+    yes = [what for what, fits in matches.items() if fits]
+    no = [what for what, fits in matches.items() if not fits]
+    summary = "; not ".join(", ".join(part) for part in (yes or ["none"], no) if part)
+    fact = f"{name}: {len(yes)} of {len(matches)} marks fit ({summary})"
+    if not matches["scheduler"]:
+        return report_missing("site", fact, "this is another machine, or its scheduler does not answer", needed=needed)
+    if no and not (no == ["name"] and matches.get("queues")):  # a file of one's own may have any name
+        return report_unknown("site", fact, "see `hpcbench doctor --draft-site` for what is seen here")
+    return report_ok("site", fact, needed=needed)

@@ -1,4 +1,4 @@
-"""What starts ranks here, and whose MPI it belongs to."""
+"""Detection of the MPI launcher and its library."""
 
 import os
 import re
@@ -15,19 +15,19 @@ class Mpi:
     """A launcher on PATH."""
 
     program: str
-    """Its path."""
+    """Path of the launcher."""
     kind: str | None
-    """As `launcher.kind` of a site; None where it did not say."""
+    """Value of `launcher.kind` of a site; None if the launcher does not print it."""
     fact: str
 
 
 def mpiexec(*programs: str) -> Mpi | None:
-    """The first of the programs that is there, asked whose it is; by default mpiexec and mpirun on PATH."""
-    path = next((found for name in programs or ("mpiexec", "mpirun") if (found := shutil.which(name))), None)
+    """Return the first of the programs that exists, with its MPI library; mpiexec and mpirun by default."""
+    path = next((program for name in programs or ("mpiexec", "mpirun") if (program := shutil.which(name))), None)
     if path is None:
         return None
-    said = ask([path, "--version"])
-    text = said.out + said.err
+    answer = ask([path, "--version"])
+    text = answer.out + answer.err
     for pattern, kind, name in BANNERS:
         match = re.search(pattern, text, re.DOTALL if "HYDRA" in pattern else 0)
         if match:
@@ -35,18 +35,18 @@ def mpiexec(*programs: str) -> Mpi | None:
                 kind, name = "mvapich", "MVAPICH (Hydra)"
             return Mpi(path, kind, f"{path}: {name}{f' {match[1]}' if match[1] else ''}")
     first = " ".join(text.split())[:100]
-    return Mpi(path, None, f"{path}: {said.problem or f'whose it is, is unknown: {first!r}'}")
+    return Mpi(path, None, f"{path}: {answer.problem or f'whose it is, is unknown: {first!r}'}")
 
 
 def _is_mvapich(path: str) -> bool:
-    """MVAPICH's launcher is Hydra and says no more; the program beside it, or its place, tells."""
-    beside = os.path.join(os.path.dirname(os.path.realpath(path)), "mpiname")  # noqa: PTH118, PTH120
-    said = ask([beside])
-    return "MVAPICH" in said.out.upper() or "mvapich" in os.path.realpath(path).lower()
+    """Return whether a Hydra launcher is MVAPICH's, from its path or from the ``mpiname`` next to it."""
+    mpiname = os.path.join(os.path.dirname(os.path.realpath(path)), "mpiname")  # noqa: PTH118, PTH120
+    answer = ask([mpiname])
+    return "MVAPICH" in answer.out.upper() or "mvapich" in os.path.realpath(path).lower()
 
 
 def launcher(kind: str) -> tuple[str, list[str], str]:
-    """Dialect, arguments, and where that comes from."""
+    """Return the launcher's dialect, its arguments, and their source."""
     mpi = mpiexec()
     if kind == "flux":
         return "flux", [], "Flux starts ranks itself"
@@ -74,16 +74,18 @@ def launcher(kind: str) -> tuple[str, list[str], str]:
 
 
 def loaded_modules() -> list[str]:
-    """Modules of this shell, or else those that a login shell loads."""
+    """Return the modules of this shell; if there are none, those of a login shell."""
     here = os.environ.get("LOADEDMODULES") or ""
     if here:
         return [name for name in here.split(":") if name]
-    said = ask(["bash", "-lc", "type module > /dev/null 2>&1 && module -t list 2>&1"])
-    lines = [line.strip() for line in said.out.splitlines()] if said.ok else []
+    answer = ask(["bash", "-lc", "type module > /dev/null 2>&1 && module -t list 2>&1"])
+    lines = [line.strip() for line in answer.out.splitlines()] if answer.ok else []
     return [line for line in lines if re.fullmatch(r"[A-Za-z0-9][\w.+/@:-]*", line) and not line.endswith(":")]
 
 
 def of_interest(modules: list[str]) -> list[str]:
-    """Those among the modules that a job needs: compilers, MPI, GPUs, Python."""
-    words = r"mpi|cuda|rocm|nccl|rccl|ofi|libfabric|ucx|gcc|nvhpc|python|conda|PrgEnv|craype-accel|cudatoolkit|spectrum"
-    return [name for name in modules if re.search(words, name, re.IGNORECASE)]
+    """Return the modules that a job needs: compilers, MPI, GPUs, Python."""
+    pattern = (
+        r"mpi|cuda|rocm|nccl|rccl|ofi|libfabric|ucx|gcc|nvhpc|python|conda|PrgEnv|craype-accel|cudatoolkit|spectrum"
+    )
+    return [name for name in modules if re.search(pattern, name, re.IGNORECASE)]

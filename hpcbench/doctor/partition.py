@@ -16,17 +16,17 @@ _RULES = ("AllowAccounts", "DenyAccounts", "AllowGroups", "AllowQos", "DenyQos")
 
 @dataclass(frozen=True)
 class Association:
-    """An account that the user may charge, as Slurm's accounting has it."""
+    """An account of Slurm's accounting that the user may charge."""
 
     account: str
     partition: str
-    """The only partition where it holds; empty for all."""
+    """The only partition of the account; empty for all partitions."""
     qos: tuple[str, ...]
-    """Qualities of service that it may use."""
+    """Qualities of service that the account may use."""
 
 
 def read_partition(
-    words: Mapping[str, str],
+    fields: Mapping[str, str],
     shapes: Mapping[str, Sequence[Nodes]],
     qos: Mapping[str, Mapping[str, str]],
     associations: Sequence[Association],
@@ -35,42 +35,42 @@ def read_partition(
 
     Parameters
     ----------
-    words
+    fields
         Fields of ``scontrol show partition``.
     shapes
         Kinds of nodes by the name of the partition.
     qos
         Limits by the name of the quality of service.
     associations
-        Those of the user; empty where accounting does not tell.
+        Associations of the user; empty if accounting does not answer.
     """
-    name = words["PartitionName"]
-    notes = [f"{key}={words[key]}" for key in _RULES if words.get(key, "ALL") not in ("ALL", "(null)", "")]
-    limits = dict(_limits(words, qos, associations, notes))
+    name = fields["PartitionName"]
+    notes = [f"{key}={fields[key]}" for key in _RULES if fields.get(key, "ALL") not in ("ALL", "(null)", "")]
+    limits = dict(_limits(fields, qos, associations, notes))
     kind = Line(name, "", shapes.get(name, ())).kind()
     return Line(
         name,
         f"scontrol show partition {name}{' and sacctmgr show qos' if limits else ''}",
         shapes.get(name, ()),
-        default=words.get("Default") == "YES",
-        open=words.get("State", "UP") == "UP",
-        min_nodes=number if (number := _number(words.get("MinNodes"))) and number > 1 else None,
-        max_nodes=_max_nodes(words, limits, kind, shapes.get(name, ()), notes),
-        max_walltime=_max_walltime(words, limits, notes),
+        default=fields.get("Default") == "YES",
+        open=fields.get("State", "UP") == "UP",
+        min_nodes=number if (number := _number(fields.get("MinNodes"))) and number > 1 else None,
+        max_nodes=_max_nodes(fields, limits, kind, shapes.get(name, ()), notes),
+        max_walltime=_max_walltime(fields, limits, notes),
         max_submitted=_number(limits.get("MaxSubmitPU")),
         notes=notes,
-        barred=_barred(words, associations),
+        barred=_barred(fields, associations),
     )
 
 
 def _limits(
-    words: Mapping[str, str],
+    fields: Mapping[str, str],
     qos: Mapping[str, Mapping[str, str]],
     associations: Sequence[Association],
     notes: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """The limits of the job's quality of service, where it can only be one, and then those of the partition's."""
-    partition_qos = words.get("QoS", "")
+    """Yield the limits of the job's quality of service, if there is only one, and then those of the partition's."""
+    partition_qos = fields.get("QoS", "")
     usable = {name for association in associations for name in association.qos}
     job_qos = usable.pop() if len(usable) == 1 else ""
     for name, label in ((job_qos, "yours is"), (partition_qos, "its")):  # the partition's wins where both have one
@@ -81,9 +81,9 @@ def _limits(
         yield from limits.items()
 
 
-def _max_walltime(words: Mapping[str, str], limits: Mapping[str, str], notes: list[str]) -> str | None:
+def _max_walltime(fields: Mapping[str, str], limits: Mapping[str, str], notes: list[str]) -> str | None:
     times = []
-    for text in (words.get("MaxTime", "infinite"), limits.get("MaxWall", "infinite")):
+    for text in (fields.get("MaxTime", "infinite"), limits.get("MaxWall", "infinite")):
         try:
             times.append(Duration.of_slurm(text))
         except ValueError as error:
@@ -93,14 +93,14 @@ def _max_walltime(words: Mapping[str, str], limits: Mapping[str, str], notes: li
 
 
 def _max_nodes(
-    words: Mapping[str, str],
+    fields: Mapping[str, str],
     limits: Mapping[str, str],
     kind: Nodes | None,
     nodes: Sequence[Nodes],
     notes: list[str],
 ) -> int | None:
-    """The most nodes of a job on nodes of this kind; a job of more waits for ever, though Slurm takes it."""
-    bounds = [_number(words.get("MaxNodes")), kind.count if kind else _number(words.get("TotalNodes"))]
+    """Return the maximum nodes of a job on this kind of node. Slurm accepts a larger job, which never starts."""
+    bounds = [_number(fields.get("MaxNodes")), kind.count if kind else _number(fields.get("TotalNodes"))]
     for key in ("MaxTRES", "MaxTRESPU"):
         bounds += [_nodes_of(match[1], match[2], match[3], kind) for match in _TRES.finditer(limits.get(key, ""))]
     others = [str(other) for other in nodes if kind and other.shape != kind.shape]
@@ -113,7 +113,7 @@ def _max_nodes(
 
 
 def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None) -> int | None:
-    """The whole nodes that a limit of a resource amounts to; None where that is unknown."""
+    """Convert a limit of a resource to whole nodes; None if that is unknown."""
     if resource == "node":
         return int(number)
     if kind is None or (model and model != kind.gpu):
@@ -122,26 +122,26 @@ def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None)
     return int(number) // each if each else None
 
 
-def _barred(words: Mapping[str, str], associations: Sequence[Association]) -> str:
-    """Why the user may not submit to a partition, as far as its rules and the user's accounts tell."""
-    name = words["PartitionName"]
+def _barred(fields: Mapping[str, str], associations: Sequence[Association]) -> str:
+    """Return why the partition's rules refuse the user's accounts; empty if no rule does."""
+    name = fields["PartitionName"]
     usable = [association for association in associations if association.partition in ("", name)]
     if associations and not usable:
         return f"your associations are for {_join({association.partition for association in associations})}"
     accounts = {association.account for association in usable}
     qos = {name for association in usable for name in association.qos}
-    for rule, own, what in (
+    for rule, names, what in (
         ("Accounts", accounts, "your accounts are"),
         ("Qos", qos, "your qualities of service are"),
         ("Groups", _groups(), "your groups are"),
     ):
-        allowed, denied = (_names(words.get(f"{verb}{rule}", "ALL")) for verb in ("Allow", "Deny"))
-        if own and allowed and not allowed & own:
-            return f"Allow{rule}={words[f'Allow{rule}']}, and {what} {_join(own)}"
-        if own and own <= denied:
-            return f"Deny{rule}={words[f'Deny{rule}']}, and {what} {_join(own)}"
+        allowed, denied = (_names(fields.get(f"{verb}{rule}", "ALL")) for verb in ("Allow", "Deny"))
+        if names and allowed and not allowed & names:
+            return f"Allow{rule}={fields[f'Allow{rule}']}, and {what} {_join(names)}"
+        if names and names <= denied:
+            return f"Deny{rule}={fields[f'Deny{rule}']}, and {what} {_join(names)}"
     for rule, meaning in (("RootOnly", "only root may submit to it"), ("ReqResv", "it needs a reservation")):
-        if words.get(rule) == "YES":
+        if fields.get(rule) == "YES":
             return f"{rule}=YES: {meaning}"
     return ""
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import hpcbench
 from hpcbench.doctor.ask import ask
-from hpcbench.doctor.check import Check, found, missing, unknown
+from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
 from hpcbench.versions import package_revision
 
 LEAST_GB = 1.0
 _SKEW = 5.0
-"""Seconds between the clocks of this node and of the file server that still confuse nobody."""
+"""Largest harmless difference between the clocks of this node and of the file server, in seconds."""
 
 
 def check_place(work: Path) -> list[Check]:
-    """What is to be said of the directory that holds results/."""
+    """Check the directory that holds results/: space, links, clock, quota, revision."""
     base = next(path for path in (work / "results", *(work / "results").absolute().parents) if path.is_dir())
     return [*_directory(base), _quota(), _revision()]
 
@@ -28,7 +28,11 @@ def _directory(base: Path) -> list[Check]:
             checks = [_room(base), _links(Path(name)), _clock(Path(name))]
     except OSError as error:
         fact = f"{base}: cannot be written: {error.strerror}"
-        return [missing("work directory", fact, "run hpcbench elsewhere, or set `work` in the site file", needed=True)]
+        return [
+            report_missing(
+                "work directory", fact, "run hpcbench elsewhere, or set `work` in the site file", needed=True
+            )
+        ]
     return checks
 
 
@@ -36,27 +40,29 @@ def _room(base: Path) -> Check:
     free = shutil.disk_usage(base).free / 1e9
     fact = f"{base}: {free:.1f} GB free"
     if free < LEAST_GB:
-        return missing("work directory", fact, "make room: logs and checkpoints need it", needed=True)
-    return found("work directory", fact, needed=True)
+        return report_missing("work directory", fact, "make room: logs and checkpoints need it", needed=True)
+    return report_ok("work directory", fact, needed=True)
 
 
 def _links(directory: Path) -> Check:
-    """The lock that keeps two submissions apart is a link made once, which every node sees."""
+    """Check hard links. The lock between two submissions is a link that is created once and that every node sees."""
     first, lock = directory / "first", directory / "lock"
     first.touch()
     try:
         os.link(first, lock)
     except OSError as error:
-        return missing(
+        return report_missing(
             "links", f"hard links fail there: {error.strerror}", "put results on another file system", needed=True
         )
     try:
         os.link(first, lock)
     except FileExistsError:
-        return found("links", "a second link of a name is refused, as the lock needs", needed=True)
+        return report_ok("links", "a second link of a name is refused, as the lock needs", needed=True)
     except OSError as error:
-        return unknown("links", f"a second link fails otherwise: {error.strerror}", needed=True)
-    return missing("links", "a second link of a name is accepted", "put results on another file system", needed=True)
+        return report_unknown("links", f"a second link fails otherwise: {error.strerror}", needed=True)
+    return report_missing(
+        "links", "a second link of a name is accepted", "put results on another file system", needed=True
+    )
 
 
 def _clock(directory: Path) -> Check:
@@ -67,30 +73,32 @@ def _clock(directory: Path) -> Check:
     stamp = path.stat().st_mtime
     skew = max(before - stamp, stamp - after, 0.0)
     if skew > _SKEW:
-        return missing(
+        return report_missing(
             "clock",
             f"{skew:.0f} s between this node and the file server",
-            "tell the administrator: times in reports are off",
+            "report it to the administrator: times in reports are wrong",
         )
-    return found("clock", "this node's and the file server's agree")
+    return report_ok("clock", "this node's and the file server's agree")
 
 
 def _quota() -> Check:
-    said = ask(["quota", "-s", "-w"])
-    if not said.present:
-        return unknown("quota", "there is no quota command", "the site's own command tells, if it has limits")
-    if said.status is None:
-        return unknown("quota", said.problem)
-    over = [line.split()[0] for line in said.out.splitlines() if any(word.endswith("*") for word in line.split()[1:])]
+    answer = ask(["quota", "-s", "-w"])
+    if not answer.present:
+        return report_unknown(
+            "quota", "the quota command is missing", "the site's own command shows limits, if there are any"
+        )
+    if answer.status is None:
+        return report_unknown("quota", answer.problem)
+    over = [line.split()[0] for line in answer.out.splitlines() if any(word.endswith("*") for word in line.split()[1:])]
     if over:
-        return missing("quota", f"used up on {', '.join(over)}", "make room")
-    return found("quota", "not used up") if said.ok else unknown("quota", said.problem)
+        return report_missing("quota", f"used up on {', '.join(over)}", "make room")
+    return report_ok("quota", "not used up") if answer.ok else report_unknown("quota", answer.problem)
 
 
 def _revision() -> Check:
     """Version and revision of hpcbench, as reports show them."""
     revision = package_revision()
     if revision is None:
-        return unknown("version", f"hpcbench {hpcbench.__version__}, installed without its git revision")
+        return report_unknown("version", f"hpcbench {hpcbench.__version__}, installed without its git revision")
     dirty = " with changes" if revision.endswith("-dirty") else ""
-    return found("version", f"hpcbench {hpcbench.__version__}, git {revision[:12]}{dirty}")
+    return report_ok("version", f"hpcbench {hpcbench.__version__}, git {revision[:12]}{dirty}")

@@ -20,7 +20,7 @@ from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
 from hpcbench.doctor.ask import Answer, ask
-from hpcbench.doctor.check import Check, Health, found, missing, unknown
+from hpcbench.doctor.check import Check, Health, report_missing, report_ok, report_unknown
 from hpcbench.doctor.mpi import mpiexec
 
 PATIENCE = 120.0
@@ -63,7 +63,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
         python = f"{site.container.python} in {site.container.image}"
         if site.scheduler.kind != "local" and not run:
             return [
-                unknown(
+                report_unknown(
                     "python",
                     f"{python}: not started on a cluster's login node",
                     "hpcbench doctor --run starts a rank in it, where that is allowed",
@@ -71,13 +71,13 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
             ]
         try:
             with rank_command(site, 1) as command:
-                said = ask(in_job(site, [*command, "-c", source]), seconds=PATIENCE, env=job_environment())
+                answer = ask(in_job(site, [*command, "-c", source]), seconds=PATIENCE, env=job_environment())
         except ValueError as error:
-            return [unknown("python", f"a rank cannot be started: {error}", needed=True)]
+            return [report_unknown("python", f"a rank cannot be started: {error}", needed=True)]
     else:
-        said = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
+        answer = ask(in_job(site, [python, "-c", source]), seconds=PATIENCE, env=job_environment())
     lines = {}
-    for line in said.out.splitlines():
+    for line in answer.out.splitlines():
         try:
             name, health, fact, remedy = json.loads(line)
         except ValueError:
@@ -87,7 +87,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
     checks = []
     if not lines:
         where = "" if site.scheduler.kind == "local" else "; it may be there on compute nodes alone"
-        fact = f"{shlex.quote(python)}: {said.problem or 'said nothing'}{where}"
+        fact = f"{shlex.quote(python)}: {answer.problem or 'said nothing'}{where}"
         health = Health.MISSING if site.scheduler.kind == "local" else Health.UNKNOWN
         field = "container.python" if has_image(site) else "python"
         return [
@@ -96,7 +96,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
     for name in probe.STAGES:
         needed = name in wanted
         if name not in lines:
-            checks.append(unknown(name, f"the interpreter did not get so far: {said.problem}", needed=needed))
+            checks.append(report_unknown(name, f"the interpreter did not get so far: {answer.problem}", needed=needed))
             continue
         health, fact, remedy = lines[name]
         if health is not Health.OK and needed:
@@ -106,7 +106,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
 
 
 def check_launchers(site: Site) -> list[Check]:
-    """The site's launcher, and what else starts ranks here."""
+    """Check the site's launcher, and the other launchers of this machine."""
     wanted = launcher_of(site)
     path = ask(in_job(site, ["sh", "-c", 'command -v -- "$0"', wanted])).out.strip().splitlines()
     here = site.scheduler.kind == "local"
@@ -116,23 +116,25 @@ def check_launchers(site: Site) -> list[Check]:
         remedy = "pip install mpich brings one" if here else "correct launcher in the site file, or add its module"
         fact = f"{wanted} is not there"
         checks.append(
-            missing(name, fact, remedy, needed=True) if here else unknown(name, f"{fact}; jobs may have it", remedy)
+            report_missing(name, fact, remedy, needed=True)
+            if here
+            else report_unknown(name, f"{fact}; jobs may have it", remedy)
         )
     else:
         mpi = mpiexec(path[-1]) if site.launcher.kind in ("mpich", "openmpi", "mvapich") else None
         if mpi and mpi.kind and mpi.kind != site.launcher.kind:
             checks.append(
-                missing(
+                report_missing(
                     name, f"{mpi.fact}, not {site.launcher.kind}", f"write launcher: {{kind: {mpi.kind}}}", needed=True
                 )
             )
         else:
-            checks.append(found(name, mpi.fact if mpi else path[-1], needed=True))
+            checks.append(report_ok(name, mpi.fact if mpi else path[-1], needed=True))
     for other in ("mpiexec", "mpirun", "srun", "jsrun", "lrun", "ibrun"):
         place = shutil.which(other)
         if place and other != wanted and place != wanted:
             mpi = mpiexec(place) if other.startswith("mpi") else None
-            checks.append(found(f"also {other}", mpi.fact if mpi else place))
+            checks.append(report_ok(f"also {other}", mpi.fact if mpi else place))
     return checks
 
 
@@ -150,51 +152,51 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     """
     if not alone and not run:
         remedy = "name the site: hpcbench doctor --site NAME --run; --draft-site writes a first file"
-        return [unknown("two ranks", "not started, for a scheduler answers here", remedy), _aware(site, "")]
+        return [report_unknown("two ranks", "not started, for a scheduler answers here", remedy), _aware(site, "")]
     if site.scheduler.kind != "local" and not run:
         remedy = "hpcbench doctor --run starts them, where that is allowed"
-        return [unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
+        return [report_unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
     try:
         with rank_command(site, 2) as command:
-            said = ask(in_job(site, [*command, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
+            answer = ask(in_job(site, [*command, "-c", _WORLD]), seconds=PATIENCE, env=job_environment())
     except ValueError as error:
-        return [unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
+        return [report_unknown("two ranks", f"the site has no room for two: {error}"), _aware(site, "")]
     wanted = None if site.node.cores == "auto" else site.node.cores
-    meets = _meet(shlex.join(command), said, wanted, shares=site.oversubscribe)
+    meets = _meet(shlex.join(command), answer, wanted, shares=site.oversubscribe)
     if meets.health is Health.OK and site.scheduler.kind != "local":
         remember_met(site)
-    return [meets, _aware(site, said.out)]
+    return [meets, _aware(site, answer.out)]
 
 
 def has_image(site: Site) -> bool:
-    """Return whether the site file tells how ranks start in a container, and in which image."""
+    """Return whether the site file has the kind and the image of a container."""
     return site.container is not None and site.container.kind is not None and site.container.image is not None
 
 
 @contextlib.contextmanager
 def rank_command(site: Site, ranks: int) -> Iterator[list[str]]:
-    """Give the command that starts ranks on one node, up to their interpreter: that of the site's image, if it has one.
+    """Yield the command that starts ranks on one node, up to the interpreter (of the site's image if it has one).
 
     Raises
     ------
     ValueError
-        The site has no room for them, or its kind of container cannot be started so.
+        The ranks do not fit on a node, or the kind of container cannot be started this way.
     """
     _, launch = solve(site, nodes=1, ranks_per_node=ranks, program=launcher_of(site))
-    with listed_hosts(launch, ranks) as words:
+    with listed_hosts(launch, ranks) as launch_line:
         if site.container is None or not has_image(site):
-            yield [*words, sys.executable if site.python == "auto" else site.python]
+            yield [*launch_line, sys.executable if site.python == "auto" else site.python]
             return
         root = str(Path(site.work).absolute() if site.work and Path(site.work).is_dir() else Path.cwd())
         inside = contained(
             site.container, site, ranks_per_node=ranks, root=root, reads=(), names=tuple(site.environment)
         )
-        yield [*words, *inside.launch, *inside.inside, site.container.python]
+        yield [*launch_line, *inside.launch, *inside.inside, site.container.python]
 
 
 @contextlib.contextmanager
 def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
-    """Give a launch line that names a host file one that lists this host for each of the ranks."""
+    """Yield the launch line; its host file, if it has one, lists this host once per rank."""
     if HOST_FILE not in launch:
         yield launch
         return
@@ -204,30 +206,30 @@ def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
         yield [file.name if word == HOST_FILE else word for word in launch]
 
 
-def _meet(command: str, said: Answer, wanted: int | None, *, shares: bool) -> Check:
-    """Whether the ranks are one world, on a node with the cores that are wanted, unless ranks share them."""
+def _meet(command: str, world_answer: Answer, wanted: int | None, *, shares: bool) -> Check:
+    """Check that the ranks are one world, on a node with the wanted cores unless ranks share them."""
     name = "two ranks"
-    sizes = re.findall(r"world=(\d+)", said.out)
-    cores = re.search(r"cores=(\d+)", said.out)
+    sizes = re.findall(r"world=(\d+)", world_answer.out)
+    cores = re.search(r"cores=(\d+)", world_answer.out)
     if sizes == ["2"] and cores and wanted is not None and int(cores[1]) < wanted and not shares:
-        return missing(
+        return report_missing(
             name,
             f"{command}: a world of 2, on a node with {cores[1]} cores, where the site file says {wanted}",
             f"write node: {{cores: {cores[1]}}}, or oversubscribe: true to try things out",
             needed=True,
         )
     if sizes == ["2"]:
-        return found(name, f"{command}: a world of 2", needed=True)
+        return report_ok(name, f"{command}: a world of 2", needed=True)
     if sizes and set(sizes) == {"1"}:
         remedy = "launcher and mpi4py have different MPI libraries (srun: say another --mpi= in launcher.args)"
-        return missing(name, f"{command}: each rank is a world of its own", remedy, needed=True)
-    if said.present and said.status is None:
+        return report_missing(name, f"{command}: each rank is a world of its own", remedy, needed=True)
+    if world_answer.present and world_answer.status is None:
         remedy = "look whether ranks wait for each other, or the job for nodes"
-        return unknown(name, f"{command}: {said.problem}", remedy, needed=True)
-    error = last_error(said.err)
-    fact = f"{command}: {error or said.problem or f'worlds of {sizes}'}"
+        return report_unknown(name, f"{command}: {world_answer.problem}", remedy, needed=True)
+    error = last_error(world_answer.err)
+    fact = f"{command}: {error or world_answer.problem or f'worlds of {sizes}'}"
     remedy = probe.NO_LIBRARY if _LACKS_LIBRARY.search(error) else "start the command by hand"
-    return missing(name, fact, remedy, needed=True)
+    return report_missing(name, fact, remedy, needed=True)
 
 
 _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot open", re.IGNORECASE)
@@ -242,40 +244,40 @@ def last_error(text: str) -> str:
     return " ".join(errors[-1].split())[:200] if errors else ""
 
 
-def _aware(site: Site, said: str) -> Check:
-    """Whether the MPI library takes device pointers, as the ranks found out."""
+def _aware(site: Site, printed: str) -> Check:
+    """Check whether the MPI library accepts device pointers, from the output of the ranks."""
     name = "GPU-aware MPI"
-    match = re.search(r"aware=(\w+) (.*)", said)
+    match = re.search(r"aware=(\w+) (.*)", printed)
     answer, why = match.groups() if match else ("", "")
     variable = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
     here = f"; MPICH_GPU_SUPPORT_ENABLED is {variable} in this shell" if variable else ""
     if not answer:
-        return unknown(name, f"only ranks can ask the library: none were started, or they ended before{here}")
+        return report_unknown(name, f"only ranks can ask the library: none were started, or they ended before{here}")
     if answer == "yes":
-        return found(name, why)
+        return report_ok(name, why)
     remedy = "messages go through the host; load a GPU-aware build if there is one" if site.device == "cuda" else ""
-    return missing(name, why, remedy) if answer == "no" else unknown(name, f"{why}{here}", remedy)
+    return report_missing(name, why, remedy) if answer == "no" else report_unknown(name, f"{why}{here}", remedy)
 
 
 def launcher_of(site: Site) -> str:
-    """The program that starts ranks: the site's, else, on this machine, that beside our interpreter."""
+    """Return the program that starts ranks: the site's, or on this machine the one next to the interpreter."""
     name = site.launcher.program or program_name(site.launcher.kind)
     if "/" in name:
         return name
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if site.scheduler.kind == "local" and beside.is_file() else name
+    sibling = Path(sys.executable).with_name(name)
+    return str(sibling) if site.scheduler.kind == "local" and sibling.is_file() else name
 
 
 def in_job(site: Site, argv: list[str]) -> list[str]:
-    """The command with the site's modules, setup lines and variables, as the job script has them."""
+    """Return the command with the modules, setup lines and variables of the job script."""
     if not (site.modules or site.setup or site.environment):
         return argv
     lines = [f"module load {shlex.quote(module)} >&2 || exit 1" for module in site.modules]
     lines += [*site.setup, *(f"export {name}={shlex.quote(value)}" for name, value in site.environment.items())]
-    shell = ["bash", "-lc" if site.modules else "-c"]  # a login shell knows `module`, and may set PATH anew
+    shell = ["bash", "-lc" if site.modules else "-c"]  # a login shell defines `module`, and may reset PATH
     return [*shell, "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
 
 
 def job_environment() -> dict[str, str]:
-    """Ours, as a job has it: without what an outer job or launcher left."""
+    """Return the environment of a job: this one without the variables of an outer job or launcher."""
     return clean_environment(environment(), keep=("FLUX_URI",))

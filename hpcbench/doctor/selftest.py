@@ -1,6 +1,6 @@
 """Every family of codecs on values that are the same everywhere: the bytes are those committed, the error in bounds.
 
-``python -m hpcbench.doctor.selftest`` writes the digests anew, after a change of a format that is meant.
+``python -m hpcbench.doctor.selftest`` writes the digests again, after an intended change of a format.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _VALUES = 4099
 
 
 def faults() -> tuple[list[str], str]:
-    """What is wrong, a line a codec, and what was tried."""
+    """Return the faults, one line per codec, and the number of codecs that were tested."""
     import numpy as np
 
     from hpcbench.codecs.registry import get_codec

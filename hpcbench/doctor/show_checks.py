@@ -1,4 +1,4 @@
-"""What the doctor found: a table on a terminal, lines in a log, JSON for programs."""
+"""Output of the findings: a table on a terminal, lines in a log, JSON for programs."""
 
 import sys
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def show(checks: Sequence[Check]) -> None:
 
 
 def write(checks: Sequence[Check], path: Path) -> None:
-    """The same as JSON."""
+    """Write the findings as JSON."""
     lines = [
         {"name": c.name, "health": c.health.value, "fact": c.fact, "remedy": c.remedy, "needed": c.needed}
         for c in checks
@@ -40,8 +40,8 @@ def _table(checks: Sequence[Check]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for check in checks:
-        words = Text(check.fact)
+        text = Text(check.fact)
         if check.remedy:
-            words.append(f"\n{check.remedy}", style="italic")
-        table.add_row(Text(check.health.value, style=_STYLES[check.health]), Text(check.name), words)
+            text.append(f"\n{check.remedy}", style="italic")
+        table.add_row(Text(check.health.value, style=_STYLES[check.health]), Text(check.name), text)
     Console().print(table)

@@ -1,4 +1,4 @@
-"""What a login node can see of a Slurm cluster."""
+"""Survey of a Slurm cluster from a login node."""
 
 import getpass
 import re
@@ -13,7 +13,7 @@ _SHAPES = "%P|%D|%c|%X|%Y|%Z|%m|%G"
 
 
 def survey(seen: Sighting) -> Cluster:
-    """Partitions, nodes, limits and accounts."""
+    """Survey partitions, nodes, limits and accounts."""
     cluster = Cluster("slurm", seen.fact, seen.name)
     config = _fields(ask(["scontrol", "show", "config"]).out)
     qos = _qos()
@@ -22,8 +22,8 @@ def survey(seen: Sighting) -> Cluster:
     answer = ask(["scontrol", "--oneliner", "show", "partition"])
     if answer.problem:
         cluster.notes.append(f"partitions are unknown: {answer.problem}")
-    partitions = [_words(line) for line in answer.out.splitlines() if line.startswith("PartitionName=")]
-    cluster.queues = [read_partition(words, shapes, qos, associations) for words in partitions]
+    partitions = [_split_fields(line) for line in answer.out.splitlines() if line.startswith("PartitionName=")]
+    cluster.queues = [read_partition(fields, shapes, qos, associations) for fields in partitions]
     array = config.get("MaxArraySize", "")
     if array.isdigit() and int(array) > 1:
         cluster.scheduler["max_array"] = Said(
@@ -32,8 +32,8 @@ def survey(seen: Sighting) -> Cluster:
     chosen = cluster.chosen()
     kind = chosen.kind() if chosen else None
     if chosen and kind:
-        words = next(words for words in partitions if words["PartitionName"] == chosen.name)
-        _request(cluster, words, kind, config)
+        fields = next(fields for fields in partitions if fields["PartitionName"] == chosen.name)
+        _request(cluster, fields, kind, config)
         _reserved(cluster, chosen.name)
     for name, limits in qos.items():
         if limits:
@@ -49,9 +49,9 @@ def survey(seen: Sighting) -> Cluster:
 
 
 def mpi_plugins() -> tuple[list[str], str | None]:
-    """The kinds of MPI that srun can start, and the one that it takes unless told otherwise."""
-    said = ask(["srun", "--mpi=list"])
-    text = said.out + said.err  # older ones list them on standard error, behind their name
+    """Return the kinds of MPI that srun can start, and its default kind."""
+    answer = ask(["srun", "--mpi=list"])
+    text = answer.out + answer.err  # older ones list them on standard error, behind their name
     names = [
         name
         for name in re.findall(r"[a-z0-9_]+", text)
@@ -66,7 +66,7 @@ def _fields(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _words(line: str) -> dict[str, str]:
+def _split_fields(line: str) -> dict[str, str]:
     return {key: value for key, is_, value in (word.partition("=") for word in line.split()) if is_}
 
 
@@ -75,19 +75,19 @@ def _number(text: str | None) -> int | None:
 
 
 def _shapes(cluster: Cluster) -> dict[str, list[Nodes]]:
-    said = ask(["sinfo", "--noheader", "--exact", f"--format={_SHAPES}"])
-    if said.problem:
-        cluster.notes.append(f"nodes are unknown: {said.problem}")
-    found: dict[str, list[Nodes]] = {}
-    for line in said.out.splitlines():
+    answer = ask(["sinfo", "--noheader", "--exact", f"--format={_SHAPES}"])
+    if answer.problem:
+        cluster.notes.append(f"nodes are unknown: {answer.problem}")
+    shapes: dict[str, list[Nodes]] = {}
+    for line in answer.out.splitlines():
         parts = line.strip().split("|")
         if len(parts) == _SHAPES.count("|") + 1:
-            found.setdefault(parts[0].rstrip("*"), []).append(_nodes(*parts[1:]))
-    return found
+            shapes.setdefault(parts[0].rstrip("*"), []).append(_nodes(*parts[1:]))
+    return shapes
 
 
 def _nodes(count: str, cpus: str, sockets: str, cores: str, threads: str, memory: str, gres: str) -> Nodes:
-    """Slurm's CPUs are cores or hardware threads, as the administrator chose."""
+    """Build nodes. Slurm's CPUs are cores or hardware threads, as the administrator chose."""
     per_node = (_number(sockets) or 1) * (_number(cores) or 1)
     all_cpus = _number(cpus.rstrip("+"))
     gpus = read_gres(gres)
@@ -107,14 +107,14 @@ def _nodes(count: str, cpus: str, sockets: str, cores: str, threads: str, memory
 
 
 def _by_socket(gpus: Gpus, sockets: int) -> tuple[int, ...] | None:
-    """GPUs of each socket, where each entry belongs to one."""
+    """Return the number of GPUs per socket; None unless each entry names one socket."""
     if not gpus.entries or not all(e.sockets.isdigit() and int(e.sockets) < sockets for e in gpus.entries):
         return None
     return tuple(sum(e.number for e in gpus.entries if int(e.sockets) == socket) for socket in range(sockets))
 
 
 def _qos() -> dict[str, dict[str, str]]:
-    """Qualities of service and their limits; none where there is no accounting."""
+    """Return the qualities of service and their limits; empty without accounting."""
     keys = ("MaxWall", "MaxSubmitPU", "MaxJobsPU", "MaxTRES", "MaxTRESPU")
     answer = ask(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
     rows = [line.split("|") for line in answer.out.splitlines()] if answer.ok else []
@@ -147,8 +147,8 @@ def _associations(cluster: Cluster) -> list[Association]:
     return [Association(row[0], row[1], tuple(filter(None, row[2].split(",")))) for row in rows if row[0]]
 
 
-def _request(cluster: Cluster, words: dict[str, str], kind: Nodes, config: dict[str, str]) -> None:
-    """How the head of a script asks for GPUs, and for nodes of its own: a neighbour would disturb what is measured."""
+def _request(cluster: Cluster, fields: dict[str, str], kind: Nodes, config: dict[str, str]) -> None:
+    """Set the directives for GPUs and for exclusive nodes: other jobs on a node would disturb the measurement."""
     directives: dict[str, str | int | None] = {}
     sources = []
     if kind.gpus and kind.gres:
@@ -163,9 +163,9 @@ def _request(cluster: Cluster, words: dict[str, str], kind: Nodes, config: dict[
             "sinfo shows GPUs as gres; TACC and others want none, some gpus-per-node: see the site's pages",
             sure=False,
         )
-    if words.get("OverSubscribe") != "EXCLUSIVE":
+    if fields.get("OverSubscribe") != "EXCLUSIVE":
         directives["--exclusive"] = None
-        sources.append(f"OverSubscribe={words.get('OverSubscribe', '?')}: nodes may be shared")
+        sources.append(f"OverSubscribe={fields.get('OverSubscribe', '?')}: nodes may be shared")
     if "MEMORY" in config.get("SelectTypeParameters", "").upper():
         directives["--mem"] = 0
         sources.append(f"{config['SelectTypeParameters']}: memory is dealt out, 0 is all of it")
@@ -174,13 +174,13 @@ def _request(cluster: Cluster, words: dict[str, str], kind: Nodes, config: dict[
 
 
 def _reserved(cluster: Cluster, partition: str) -> None:
-    """Cores that the system keeps for itself: a job that asks for them never starts."""
+    """Note the cores that the system reserves: a job that asks for them never starts."""
     names = ask(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N"]).out.split()
     if not names:
         return
-    words = _words(ask(["scontrol", "--oneliner", "show", "node", names[0]]).out.replace("\n", " "))
-    kept = _number(words.get("CoreSpecCount"))
-    if kept:
+    fields = _split_fields(ask(["scontrol", "--oneliner", "show", "node", names[0]]).out.replace("\n", " "))
+    cores = _number(fields.get("CoreSpecCount"))
+    if cores:
         cluster.notes.append(
-            f"CoreSpecCount={kept} (scontrol show node {names[0]}): subtract them from node.cores: they are reserved"
+            f"CoreSpecCount={cores} (scontrol show node {names[0]}): subtract them from node.cores: they are reserved"
         )

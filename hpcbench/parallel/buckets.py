@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hpcbench.contract.grid import Axes
-from hpcbench.contract.kept import Part
+from hpcbench.contract.message_samples import MessagePart
 from hpcbench.parallel.buffers import Buffer, room, wire_dtype
 from hpcbench.parallel.fusion import Item, fuse, padded
 from hpcbench.parallel.sharding import Held, Initial, Shard, Tied
@@ -128,7 +128,7 @@ class Bucket:
             if start < stop:
                 yield slot, slice(start - owned.start, stop - owned.start)
 
-    def made_of(self, owned: slice | None = None) -> list[Part]:
+    def made_of(self, owned: slice | None = None) -> list[MessagePart]:
         """The parameters in a message with the whole bucket, or whole rows of them in one with the piece `owned`."""
         found = []
         everything = slice(0, self.values.numel())
@@ -139,7 +139,7 @@ class Bucket:
             begin = inside.start + -skipped % row
             rows = (inside.stop - begin) // row
             if rows > 0:
-                found.append(Part(slot.shard.name, (rows, *shape[1:]), begin))
+                found.append(MessagePart(slot.shard.name, (rows, *shape[1:]), begin))
         return found
 
     @property

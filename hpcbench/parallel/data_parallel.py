@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel import pieces as states
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket, Slot
@@ -97,7 +97,7 @@ class DataParallel:
         self._exact = policy.exact
         overlap = overlap and mesh.dp.size > 1
         self.link: HostLink | None = None
-        feedback = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).feedback
+        feedback = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD).feedback
         self.pieces: list[Piece] = []
         for bucket in buckets:  # what is not owned goes before the next one is made
             if offload and self.link is None:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
-from hpcbench.contract.grid import by_channel
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.grid import is_summed_by_channel
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, wire_dtype
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
@@ -85,19 +85,19 @@ class Gradients:
         self._scattered, self._freed, self._overlap = scattered, freed, overlap
         self._link = link
         self._whole = whole
-        self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
-        self._tied = policy.channel(Dimension.PP, Phase.STEP, Kind.GRAD)
+        self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
+        self._tied = policy.channel(Dimension.PP, Phase.STEP, MessageKind.GRAD)
         self._summands = {
             axes: policy.channel(
-                Dimension.TP if by_channel(axes) else Dimension.EXACT,
-                *(Phase.BACKWARD, Kind.GRAD),
+                Dimension.TP if is_summed_by_channel(axes) else Dimension.EXACT,
+                *(Phase.BACKWARD, MessageKind.GRAD),
                 *(() if mesh.grid.mode == "1d" else ("".join(axes),)),
             )
             for axes in sorted(mesh.grid.sums)
         }
         self.by_rows: ByRows | None = None
         if touched and mesh.dp.size > 1:
-            exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD)
+            exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)
             self.by_rows = ByRows(touched, group=mesh.dp, channel=self._channel, exact=exact, always=always)
         self._loss_scale = 1.0
         self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback

@@ -2,14 +2,14 @@
 
 A column layer splits the outputs, and a row layer splits the inputs. A pair of them crosses the border of its region
 twice: where the column layer begins and where the row layer ends. t is the size of the tensor-parallel group; the
-pieces are those of `shards`.
+pieces are those of `cut_evenly`.
 """
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.parallel.regions import Border, enter, leave
 
 
@@ -45,4 +45,4 @@ class RowLinear(nn.Module):
 
 
 def _part(features: int, border: Border) -> int:
-    return length(shards(features, border.group.size)[border.group.rank])
+    return count_elements(cut_evenly(features, border.group.size)[border.group.rank])

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import shards
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.shards import cut_evenly
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer
 from hpcbench.parallel.mesh import Mesh
@@ -98,7 +98,7 @@ class OnDemand:
         self._node = mesh.dp.within_node() if node_copy else None
         self._exact = policy.exact
         self._channels = {
-            phase: policy.channel(Dimension.ZERO, phase, Kind.PARAM) for phase in (Phase.FORWARD, Phase.BACKWARD)
+            phase: policy.channel(Dimension.ZERO, phase, MessageKind.PARAM) for phase in (Phase.FORWARD, Phase.BACKWARD)
         }
         self._entries = {id(piece): GatheredBucket(piece.bucket, piece.master, piece) for piece in pieces}
         homes = {id(slot.parameter): entry for entry in self._entries.values() for slot in entry.bucket.slots}
@@ -195,7 +195,7 @@ class OnDemand:
         source, gathered = to_send(entry.source, entry.bucket, packing)
         if phase is Phase.BACKWARD and self._node and entry.copy is not None and entry.fresh:
             group, source = self._node, entry.copy
-            owned = shards(entry.bucket.values.numel(), group.size)[group.rank]
+            owned = cut_evenly(entry.bucket.values.numel(), group.size)[group.rank]
         made_of = None if packing else partial(entry.bucket.made_of, owned)
         work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase], made_of=made_of)
         entry.arriving = gathered, work.in_background() if self._overlap else work
@@ -208,7 +208,7 @@ class OnDemand:
         work.wait()
         entry.bucket.fill_values(arrived(gathered, entry.bucket, entry.piece.packing))
         if self._node and not entry.fresh:
-            mine = shards(entry.bucket.values.numel(), self._node.size)[self._node.rank]
+            mine = cut_evenly(entry.bucket.values.numel(), self._node.size)[self._node.rank]
             entry.copy, entry.fresh = entry.bucket.values[mine].clone(), True
 
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable
 
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import from_buffer, residuals, to_buffer, to_tensor
@@ -54,7 +54,7 @@ class OneBitAdam(DataParallel):
         if freeze_step < 1:
             raise ValueError(f"freeze_step {freeze_step}: a variance that has seen no gradient divides by nothing")
         self._freeze_step = freeze_step
-        self._momenta = policy.channel(Dimension.DP, Phase.STEP, Kind.OPTIM)
+        self._momenta = policy.channel(Dimension.DP, Phase.STEP, MessageKind.OPTIM)
         if self._momenta.feedback and mesh.dp.size > 1:
             for piece in self.pieces:
                 piece.feedback = piece.feedback or residuals(piece.bucket.values.numel(), piece.master)

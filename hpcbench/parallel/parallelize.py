@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hpcbench.contract.grid import OF_EXPERTS
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.sharding import Cut, Held, Shard, Tied
 from hpcbench.parallel.tensor import Tensors
@@ -98,7 +98,7 @@ def _keep_experts(module: nn.Module, mesh: Mesh) -> None:
     for layer in list(module.modules()) if mesh.ep else []:
         experts = getattr(layer, "experts", None)
         if isinstance(experts, nn.ModuleDict) and mesh.ep:
-            mine = list(experts)[shards(len(experts), mesh.ep.size)[mesh.ep.rank]]
+            mine = list(experts)[cut_evenly(len(experts), mesh.ep.size)[mesh.ep.rank]]
             layer.experts = nn.ModuleDict({name: experts[name] for name in mine})
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.buckets import Bucket, Slot
 from hpcbench.parallel.buffers import Buffer, residuals, to_tensor
@@ -124,7 +124,7 @@ def make_piece(
     sum of gradients replaces the gradients.
     """
     n = bucket.values.numel()
-    owned = shards(n, parts)[part]
+    owned = cut_evenly(n, parts)[part]
     if in_place and link is None and bucket.values.dtype is bucket.wire_dtype:
         master, gradient = bucket.values, bucket.gradients
     else:

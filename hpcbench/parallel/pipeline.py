@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.phases import Phases
@@ -73,8 +73,8 @@ class Pipeline:
         self._parts = parts
         self._stage, self._stages = mesh.pp.rank, mesh.pp.size
         self._pp = mesh.pp
-        self._forward_channel = policy.channel(Dimension.PP, Phase.FORWARD, Kind.ACT)
-        self._backward_channel = policy.channel(Dimension.PP, Phase.BACKWARD, Kind.GRAD)
+        self._forward_channel = policy.channel(Dimension.PP, Phase.FORWARD, MessageKind.ACT)
+        self._backward_channel = policy.channel(Dimension.PP, Phase.BACKWARD, MessageKind.GRAD)
         self._shape = shape
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss

@@ -18,7 +18,7 @@ from torch import Tensor
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel import sequence
 from hpcbench.parallel.buffers import from_buffer, to_buffer
 
@@ -81,8 +81,8 @@ class Border:
     @classmethod
     def of(cls, group: Group, stream: Stream, policy: Policy) -> "Border":
         """A border with the policy's channels for such a stream."""
-        forward = policy.channel(stream.dimension, Phase.FORWARD, Kind.ACT)
-        return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, Kind.GRAD))
+        forward = policy.channel(stream.dimension, Phase.FORWARD, MessageKind.ACT)
+        return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, MessageKind.GRAD))
 
     def own(self, positions: Tensor) -> Tensor:
         """The values of this rank's positions, from a tensor with one value for each position, shape [s]."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 
 
@@ -40,4 +40,4 @@ def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
 
 def own(positions: Tensor, group: Group) -> Tensor:
     """The part of the positions that this rank holds: [s] -> [s/t]."""
-    return positions[shards(len(positions), group.size)[group.rank]]
+    return positions[cut_evenly(len(positions), group.size)[group.rank]]

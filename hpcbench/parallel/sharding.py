@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hpcbench.contract.grid import Axes
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 
 
 class Tied(Enum):
@@ -79,7 +79,7 @@ class Shard:
     def held(self) -> tuple[slice, ...]:
         """Slices of the whole parameter."""
         cuts = self.cuts or (Cut(0, 1),) * len(self.shape)
-        return tuple(shards(size, cut.count)[cut.index] for size, cut in zip(self.shape, cuts, strict=True))
+        return tuple(cut_evenly(size, cut.count)[cut.index] for size, cut in zip(self.shape, cuts, strict=True))
 
     @property
     def parts(self) -> int:

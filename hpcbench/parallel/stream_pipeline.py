@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.errors import TransitError
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.pipeline import Alive, MicroBatch, Pipeline
@@ -64,7 +64,7 @@ class StreamPipeline(Pipeline):
     def __init__(self, *arguments: Any, stream: Stream, versions: Versions, policy: Policy, **others: Any) -> None:
         super().__init__(*arguments, policy=policy, **others)
         self._stream, self._versions, self._policy = stream, versions, policy
-        self._header_channel = policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT)
+        self._header_channel = policy.channel(Dimension.EXACT, Phase.FORWARD, MessageKind.ACT)
         self._flights: dict[int, Flight] = {}
         self._next = 0
         """The micro-batch of the next forward pass."""

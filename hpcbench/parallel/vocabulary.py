@@ -1,6 +1,6 @@
 """The vocabulary split over a tensor-parallel group: embedding and cross-entropy (arXiv 1909.08053, section 3).
 
-Each rank holds a run of rows, cut by `shards`. V need not be a multiple of t, and nothing is padded. The head is a
+Each rank holds a run of rows, cut by `cut_evenly`. V need not be a multiple of t, and nothing is padded. The head is a
 column layer like any other, and its logits stay where they were computed. Shapes: b samples, s positions, h hidden, V
 vocabulary, n = b s; t ranks, V/t this rank's rows.
 """
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.shards import length, shards
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.shards import count_elements, cut_evenly
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.regions import Border, all_reduce, leave
 
 
 def held_rows(vocab: int, group: Group) -> slice:
     """The rows of the table that this rank holds."""
-    return shards(vocab, group.size)[group.rank]
+    return cut_evenly(vocab, group.size)[group.rank]
 
 
 def locate(tokens: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
@@ -42,7 +42,7 @@ class VocabularyEmbedding(nn.Module):
         super().__init__()
         self._border = border
         self._rows = held_rows(plain.num_embeddings, border.group)
-        self.weight = nn.Parameter(torch.empty(length(self._rows), plain.embedding_dim, device="meta"))
+        self.weight = nn.Parameter(torch.empty(count_elements(self._rows), plain.embedding_dim, device="meta"))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """The vectors of all tokens, summed over the ranks, or those of this rank's positions."""
@@ -87,7 +87,7 @@ def split_loss(
     """
     if group.size == 1:
         return plain
-    exact = policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT)
+    exact = policy.channel(Dimension.EXACT, Phase.FORWARD, MessageKind.ACT)
     rows = held_rows(vocab, group)
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:

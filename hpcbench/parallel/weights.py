@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
@@ -42,7 +42,7 @@ class GatheredAfterStep:
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
         self._mesh, self._overlap = mesh, overlap
-        self._channel = policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM)
+        self._channel = policy.channel(Dimension.ZERO, Phase.STEP, MessageKind.PARAM)
         self._arriving: list[tuple[Piece, Buffer, Work]] = []
 
     def give(self, piece: Piece, source: Tensor) -> None:

@@ -8,10 +8,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.grid import OF_EXPERTS, Axes, Grid, Mode, grid_of
+from hpcbench.contract.grid import OF_EXPERTS, Axes, Grid, Mode, make_grid
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.shards import length, shards
-from hpcbench.contract.sparse_fit import by_rows
+from hpcbench.contract.shards import count_elements, cut_evenly
+from hpcbench.contract.sparse_fit import may_send_rows
 from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.engine.targets import roles
 from hpcbench.parallel.fusion import Item, fuse, padded
@@ -151,7 +151,7 @@ class _Mesh(NamedTuple):
 
     @property
     def grid(self) -> Grid:
-        return grid_of(self.mode, self.tp, self.depth)
+        return make_grid(self.mode, self.tp, self.depth)
 
 
 class _Rules(NamedTuple):
@@ -170,7 +170,7 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
     layers = layout.layers_of(model.layers)[number]
     first, last = number == 0, number == layout.parts - 1
     experts = tuple(layer in model.expert_layers for layer in layers)
-    rows = first and by_rows(model, train, layout.tensor)
+    rows = first and may_send_rows(model, train, layout.tensor)
     return _Part(model, train.seq_len, experts, first, last, model.tied and layout.pp > 1, rows)
 
 
@@ -188,7 +188,7 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
     def held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
         """Elements on this rank."""
         return math.prod(
-            length(shards(size, grid.count(axes))[grid.index(place, axes)]) if axes else size
+            count_elements(cut_evenly(size, grid.count(axes))[grid.index(place, axes)]) if axes else size
             for size, axes in zip(shape, cuts, strict=True)
         )
 

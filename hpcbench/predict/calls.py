@@ -7,10 +7,10 @@ the engine's counters; its order is what the simulation of a step (`step`) carri
 from collections.abc import Iterator
 from functools import cached_property
 
-from hpcbench.contract.grid import by_channel
+from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.shards import Span
-from hpcbench.contract.traffic import Traffic, content_of
+from hpcbench.contract.shards import ElementRange
+from hpcbench.contract.traffic import Traffic, find_content
 from hpcbench.contract.training import UNFLUSHED, Model, Train
 from hpcbench.features.prune.traffic import Zeros, choosing, masked
 from hpcbench.predict import context
@@ -226,7 +226,7 @@ class Calls:
         found = []
         for traffic, operation, held in sends:
             axis = traffic[3]
-            width = self._widths[content_of(traffic) or ""]
+            width = self._widths[find_content(traffic) or ""]
             found.append((Call(traffic, operation, grid.sizes[axis] * held, width, axis), times))
         return found
 
@@ -319,20 +319,20 @@ class Calls:
         """
         axes, piece = bucket.summands, self._owned(bucket)
         n = max(min(piece.stop, bucket.filled) - piece.start, 0)
-        words = ("TP" if by_channel(axes) else "EXACT", "BACKWARD", "GRAD")
+        words = ("TP" if is_summed_by_channel(axes) else "EXACT", "BACKWARD", "GRAD")
         if self._layout.tensor == "1d":
             return Call(words, "all-reduce", n, self._exact, "tp")
         channel: Traffic = (*words, "".join(axes))
-        width = self._widths[content_of(channel) or ""] if by_channel(axes) else self._exact
+        width = self._widths[find_content(channel) or ""] if is_summed_by_channel(axes) else self._exact
         return Call(channel, "all-reduce", n, width, "".join(axes))
 
-    def _owned(self, bucket: Bucket) -> Span:
+    def _owned(self, bucket: Bucket) -> ElementRange:
         """The elements that this rank updates."""
         if not self._train.zero:
-            return Span(0, bucket.length)
+            return ElementRange(0, bucket.length)
         size, index = self._sizes[_holders(bucket)]
         piece = bucket.length // size  # buckets are padded, so that all pieces are equal
-        return Span(index * piece, (index + 1) * piece)
+        return ElementRange(index * piece, (index + 1) * piece)
 
 
 def _holders(bucket: Bucket) -> str:

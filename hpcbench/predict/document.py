@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.values import number, text
+from hpcbench.contract.values import get_number, get_text
 from hpcbench.files import read_json
 
 NAME = "prediction.json"
@@ -34,8 +34,8 @@ def kept(root: Path) -> dict[tuple[str, str], Kept]:
     runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
     found = {}
     for run in runs if isinstance(runs, list) else []:
-        cell, scheme, basis = (text(run, *path) for path in (("cell",), ("scheme",), ("step_seconds", "basis")))
-        figures = [number(run, "step_seconds", name) for name in ("value", "low", "high")]
+        cell, scheme, basis = (get_text(run, *path) for path in (("cell",), ("scheme",), ("step_seconds", "basis")))
+        figures = [get_number(run, "step_seconds", name) for name in ("value", "low", "high")]
         if cell is None or scheme is None or None in figures:
             continue
         value, low, high = (float(figure or 0.0) for figure in figures)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcbench.collect.run_log import RunLog, read
-from hpcbench.contract.events import Hosts, Traffic
-from hpcbench.contract.measured import first_measured
+from hpcbench.contract.events import Hosts, TrafficTotals
+from hpcbench.contract.measured import find_first_counted
 from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import FILE, read_submission
@@ -189,7 +189,7 @@ def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
     """Speeds of codecs, by what all channels of all runs say together."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0, 0.0])
     for log in logs:
-        for channel in log.said(Traffic).channels or ():
+        for channel in log.said(TrafficTotals).channels or ():
             if not channel.codec or channel.codec == "none" or not channel.coded_bytes:
                 continue
             whole = not channel.plain_calls and channel.wire_bytes and channel.message_bytes
@@ -247,6 +247,6 @@ def _measured(run: Run, log: RunLog) -> float | None:
     """Seconds of a step; None where the run did not come to its end."""
     if log.ending.state != State.COMPLETED.value:
         return None
-    first = first_measured(run.train.warmup_steps, run.train.steps, log.resumed_from)
+    first = find_first_counted(run.train.warmup_steps, run.train.steps, log.resumed_from)
     times = [time for time in log.steps.column("seconds", first=first) if time > 0]
     return statistics.fmean(times) if times else None

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from hpcbench.contract.grid import Axes, Cuts, Grid, Move, Product
+from hpcbench.contract.grid import Axes, Cuts, ExtraCut, Grid, Product
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model
 
@@ -102,7 +102,7 @@ def backward_sends(grid: Grid, layer: Layer) -> list[Sent]:
 
 
 def _moved(
-    product: Product, words: tuple[str, str], move: Move | None, elements: int, *, summed: bool = False
+    product: Product, words: tuple[str, str], move: ExtraCut | None, elements: int, *, summed: bool = False
 ) -> list[Sent]:
     if move is None or product.sizes[move.axis] == 1:
         return []

@@ -7,8 +7,8 @@ reduction the owner's sums are left, and the optimizer works.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcbench.contract.rules import treatments
-from hpcbench.contract.traffic import Setting
+from hpcbench.contract.rules import resolve_treatments
+from hpcbench.contract.traffic import TrafficSettings
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.stream import Stream
@@ -328,11 +328,11 @@ def _codec_bytes(subject: Subject, calls: Calls, largest: int, whole: int) -> tu
     """Buffers of encoded messages, and residuals of error feedback."""
     if subject.scheme.algorithm == "native":
         return 0.0, 0.0
-    setting = Setting(subject.layout, subject.train, subject.model.tied)
+    setting = TrafficSettings(subject.layout, subject.train, subject.model.tied)
     most = residuals = 0.0
     tokens = subject.train.micro_batch * subject.train.seq_len // subject.layout.cp
     stream = tokens * subject.model.hidden / _spread(subject)
-    for triple, treatment in treatments(subject.scheme, setting).items():
+    for triple, treatment in resolve_treatments(subject.scheme, setting).items():
         if treatment.feedback:
             residuals = 8.0 * whole
         if treatment.codec == "none":

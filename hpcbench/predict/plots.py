@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from hpcbench import plot_style
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.plot_labels import fitted
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import KINDS, PEAKS, byte_unit
@@ -119,7 +119,7 @@ def _bars(named: Named, labels: list[str], stacks: dict[str, list[float]], axis:
                 places, values, left=left, label=name, color=colour, hatch=hatch, edgecolor="white", linewidth=0.3
             )
             left = [a + b for a, b in zip(left, values, strict=True)]
-        axes.set_yticks(places, [fitted(printable(label), _NAMES, 7) for label in labels])
+        axes.set_yticks(places, [fitted(make_printable(label), _NAMES, 7) for label in labels])
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.set_xlabel(axis)
@@ -136,7 +136,7 @@ def _curves(named: Named, x: list[float], curves: dict[str, list[float]], axis: 
             axes.plot(
                 x,
                 [100 * value for value in values],
-                label=fitted(printable(name), _NAMES, 7),
+                label=fitted(make_printable(name), _NAMES, 7),
                 color=plot_style.COLOURS[k % len(plot_style.COLOURS)],
                 marker=plot_style.MARKS[k % len(plot_style.MARKS)],
                 linestyle=plot_style.DASHES[k // len(plot_style.COLOURS) % len(plot_style.DASHES)],

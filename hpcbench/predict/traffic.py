@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcbench.contract.rules import treatment_in
+from hpcbench.contract.rules import resolve_treatment
 from hpcbench.contract.scheme import Treatment
-from hpcbench.contract.traffic import Algorithm, Setting, Traffic
+from hpcbench.contract.traffic import Algorithm, Traffic, TrafficSettings
 from hpcbench.errors import UserError
 from hpcbench.predict import constants
 from hpcbench.predict.basis import Basis
@@ -46,7 +46,7 @@ class Costing:
         self._subject, self._machine = subject, machine
         self._speeds = speeds or {}
         self._costs: dict[tuple[Call, float | None], Cost] = {}
-        self._setting = Setting(subject.layout, subject.train, subject.model.tied)
+        self._setting = TrafficSettings(subject.layout, subject.train, subject.model.tied)
         self._choices: dict[str, Any] = {}
         self.bases: set[Basis] = set()
 
@@ -78,7 +78,7 @@ class Costing:
 
     def treatment(self, key: Traffic) -> Treatment:
         """Return how the engine carries out the messages of a channel."""
-        return treatment_in(self._subject.scheme, key, self._setting)
+        return resolve_treatment(self._subject.scheme, key, self._setting)
 
     def speed(self, codec: str) -> CodecSpeed:
         """Speed of a codec on this machine."""

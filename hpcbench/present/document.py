@@ -131,15 +131,15 @@ def tabulate(
     fields
         Columns of the table.
     always
-        Number of first columns that are kept even if they are empty. If no other column has a value, there is no table.
+        Number of first columns that are kept even if they are empty. If no other column has a value, None is returned.
     """
-    made = [(column, [entry(item) for item in items]) for column, entry in fields]
-    known = [any(entry.value is not None for entry in entries) for _, entries in made[always:]]
-    if not items or (known and not any(known)):
+    filled = [(column, [entry(item) for item in items]) for column, entry in fields]
+    has_values = [any(entry.value is not None for entry in entries) for _, entries in filled[always:]]
+    if not items or (has_values and not any(has_values)):
         return None
-    kept = made[:always] + [one for one, filled in zip(made[always:], known, strict=True) if filled]
-    rows = tuple(zip(*(entries for _, entries in kept), strict=True))
-    return Table(name, title, tuple(column for column, _ in kept), rows, tuple(notes))
+    shown = filled[:always] + [pair for pair, is_filled in zip(filled[always:], has_values, strict=True) if is_filled]
+    rows = tuple(zip(*(entries for _, entries in shown), strict=True))
+    return Table(name, title, tuple(column for column, _ in shown), rows, tuple(notes))
 
 
 LONGEST_NAME = 24
@@ -166,19 +166,19 @@ def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len
         Gives the columns of text that some words take.
     """
     need = _needs(table, length)
-    rest = range(1, len(table.columns))
-    groups = [tuple(members) for _, members in groupby(rest, key=lambda i: table.columns[i].group)]
-    found: list[Part] = []
+    others = range(1, len(table.columns))
+    groups = [tuple(members) for _, members in groupby(others, key=lambda i: table.columns[i].group)]
+    split: list[Part] = []
     for group in groups:
-        whole = _width((0, *group), need, gap) <= width
-        for piece in [group] if whole else [(i,) for i in group]:
+        fits = _width((0, *group), need, gap) <= width
+        for piece in [group] if fits else [(i,) for i in group]:
             # What did not fit as a group begins a part of its own: the groups before it stay as they are.
-            apart = not found or (not whole and piece == group[:1])
-            if apart or _width((*found[-1], *piece), need, gap) > width:
-                found.append((0, *piece))
+            apart = not split or (not fits and piece == group[:1])
+            if apart or _width((*split[-1], *piece), need, gap) > width:
+                split.append((0, *piece))
             else:
-                found[-1] += piece
-    return found or [(0,)]
+                split[-1] += piece
+    return split or [(0,)]
 
 
 def _width(part: Part, need: list[int], gap: int) -> int:
@@ -186,11 +186,11 @@ def _width(part: Part, need: list[int], gap: int) -> int:
 
 
 def _needs(table: Table, length: Callable[[str], int]) -> list[int]:
-    found = []
+    needs = []
     for i, column in enumerate(table.columns):
         widest = max((length(row[i].shown) for row in table.rows), default=0)
         if i == 0:
-            found.append(min(max(widest, length(column.head)), LONGEST_NAME))
+            needs.append(min(max(widest, length(column.head)), LONGEST_NAME))
         else:
-            found.append(max(min(widest, _LONGEST_WORDS) if column.words else widest, length(column.head)))
-    return found
+            needs.append(max(min(widest, _LONGEST_WORDS) if column.words else widest, length(column.head)))
+    return needs

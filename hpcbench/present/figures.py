@@ -8,14 +8,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.plot_style import DPI, INK, WIDTH, need_matplotlib, styled
 from hpcbench.present.document import Document, Figure
 
 
 def svg(figure: Figure) -> str:
-    """An ``svg`` element for a page or a file of its own. It has no background, and its text is text.
+    """Return an ``svg`` element for a page or a separate file. It has no background, and its text is text.
 
     Lines in ink have the colour of the page's text (``currentColor``). Ids that nothing refers to are left out, and the
     others hold the figure's name, so that several figures can stand on one page.
@@ -24,14 +24,14 @@ def svg(figure: Figure) -> str:
     element = _written(figure, "svg", transparent=True, metadata=metadata).decode()
     element = element[element.index("<svg") :].replace(INK, "currentColor")
     used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", element))
-    kept = {name for pair in used for name in pair if name}
-    element = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in kept else "", element)
+    used_ids = {name for pair in used for name in pair if name}
+    element = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used_ids else "", element)
     label = escape(f"{figure.title}. {figure.caption}".strip())
     return element.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def png(figure: Figure) -> bytes:
-    """A picture with 200 dots per inch on white."""
+    """Return a PNG with 200 dots per inch on white."""
     about = {"Title": figure.title, "Description": figure.caption, "Software": None}
     return _written(figure, "png", dpi=DPI, metadata=about)
 
@@ -56,12 +56,12 @@ def write(document: Document, directory: Path) -> list[Path]:
                 paths.append(directory / f"{name}.{suffix}")
                 paths[-1].write_bytes(content)
     except OSError as error:
-        raise UserError(f"--plots {printable(str(directory))}: cannot be written: {error.strerror}") from None
+        raise UserError(f"--plots {make_printable(str(directory))}: cannot be written: {error.strerror}") from None
     return paths
 
 
 def drawn(figure: Figure) -> Any:
-    """The matplotlib figure. It must be made, and written, within `styled`."""
+    """Return the matplotlib figure. Call this, and write the figure, within `styled`."""
     from matplotlib.figure import Figure as Canvas
 
     fig = Canvas(figsize=(WIDTH, 2.4), layout="constrained")

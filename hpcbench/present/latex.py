@@ -41,7 +41,7 @@ def write(document: Document) -> str:
 
 
 def _chapter(chapter: Chapter, number: int) -> Iterator[str]:
-    what = "; ".join(escape(words) for words in (chapter.title, chapter.subtitle) if words)
+    what = "; ".join(escape(text) for text in (chapter.title, chapter.subtitle) if text)
     for block in chapter.blocks:
         if isinstance(block, Table):
             yield from _table(block, f"{escape(block.title)}: {what}" if block.title else what, number)
@@ -90,13 +90,13 @@ def _list(lines: Iterable[str]) -> Iterator[str]:
         yield from (r"\begin{itemize}\raggedright", *items, r"\end{itemize}")
 
 
-def _figure(words: str) -> str:
-    return "--" if words == "-" else _MINUS.sub("$-$", escape(words))
+def _figure(text: str) -> str:
+    return "--" if text == "-" else _MINUS.sub("$-$", escape(text))
 
 
-def escape(words: str) -> str:
+def escape(text: str) -> str:
     """Text that LaTeX prints unchanged, in letters that every LaTeX has."""
-    plain = "".join(map(_letter, words)).translate(_SPECIAL).replace("--", "-{}-")
+    plain = "".join(map(_letter, text)).translate(_SPECIAL).replace("--", "-{}-")
     return _UNBROKEN.sub(lambda found: found[0].replace("/", r"/\allowbreak{}"), plain)
 
 

@@ -14,7 +14,7 @@ def write(document: Document) -> str:
 
 
 def _chapter(chapter: Chapter) -> Iterable[str]:
-    yield f"**{'; '.join(escape(words) for words in (chapter.title, chapter.subtitle) if words)}**"
+    yield f"**{'; '.join(escape(text) for text in (chapter.title, chapter.subtitle) if text)}**"
     yield ""
     listed = False
     for block in chapter.blocks:
@@ -38,9 +38,9 @@ def _table(table: Table) -> Iterable[str]:
     yield ""
 
 
-def escape(words: str) -> str:
+def escape(text: str) -> str:
     """Text that Markdown shows unchanged, and that begins no list or heading and ends no cell."""
-    clean = "".join(c if c.isprintable() else " " for c in words).translate(_SPECIAL)
+    clean = "".join(c if c.isprintable() else " " for c in text).translate(_SPECIAL)
     return "\\" + clean if len(clean) > 1 and clean.startswith(_FIRST) and not clean[1].isdigit() else clean
 
 

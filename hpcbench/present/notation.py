@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Item, Tone
 
 NAMES = 60
@@ -37,7 +37,7 @@ AnyInterval = TypeVar("AnyInterval", bound=Interval)
 
 
 def significant(value: float | None) -> str:
-    """A figure with four significant digits, written out."""
+    """Format a figure with four significant digits, without an exponent."""
     if value is None:
         return "-"
     if not math.isfinite(value) or value == 0:
@@ -48,7 +48,7 @@ def significant(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of a column, and the way in which its figures are written."""
+    """Unit of a column, with the format of its figures."""
 
     scale: float
     """Size of the unit in base units."""
@@ -56,23 +56,23 @@ class Unit:
     write: Callable[[float | None], str] = significant
 
     def show(self, value: float | None) -> str:
-        """A figure without its unit."""
+        """Format a figure without its unit."""
         return self.write(None if value is None else value / self.scale)
 
 
 def flops_unit(values: Iterable[float | None], gpu: bool) -> Unit:
-    """The unit in which the largest of `values` (FLOP/s per rank) has one to three digits before the point."""
+    """Return the unit that gives the largest of `values` (FLOP/s per rank) one to three digits before the point."""
     unit = _unit(values, _FLOPS, 1e12 if gpu else 1e9)
     return Unit(unit.scale, f"{unit.name}/{'GPU' if gpu else 'rank'}")
 
 
 def seconds_unit(values: Iterable[float | None]) -> Unit:
-    """The unit of times in which the largest of `values` (s) is at least one."""
+    """Return the unit of time in which the largest of `values` (s) is at least one."""
     return _unit(values, _SECONDS, 1.0)
 
 
 def bytes_unit(values: Iterable[float | None]) -> Unit:
-    """The unit of memory in which the largest of `values` (B) is at least one."""
+    """Return the unit of memory in which the largest of `values` (B) is at least one."""
     return _unit(values, _BYTES, 2.0**30)
 
 
@@ -82,62 +82,62 @@ def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], us
 
 
 def ratio(value: float | Literal["unknown"] | None) -> str:
-    """A ratio, to three decimals."""
+    """Format a ratio with three decimals."""
     return "-" if value is None else value if value == "unknown" else f"{value:.3f}"
 
 
 def thousandths(value: float | None) -> str:
-    """A figure to three decimals."""
+    """Format a figure with three decimals."""
     return ratio(value)
 
 
 def whole(value: float | None) -> str:
-    """A whole number."""
+    """Format a number without decimals."""
     return "-" if value is None else f"{value:.0f}"
 
 
 def percent(value: float | None) -> str:
-    """A part of 1, in per cent to one decimal."""
+    """Format a part of 1 as a percentage with one decimal."""
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def loss(value: float | None) -> str:
-    """A loss, to four decimals."""
+    """Format a loss with four decimals."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def speed_interval(interval: Interval | None) -> str:
-    """A ratio of speeds with its interval."""
+    """Format a ratio of speeds with its interval."""
     return between(interval, "{:.2f}".format)
 
 
 def loss_interval(interval: Interval | None) -> str:
-    """A difference of losses with its interval."""
+    """Format a difference of losses with its interval."""
     return between(interval, "{:+.4f}".format)
 
 
 def short(value: float) -> str:
-    """GB/s or a share with three significant digits; two below 1."""
+    """Format GB/s or a share with three significant digits; two below 1."""
     return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f}"
 
 
 def rate(bytes_per_s: float) -> str:
-    """A rate in GB/s. Slow links have small numbers with many digits."""
+    """Format a rate in GB/s. Rates below 1 GB/s keep three significant digits."""
     return f"{bytes_per_s / 1e9:.3g}" if bytes_per_s < 1e9 else short(bytes_per_s / 1e9)
 
 
 def microseconds(seconds: float) -> str:
-    """Microseconds with three significant digits."""
+    """Format a time in microseconds with three significant digits."""
     return short(seconds * 1e6)
 
 
 def error(value: float | None) -> str:
-    """An error; ``0`` if there is none, ``-`` if it is not known."""
+    """Format an error; ``0`` if it is zero, ``-`` if it is not known."""
     return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
 def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
-    """An estimate with the bounds of its interval, or with the words `lone` if it has none."""
+    """Format an estimate with the bounds of its interval, or with the text `lone` if it has none."""
     if interval is None:
         return "-"
     if interval.low is None or interval.high is None:
@@ -146,33 +146,33 @@ def between(interval: Interval | None, show: Callable[[float], str], lone: str =
 
 
 def bounds(interval: Interval, show: Callable[[float], str]) -> str:
-    """The bounds of an interval, or the words for a single pair, which has none."""
+    """Format the bounds of an interval; ``1 pair`` if it has none."""
     if interval.low is None or interval.high is None:
         return "1 pair"
     return f"{show(interval.low)} to {show(interval.high)}"
 
 
 def parameters(count: float) -> str:
-    """A number of parameters in its usual form: ``0.8 M``, ``20.6 B``."""
+    """Format a number of parameters: ``0.8 M``, ``20.6 B``."""
     for scale, letter in ((1e9, "B"), (1e5, "M")):
         if count >= scale:
             return f"{count / max(scale, 1e6):.1f} {letter}"
     return f"{count / 1e3:.1f} K"
 
 
-def name(words: str, tone: Tone = "") -> Entry:
-    """A name from a file."""
-    return Entry(printable(words, NAMES), printable(words) or None, tone)
+def name(text: str, tone: Tone = "") -> Entry:
+    """Return the entry of a name from a file."""
+    return Entry(make_printable(text, NAMES), make_printable(text) or None, tone)
 
 
-def phrase(words: str, tone: Tone = "", source: str | None = None) -> Entry:
-    """Text from a file that may be longer than a name."""
-    clean = printable(words, _REASONS)
+def phrase(text: str, tone: Tone = "", source: str | None = None) -> Entry:
+    """Return the entry of a text from a file, which may be longer than a name."""
+    clean = make_printable(text, _REASONS)
     return Entry(clean, clean or None, tone, source)
 
 
 def quantity(value: float | None, show: Callable[[float], str] = significant) -> Entry:
-    """A figure, or the mark of an unknown one."""
+    """Return the entry of a figure; ``-`` if it is not known."""
     return Entry() if value is None else Entry(show(value), value)
 
 
@@ -184,20 +184,20 @@ def figure_column(
     group: int = 0,
     help: str = "",
 ) -> Field[Item]:
-    """A column of figures, named after its head."""
+    """Return a column of figures, named after its head."""
     return Column(column_name(head), head, group=group, help=help), lambda item: quantity(of(item), show)
 
 
 def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
-    """A column of words, named after its head."""
+    """Return a column of words, named after its head."""
     return Column(column_name(head), head, words=True, help=help), lambda item: phrase(of(item))
 
 
 def column_name(head: str) -> str:
-    """The name of a column by its head."""
+    """Return the name of a column from its head."""
     return re.sub(r"\W+", "_", head.replace("/", " per ")).strip("_").lower()
 
 
 def estimate(interval: AnyInterval | None, show: Callable[[AnyInterval | None], str]) -> Entry:
-    """An estimate with its interval. It is sorted by the estimate."""
+    """Return the entry of an estimate with its interval, which is sorted by the estimate."""
     return Entry(show(interval), None if interval is None else interval.estimate)

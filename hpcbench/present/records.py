@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hpcbench import __version__
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 
 _DEEPEST = 64
 _FORMULA = ("=", "+", "-", "@")
@@ -60,5 +60,5 @@ def _field(value: Any) -> Any:
     """Return a figure unchanged. Words that a spreadsheet would compute get an apostrophe before them."""
     if not isinstance(value, str):
         return "" if value is None else value
-    words = printable(value)
-    return f"'{words}" if words.startswith(_FORMULA) else words
+    text = make_printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

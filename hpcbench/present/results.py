@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.present.document import Document
 from hpcbench.present.records import encode, flatten, write_csv
@@ -89,19 +89,20 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
     Raises
     ------
     UserError
-        There is no format with this name or suffix.
+        No format has this name or suffix.
     """
     if wanted is not None and wanted not in formats:
-        raise UserError(f"--format {printable(wanted, 40)}: not known: use one of {', '.join(formats)}")
+        raise UserError(f"--format {make_printable(wanted, 40)}: not known: use one of {', '.join(formats)}")
     suffix = output.suffix.lower() if output else ""
     if wanted or not output or not suffix:
         return wanted or TERMINAL
     for name, suffixes in formats.items():
         if suffix in suffixes:
             return name
-    known = ", ".join(suffix for suffixes in formats.values() for suffix in suffixes)
+    suffix_list = ", ".join(suffix for suffixes in formats.values() for suffix in suffixes)
     raise UserError(
-        f"--output {printable(str(output))}: {printable(suffix, 20)} says no format: use {known}, or add --format"
+        f"--output {make_printable(str(output))}: {make_printable(suffix, 20)} is not the suffix of a format: "
+        f"use {suffix_list}, or add --format"
     )
 
 
@@ -120,7 +121,7 @@ def save(path: Path, text: str, option: str = "--output") -> None:
         if replaced:
             temporary.replace(path)
     except OSError as error:
-        raise UserError(f"{option} {printable(str(path))}: cannot be written: {error.strerror}") from None
+        raise UserError(f"{option} {make_printable(str(path))}: cannot be written: {error.strerror}") from None
     finally:
         if replaced:
             temporary.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from hpcbench.console import UNBOUND, columns
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import LONGEST_NAME, Document, Part, Sentences, Table, Tone, parts
 
 _GAP, _NARROW_GAP = 3, 2
@@ -28,7 +28,7 @@ def show(document: Document) -> None:
 
 
 def write(document: Document, width: int = UNBOUND) -> str:
-    """The report as text without colours, `width` columns wide."""
+    """Return the report as text without colours, `width` columns wide."""
     page = io.StringIO()
     _print(document, Console(file=page, width=width, highlight=False, force_terminal=False))
     return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
@@ -46,22 +46,22 @@ def _print(document: Document, console: Console) -> None:
                 _sentences(block.lines, console, _STYLES[block.tone], apart=bool(k or chapter.title))
 
 
-def _heading(words: Sequence[str], console: Console) -> None:
-    said = [printable(line, _LONGEST) for line in words if line]
-    one_line = "      ".join(said)
-    for line in [one_line] if said and len(one_line) <= console.width else said:
+def _heading(lines: Sequence[str], console: Console) -> None:
+    printable = [make_printable(line, _LONGEST) for line in lines if line]
+    one_line = "      ".join(printable)
+    for line in [one_line] if printable and len(one_line) <= console.width else printable:
         console.print(Text(line, style="bold"))
 
 
 def _table(table: Table, console: Console) -> None:
     if table.title:
         console.print()
-        console.print(Text(printable(table.title, _LONGEST), style="bold"))
-    found = parts(table, console.width, _GAP, cell_len)
+        console.print(Text(make_printable(table.title, _LONGEST), style="bold"))
+    table_parts = parts(table, console.width, _GAP, cell_len)
     gap = _GAP
-    if len(found) > 1:
-        found, gap = parts(table, console.width, _NARROW_GAP, cell_len), _NARROW_GAP
-    for i, part in enumerate(found):
+    if len(table_parts) > 1:
+        table_parts, gap = parts(table, console.width, _NARROW_GAP, cell_len), _NARROW_GAP
+    for i, part in enumerate(table_parts):
         if i:
             console.print()
         console.print(_grid(table, part, gap))
@@ -69,17 +69,17 @@ def _table(table: Table, console: Console) -> None:
 
 
 def _grid(table: Table, part: Part, gap: int) -> Grid:
-    """The columns of one part of a table. The first one and words may wrap, figures never do."""
+    """Return the columns of one part of a table. The first column and words may wrap, figures never do."""
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i in part:
         column = table.columns[i]
-        head = Text(printable(column.head))
+        head = Text(make_printable(column.head))
         if i == 0 or column.words:
             grid.add_column(head, overflow="fold", max_width=LONGEST_NAME if i == 0 else None)
         else:
             grid.add_column(head, justify="right", no_wrap=True)
     for row in table.rows:
-        grid.add_row(*(Text(printable(row[i].shown), style=_STYLES[row[i].tone]) for i in part))
+        grid.add_row(*(Text(make_printable(row[i].shown), style=_STYLES[row[i].tone]) for i in part))
     return grid
 
 
@@ -87,4 +87,4 @@ def _sentences(lines: Sequence[str], console: Console, style: str = "", *, apart
     for i, line in enumerate(lines):
         if i == 0 and apart:
             console.print()
-        console.print(Text(printable(line, _LONGEST), style=style))
+        console.print(Text(make_printable(line, _LONGEST), style=style))

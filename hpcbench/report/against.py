@@ -6,7 +6,7 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.criteria import Criteria
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.present.document import Chapter, Column, Document, Entry, Sentences, Table, Tone
 from hpcbench.present.notation import estimate, loss, loss_interval, name, phrase, quantity, speed_interval
@@ -34,14 +34,14 @@ _COLUMNS = (
 def document(
     new: Submission, old: Submission, found: Sequence[Change], settings: Sequence[str], criteria: Criteria
 ) -> Document:
-    """The document of a comparison with an earlier submission."""
+    """Return the document of a comparison with an earlier submission."""
     environment = environment_changes(new.runs, old.runs)
-    title = printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
+    title = make_printable(f"{new.plan.study} on {new.plan.site} against {old.plan.study} on {old.plan.site}")
     asides = [f"Settings differ: {words}." for words in settings]
     asides += [f"Software or machine changed: {words}." for words in environment]
     chapter = Chapter(
         title,
-        printable(f"now: {_origin(new)}; then: {_origin(old)}"),
+        make_printable(f"now: {_origin(new)}; then: {_origin(old)}"),
         (
             table(found),
             Sentences(tuple(_answer(found))),
@@ -53,7 +53,7 @@ def document(
 
 
 def table(found: Sequence[Change]) -> Table:
-    """A table with a row for each scheme and cell."""
+    """Return a table with a row for each scheme and cell."""
     cells = any(change.cell for change in found)
     rows = [_entries(change)[0 if cells else 1 :] for change in found]
     return Table("changes", "", _COLUMNS[0 if cells else 1 :], tuple(rows))
@@ -120,7 +120,7 @@ def _list(found: Sequence[Change]) -> str:
     for change in found:
         where = cell_words(change.cell)
         words.append(f"{change.scheme}{f' at {where}' if where else ''} ({change.verdict})")
-    return printable(", ".join(words), 2000)
+    return make_printable(", ".join(words), 2000)
 
 
 def _origin(submission: Submission) -> str:
@@ -138,12 +138,12 @@ class ChangeRequest(Request):
     found: Sequence[Change]
 
     def document(self, *, figures: bool = False) -> Document:
-        """The document of the changes, without figures."""
+        """Return the document of the changes, without figures."""
         (new, cells), (old, before) = self.sections[0], self.earlier
         return document(new, old, self.found, differing_settings(cells, before), new.plan.criteria)
 
     def content(self) -> dict[str, Any]:
-        """The changes as data for programs."""
+        """Return the changes as data for programs."""
         (new, cells), (old, before) = self.sections[0], self.earlier
         return {
             "schema": 1,
@@ -157,7 +157,7 @@ class ChangeRequest(Request):
 
 
 def compared(request: Request, earlier: Sequence[Section]) -> tuple[Request, bool]:
-    """The same request for the changes, and whether anything got worse.
+    """Return the same request for the changes, and whether anything got worse.
 
     Raises
     ------

@@ -181,7 +181,7 @@ def _control(row: Row) -> str:
 
 
 def _enough(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
-    """The number of repeats that would probably show more, in words."""
+    """Return the number of repeats that would probably show more, in words."""
     known = [finding for finding in findings if finding is not None]
     if not all(finding.pairs > 1 for finding in known) or not known:
         return "; a single pair tells no scatter (repeats: in the study)"
@@ -201,7 +201,7 @@ def _none(rows: list[Row]) -> str:
 
 
 def _in(where: str) -> str:
-    """The place in the form that it has within a sentence."""
+    """Return the place in the form that it has within a sentence."""
     return f"{where[0].lower()}{where[1:]}"
 
 
@@ -222,5 +222,5 @@ def _worst(row: Row) -> str:
 
 
 def _times(speed: Interval) -> str:
-    """The ratio of speeds with the interval that a statement about it has to allow for."""
+    """Return the ratio of speeds with the interval that a statement about it has to allow for."""
     return f"{speed.estimate:.2f} times the baseline's speed, {bounds(speed, '{:.2f}'.format)}"

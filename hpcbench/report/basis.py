@@ -12,9 +12,9 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.measured import first_measured
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.values import number
+from hpcbench.contract.measured import find_first_counted
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.values import get_number
 from hpcbench.predict import chips, flops
 from hpcbench.predict.experts import shape_of_experts
 from hpcbench.report.expert_layers import experts
@@ -94,12 +94,12 @@ def basis(run: RunResult, log: RunLog) -> Basis:
 
 
 def stated_warmup(run: RunResult) -> int | None:
-    """Number of steps that the run's settings leave out of its speed; None if there are none, as of foreign logs."""
+    """Return the number of steps that the settings exclude from the speed; None if not stated (foreign logs)."""
     return run.settings.work.warmup_steps
 
 
 def first_counted(run: RunResult, log: RunLog) -> int:
-    """Number of the first step that counts for the speed.
+    """Return the number of the first step that counts for the speed.
 
     It is the first one after the stated warm-up. If none is stated, the log's first step line does not count unless it
     is the only one, whatever number its framework gives to its first step.
@@ -107,7 +107,7 @@ def first_counted(run: RunResult, log: RunLog) -> int:
     warmup = stated_warmup(run)
     if warmup is None:
         return max(nsmallest(2, log.steps), default=1)
-    return first_measured(max(warmup, 0), log.planned_steps or 0, log.resumed_from)
+    return find_first_counted(max(warmup, 0), log.planned_steps or 0, log.resumed_from)
 
 
 def _recompute(stated: str | int | None) -> str | int | None:
@@ -116,7 +116,7 @@ def _recompute(stated: str | int | None) -> str | int | None:
     return _positive(stated)
 
 
-def _shape(settings: Settings) -> dict[str, Any] | None:
+def _shape(settings: LoggedSettings) -> dict[str, Any] | None:
     model, layout = settings.model, settings.layout
     stated = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": settings.train.seq_len}
     sizes = {name: _positive(size) for name, size in stated.items()}
@@ -170,7 +170,7 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
     """
     if not ranks or precision is None:
         return None
-    own = number(site, precision)
+    own = get_number(site, precision)
     peaks: dict[Any, float] = {}
     for place, rank in enumerate(ranks):
         name = _gpu(rank)
@@ -183,7 +183,7 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
 
 
 def _positive(value: int | None) -> int | None:
-    """The value; None if no run can have it. Products of other values fit into a float."""
+    """Return the value; None if no run can have it. Products of other values fit into a float."""
     return value if value is not None and 0 < value < 1 << 53 else None
 
 

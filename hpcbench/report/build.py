@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.present.document import Block, Chapter, Document, Sentences, make_chapter
 from hpcbench.report import identical
@@ -52,7 +52,7 @@ def table_names(wanted: str) -> tuple[str, ...]:
         return known
     for one in asked:
         if one not in known:
-            raise UserError(f"--tables {printable(one, 40)}: not known: use {ALL}, or some of {', '.join(known)}")
+            raise UserError(f"--tables {make_printable(one, 40)}: not known: use {ALL}, or some of {', '.join(known)}")
     return tuple(one for one in known if one in (*DEFAULT, *asked))
 
 
@@ -80,7 +80,9 @@ def build(
     if len(sections) > 1 and (errors := over_all(sections)):
         chapters.append(make_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
     chapters += [make_chapter(table.title, "", [replace(table, title="")]) for table in beside(microbenchmarks)]
-    names = dict.fromkeys(printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections)
+    names = dict.fromkeys(
+        make_printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections
+    )
     return Document(", ".join(names) or "micro-benchmarks", tuple(chapters))
 
 
@@ -117,7 +119,7 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
 
 
 def _further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:
-    """The tables and figures of a cell, apart from the comparison."""
+    """Return the tables and figures of a cell, apart from the comparison."""
     found: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
     return found + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
 
@@ -136,4 +138,4 @@ def _repeated(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
 def _place(submission: Submission) -> str:
     if submission.runs:
         return place_words(submission.runs[0])
-    return printable(f"{submission.plan.study} on {submission.plan.site}")
+    return make_printable(f"{submission.plan.study} on {submission.plan.site}")

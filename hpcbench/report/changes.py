@@ -143,7 +143,7 @@ def _works(row: Row) -> bool:
 
 
 def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
-    """Validation loss by repeat and seed."""
+    """Return the validation loss by repeat and seed."""
     return {
         (run.run.repeat, run.run.settings.train.seed): run.loss_valid
         for run in row.counted
@@ -176,7 +176,7 @@ _COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")
 
 
 def differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
-    """Settings of the runs in which the two submissions differ, such as ``train.steps 50, was 100``.
+    """Return the settings of the runs in which the two submissions differ, such as ``train.steps 50, was 100``.
 
     Settings that vary within one of them do not count.
     """
@@ -189,7 +189,7 @@ def differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
 
 
 def _settings(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Settings that all runs share, as one flat mapping."""
+    """Return the settings that all runs share, as one flat mapping."""
     common: dict[str, Any] | None = None
     for cell in cells:
         for run in cell.runs:

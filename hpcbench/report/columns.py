@@ -18,7 +18,7 @@ SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which
 
 
 def scheme() -> Field[Row]:
-    """The column of the schemes' names."""
+    """Return the column of the schemes' names."""
     return SCHEME, lambda row: name(row.scheme)
 
 
@@ -66,7 +66,7 @@ class Estimate:
         return Column(self.key, self.head, group=group, help=self.meaning), self.entry
 
     def entry(self, row: Row) -> Entry:
-        """The entry of a scheme in a table."""
+        """Return the entry of a scheme in a table."""
         return estimate(self.of(row), self.write)
 
     def figures(self) -> dict[str, Figure]:

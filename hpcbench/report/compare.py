@@ -118,7 +118,7 @@ class Cell:
         return [run for row in self.rows for run in row.runs]
 
     def row(self, scheme: str | None) -> Row | None:
-        """The row of a scheme."""
+        """Return the row of a scheme."""
         return next((row for row in self.rows if row.scheme == scheme), None)
 
 
@@ -192,7 +192,7 @@ def _cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
 
 
 def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> Row:
-    """The row of a scheme. `base` is None for the baseline itself."""
+    """Return the row of a scheme. `base` is None for the baseline itself."""
     done, own = completed(runs), counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:

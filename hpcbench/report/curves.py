@@ -28,7 +28,7 @@ class Curve:
 
 
 def curve(log: RunLog | None) -> Curve | None:
-    """The training curve of a run that is known from its first step to its last.
+    """Return the training curve of a run that is known from its first step to its last.
 
     None for a run that was resumed or has gaps, because the time of the lost steps is not known. A log with one line
     for several steps is fine.

@@ -31,6 +31,6 @@ class Duel:
         return self.speed is not None and self.speed.shown == "faster"
 
     def turned(self) -> "Duel":
-        """The same duel, seen from the other scheme."""
+        """Return the same duel, seen from the other scheme."""
         speed = self.speed.turned() if self.speed else None
         return Duel(self.other, self.scheme, speed, self.loss.turned() if self.loss else None)

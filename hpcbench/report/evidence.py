@@ -55,7 +55,7 @@ class Evidence:
 
 
 def _chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
-    """The chain of two schemes; None if they have one pair, which shows nothing."""
+    """Return the chain of two schemes; None if they have one pair, which shows nothing."""
     chain = Chain(speed.question if speed else None, loss.question if loss else None)
     return None if chain == Chain() else chain
 
@@ -173,7 +173,7 @@ def _loss_tests(
 
 
 def _seed(run: Measures) -> Hashable:
-    """What two runs of equal seed have in common: in joined submissions the number of the repeat."""
+    """Return what two runs of equal seed have in common: in joined submissions the number of the repeat."""
     return run.run.repeat if run.run.submission else run.run.pairing
 
 
@@ -183,7 +183,7 @@ def rates(mine: Measures, other: Measures) -> Both:
 
 
 def valid_losses(mine: Measures, other: Measures) -> Both:
-    """Validation losses of both runs after the last step."""
+    """Return validation losses of both runs after the last step."""
     return mine.loss_valid, other.loss_valid
 
 

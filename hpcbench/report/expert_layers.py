@@ -48,7 +48,7 @@ class Experts:
 
 
 def experts(log: RunLog) -> Experts | None:
-    """What the experts of a run got, by its ``experts`` event.
+    """Return what the experts of a run received, from its ``experts`` event.
 
     None where the log does not speak of any, or not sensibly.
     """

@@ -88,7 +88,7 @@ class SpeedFinding(Interval):
         return (self.at_slower is not None and self.at_slower.rejects) or self.shown == "faster"
 
     def turned(self) -> "SpeedFinding":
-        """The same finding seen from the other scheme."""
+        """Return the same finding seen from the other scheme."""
         ends = [None if end is None else _inverse(end) for end in (self.estimate, self.high, self.low)]
         p = self.equal, self.at_slower, None, self.at_margin, self.apart
         return SpeedFinding(ends[0] or 0.0, ends[1], ends[2], self.pairs, self.margin, *p)
@@ -129,7 +129,7 @@ class LossFinding(Interval):
         return self.worst <= self.margin
 
     def turned(self) -> "LossFinding":
-        """The same finding seen from the other scheme, without the worst pair, which is the other's best one."""
+        """Return the same finding seen from the other scheme, without the worst pair, which is the other's best one."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         p = self.within, self.apart, None
         return LossFinding(-self.estimate, low, high, self.pairs, self.margin, *p, worst=-math.inf)
@@ -159,7 +159,7 @@ class SpeedTest:
         return Question(side / part, whole / part)
 
     def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
-        """The finding with a share of the level; `side_share` is a larger one for the hypothesis of equal speeds."""
+        """Return the finding with a share of the level; `side_share` is a larger share for the test of equal speeds."""
         mean, limit = self.mean, math.log1p(self.margin)
         bare = *_parts(mean.interval().exp()), self.margin
         if mean.error is None:
@@ -206,7 +206,7 @@ class LossTest:
         return Question(whole, whole)
 
     def finding(self, share: float) -> LossFinding:
-        """The finding with a share of the level."""
+        """Return the finding with a share of the level."""
         mean, margin = self.mean, self.margin
         bare = *_parts(mean.interval()), margin
         if mean.error is None:
@@ -244,7 +244,7 @@ def margin_of(values: Values, part: float, *, of_both: bool = False) -> float:
 
 
 def _excluded(mean: Mean, bound: float) -> float:
-    """The one-sided p-value of a bound, on the side of it that the estimate is on."""
+    """Return the one-sided p-value of a bound, on the side of it that the estimate is on."""
     return mean.p_two_sided(bound) / 2
 
 
@@ -257,7 +257,7 @@ def _parts(interval: Interval) -> tuple[float, float | None, float | None, int]:
 
 
 def _enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
-    """Number of pairs for the aim that needs the fewest, of those at which a study may be looked at.
+    """Return the number of pairs for the aim that needs the fewest, of those at which a study may be looked at.
 
     Each aim is a distance and a share of the level.
     """

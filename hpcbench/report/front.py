@@ -29,16 +29,16 @@ class Front:
     """
 
     def gain(self, scheme: str, control: str) -> Duel | None:
-        """The duel of a scheme with a codec and a control without one; None if they have no pair."""
+        """Return the duel of a scheme with a codec and a control without one; None if they have no pair."""
         return next((duel for duel in self.gains if (duel.scheme, duel.other) == (scheme, control)), None)
 
     def duel(self, scheme: str, other: str) -> Duel | None:
-        """The duel of two schemes, seen from the first; None if they have no pair."""
+        """Return the duel of two schemes, seen from the first; None if they have no pair."""
         found = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
         return found.turned() if found and found.scheme == other else found
 
     def beaten_by(self, scheme: str) -> list[str]:
-        """The schemes that are shown to beat this one."""
+        """Return the schemes that are shown to beat this one."""
         sides = [duel if duel.other == scheme else duel.turned() for duel in self._of(scheme)]
         return [duel.scheme for duel in sides if duel.beats]
 
@@ -94,7 +94,7 @@ _SPEEDS: dict[Speed, str] = {
 
 
 def relation(duel: Duel) -> str:
-    """The sentence ``A is not shown to be faster than B (1.08, 0.92 to 1.27)``, with the finding about the loss."""
+    """Return a sentence like ``A is not shown to be faster than B (1.08, 0.92 to 1.27)``, with the loss finding."""
     if duel.speed is None:
         return f"{duel.scheme} and {duel.other} have no pair that tells their speeds"
     words = "slower than" if duel.speed.slower else _SPEEDS[duel.speed.shown]
@@ -110,7 +110,7 @@ def _loss(duel: Duel) -> str:
 
 
 def _leader(rows: Sequence[Row]) -> Row | None:
-    """The fastest scheme by estimate of those with a good loss, else of those whose loss is not shown to be worse."""
+    """Return the fastest scheme with a good loss, else the fastest whose loss is not shown to be worse, by estimate."""
     good = [row for row in rows if row.outcome and row.outcome.group == "good"]
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
     return max(good or fair or rows, key=_speed, default=None)

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from pydantic import ValidationError
 
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures
 from hpcbench.report.traffic import Traffic
@@ -36,8 +36,8 @@ def _are_close(losses: Sequence[float | None], margin: float) -> bool:
 def sentences(cell: Cell) -> list[str]:
     """Say of each group that it is one experiment."""
     return [
-        f"{', '.join(map(printable, schemes[:-1]))} and {printable(schemes[-1])} are identical here: they treat all"
-        " traffic of these runs in the same way, so that differences between them are chance"
+        f"{', '.join(map(make_printable, schemes[:-1]))} and {make_printable(schemes[-1])} are identical here: they "
+        "treat all traffic of these runs in the same way, so that differences between them are chance"
         for schemes in identical(cell)
     ]
 

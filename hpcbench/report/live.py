@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcbench.collect.find import Jobs
-from hpcbench.collect.progress import Follower, Progress
+from hpcbench.collect.progress import Follower, RunProgress
 from hpcbench.console import span
-from hpcbench.contract.state import OPEN, Job, State
-from hpcbench.contract.text import printable
+from hpcbench.contract.state import OPEN, JobSummary, State
+from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import loss, significant
 
 _POLL = 0.5
@@ -40,7 +40,7 @@ def follow(
     root: Path,
     *,
     console: Console | None = None,
-    jobs: Callable[[], Mapping[str, Job]] | None = None,
+    jobs: Callable[[], Mapping[str, JobSummary]] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
@@ -73,7 +73,7 @@ def follow(
     begin: float | None = None
     silent_since: float | None = None
     view: _View = _Screen(console) if console.is_terminal else _Lines(console)
-    runs: list[Progress] = []
+    runs: list[RunProgress] = []
     try:
         with view:
             while True:
@@ -97,8 +97,8 @@ def follow(
     return 0 if all(run.state == "completed" for run in runs) else 1
 
 
-def summary(runs: list[Progress], elapsed: float, left: float | None) -> str:
-    """A line about all runs."""
+def summary(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
+    """Return a line about all runs."""
     counts = Counter(run.state for run in runs)
     parts = [f"{count} {state}" for state, count in counts.most_common()]
     rest = f", about {span(left)} left" if left is not None else ""
@@ -118,7 +118,7 @@ class _View(ABC):
         pass
 
     @abstractmethod
-    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
         """Show the runs, `elapsed` seconds after the view began and `left` seconds before all end."""
 
 
@@ -136,7 +136,7 @@ class _Screen(_View):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
         self._live.update(picture(runs, elapsed, left, self.console.height, self.console.width), refresh=True)
 
 
@@ -149,7 +149,7 @@ class _Lines(_View):
         self._said: dict[str, float] = {}
         self._last = 0.0
 
-    def show(self, runs: list[Progress], elapsed: float, left: float | None, over: bool) -> None:
+    def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
         for i, run in enumerate(runs):
             before = self._states.get(run.id, "pending")
             self._states[run.id] = run.state
@@ -183,10 +183,10 @@ class _Lines(_View):
 
     def _say(self, elapsed: float, words: str) -> None:
         self._last = elapsed
-        self.console.print(Text(f"[{span(elapsed):>5}] {printable(words, 400)}"), soft_wrap=True)
+        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(words, 400)}"), soft_wrap=True)
 
 
-def picture(runs: list[Progress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
+def picture(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
     """Return a row for each run, the reasons of some, and a line about all.
 
     Parameters
@@ -203,7 +203,7 @@ def picture(runs: list[Progress], elapsed: float, left: float | None, height: in
     told = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
     told.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
     reasons = [
-        Text(printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
+        Text(make_printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
         for run in told[:3]
     ]
     lines = sum(len(reason.wrap(Console(width=width), width)) for reason in reasons)
@@ -224,7 +224,7 @@ def picture(runs: list[Progress], elapsed: float, left: float | None, height: in
     return Group(table, *more, *reasons, Text(summary(runs, elapsed, left)))
 
 
-def outcome(run: Progress) -> str:
+def outcome(run: RunProgress) -> str:
     """State of a run in words."""
     if run.state == "completed":
         took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
@@ -232,18 +232,18 @@ def outcome(run: Progress) -> str:
     return str(run.verdict)
 
 
-def _why(run: Progress) -> str:
+def _why(run: RunProgress) -> str:
     return f": {run.verdict.reason}" if run.verdict.reason else ""
 
 
-def _progress(run: Progress) -> str:
+def _progress(run: RunProgress) -> str:
     parts = [f"step {run.step}/{run.steps}", f"loss {loss(run.loss)}"]
     parts.append(f"{significant(run.samples_per_s)} samples/s")
     return ", ".join(parts) + f", {span(run.left)} left"
 
 
-def _choose(runs: list[Progress], height: int) -> list[Progress]:
-    """The runs to show, in their order: first the running ones, then those that failed, then the last to end."""
+def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:
+    """Return the runs to show, in their order: first the running ones, then those that failed, then the last to end."""
     if len(runs) <= height:
         return runs
     rank = {"running": 0, "completed": 2, "pending": 3}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hpcbench.collect.submission import Submission
 from hpcbench.collect.traces import traces_of
 from hpcbench.contract.state import BAD
-from hpcbench.contract.text import printable
-from hpcbench.contract.trace import merged
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.trace import merge_traces
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
@@ -22,7 +22,7 @@ from hpcbench.report.sections import read
 from hpcbench.report.thresholds import broken
 
 if TYPE_CHECKING:
-    from hpcbench.report.export.files import Target
+    from hpcbench.report.export.files import ExportTarget
 
 
 def report(
@@ -93,7 +93,7 @@ def report(
     found = read(paths)
     sections = found.sections
     if found.microbenchmarks and form in ONLY_RUNS:
-        path = printable(str(found.microbenchmarks[0].path))
+        path = make_printable(str(found.microbenchmarks[0].path))
         raise UserError(f"--format {form}: {path} has no runs: use table, md, latex, html or json")
     request = Request(sections, names, output, found.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
@@ -133,7 +133,7 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
         traces = traces_of(run)
         if not traces:
             continue
-        joined = merged(traces)
+        joined = merge_traces(traces)
         path = directory / f"{run.id}.json"
         if path in written:
             path = directory / f"{run.id}-{len(written)}.json"
@@ -141,7 +141,7 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
             directory.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(joined, separators=(",", ":")), encoding="utf-8")
         except OSError as error:
-            raise UserError(f"--trace {printable(str(path))}: cannot be written: {error.strerror}") from None
+            raise UserError(f"--trace {make_printable(str(path))}: cannot be written: {error.strerror}") from None
         written.append(path)
         print(f"hpcbench: {path}: {_said(joined['otherData'])}", file=sys.stderr)
     if not written:
@@ -156,9 +156,9 @@ def _said(about: dict[str, float]) -> str:
     return f"{words}; {lost} spans were left out: trace fewer steps" if lost else words
 
 
-def _targets(exports: Sequence[Path]) -> "list[Target]":
+def _targets(exports: Sequence[Path]) -> "list[ExportTarget]":
     if not exports:
         return []
-    from hpcbench.report.export.files import Target  # with what only it needs, such as SQLite
+    from hpcbench.report.export.files import ExportTarget  # with what only it needs, such as SQLite
 
-    return [Target.of(path) for path in exports]
+    return [ExportTarget.of(path) for path in exports]

@@ -13,7 +13,7 @@ from hpcbench.report.basis import Basis, basis
 from hpcbench.report.checks.notes import notes
 from hpcbench.report.checks.relations import Subject
 from hpcbench.report.pace import Rates, mean_rate, pace, step_times
-from hpcbench.report.resources import HostTime, Memory, Phases, phases
+from hpcbench.report.resources import HostTime, PeakMemory, StepPhases, phases
 from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
 
 Found = TypeVar("Found")
@@ -70,11 +70,11 @@ class Measures:
     """Traffic of each parallel dimension."""
     host_link: HostLink | None
     """Traffic over the links between devices and hosts; None if nothing is offloaded."""
-    phases: Phases | None
+    phases: StepPhases | None
     """Phases of a step."""
     hosts: tuple[HostTime, ...]
     """Computing time of the ranks of each host."""
-    memory: Memory
+    memory: PeakMemory
     skipped: int | None
     """Number of steps that changed no weight."""
     nan_steps: int | None
@@ -91,7 +91,7 @@ class Measures:
     _said: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def said(self, read: Callable[[RunLog], Found | None]) -> Found | None:
-        """What a function finds in the log that only one subject needs, such as the tokens of experts.
+        """Return what a function finds in the log that only one subject needs, such as the tokens of experts.
 
         It is called once. None for a run without a log.
         """
@@ -183,12 +183,12 @@ def measure(run: RunResult) -> Measures:
 
 
 def completed(runs: Iterable[Measures]) -> list[Measures]:
-    """The completed runs."""
+    """Return the completed runs."""
     return [run for run in runs if run.run.state == "completed"]
 
 
 def counted(runs: Sequence[Measures]) -> list[Measures]:
-    """The runs that a scheme's numbers rest on: the completed ones, else those with a known speed."""
+    """Return the runs that a scheme's numbers rest on: the completed ones, else those with a known speed."""
     return completed(runs) or [run for run in runs if run.samples_per_s]
 
 
@@ -209,7 +209,7 @@ def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
 
 
 def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
-    """The first of `common_rates` that is known for both runs, such as samples/s; None if there is none."""
+    """Return the first of `common_rates` that is known for both runs, such as samples/s; None if there is none."""
     pairs = zip(*common_rates(mine, other), strict=True)
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 

@@ -7,8 +7,8 @@ from statistics import median
 from typing import TypeGuard
 
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.scheme import assignments
-from hpcbench.contract.text import printable
+from hpcbench.contract.scheme import format_assignments
+from hpcbench.contract.text import make_printable
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.evidence import paired
 from hpcbench.report.hierarchy import LEVEL
@@ -90,7 +90,7 @@ def odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
     Such a pair still compares two runs of one allocation, but may not show the same as the others.
     """
     speeds = {
-        printable(run.run.pairing, 40): run.samples_per_s
+        make_printable(run.run.pairing, 40): run.samples_per_s
         for run in base
         if run.run.state == "completed" and _positive(run.samples_per_s)
     }
@@ -114,7 +114,7 @@ def basis(cell: Cell, base: Row) -> list[str]:
 
 
 def _pooled(cell: Cell) -> list[str]:
-    """The sentence about submissions whose runs are joined."""
+    """Return the sentence about submissions whose runs are joined."""
     labels = list(dict.fromkeys(measures.run.submission for measures in cell.runs))
     if len(labels) < 2:
         return []
@@ -139,7 +139,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
         environment = row.runs[0].run.settings.scheme.variables
         if environment:
             sentences.append(
-                f"{row.scheme} ran with {assignments(environment)}; what the MPI library then sent is not known."
+                f"{row.scheme} ran with {format_assignments(environment)}; what the MPI library then sent is not known."
             )
     if any(row.partial for row in cell.rows):
         sentences.append("* from runs that did not complete; they are compared with nothing.")
@@ -155,7 +155,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
 
 
 def _method(cell: Cell) -> list[str]:
-    """The sentences about the intervals and findings."""
+    """Return the sentences about the intervals and findings."""
     found = [row.speed for row in cell.rows if row.speed]
     if not found:
         return []

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.report.basis import stated_warmup
 from hpcbench.report.measures import Measures
 from hpcbench.report.provenance import differences
@@ -12,7 +12,7 @@ UNEVEN = 0.05
 
 
 def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """Notes about the runs, each once, and about differences between them other than the compared ones."""
+    """Return notes about the runs, each once, and about differences between them other than the compared ones."""
     every = list(runs)
     notes = [note for run in every for note in run.notes]
     return list(
@@ -42,6 +42,6 @@ def _uneven(runs: Sequence[Measures]) -> list[str]:
     worst = max(uneven, key=lambda name: max(uneven[name], 1 / uneven[name]))
     return [
         f"mean and median step time differ by more than {100 * UNEVEN:.3g} % in {len(uneven)} of {len(ratios)} runs,"
-        f" most in {printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps stall, or steps take"
-        " one of two times; speeds rest on the mean"
+        f" most in {make_printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps stall, or steps "
+        "take one of two times; speeds rest on the mean"
     ]

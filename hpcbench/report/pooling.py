@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.submission import SubmissionFile
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.report.provenance import packages, software
 
 
@@ -28,7 +28,7 @@ def pool(submissions: Sequence[Submission]) -> list[Submission]:
             alike[different.index(None)].append(submission)
             continue
         if alike:
-            where = printable(f"{submission.root} and {alike[0][0].root}")
+            where = make_printable(f"{submission.root} and {alike[0][0].root}")
             print(f"hpcbench: {where}: not pooled: their runs differ in {different[0]}", file=sys.stderr)
         groups.append([submission])
     labels = _labels(submissions)
@@ -102,5 +102,5 @@ def _labels(submissions: Sequence[Submission]) -> dict[int, str]:
     for key, own in places.items():
         others = [other for number, other in places.items() if number != key]
         length = next((n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), len(own))
-        labels[key] = printable(str(Path(*own[-length:])))
+        labels[key] = make_printable(str(Path(*own[-length:])))
     return labels

@@ -10,8 +10,8 @@ from typing import Any
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import Environment, Rank, Start
 from hpcbench.contract.mark import read_mark
-from hpcbench.contract.text import printable
-from hpcbench.contract.values import member, text
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.values import get_member, get_text
 from hpcbench.files import read_json
 
 _MOMENTARY = ("cpu_mhz", "gpu.clock_mhz", "gpu.memory_clock_mhz")
@@ -42,13 +42,13 @@ def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
     """Versions and settings that the runs' worker found, without packages."""
     for run, where, event in _environments(runs):
         if run.log and (start := run.log.event(Start)) and start.version:
-            yield Finding("hpcbench", printable(start.version, 80), run.id, run.log.where(start.line))
+            yield Finding("hpcbench", make_printable(start.version, 80), run.id, run.log.where(start.line))
         kept = {key: value for key, value in event.raw.items() if key not in ("event", "world", "hosts", "packages")}
         yield from (Finding(name, value, run.id, where) for name, value in _flat(kept))
 
 
 def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Packages of the runs' Python, and their versions."""
+    """Return packages of the runs' Python, and their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
     for run, where, event in _environments(runs):
@@ -59,7 +59,7 @@ def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """The equipment of nodes, from their ranks' records.
+    """Return the equipment of nodes, from their ranks' records.
 
     Each fact is there once for each node. Clocks are in `clocks`.
     """
@@ -71,7 +71,7 @@ def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """The lowest and the highest value of each clock at the begin of a run, because no two readings are equal."""
+    """Return the lowest and the highest value of each clock at the start of a run. No two readings are equal."""
     seen: dict[str, list[tuple[float, str]]] = {}
     for _, where, name, value in _of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
@@ -82,7 +82,7 @@ def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """The real placement of the ranks by the launcher, by their number on the node."""
+    """Return the real placement of the ranks by the launcher, by their number on the node."""
     told: set[tuple[str, str, str]] = set()
     for run, where, rank in _ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
@@ -91,14 +91,14 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
         parts += [rank.device] if rank.device else []
         for found in (rank.visible, rank.nics):
             parts += [f"{variable}={value}" for variable, value in (found or {}).items()]
-        value = printable("; ".join(parts))
+        value = make_printable("; ".join(parts))
         if (run.id, name, value) not in told:
             told.add((run.id, name, value))
             yield Finding(name, value, run.id, where)
 
 
 def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
-    """A sentence for each name with different values, up to a few.
+    """Return a sentence for each name with different values, up to a few.
 
     Parameters
     ----------
@@ -123,14 +123,14 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
 
 
 def device_name(words: str) -> str:
-    """The name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
+    """Return the name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
     return re.sub(r"^(\w+):[0-9]+", r"\1", words)
 
 
 def some(names: list[str]) -> str:
-    """The first three names, and the number of the others."""
+    """Return the first three names, and the number of the others."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(printable(name, 60) for name in names[:3]) + more
+    return ", ".join(make_printable(name, 60) for name in names[:3]) + more
 
 
 def _environments(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Environment]]:
@@ -157,22 +157,22 @@ def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _host(name: str | None) -> str:
-    return printable(name or "unknown", 80)
+    return make_printable(name or "unknown", 80)
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Values of nested objects by their keys, joined with dots, without nulls and without facts of single ranks."""
     for key, value in data.items():
-        name = prefix + printable(key, 60)
+        name = prefix + make_printable(key, 60)
         if name in _OF_A_RANK or value is None:
             continue
         if isinstance(value, dict):
             if len(prefix) < 200:
                 yield from _flat(value, f"{name}.")
         elif isinstance(value, list) and all(isinstance(item, str) for item in value):
-            yield name, printable(", ".join(value))
+            yield name, make_printable(", ".join(value))
         else:
-            yield name, printable(value if isinstance(value, str) else json.dumps(value))
+            yield name, make_printable(value if isinstance(value, str) else json.dumps(value))
 
 
 @dataclass(frozen=True)
@@ -244,18 +244,18 @@ def _submitted(submission: Submission) -> Iterator[Fact]:
     said += [("submitted", plan.time, "submission.json")]
     for name, words, file in said:
         if words:
-            yield Fact(name, printable(words), str(root / file) if root else None)
+            yield Fact(name, make_printable(words), str(root / file) if root else None)
     if root is None:
         return
-    if checked := text(read_json(root / "site.json"), "checked"):
-        yield Fact("site file checked", printable(checked), str(root / "site.json"))
+    if checked := get_text(read_json(root / "site.json"), "checked"):
+        yield Fact("site file checked", make_printable(checked), str(root / "site.json"))
     path = root / "provenance" / "submit.json"
     kept = read_json(path) or {}
     for name in ("user", "host", "directory", "python"):
-        if value := text(kept, name):
-            yield Fact(name, printable(value), str(path))
+        if value := get_text(kept, name):
+            yield Fact(name, make_printable(value), str(path))
     if isinstance(command := kept.get("command"), list):
-        yield Fact("command", printable(" ".join(str(word) for word in command)), str(path))
+        yield Fact("command", make_printable(" ".join(str(word) for word in command)), str(path))
     for name, revision, dirty in _revisions(kept):
         yield Fact(f"revision of {name}", revision + (", with changes" if dirty else ""), str(path))
 
@@ -270,17 +270,17 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
         parts += [f"on {some(list(mark.hosts))}"] if mark.hosts else []
         parts += [f"{mark.start or 'unknown'} to {mark.end or 'unknown'}", f"attempt {mark.attempt}"]
         parts += [f"exit {mark.exit}"] if mark.exit is not None else []
-        yield Fact(job, printable(", ".join(parts)), str(path))
+        yield Fact(job, make_printable(", ".join(parts)), str(path))
         for kept in (path.with_name("job.sh"), *sorted(path.with_name("provenance").glob("*.txt"))):
             if kept.is_file():
-                yield Fact(printable(f"{job}: {kept.stem}", 80), printable(kept.name, 80), str(kept))
+                yield Fact(make_printable(f"{job}: {kept.stem}", 80), make_printable(kept.name, 80), str(kept))
 
 
 def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
     """Sentences about code that no revision can restore."""
     for name, revision, dirty in _revisions(read_json(root / "provenance" / "submit.json")) if root else ():
         if dirty:
-            place = printable(str(root / "provenance" / f"{name}.diff")) if root else ""
+            place = make_printable(str(root / "provenance" / f"{name}.diff")) if root else ""
             yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."
     said: dict[str, list[str]] = {}
     for one in software(runs):
@@ -291,10 +291,10 @@ def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
 
 
 def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:
-    found = member(kept, "git")
+    found = get_member(kept, "git")
     for name in found if isinstance(found, dict) else ():
-        if revision := text(found, name, "revision"):
-            yield printable(name, 40), printable(revision, 80), member(found, name, "dirty") is True
+        if revision := get_text(found, name, "revision"):
+            yield make_printable(name, 40), make_printable(revision, 80), get_member(found, name, "dirty") is True
 
 
 def _merged(findings: Iterable[Finding]) -> tuple[Fact, ...]:

@@ -6,14 +6,14 @@ from math import isfinite
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.text import printable
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.text import make_printable
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import schedule
 
 
 @dataclass(frozen=True)
-class Memory:
+class PeakMemory:
     """Peak memory in bytes, and memory that lasts from step to step; None if the log does not give it."""
 
     device: int | None = None
@@ -43,14 +43,14 @@ class HostTime:
     """
 
 
-def memory(log: RunLog) -> Memory:
+def memory(log: RunLog) -> PeakMemory:
     """Peak memory, from the ``memory`` event or the lines of a foreign log."""
-    event = log.event(events.Memory)
+    event = log.event(events.MemoryUse)
     if event is None:
         printed = log.steps.column("memory_bytes")
-        return Memory(device=int(max(printed)) if printed else None)
-    states = {name: getattr(event, name) for name in events.Memory.LASTING}
-    return Memory(
+        return PeakMemory(device=int(max(printed)) if printed else None)
+    states = {name: getattr(event, name) for name in events.MemoryUse.LASTING}
+    return PeakMemory(
         device=event.device_bytes or None,
         device_reserved=event.device_reserved_bytes,
         host_rank=event.host_rank_bytes,
@@ -60,11 +60,11 @@ def memory(log: RunLog) -> Memory:
 
 
 def hosts(log: RunLog) -> tuple[HostTime, ...]:
-    """Computing time of each host, from the ``hosts`` event."""
+    """Return the computing time of each host, from the ``hosts`` event."""
     found = []
     for row in log.said(events.Hosts).hosts or ():
         if row.host is not None and row.compute_s is not None:
-            found.append(HostTime(printable(row.host, 80), row.ranks or 0, row.compute_s, row.over_peers))
+            found.append(HostTime(make_printable(row.host, 80), row.ranks or 0, row.compute_s, row.over_peers))
     return tuple(found)
 
 
@@ -73,7 +73,7 @@ PARTS = ("forward", "backward", "bubble", "reduction", "optimizer", "other")
 
 
 @dataclass(frozen=True)
-class Phases:
+class StepPhases:
     """Seconds per step and rank: means over the counted steps and the stages, which have the same number of ranks."""
 
     step: float
@@ -109,7 +109,7 @@ class Phases:
         return 1 - (self.forward + self.backward) / self.step if self.idle is None else self.idle
 
 
-def phases(log: RunLog, settings: Settings) -> Phases | None:
+def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     """Means over the stages.
 
     Parameters
@@ -132,7 +132,7 @@ def phases(log: RunLog, settings: Settings) -> Phases | None:
     whole = max(stage["forward"] + stage["backward"] + stage["bubble"] for stage in stages)
     busy = mean["forward"] + mean["backward"]
     several = len(stages) > 1 and whole > 0
-    return Phases(
+    return StepPhases(
         **mean,
         idle=1 - busy / whole if several else None,
         idle_by_schedule=_by_schedule(settings, len(stages)) if several else None,
@@ -141,14 +141,14 @@ def phases(log: RunLog, settings: Settings) -> Phases | None:
 
 def by_stage(log: RunLog) -> list[dict[str, float]]:
     """Seconds of each stage by the names in `PARTS`, and its ``step``; empty if a stage lacks one of them."""
-    rows = log.said(events.Phases).stages or ()
+    rows = log.said(events.PhaseTimes).stages or ()
     found = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     known = [{part: value for part, value in row.items() if value is not None and isfinite(value)} for row in found]
     whole = all(len(row) == 1 + len(PARTS) and row["step"] > 0 for row in known)
     return known if whole and all(0 <= value < 1e12 for row in known for value in row.values()) else []
 
 
-def _by_schedule(settings: Settings, stages: int) -> float | None:
+def _by_schedule(settings: LoggedSettings, stages: int) -> float | None:
     batch, micro = settings.train.global_batch, settings.train.micro_batch
     if settings.train.schedule in UNFLUSHED:
         return 0.0

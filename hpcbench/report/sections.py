@@ -9,8 +9,8 @@ from hpcbench.collect.find import jobs_of, resolve
 from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.collect.microbenchmarks import load as load_microbenchmarks
 from hpcbench.collect.submission import UNKNOWN_SITE, NoRunError, RunResult, Submission, from_log, load
-from hpcbench.contract.submission import Plan
-from hpcbench.contract.text import printable
+from hpcbench.contract.submission import RunPlan
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.bundle import is_archive
@@ -35,12 +35,12 @@ def named(path: Path) -> Named | None:
     if not sign or "/" in name or path.exists():
         return None
     if not name.strip() or not file:
-        raise UserError(f"{printable(str(path))}: no such file: to name a log's scheme, write NAME=FILE")
+        raise UserError(f"{make_printable(str(path))}: no such file: to name a log's scheme, write NAME=FILE")
     return name.strip(), Path(file)
 
 
 def together(logs: Sequence[Named]) -> Submission:
-    """The logs as runs of one cell. The first name is the baseline, and the logs of a name are its repeats in order.
+    """Return the logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def together(logs: Sequence[Named]) -> Submission:
         runs.append(run)
     study, site = _common([run.study for run in runs], "logs"), _common([run.site for run in runs], UNKNOWN_SITE)
     runs = [replace(run, study=study, site=site) for run in runs]
-    return Submission(None, Plan(study=study, site=site, baseline={"scheme": logs[0][0]}, jobs=[], runs=[]), runs)
+    return Submission(None, RunPlan(study=study, site=site, baseline={"scheme": logs[0][0]}, jobs=[], runs=[]), runs)
 
 
 def _run(path: Path) -> RunResult:
@@ -70,13 +70,13 @@ def _run(path: Path) -> RunResult:
     except NoRunError:
         if _tables(path):
             raise UserError(
-                f"{printable(str(path))}: a table of micro-benchmarks has no scheme: give it without NAME="
+                f"{make_printable(str(path))}: a table of micro-benchmarks has no scheme: give it without NAME="
             ) from None
         raise
 
 
 def _tables(path: Path) -> list[Microbenchmark]:
-    """The tables of a file that have rows; none if it has no table.
+    """Return the tables of a file that have rows; none if it has no table.
 
     Raises
     ------
@@ -88,8 +88,8 @@ def _tables(path: Path) -> list[Microbenchmark]:
     if tables and not filled:
         first = tables[0]
         raise UserError(
-            f"{printable(str(path))}:{first.line}: the heading of a table of {first.tool}, but no row below it has its"
-            " columns: was the benchmark stopped, or are the rows in another file?"
+            f"{make_printable(str(path))}:{first.line}: the heading of a table of {first.tool}, but no row below it "
+            "has its columns: was the benchmark stopped, or are the rows in another file?"
         )
     return filled
 
@@ -159,7 +159,7 @@ def sections_of(submissions: Sequence[Submission]) -> list[Section]:
 
 
 def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
-    """Runs of which only the logs are there, by study and site.
+    """Return runs that have only a log, by study and site.
 
     Logs of different directories come from different submissions, so that they make no pair, even if both name ``r1``.
     """
@@ -172,7 +172,7 @@ def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
     found = []
     for (study, site), group in groups.items():
         base = next((run.scheme for run in group if _is_baseline(run)), "baseline")
-        plan = Plan(study=study, site=site, baseline={"scheme": base}, jobs=[], runs=[])
+        plan = RunPlan(study=study, site=site, baseline={"scheme": base}, jobs=[], runs=[])
         found.append(Submission(None, plan, group))
     return found
 

@@ -25,7 +25,7 @@ class Interval:
     """Number of values that it rests on, mostly of pairs of runs."""
 
     def exp(self) -> "Interval":
-        """The interval of a quantity whose natural logarithm has this interval."""
+        """Return the interval of a quantity whose natural logarithm has this interval."""
         low, high = (None if end is None else _exp(end) for end in (self.low, self.high))
         return Interval(_exp(self.estimate), low, high, self.pairs)
 
@@ -67,14 +67,14 @@ class Mean:
     """Number of values, or pairs of values, that it rests on."""
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The estimate with Student's interval: ``estimate +- t * error``."""
+        """Return the estimate with Student's interval: ``estimate +- t * error``."""
         if self.error is None:
             return Interval(self.estimate, None, None, self.count)
         half = student_t_quantile((1 + confidence) / 2, self.freedom) * self.error
         return Interval(self.estimate, self.estimate - half, self.estimate + half, self.count)
 
     def t(self, null: float = 0.0) -> float:
-        """Number of standard errors from `null` up to the estimate; infinite, or 0, if the values do not scatter.
+        """Return the number of standard errors from `null` to the estimate. If no value scatters, it is infinite or 0.
 
         Raises
         ------

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Literal
 
 from hpcbench.collect.submission import RunResult, Submission
-from hpcbench.contract.settings import Settings
+from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
@@ -48,7 +48,7 @@ Reached = Literal["reached", "reached in part", "not reached", "unknown", "refer
 
 
 @dataclass(frozen=True)
-class Way:
+class SyncMode:
     """How the runs of a cell keep their ranks in step."""
 
     words: str
@@ -62,7 +62,7 @@ class Arm:
 
     group: str
     """Values of the matrix that the compared cells share and others do not; empty if there are no others."""
-    way: Way
+    way: SyncMode
     scheme: str
     against: str | None
     """The reference's way; None for the reference itself, and where there is none."""
@@ -122,16 +122,16 @@ class Arm:
         return {0: 1.0} if self.way.waits else {}
 
 
-def way_of(settings: Settings) -> Way | None:
+def way_of(settings: LoggedSettings) -> SyncMode | None:
     """How a run keeps its ranks in step; None if its settings do not say."""
     train, layout = settings.train, settings.layout
     if layout.pp is None or train.schedule is None or train.sync is None:
         return None
     if layout.pp > 1:
         more = ", vertical sync" if train.vertical_sync else f" x {layout.chunks}" if layout.chunks > 1 else ""
-        return Way(f"{train.schedule}{more}", train.schedule not in UNFLUSHED)
+        return SyncMode(f"{train.schedule}{more}", train.schedule not in UNFLUSHED)
     words = f"ssp({train.staleness or 0})" if train.sync == "ssp" else train.sync
-    return Way(words, train.sync in ("all-reduce", "bsp"))
+    return SyncMode(words, train.sync in ("all-reduce", "bsp"))
 
 
 def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
@@ -144,7 +144,7 @@ def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     margin
         How much worse than the reference's last loss is good enough, as a part of it.
     """
-    groups: dict[str, list[tuple[Way, Cell]]] = {}
+    groups: dict[str, list[tuple[SyncMode, Cell]]] = {}
     for cell in cells:
         run = example(cell)
         if (way := way_of(run.settings)) is not None:
@@ -153,7 +153,7 @@ def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     return [arm for group in asked for arm in _arms(group, [cell for one in asked for _, cell in one], margin)]
 
 
-def _is_asked(settings: Settings) -> bool:
+def _is_asked(settings: LoggedSettings) -> bool:
     """Whether a run has another way than those that every study has had."""
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 
@@ -167,7 +167,7 @@ def _fixed(run: RunResult) -> str:
     return json.dumps(same, sort_keys=True)
 
 
-def _arms(group: Sequence[tuple[Way, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
+def _arms(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
     waiting = [(way, cell) for name in _REFERENCES for way, cell in group if way.words.split(" x ")[0] == name]
     reference = waiting[0] if waiting else None
     shared = _shared([cell for _, cell in group], cells)
@@ -179,7 +179,7 @@ def _arms(group: Sequence[tuple[Way, Cell]], cells: Sequence[Cell], margin: floa
 
 
 def _shared(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    """The values of the matrix that all cells of a group have, and that not all cells of the submission have."""
+    """Return the values of the matrix that all cells of a group have, and that not all cells of the submission have."""
     ways = {f"{section}.{name}" for section, names in _OF_THE_WAY.items() for name in names}
     first = {key: value for key, value in own[0].values.items() if key not in ways}
     kept = {key: value for key, value in first.items() if all(cell.values.get(key) == value for cell in own)}
@@ -188,7 +188,14 @@ def _shared(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
 
 
 def _arm(
-    group: str, way: Way, row: Row, other: Row | None, against: Way | None, margin: float, *, is_reference: bool
+    group: str,
+    way: SyncMode,
+    row: Row,
+    other: Row | None,
+    against: SyncMode | None,
+    margin: float,
+    *,
+    is_reference: bool,
 ) -> Arm:
     runs, base = row.runs, other.runs if other else ()
     both = paired(runs, base)
@@ -223,7 +230,7 @@ _TONES: dict[str, Tone] = {"not reached": "bad", "reached in part": "warning", "
 
 
 def table(submission: Submission, cells: list[Cell]) -> Table | None:
-    """A row for each way and scheme; None where every run waits for all others."""
+    """Return a row for each sync mode and scheme; None if every run waits for all others."""
     margin = submission.plan.criteria.loss_margin
     found = arms(cells, margin)
     unit = seconds_unit(arm.seconds for arm in found)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hpcbench.contract.criteria import Quantity, Threshold
+from hpcbench.contract.criteria import Quantity, QuantityBound
 from hpcbench.report.compare import Cell
 from hpcbench.report.evidence import by_pairing
 from hpcbench.report.measures import Measures, common_rate
@@ -17,7 +17,7 @@ class Judged:
     """One threshold, tested on one completed run."""
 
     run: Measures
-    threshold: Threshold
+    threshold: QuantityBound
     value: float | None
     """The value; None if the run does not give it, so that it is not known whether the bound is kept."""
 
@@ -36,7 +36,7 @@ class Judged:
         return f"{self.threshold.quantity} {said}, asked for: {asked}"
 
 
-def judge(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[Judged]:
+def judge(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[Judged]:
     """Test each completed run against the thresholds that concern it.
 
     Runs that did not complete have no value to test. Their state is reported instead.
@@ -54,8 +54,8 @@ def judge(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[Judged
     return found
 
 
-def broken(cells: Sequence[Cell], thresholds: Sequence[Threshold]) -> list[str]:
-    """A line for each bound that is not shown to be kept, with the log of its run."""
+def broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
+    """Return a line for each bound that is not shown to be kept, with the log of its run."""
     return [
         f"{one.run.run.id}: {one}" + (f" ({one.run.run.log.path})" if one.run.run.log else "")
         for one in judge(cells, thresholds)
@@ -75,7 +75,7 @@ def _difference(run: Measures, base: Measures | None) -> float | None:
 
 
 def _own(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
-    """A value that belongs to the run alone."""
+    """Return a value that belongs to the run alone."""
 
     def value(run: Measures, base: Measures | None) -> float | None:
         found = quantity.of(run)

@@ -61,7 +61,7 @@ def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> Ti
 
 
 def evaluated(log: RunLog, along: Curve) -> Points:
-    """Validation losses by the time of the step that they follow; evaluations themselves take no time."""
+    """Return validation losses by the time of the step that they follow; evaluations themselves take no time."""
     ends = dict(zip(log.steps, along.times, strict=True))
     found = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
     return sorted((time, loss) for time, loss in found.items() if time is not None)
@@ -85,7 +85,7 @@ def _means(along: Curve, window: int) -> Points:
 
 
 def first_at(points: Points, target: float) -> float | None:
-    """The first time at which the loss is as low as the target, on straight lines between points; None if it never is.
+    """Return the time at which the loss first reaches the target, interpolated linearly; None if it never does.
 
     A loss that is no number ends its line.
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import parameters
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu
@@ -15,7 +15,7 @@ _LONGEST = 60
 
 
 def title(cell: Cell) -> tuple[str, str]:
-    """The title of a cell: what was run, where, and what it is compared with."""
+    """Return the title of a cell: what was run, where, and what it is compared with."""
     run = example(cell)
     parts = [_model(run), _layout(run), cell_words(run.cell)]
     ranks, steps = run.settings.ranks, run.settings.work.steps
@@ -26,13 +26,13 @@ def title(cell: Cell) -> tuple[str, str]:
         parts.append(f"{steps} steps x {repeats} repeat{'s' if repeats != 1 else ''}")
     what = ", ".join(part for part in parts if part)
     where = place_words(run)
-    return printable(f"{where}: {what}" if what else where), f"baseline: {baseline_words(cell)}"
+    return make_printable(f"{where}: {what}" if what else where), f"baseline: {baseline_words(cell)}"
 
 
 def place_words(run: RunResult) -> str:
     """Study and site of a run, with the label of a submission that stays apart from others of the study."""
     apart = f" ({run.submission})" if run.submission and not run.pairing.startswith(f"{run.submission}:") else ""
-    return printable(f"{run.study} on {run.site}{apart}")
+    return make_printable(f"{run.study} on {run.site}{apart}")
 
 
 def size_words(cell: Cell) -> str:
@@ -40,34 +40,34 @@ def size_words(cell: Cell) -> str:
     run = example(cell)
     steps = run.settings.work.steps or (run.log.planned_steps if run.log else None)
     parts = [_model(run) or "unknown model", f"{steps} steps" if steps is not None else "unknown steps"]
-    return printable(", ".join(parts))
+    return make_printable(", ".join(parts))
 
 
 def cell_words(values: Mapping[str, Any]) -> str:
-    """The values of a cell in words; empty if the study has only one cell."""
+    """Return the values of a cell in words; empty if the study has only one cell."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def baseline_words(cell: Cell) -> str:
-    """The baseline in words."""
+    """Return the baseline in words."""
     base = cell.row(cell.baseline)
     if base is None:
         return "none"
     run = base.runs[0].run
     if run.given:
-        return printable(base.scheme, 40)
+        return make_printable(base.scheme, 40)
     scheme = run.settings.scheme
     if scheme.algorithm is None:
-        return printable(base.scheme, 40)
+        return make_printable(base.scheme, 40)
     native = scheme.algorithm == "native"
-    codec = "uncompressed" if scheme.is_uncompressed else printable(base.scheme, 40)
+    codec = "uncompressed" if scheme.is_uncompressed else make_printable(base.scheme, 40)
     library = "MPI library's" if run.settings.program.command is None else "PyTorch's own"
     collectives = f"{library} collectives" if native else "two-shot collectives"
     return f"{codec}, {collectives}"
 
 
 def example(cell: Cell) -> RunResult:
-    """A run whose settings are known, preferably one that began."""
+    """Return a run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
     known = [run for run in runs if run.settings.raw] or runs
     return next((run for run in known if run.log and run.settings.raw), known[0])

@@ -7,7 +7,7 @@ from typing import Literal
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 
 _LARGEST = 1 << 62
 """Largest number that a run can have counted."""
@@ -114,7 +114,7 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
     known
         Whether wire bytes are those of the network. They are not if the MPI library may have compressed by itself.
     """
-    rows, steps = log.said(events.Traffic).channels, len(window(log))
+    rows, steps = log.said(events.TrafficTotals).channels, len(window(log))
     if not rows or not steps or not ranks:
         return ()
     return tuple(_channel(row, steps * ranks, known=known) for row in rows if row.dimension is not None)
@@ -122,13 +122,13 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
 
 def timed(log: RunLog) -> bool:
     """Whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
-    rows = log.said(events.Traffic).channels or ()
+    rows = log.said(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 
 
 def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
     """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
-    event, shares = log.said(events.Traffic), len(window(log)) * (ranks or 0)
+    event, shares = log.said(events.TrafficTotals), len(window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
         return None
@@ -137,7 +137,7 @@ def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
 
 def window(log: RunLog) -> range:
     """Numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
-    event = log.said(events.Traffic)
+    event = log.said(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
         return range(0)
@@ -153,13 +153,13 @@ def counted(log: RunLog, name: str) -> list[float]:
 
 
 def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
-    """Sums over the channels of each dimension, in the order in which they first appear."""
+    """Return sums over the channels of each dimension, in the order in which they first appear."""
     names = dict.fromkeys(row.dimension for row in rows)
     return tuple(_sum(name, [row for row in rows if row.dimension == name]) for name in names)
 
 
 def by_axis(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
-    """Sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
+    """Return sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_sum("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
@@ -204,7 +204,7 @@ def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> Traffic
         return said / shares if said is not None and isfinite(said) else 0.0
 
     def word(said: str | None) -> str | None:
-        return printable(said, 40) if said is not None else None
+        return make_printable(said, 40) if said is not None else None
 
     def coded() -> int | Unknown:
         # Logs of earlier versions do not say it.
@@ -269,13 +269,13 @@ def coded_part(rows: Sequence[Traffic]) -> float | Unknown | None:
 
 
 def part_of(part: int | Unknown, whole: int) -> float | Unknown | None:
-    """A part of some bytes; None if there are no bytes."""
+    """Return a part of some bytes; None if there are no bytes."""
     if part == "unknown":
         return part
     return part / whole if whole else None
 
 
 def total(values: Sequence[int | Unknown]) -> int | Unknown:
-    """The sum of values; unknown if one of them is."""
+    """Return the sum of values; unknown if one of them is."""
     known = [value for value in values if value != "unknown"]
     return sum(known) if len(known) == len(values) else "unknown"

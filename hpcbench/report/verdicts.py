@@ -7,7 +7,7 @@ from typing import Literal
 
 from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Tone
 from hpcbench.report.findings import AS_FAST, Loss, Speed
 from hpcbench.report.measures import Measures
@@ -90,7 +90,7 @@ def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool 
 
 
 def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
-    """The verdict with the number of runs that did not complete, or the failure if runs diverged or none completed.
+    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or none completed.
 
     Parameters
     ----------
@@ -115,5 +115,5 @@ def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, 
         return words
     if not completed:
         reason = next(run.run.verdict.reason for run in runs if run.run.state == worst)
-        return worst if worst in OPEN or not reason else f"{worst}: {printable(reason, 72)}"
+        return worst if worst in OPEN or not reason else f"{worst}: {make_printable(reason, 72)}"
     return f"{words} ({states[worst]} of {total} runs {worst})".strip()

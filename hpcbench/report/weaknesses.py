@@ -13,7 +13,7 @@ from statistics import fmean
 from string import ascii_lowercase
 
 from hpcbench.contract.events import Configuration, Rank
-from hpcbench.contract.times import moment
+from hpcbench.contract.times import parse_time
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.evidence import family, paired, rates
 from hpcbench.report.hierarchy import LEVEL
@@ -61,12 +61,12 @@ class Weakened:
     """Letters of each scheme."""
 
     def mark(self, scheme: str) -> str:
-        """The letters beside a verdict, such as ``[ab]``; empty if there are none."""
+        """Return the letters next to a verdict, such as ``[ab]``; empty if there are none."""
         letters = "".join(self.of.get(scheme, ()))
         return f"[{letters}]" if letters else ""
 
     def names(self, scheme: str) -> list[str]:
-        """The reasons of a scheme, for programs."""
+        """Return the reasons of a scheme, for programs."""
         return [weakness.name for letter, weakness in self.reasons if letter in self.of.get(scheme, ())]
 
     def has(self, scheme: str, weakness: Weakness) -> bool:
@@ -80,13 +80,13 @@ class Weakened:
 
 
 def weakened(cell: Cell) -> Weakened:
-    """The weaknesses of a cell's verdicts, including those of the baseline itself."""
+    """Return the weaknesses of a cell's verdicts, including those of the baseline itself."""
     (alone,) = weakened_together([cell])
     return alone
 
 
 def weakened_together(cells: Sequence[Cell]) -> list[Weakened]:
-    """The weaknesses of each cell, with the same letters in all cells."""
+    """Return the weaknesses of each cell, with the same letters in all cells."""
     concerned = [_concerned(cell) for cell in cells]
     present = [one for one in WEAKNESSES if any(one.name in names for of in concerned for names in of.values())]
     reasons = tuple(zip(ascii_lowercase, present, strict=False))
@@ -97,7 +97,7 @@ def weakened_together(cells: Sequence[Cell]) -> list[Weakened]:
 
 
 def _concerned(cell: Cell) -> dict[str, set[str]]:
-    """The names of the weaknesses of each compared scheme."""
+    """Return the names of the weaknesses of each compared scheme."""
     base = cell.row(cell.baseline)
     if base is None:
         return {}
@@ -187,7 +187,7 @@ _VIRTUAL_HOSTS = "virtual-hosts"
 
 
 def _machine(run: Measures, rank: Rank) -> str | None:
-    """The machine whose cores a rank has. Several virtual hosts may be on one."""
+    """Return the machine whose cores a rank has. Several virtual hosts may be on one."""
     if rank.machine is None and run.run.settings.site == _VIRTUAL_HOSTS:
         return _VIRTUAL_HOSTS
     return rank.machine or rank.host
@@ -198,7 +198,7 @@ def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
     used = {id(run) for run in _used(row, base)}
     spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
     for run in cell.runs:
-        start, end = moment(run.run.start), moment(run.run.end)
+        start, end = parse_time(run.run.start), parse_time(run.run.end)
         if start is None or end is None:
             continue
         for host in _hosts(run):

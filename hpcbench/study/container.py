@@ -1,4 +1,4 @@
-"""The container that ranks run in: how a site runs containers, which image a study takes, and both together."""
+"""The container of the ranks: how a site runs containers, which image a study uses, and both merged."""
 
 import re
 from typing import Annotated, Literal
@@ -44,28 +44,30 @@ class Container(Section):
         for bind in binds:
             if not _BIND.fullmatch(bind):
                 raise ValueError(
-                    f"{bind!r} is no bind: say SRC, SRC:DST or SRC:DST:ro, with whole paths without commas"
+                    f"{bind!r} is not a bind: write SRC, SRC:DST or SRC:DST:ro, with absolute paths without commas"
                 )
         return binds
 
 
-def joined(site: Container | None, study: Container | None) -> Container | None:
-    """What a site and a study say together: the study's words count, and all binds.
+def merge_containers(site: Container | None, study: Container | None) -> Container | None:
+    """Merge the containers of a site and a study: the study's values win, and the binds of both are kept.
 
     Returns
     -------
     Container or None
-        None where no image is named: a site alone may only say how containers are run.
+        None if neither names an image. A site may only describe how containers run.
     """
-    said = [one for one in (site, study) if one is not None]
-    values = {name: getattr(one, name) for one in said for name in one.model_fields_set}
-    values["binds"] = list(dict.fromkeys(bind for one in said for bind in one.binds))
+    containers = [container for container in (site, study) if container is not None]
+    values = {name: getattr(container, name) for container in containers for name in container.model_fields_set}
+    values["binds"] = list(dict.fromkeys(bind for container in containers for bind in container.binds))
     return Container(**values) if values.get("image") else None
 
 
-def parts_of(bind: str) -> tuple[str, str, bool]:
-    """Source, destination, and whether nothing may be written there."""
-    found = _BIND.fullmatch(bind)
-    if not found:
-        raise ValueError(f"{bind!r} cannot be bound into a container: paths must be whole, without colons and commas")
-    return found[1], found[2] or found[1], bool(found[3])
+def split_bind(bind: str) -> tuple[str, str, bool]:
+    """Return the source and the destination of a bind, and whether it is read-only."""
+    fields = _BIND.fullmatch(bind)
+    if not fields:
+        raise ValueError(
+            f"{bind!r} cannot be bound into a container: paths must be absolute, without colons and commas"
+        )
+    return fields[1], fields[2] or fields[1], bool(fields[3])

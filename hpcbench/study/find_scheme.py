@@ -1,11 +1,11 @@
-"""Which scheme a name stands for: first the study's own, then the site's, then a preset."""
+"""Lookup of a scheme by name: first in the study, then in the site, then in the presets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from hpcbench.contract.problems import user_error
+from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.study import presets
@@ -26,42 +26,43 @@ NOTHING = Offer("", {}, lambda scheme: [])
 """The offer of a site that adds no scheme."""
 
 
-def find_scheme(name: str, own: Mapping[str, Scheme], offer: Offer, where: str) -> tuple[Scheme, str | None]:
-    """The scheme of that name, and a warning if others have a scheme of the same name.
+def find_scheme(name: str, study_schemes: Mapping[str, Scheme], offer: Offer, where: str) -> tuple[Scheme, str | None]:
+    """Return the scheme with that name, and a warning if others have a scheme of the same name.
 
     Parameters
     ----------
-    own
+    study_schemes
         The study's schemes.
     where
-        ``file:line`` of the place that names it.
+        ``file:line`` where the name is written.
 
     Raises
     ------
     UserError
-        There is no such scheme, or its rates are beyond its codecs.
+        The scheme does not exist, or its codecs do not support its rates.
     """
-    holders = {"the study": own.get(name), f"site {offer.site}": offer.schemes.get(name)}
-    found = [(who, scheme) for who, scheme in holders.items() if scheme is not None]
-    if not found:
+    holders = {"the study": study_schemes.get(name), f"site {offer.site}": offer.schemes.get(name)}
+    candidates = [(holder, scheme) for holder, scheme in holders.items() if scheme is not None]
+    if not candidates:
         return _preset(name, offer, where), None
-    others = [*(who for who, _ in found[1:]), *(["a preset"] if presets.is_scheme(name) else [])]
-    return found[0][1], f"scheme {name} is that of {found[0][0]}, not {' nor '.join(others)}" if others else None
+    (holder, scheme), *shadowed = candidates
+    others = [*(other for other, _ in shadowed), *(["a preset"] if presets.is_scheme(name) else [])]
+    return scheme, f"scheme {name} is that of {holder}, not {' nor '.join(others)}" if others else None
 
 
 def _preset(name: str, offer: Offer, where: str) -> Scheme:
     try:
         return SchemeEntry.model_validate(presets.scheme(name))
     except ValidationError as error:
-        raise user_error(error, SchemeEntry, lambda _: f"{where}: scheme {name!r}") from None
+        raise make_user_error(error, SchemeEntry, lambda _: f"{where}: scheme {name!r}") from None
     except ValueError as error:
         raise UserError(f"{where}: {error}{_of_sites(name, offer)}") from None
 
 
 def _of_sites(name: str, offer: Offer) -> str:
-    """What the sites know about a name that is unknown here."""
+    """Return a hint that lists the site's schemes and the other sites that have the name."""
     if not offer.site:
         return ""
-    own = f"; site {offer.site} adds {', '.join(offer.schemes) or 'none'}"
+    hint = f"; site {offer.site} adds {', '.join(offer.schemes) or 'none'}"
     others = offer.elsewhere(name)
-    return f"{own}; {name} is there on {', '.join(others)}" if others else own
+    return f"{hint}; {name} exists on {', '.join(others)}" if others else hint

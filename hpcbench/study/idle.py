@@ -13,7 +13,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Misfit
-from hpcbench.contract.traffic import Setting, content_of, live
+from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
 from hpcbench.contract.training import CONTENTS
 from hpcbench.errors import UserError
 from hpcbench.features.rules import RULES
@@ -84,8 +84,8 @@ class IdleSettings:
 def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldPath, str]]:
     """The settings that would change nothing in a cell, whatever their values: the reason and the remedy."""
     model, train = study.model, study.train
-    setting = Setting(layout, train.changed(optimizer=scheme.optimizer or train.optimizer), model.tied)
-    sent = live(setting)
+    setting = TrafficSettings(layout, train.changed(optimizer=scheme.optimizer or train.optimizer), model.tied)
+    sent = list_live_traffic(setting)
     micro_batches = train.global_batch // (layout.dp * train.micro_batch)
     if model.positions == "learned":
         yield ("model", "rotary_fraction"), "learned positions rotate nothing: leave it out, or set positions to rotary"
@@ -95,7 +95,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
                 ("model", "experts", name),
                 "experts with drop none take every token: leave it out, or set drop to position or probability",
             )
-    idle_contents = [content for content in CONTENTS if content not in map(content_of, sent)]
+    idle_contents = [content for content in CONTENTS if content not in map(find_content, sent)]
     for content in idle_contents:
         yield (
             ("train", "comm_precision", content),

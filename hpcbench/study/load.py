@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.contract.problems import FieldPath, shown, user_error
+from hpcbench.contract.problems import FieldPath, make_user_error, show
 from hpcbench.contract.program import Program
 from hpcbench.errors import UserError
 from hpcbench.study import presets
@@ -74,7 +74,7 @@ def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStud
     try:
         study = schema.model_validate(data)
     except ValidationError as error:
-        raise user_error(error, schema, where) from None
+        raise make_user_error(error, schema, where) from None
     if isinstance(study, ProgramStudy):
         _check_seed(study.program, where)
     return study
@@ -116,7 +116,7 @@ def apply_sets(document: Document, sets: list[str]) -> None:
         An option is no ``key=value``, or goes through something that is no mapping.
     """
     for option in sets:
-        name = f"--set {shown(option, 100)[1:-1]}"
+        name = f"--set {show(option, 100)[1:-1]}"
         key, equals, text = option.partition("=")
         path = split_key(key.strip())
         if not equals or not path:
@@ -152,7 +152,7 @@ def put(data: dict[str, Any], path: FieldPath, value: Any, name: str) -> None:
         elif inner is None:
             inner = {}
         elif not isinstance(inner, dict):
-            raise UserError(f"{name}: {'.'.join(map(str, path[: i + 1]))} is {shown(inner)}, not a mapping")
+            raise UserError(f"{name}: {'.'.join(map(str, path[: i + 1]))} is {show(inner)}, not a mapping")
         section[str(key)] = inner = copy.copy(inner)
         section = inner
     section[str(path[-1])] = value

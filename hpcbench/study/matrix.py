@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.contract.problems import FieldPath, fields_at, shown, suggestion
+from hpcbench.contract.problems import FieldPath, list_fields, show, suggest
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
 from hpcbench.study.load import split_key
@@ -57,8 +57,8 @@ def cells(study: AnyStudy, document: Document) -> list[Cell]:
         for key in hole:
             if key not in keys:
                 raise UserError(
-                    f"{document.where((*path, key))}: matrix.exclude: {shown(key)} is no key of the matrix"
-                    f"{suggestion(key, keys)}: known are {', '.join(keys) or 'none'}"
+                    f"{document.where((*path, key))}: matrix.exclude: {show(key)} is no key of the matrix"
+                    f"{suggest(key, keys)}: known are {', '.join(keys) or 'none'}"
                 )
         if not any(matches(hole, cell) for cell in found):
             raise UserError(f"{document.where(path)}: matrix.exclude: matches no cell: correct or remove it")
@@ -131,7 +131,7 @@ def _choices(
     where = document.where(path)
     check_key(key, study, where)
     if key in seen:
-        raise UserError(f"{where}: matrix: {shown(key)} varies twice: keep one")
+        raise UserError(f"{where}: matrix: {show(key)} varies twice: keep one")
     seen.add(key)
     field = split_key(key)
     place = document.origins.get(field, "")
@@ -143,7 +143,7 @@ def _choices(
         raise UserError(f"{where}: matrix.{key}: no value: give at least one, or remove the key")
     for i, value in enumerate(values):
         if distinct and any(same(value, earlier) for earlier in values[:i]):
-            raise UserError(f"{document.where((*path, i))}: matrix.{key}: {shown(value)} is here twice: remove one")
+            raise UserError(f"{document.where((*path, i))}: matrix.{key}: {show(value)} is here twice: remove one")
     return [Choice(value, (*path, i)) for i, value in enumerate(values)]
 
 
@@ -158,15 +158,15 @@ def check_key(key: str, study: AnyStudy, where: str) -> None:
     if isinstance(study, ProgramStudy):
         names = [*OF_PROGRAMS, *(f"program.values.{name}" for name in study.program.values)]
         if key not in names:
-            near = suggestion(key, names) or f": use {', '.join(names)}, or add the value to program.values"
-            raise UserError(f"{where}: matrix: {shown(key)} cannot vary{near}")
+            near = suggest(key, names) or f": use {', '.join(names)}, or add the value to program.values"
+            raise UserError(f"{where}: matrix: {show(key)} cannot vary{near}")
         return
     section, dot, field = key.partition(".")
-    fields: list[str] = fields_at(Study, (section,)) if section in SECTIONS and dot else []
+    fields: list[str] = list_fields(Study, (section,)) if section in SECTIONS and dot else []
     if key in VARIABLE or field in fields:
         return
-    known: list[Any] = VARIABLE + [f"{s}.{f}" for s in SECTIONS for f in fields_at(Study, (s,))]
+    known: list[Any] = VARIABLE + [f"{s}.{f}" for s in SECTIONS for f in list_fields(Study, (s,))]
     dotted = [k for k in known if k.endswith(f".{key}")]
-    near = f", did you mean {dotted[0]!r}?" if dotted else suggestion(key, known)
+    near = f", did you mean {dotted[0]!r}?" if dotted else suggest(key, known)
     remedy = near or f": use {', '.join(VARIABLE)}, or a field such as train.micro_batch"
-    raise UserError(f"{where}: matrix: {shown(key)} cannot vary{remedy}")
+    raise UserError(f"{where}: matrix: {show(key)} cannot vary{remedy}")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from hpcbench.contract import run as contract
-from hpcbench.contract.problems import user_error
+from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.program import ProgramRun
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
@@ -24,7 +24,7 @@ def run_file(
     oversubscribe: bool,
     device: Literal["cpu", "cuda"],
     base: Path,
-    shape: contract.Shape | None = None,
+    shape: contract.RankShape | None = None,
     peak_tflops: Mapping[Precision, float] | None = None,
     gpu_aware_mpi: bool | None = None,
 ) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def run_file(
     try:
         resolved = contract.Run.model_validate(content)
     except ValidationError as error:
-        raise user_error(error, contract.Run, run.where) from None
+        raise make_user_error(error, contract.Run, run.where) from None
     contract.check(resolved, f"run {run.id}")
     return resolved.content()
 
@@ -88,7 +88,7 @@ def program_file(
     oversubscribe: bool,
     device: Literal["cpu", "cuda"],
     base: Path,
-    shape: contract.Shape,
+    shape: contract.RankShape,
     peak_tflops: Mapping[Precision, float],
 ) -> dict[str, Any]:
     """The run of a program as plain JSON data, every key present; parameters are those of `run_file`.
@@ -113,7 +113,7 @@ def program_file(
     try:
         return ProgramRun.model_validate(content).content()
     except ValidationError as error:
-        raise user_error(error, ProgramRun, run.where) from None
+        raise make_user_error(error, ProgramRun, run.where) from None
 
 
 def _named(run: Run, site: str) -> dict[str, Any]:

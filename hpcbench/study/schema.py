@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hpcbench.contract.criteria import Criteria, Threshold
+from hpcbench.contract.criteria import Criteria, QuantityBound
 from hpcbench.contract.layout import Partition
 from hpcbench.contract.program import Program
 from hpcbench.contract.scheme import Scheme
@@ -96,7 +96,7 @@ class _Shared(Section):
     criteria: Criteria = Field(
         default_factory=Criteria, description="Margins within which a verdict sees no difference."
     )
-    thresholds: list[Threshold] = Field(
+    thresholds: list[QuantityBound] = Field(
         default_factory=list,
         max_length=1000,
         description="Bounds that runs must keep; `report` says which are broken.",

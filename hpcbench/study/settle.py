@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from hpcbench.contract import rules
-from hpcbench.contract.decide import undecidable
+from hpcbench.contract.call_treatment import explain_undecidable
 from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.scheme import Scheme
-from hpcbench.contract.traffic import Setting, possible
-from hpcbench.contract.training import Train, optimizer_misfit
+from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
+from hpcbench.contract.training import Train, find_optimizer_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.size import Capacity, Size
@@ -31,7 +31,7 @@ def settled(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> 
     if optimizer == "onebit-adam":
         freeze_step = train.freeze_step or max(train.steps // 5, train.warmup_steps, 1)
     found = train.changed(optimizer=optimizer, freeze_step=freeze_step, min_lr=train.lowest_lr)
-    if misfit := optimizer_misfit(found):
+    if misfit := find_optimizer_misfit(found):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     return found
 
@@ -51,15 +51,15 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
         the backward pass would compute with other values than the forward pass.
     """
     train, name = study.train, study.scheme
-    setting = Setting(size.layout, train, study.model.tied)
+    setting = TrafficSettings(size.layout, train, study.model.tied)
     for k, rule in enumerate(scheme.all_rules):
-        if not any(rule.matches(triple) for triple in possible(train.optimizer)):
+        if not any(rule.matches(triple) for triple in list_possible_traffic(train.optimizer)):
             place, field = _place_of(k, study, where)
             raise UserError(
                 f"{place}: {field}: {scheme.name_rule(k)} of scheme {name} is for traffic of 1-bit Adam only, and "
                 f"the optimizer is {train.optimizer}: set optimizer: onebit-adam in the scheme, or remove the rule"
             )
-    missed = rules.missed_stage(scheme, train.zero)
+    missed = rules.find_missed_stage(scheme, train.zero)
     if missed is not None:
         stage = "3" if scheme.all_rules[missed].phase != "STEP" else "1 or 2"
         raise UserError(
@@ -67,17 +67,17 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
             f"{scheme.name_rule(missed)} of scheme {name} wants them encoded: set it to {stage}, or leave the "
             "scheme out there"
         )
-    if beyond := rules.beyond_fp64(scheme, setting):
+    if beyond := rules.find_fp64_obstacle(scheme, setting):
         k, why = beyond
         raise UserError(
             f"{where(('train', 'precision'))}: train.precision: fp64, which {scheme.name_rule(k)} of scheme {name} "
             f"{why}"
         )
-    crowded = rules.too_many_to_sum(scheme, setting)
+    crowded = rules.explain_sum_overflow(scheme, setting)
     if crowded:
         place, field = _place_of(None, study, where, "algorithm")
         raise UserError(f"{place}: {field}: scheme {name}: {crowded}")
-    unequal = rules.wrong_gradients(scheme, setting) or rules.drifting_copies(scheme, setting)
+    unequal = rules.explain_wrong_gradients(scheme, setting) or rules.explain_drifting_copies(scheme, setting)
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
@@ -91,7 +91,7 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     UserError
         The scheme needs something that only the CPU can do.
     """
-    refused = rules.refused_on_gpu(scheme) if capacity.device != "cpu" else None
+    refused = rules.find_gpu_obstacle(scheme) if capacity.device != "cpu" else None
     if refused is None:
         return
     k, why = refused
@@ -109,7 +109,7 @@ def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPat
     UserError
         Its rules need what the calls of a program do not tell.
     """
-    reason = undecidable(scheme)
+    reason = explain_undecidable(scheme)
     if reason:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {study.scheme}: {reason}")
@@ -122,7 +122,7 @@ def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
     """
     if isinstance(study, ProgramStudy):
         return []
-    return rules.idle(scheme, Setting(size.layout, study.train, study.model.tied))
+    return rules.list_idle_rules(scheme, TrafficSettings(size.layout, study.train, study.model.tied))
 
 
 def _place_of(k: int | None, study: AnyStudy, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcbench.contract.layout import Layout, balanced, batch_misfit, model_misfit
+from hpcbench.contract.layout import Layout, balance_stages, find_batch_misfit, find_model_misfit
 from hpcbench.contract.problems import FieldPath
-from hpcbench.contract.synchrony import server_misfit, stream_misfit
+from hpcbench.contract.synchrony import find_server_misfit, find_stream_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 
@@ -55,7 +55,7 @@ def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], st
         per_node = study.ranks_per_node or capacity.ranks_per_node or capacity.slots
         return Size(nodes, per_node, Layout(dp=nodes * per_node))  # how its ranks are laid out, the program knows
     sections = study.model, study.train, study.layout
-    if misfit := model_misfit(*sections) or stream_misfit(*sections):
+    if misfit := find_model_misfit(*sections) or find_stream_misfit(*sections):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, capacity, where)
     if study.train.sync != "all-reduce" and capacity.device != "cpu":
@@ -63,7 +63,9 @@ def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], st
             f"{where(('train', 'sync'))}: train.sync: {study.train.sync} has been built for CPUs, and the device of "
             f"{capacity.site} is {capacity.device}: use sync all-reduce"
         )
-    if misfit := server_misfit(study.model, study.train, size.layout) or batch_misfit(study.train, size.layout):
+    if misfit := find_server_misfit(study.model, study.train, size.layout) or find_batch_misfit(
+        study.train, size.layout
+    ):
         raise UserError(f"{where(misfit.field)}: {misfit}{_whence(study, size, capacity)}")
     return size
 
@@ -100,7 +102,7 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         dp = layout.dp
         ranks = dp * part
         nodes = study.nodes or (-(-ranks // usual) if usual else 1)
-    stages = balanced(study.model, study.train, layout.parts) if layout.automatic else layout.stages
+    stages = balance_stages(study.model, study.train, layout.parts) if layout.automatic else layout.stages
     resolved = Layout(**{**dict(layout), "dp": dp, "stages": stages})
     product = f"dp x {axes} = {dp} x {sizes} = {ranks}"
     if usual is None:

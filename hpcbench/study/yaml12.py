@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.problems import FieldPath, shown
+from hpcbench.contract.problems import FieldPath, show
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
@@ -74,7 +74,7 @@ def read(path: Path) -> Document:
     if data is None and not text.strip():
         raise UserError(f"{name}: is empty: see `hpcbench schema` for what belongs in it")
     if not isinstance(data, dict):
-        found = {list: "a list", type(None): "nothing"}.get(type(data), shown(data))
+        found = {list: "a list", type(None): "nothing"}.get(type(data), show(data))
         raise UserError(f"{name}:1: expected `key: value` lines at the root, found {found}")
     return Document(name, raw, data, origins)
 
@@ -133,7 +133,7 @@ def _explain(error: Any, line: str) -> str:
     """Return cause and remedy of what ruamel reports about a line."""
     problem = " ".join(str(error.problem or error.context or "").split())
     if "undefined alias" in problem:
-        alias = shown(problem.split()[-1])[2:-2]
+        alias = show(problem.split()[-1])[2:-2]
         return f"*{alias} is an alias without an anchor &{alias} above it: put a value that begins with * in quotes"
     if "another document" in problem:
         return "a second document: keep one, without a `---` after it"
@@ -142,7 +142,7 @@ def _explain(error: Any, line: str) -> str:
     for words, remedy in _REMEDIES:
         if words in problem:
             return (
-                f"not YAML: {remedy.format(line=shown(line.strip()), problem=problem.partition(' character ')[2][:3])}"
+                f"not YAML: {remedy.format(line=show(line.strip()), problem=problem.partition(' character ')[2][:3])}"
             )
     return f"not YAML: {problem}"
 
@@ -204,7 +204,7 @@ class _Builder:
         if len(path) > MAX_DEPTH:
             raise self._error(node, f"nested deeper than {MAX_DEPTH} levels")
         if str(node.tag) not in _TAGS:
-            raise self._error(node, f"the tag {shown(str(node.tag))} is not allowed: remove it")
+            raise self._error(node, f"the tag {show(str(node.tag))} is not allowed: remove it")
         if node.id == "scalar":
             self._check_whole(node)
             return self._scalar(node)
@@ -231,7 +231,7 @@ class _Builder:
             self._check_whole(key)
             here = (*path, key.value)
             if key.value in items:
-                raise self._error(key, f"the key {shown(key.value)} is here twice: first at {self._origins[here]}")
+                raise self._error(key, f"the key {show(key.value)} is here twice: first at {self._origins[here]}")
             self._origins[here] = self._line(key)
             items[key.value] = self.value(item, here)
         return items
@@ -241,7 +241,7 @@ class _Builder:
         try:
             node.value.encode()
         except UnicodeEncodeError:
-            raise self._error(node, f"{shown(node.value)} is no text: half of a pair of \\u escapes") from None
+            raise self._error(node, f"{show(node.value)} is no text: half of a pair of \\u escapes") from None
 
     def _line(self, node: Any) -> str:
         return f"{self._name}:{node.start_mark.line + 1}"

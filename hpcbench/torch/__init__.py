@@ -1,1 +1,1 @@
-"""PyTorch's own collectives, compressed by dimension, in programs that know nothing of it."""
+"""Public names for PyTorch programs. Their code is in `hpcbench.programs`."""

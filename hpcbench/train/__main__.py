@@ -1,6 +1,6 @@
 """The worker: ``python -m hpcbench.train RUN.json``, started on every rank by a job's launcher.
 
-Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked, 75 it was told to
+Exit status: 0 the run completed, 1 it diverged or its replicas differ, 2 it cannot be run as asked, 75 it was asked to
 stop and has written a checkpoint. Started again, it continues from the checkpoint.
 """
 
@@ -18,7 +18,7 @@ import hpcbench
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.contract import kept, rules, trace
+from hpcbench.contract import message_samples, rules, trace
 from hpcbench.contract.events import (
     Binding,
     CheckpointCarried,
@@ -34,22 +34,22 @@ from hpcbench.contract.events import (
     WholeGradients,
 )
 from hpcbench.contract.run import load
-from hpcbench.contract.sparse_fit import whole_after_all
+from hpcbench.contract.sparse_fit import find_unused_rows
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.features.energy.observer.energy import EnergyMeter
+from hpcbench.features.messages.observer import MessageObserver
 from hpcbench.features.prune.observer import CountedZeros
-from hpcbench.train import binding, clocks, container, gpu, preflight, stop, surroundings, text
+from hpcbench.features.trace.observer import TraceObserver
+from hpcbench.train import binding, clocks, container, gpu, machine, preflight, stop, text
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.environment import environment, transport
 from hpcbench.train.facts import facts
-from hpcbench.train.keeping import Keeping
 from hpcbench.train.log import LogWriter, now
 from hpcbench.train.loop import train, trainer_of
 from hpcbench.train.milestones import first_counted
 from hpcbench.train.serving import ServedTrainer
-from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
 
 
@@ -83,9 +83,9 @@ def main(argv: list[str]) -> int:
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
     ranks = tuple(map(Rank.declared, world))
-    where = surroundings.hosts(comm, gpus=run.device != "cpu")
+    where = machine.hosts(comm, gpus=run.device != "cpu")
     aware = gpu.awareness(comm, run)
-    about = {**environment(), **transport(comm, run, aware), **(surroundings.job() if comm.rank == 0 else {})}
+    about = {**environment(), **transport(comm, run, aware), **(machine.job() if comm.rank == 0 else {})}
     if comm.rank == 0:
         log.event(Environment(**about, hosts=tuple(map(Host.declared, where)), world=ranks))
     preflight.check(world, run)
@@ -98,9 +98,9 @@ def main(argv: list[str]) -> int:
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
-    for words in rules.idle(run.scheme, run.setting):
+    for words in rules.list_idle_rules(run.scheme, run.setting):
         log.event(IdleRule(reason=words))
-    if why := whole_after_all(run.model, run.train, run.layout.tensor):
+    if why := find_unused_rows(run.model, run.train, run.layout.tensor):
         log.event(WholeGradients(reason=str(why)))
     if switch := trainer.rows.switch:
         log.event(SparseSwitch(**switch._asdict()))
@@ -117,8 +117,8 @@ def main(argv: list[str]) -> int:
         checkpoints=checkpoints,
         told_to_stop=request if comm.rank == 0 else stop.never,
         observers=[
-            Tracing(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
-            Keeping(trainer, path.parent / kept.DIRECTORY),
+            TraceObserver(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
+            MessageObserver(trainer, path.parent / message_samples.DIRECTORY),
             CountedZeros(trainer),
             EnergyMeter(ranks, comm, first=first_counted(run.train, resumed_from or 0)),
         ],
@@ -131,7 +131,7 @@ def main(argv: list[str]) -> int:
 
 
 def attempt() -> int:
-    """Number of times that the job has started the run.
+    """Return the number of times that the job has started the run.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from hpcbench.train.trainer import Trainer
 
 
 def replicas_agree(trainer: Trainer) -> bool:
-    """Whether all replicas hold the same bytes, the same on all ranks (a collective call).
+    """Return whether all replicas hold the same bytes, the same on all ranks (a collective call).
 
     Over the replicas of each, all weights are compared; along the axes of the tensor grid, those that its ranks
     hold alike; between the first and the last stage, the two copies of a tied weight.
@@ -32,5 +32,5 @@ def replicas_agree(trainer: Trainer) -> bool:
 
 
 def _is_held_so(shard: Shard, ep: int) -> bool:
-    """Whether so many ranks hold different experts in the place of a parameter."""
+    """Return whether so many ranks hold different experts in the place of a parameter."""
     return shard.ep == ep

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.parallel.pipeline import MicroBatch
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.initial import key_of
@@ -52,16 +52,16 @@ class Batches:
         self._own = own
 
     def train(self, step: int) -> list[MicroBatch]:
-        """The micro-batches of this rank in global batch `step` (from 0)."""
+        """Return the micro-batches of this rank in global batch `step` (from 0)."""
         first = step * self._global_batch
         return self._cut("train", self._seed, np.arange(first, first + self._global_batch, dtype=np.uint64))
 
     def valid(self, samples: int) -> list[MicroBatch]:
-        """The validation samples of this rank. They do not depend on the seed."""
+        """Return the validation samples of this rank. They do not depend on the seed."""
         return self._cut("valid", 0, np.arange(samples, dtype=np.uint64))
 
     def _cut(self, split: str, seed: int, samples: npt.NDArray[np.uint64]) -> list[MicroBatch]:
-        mine = samples[shards(len(samples), self._size)[self._rank]]
+        mine = samples[cut_evenly(len(samples), self._size)[self._rank]]
         tokens = self._corpus.window(split=split, key=key_of(split, seed), index=mine, seq_len=self._seq_len)
         pieces = torch.split(torch.from_numpy(tokens).to(self._device), self._micro_batch)
         return [MicroBatch(self._own(piece[:, :-1]), self._own(piece[:, 1:])) for piece in pieces if len(piece)]

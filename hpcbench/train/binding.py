@@ -14,7 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpcbench.contract.run import Run, Shape
+from hpcbench.contract.run import RankShape, Run
 from hpcbench.errors import UserError
 
 Rank = dict[str, Any]
@@ -36,7 +36,7 @@ _NICS = (
 
 
 def describe(comm: MPI.Comm, device: str) -> Rank:
-    """The host, cores and GPU of this rank (a collective call). From now on the rank computes on that GPU.
+    """Return the host, cores and GPU of this rank (a collective call). From now on the rank computes on that GPU.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
 
 
 def boot_id(file: Path = _BOOT_ID) -> str | None:
-    """Identity of the running kernel; None where the kernel does not tell."""
+    """Return the identity of the running kernel; None where the kernel does not tell."""
     try:
         return file.read_text(encoding="ascii").strip() or None
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def boot_id(file: Path = _BOOT_ID) -> str | None:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in rising order as ranges, such as ``0-6,28-34``."""
+    """Return the numbers in rising order as ranges, such as ``0-6,28-34``."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -83,13 +83,13 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def numbers(words: str) -> set[int]:
-    """The numbers in a text that `ranges` or the kernel wrote."""
+    """Return the numbers in a text that `ranges` or the kernel wrote."""
     pairs = (part.partition("-") for part in words.strip().split(",") if part)
     return {number for first, _, last in pairs for number in range(int(first), int(last or first) + 1)}
 
 
 def numa_nodes(cores: set[int], nodes: Path = _NODES) -> list[int] | None:
-    """NUMA nodes that the cores belong to; None where the kernel does not say."""
+    """Return NUMA nodes that the cores belong to; None where the kernel does not say."""
     found = [
         int(path.parent.name.removeprefix("node"))
         for path in nodes.glob("node[0-9]*/cpulist")
@@ -127,7 +127,7 @@ def _gpu(rank: int, local_rank: int) -> Rank:
 
 
 def _word(about: Any, form: str) -> str | None:
-    """A value as text; None if this PyTorch does not give it."""
+    """Return a value as text; None if this PyTorch does not give it."""
     try:
         return form.format(about)
     except AttributeError:
@@ -167,7 +167,7 @@ def check(world: list[Rank], run: Run) -> list[str]:
     return warnings
 
 
-def _check_places(hosts: dict[str, list[Rank]], shape: Shape) -> None:
+def _check_places(hosts: dict[str, list[Rank]], shape: RankShape) -> None:
     if len(hosts) != shape.nodes:
         raise UserError(
             f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}), {shape.nodes} were asked for: "
@@ -181,7 +181,7 @@ def _check_places(hosts: dict[str, list[Rank]], shape: Shape) -> None:
             )
 
 
-def _check_cores(host: str, ranks: list[Rank], shape: Shape | None) -> bool:
+def _check_cores(host: str, ranks: list[Rank], shape: RankShape | None) -> bool:
     """Refuse ranks that share bound cores. The result tells whether several ranks are not bound at all.
 
     Ranks that may all use the same cores are not bound, whether these are all cores of the host or of the job.
@@ -207,7 +207,7 @@ def _check_cores(host: str, ranks: list[Rank], shape: Shape | None) -> bool:
     return False
 
 
-def _check_enough(host: str, ranks: list[Rank], together: int, shape: Shape) -> None:
+def _check_enough(host: str, ranks: list[Rank], together: int, shape: RankShape) -> None:
     for rank in ranks:
         if len(rank["cores"]) < shape.cores_per_rank:
             raise UserError(
@@ -223,7 +223,7 @@ def _check_enough(host: str, ranks: list[Rank], together: int, shape: Shape) -> 
         )
 
 
-def _check_gpus(host: str, ranks: list[Rank], shape: Shape | None) -> None:
+def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
     """Refuse ranks that share fewer GPUs than they were to have."""
     by_gpu: dict[object, list[Rank]] = defaultdict(list)
     for rank in ranks:
@@ -241,21 +241,24 @@ def _check_gpus(host: str, ranks: list[Rank], shape: Shape | None) -> None:
 
 
 def _identity(rank: Rank) -> object:
-    """A key that tells the GPUs of a host apart, whatever number each rank gives them."""
+    """Return a key that tells the GPUs of a host apart, whatever number each rank gives them."""
     gpu = rank["gpu"]
     return gpu["uuid"] or gpu["pci"] or (gpu["number"], tuple(rank["visible"].values()))
 
 
-def _sharers(shape: Shape | None, crowd: list[Rank]) -> int:
-    """Number of ranks that may compute on one GPU. If nobody set it and the host has one GPU, all ranks may."""
+def _sharers(shape: RankShape | None, crowd: list[Rank]) -> int:
+    """Return the number of ranks that may compute on one GPU.
+
+    If nobody set it and the host has one GPU, all ranks may.
+    """
     gpus = Fraction(shape.gpus_per_rank) if shape else Fraction(0)
     if gpus:
         return max(1, int(1 / gpus))
     return 1 if any(rank["gpu"]["visible"] > 1 for rank in crowd) else len(crowd)
 
 
-def _sight(ranks: list[Rank], shape: Shape) -> str | None:
-    """Whether ranks see more GPUs than they were to see, because that changes what libraries do."""
+def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
+    """Return whether ranks see more GPUs than they were to see, because that changes what libraries do."""
     if shape.visibility != "one":
         return None
     own = max(1, int(Fraction(shape.gpus_per_rank)))

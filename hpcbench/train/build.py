@@ -7,7 +7,7 @@ from torch import nn
 
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.run import Run
-from hpcbench.contract.sparse_fit import by_rows
+from hpcbench.contract.sparse_fit import may_send_rows
 from hpcbench.features.prune.engine.masks import make_masks
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import make_buckets
@@ -71,7 +71,7 @@ def build(run: Run, mesh: Mesh, policy: Policy) -> Built:
         dtype=DTYPES[train.precision],
         device=run.device,
         tied=model.tied,
-        by_rows=by_rows(model, train, run.layout.tensor),
+        by_rows=may_send_rows(model, train, run.layout.tensor),
     )
     table = next((shard for _, shard in held if shard.by_rows), None)
     touched = Touched(module.get_submodule("embedding.tokens"), table.held[0]) if table else None
@@ -84,7 +84,7 @@ def build(run: Run, mesh: Mesh, policy: Policy) -> Built:
 
 
 def engine_of(run: Run, built: Built, mesh: Mesh, policy: Policy) -> DataParallel:
-    """The engine for the run's optimizer. It gives the parameters their first values, bucket by bucket."""
+    """Return the engine for the run's optimizer. It gives the parameters their first values, bucket by bucket."""
     model, train = run.model, run.train
 
     def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:

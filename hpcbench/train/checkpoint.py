@@ -111,7 +111,7 @@ class Checkpoints:
         self._damaged: set[Path] = set()
 
     def find(self) -> LatestCheckpoint:
-        """The newest checkpoint that is complete. Every rank checks its own file.
+        """Return the newest checkpoint that is complete. Every rank checks its own file.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class Checkpoints:
         return Written(step, sum(entry["bytes"] for entry in entries), round(time.perf_counter() - begin, 3))
 
     def _own(self, state: dict[str, Any]) -> tuple[dict[str, Any], Index | None]:
-        """The content of this rank's file; and the index, on the first rank."""
+        """Return the content of this rank's file; and the index, on the first rank."""
         own = list(fragments(state))
         announced = self._comm.gather([announce(fragment) for fragment in own])
         index: Index | None = None
@@ -246,12 +246,12 @@ class Checkpoints:
         return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **known)
 
     def _from_first(self, ask: Callable[[], T]) -> T:
-        """The first rank's answer, because a shared file system may show another rank an older directory."""
+        """Return the first rank's answer, because a shared file system may show another rank an older directory."""
         answer: T = self._comm.bcast(ask() if self._comm.rank == 0 else None)
         return answer
 
     def _agreed(self, step: int, act: Callable[[], T]) -> list[T]:
-        """The result of `act` on each rank. If it fails on one rank, all ranks raise its error."""
+        """Return the result of `act` on each rank. If it fails on one rank, all ranks raise its error."""
         outcome: tuple[str, T | None]
         try:
             outcome = "", act()
@@ -268,7 +268,7 @@ class Checkpoints:
 
 
 def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
-    """A line that tells what changed in a checkpoint of another layout.
+    """Return a line that tells what changed in a checkpoint of another layout.
 
     Parameters
     ----------
@@ -283,12 +283,15 @@ def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
 
 
 def identity(run: Run) -> dict[str, Any]:
-    """The settings by which a checkpoint is known to belong to a run."""
+    """Return the settings by which a checkpoint is known to belong to a run."""
     return run.model_dump(mode="json", include={"model", "data", "train", "layout", "scheme"})
 
 
 def _largest(counts: list[dict[str, int]]) -> dict[str, int]:
-    """The largest count of each channel. With it a codec that rounds at random never uses a seed twice on any rank."""
+    """Return the largest count of each channel.
+
+    With it a codec that rounds at random never uses a seed twice on any rank.
+    """
     names = {name for calls in counts for name in calls}
     return {name: max(calls.get(name, 0) for calls in counts) for name in sorted(names)}
 
@@ -305,7 +308,7 @@ def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> N
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Settings that differ, in the order of the run file: name, the checkpoint's value, the run's value."""
+    """Yield the settings that differ, in the order of the run file: name, the checkpoint's value, the run's value."""
     there, here = dict(_flat(theirs)), dict(_flat(ours))
     for key in dict.fromkeys((*here, *there)):
         if there.get(key) != here.get(key):
@@ -313,7 +316,7 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple
 
 
 def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Values of nested mappings by their dotted names. A list is one value."""
+    """Yield the values of nested mappings by their dotted names. A list is one value."""
     if not isinstance(data, dict) or not data:
         yield name, data
         return

@@ -20,7 +20,7 @@ _CHUNK = 1 << 22
 
 
 def rank_file(rank: int) -> str:
-    """Name of a rank's file."""
+    """Return the name of a rank's file."""
     return f"rank-{rank:05}.pt"
 
 
@@ -41,7 +41,7 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, Any] | str:
-    """The content of ``complete.json``, or a message about its fault.
+    """Return the content of ``complete.json``, or a message about its fault.
 
     Only the version is given for a file of another schema.
     """
@@ -63,7 +63,7 @@ def _content_digest(manifest: dict[str, Any]) -> str:
 
 
 def damage(path: Path, entry: dict[str, Any]) -> str | None:
-    """The fault in a rank's file; None if there is none."""
+    """Return the fault in a rank's file; None if there is none."""
     digest, size = xxhash.xxh3_128(), 0
     try:
         with path.open("rb") as stream:
@@ -118,7 +118,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def fresh(partial: Path) -> None:
-    """An empty directory for writing."""
+    """Return an empty directory for writing."""
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
 

@@ -53,7 +53,7 @@ class Fragment:
 
 
 def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
-    """The tensors of a `Trainer.state`, in its order."""
+    """Yield the tensors of a `Trainer.state`, in its order."""
     shards = state["shards"]
     for kind in SHARED:
         for name, entry in state[kind].items():
@@ -78,7 +78,7 @@ class Announced:
 
 
 def announce(fragment: Fragment) -> Announced:
-    """The description of a fragment that all ranks with this fragment must share."""
+    """Return the description of a fragment that all ranks with this fragment must share."""
     digest = xxhash.xxh3_128()
     for values in fragment.fields.values():
         digest.update(values.view(torch.uint8).numpy().data)
@@ -86,7 +86,7 @@ def announce(fragment: Fragment) -> Announced:
 
 
 def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
-    """The fragments that each rank writes.
+    """Return the fragments that each rank writes.
 
     If many ranks have a fragment, the one with the least to write so far writes it.
     """
@@ -133,7 +133,7 @@ class Index:
 
     @classmethod
     def of(cls, announced: Sequence[Sequence[Announced]], chosen: Sequence[Sequence[int]]) -> "Index":
-        """The index of the announced parts that are written."""
+        """Return the index of the announced parts that are written."""
         tables: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for rank, items in enumerate(chosen):
             for item in (announced[rank][i] for i in items):
@@ -143,7 +143,7 @@ class Index:
         return cls(tables)
 
     def parts(self, kind: str, name: str, shape: tuple[int, ...]) -> list[Part]:
-        """The parts of a tensor; none if the checkpoint does not know it.
+        """Return the parts of a tensor; none if the checkpoint does not know it.
 
         Raises
         ------

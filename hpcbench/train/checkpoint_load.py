@@ -101,7 +101,10 @@ def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: 
 
 
 def _shares(state: dict[str, Any], name: str) -> int:
-    """Number of different residuals that the layout has for the same elements of a parameter. Each gets a share."""
+    """Return the number of different residuals that the layout has for the same elements of a parameter.
+
+    Each gets a share.
+    """
     shard: Shard = state["shards"][name]
     shares: int = state["replicas"] // shard.ep
     if state["summands"]:
@@ -110,7 +113,7 @@ def _shares(state: dict[str, Any], name: str) -> int:
 
 
 def lacking(fragment: Fragment, index: Index, files: Files, holders: list[list[int]]) -> Tensor:
-    """The total error of all messages of a layout, [fragment.extent.length], fp64."""
+    """Return the total error of all messages of a layout, [fragment.extent.length], fp64."""
     total = torch.zeros(fragment.extent.length, dtype=torch.float64)
     piece = torch.zeros_like(total)
     counted: set[tuple[tuple[int, ...], Extent]] = set()

@@ -16,7 +16,7 @@ DIRECTORY = "clocks"
 
 
 def lines(shard: Shard, *, place: int, sync: str, began: Sequence[int]) -> Iterator[str]:
-    """The lines of a shard.
+    """Yield the lines of a shard.
 
     Parameters
     ----------

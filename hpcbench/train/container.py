@@ -13,7 +13,7 @@ _MAPS = Path("/proc/self/maps")
 
 
 def where(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Program and image that this rank runs in; None outside of containers."""
+    """Return the program and image that this rank runs in; None outside of containers."""
     return environment.get(WHERE) or None
 
 
@@ -55,13 +55,13 @@ def check_library(environment: Mapping[str, str] = os.environ, maps: Path = _MAP
 
 
 def libraries(maps: str) -> list[str]:
-    """MPI libraries in a process, by what the kernel says of its memory."""
+    """Return MPI libraries in a process, by what the kernel says of its memory."""
     found = re.findall(r"\s(/\S*/libmpi(?:ch|_cray|_gnu|)[^/\s]*\.so[^/\s]*)$", maps, re.MULTILINE)
     return list(dict.fromkeys(found))
 
 
 def remedy(environment: Mapping[str, str] = os.environ) -> str:
-    """What else may be wrong where the launcher has started worlds of their own."""
+    """Return what else may be wrong where the launcher has started worlds of their own."""
     if not where(environment):
         return ""
     return (

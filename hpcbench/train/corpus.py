@@ -113,7 +113,7 @@ class Corpus:
 
 
 def _blocks(n: int) -> list[slice]:
-    """All of `n` tokens, or blocks all over them if they are too many."""
+    """Return all of `n` tokens, or blocks all over them if they are too many."""
     if n <= _COUNTED:
         return [slice(0, n)]
     size = _COUNTED // _BLOCKS

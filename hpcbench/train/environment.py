@@ -18,7 +18,7 @@ from hpcbench.train import container
 
 
 def environment() -> dict[str, Any]:
-    """Versions of the libraries that compute and communicate."""
+    """Return the versions of the libraries that compute and communicate."""
     return {
         "mpi": " ".join(MPI.Get_library_version().split("\n")[0].rstrip("\0").split()),
         "python": platform.python_version(),
@@ -30,7 +30,7 @@ def environment() -> dict[str, Any]:
 
 
 def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, Any]:
-    """Settings that decide how messages travel. This is a collective call."""
+    """Return the settings that decide how messages travel. This is a collective call."""
     formats = run.train.message_formats
     found: dict[str, Any] = {
         "comm_precision": formats,

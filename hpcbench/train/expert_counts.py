@@ -41,7 +41,7 @@ class ExpertCounts:
             layer.watch = partial(self._watch, number, layer.settings.count)
 
     def forget(self) -> None:
-        """Start counting anew."""
+        """Start counting again."""
         self._sums = {}
 
     def set_factor(self, factor: float) -> None:
@@ -67,7 +67,7 @@ class ExpertCounts:
         self._sums[number] = self._sums[number] + own if number in self._sums else own
 
     def report(self, numbers: list[int], count: int, exact: Channel) -> tuple[ExpertLayer, ...]:
-        """What the experts of each layer got, the same on all ranks. This is a collective call.
+        """Return what the experts of each layer got, the same on all ranks. This is a collective call.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ class ExpertMLP(nn.Module):
         self.watch: Watch | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output for x [b, s, h]: [b, s, h]. The router works in fp32 or better."""
+        """Return the output for x [b, s, h]: [b, s, h]. The router works in fp32 or better."""
         wide = torch.promote_types(x.dtype, torch.float32)
         logits = F.linear(x.to(wide), self.router.weight.to(wide))  # [b, s, E]
         routing = route(logits, self.settings)

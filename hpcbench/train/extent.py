@@ -38,7 +38,7 @@ class Extent:
         return cls(box, start, _volume(box) - start if length is None else length)
 
     def boxes(self) -> Iterator[tuple[int, Bounds]]:
-        """The boxes that the run is made of, with the place of each one's first element in the run."""
+        """Yield the boxes that the run is made of, with the place of each one's first element in the run."""
         shape = tuple(stop - start for start, stop in self.box)
         place = 0
         for inner in _boxes(shape, self.start, self.start + self.length):
@@ -70,7 +70,7 @@ def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
 
 
 def meet(one: Extent, other: Extent) -> bool:
-    """Whether the boxes, and so perhaps the runs, have common elements."""
+    """Return whether the boxes, and so perhaps the runs, have common elements."""
     return all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(one.box, other.box, strict=True))
 
 
@@ -82,14 +82,14 @@ def _pairs(to: Extent, of: Extent) -> Iterator[tuple[tuple[int, Bounds], tuple[i
 
 
 def _window(flat: Tensor, place: int, box: Bounds, part: Bounds) -> Tensor:
-    """The view of `part` in a box whose elements lie in `flat` from `place` on."""
+    """Return the view of `part` in a box whose elements lie in `flat` from `place` on."""
     shape = [stop - start for start, stop in box]
     whole = flat[place : place + math.prod(shape)].view(shape)
     return whole[tuple(slice(a - start, b - start) for (start, _), (a, b) in zip(box, part, strict=True))]
 
 
 def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Bounds]:
-    """Boxes that hold elements `start` up to `stop` of an array laid out row by row, in that order."""
+    """Yield boxes that hold elements `start` up to `stop` of an array laid out row by row, in that order."""
     if start >= stop:
         return
     if len(shape) == 1:

@@ -9,7 +9,7 @@ from hpcbench.train.corpus import Corpus
 
 
 def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
-    """Numbers that follow from the configuration."""
+    """Return the numbers that follow from the configuration."""
     shape = shape_of(run)
     return {
         "parameters": flops.parameters(**shape, positions=run.model.positions, tied=run.model.tied),
@@ -30,7 +30,7 @@ def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
 
 
 def shape_of(run: Run) -> dict[str, Any]:
-    """The sizes that the formulas of operations and parameters ask for."""
+    """Return the sizes that the formulas of operations and parameters ask for."""
     model = run.model
     sizes = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
     return {**sizes, "experts": expert_shape(model, run.train, run.layout)}

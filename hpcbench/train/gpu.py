@@ -1,4 +1,7 @@
-"""What a run on a GPU needs beside the GPU. It is checked before anything is timed; the CPU never replaces it."""
+"""What a run on a GPU needs in addition to the GPU. It is checked before anything is timed.
+
+The CPU never replaces the GPU.
+"""
 
 from mpi4py import MPI
 
@@ -32,9 +35,9 @@ def check(run: Run) -> None:
 
 
 def refusal(run: Run) -> str | None:
-    """The part of the scheme that a GPU cannot do, and what to use instead."""
+    """Return the part of the scheme that a GPU cannot do, and what to use instead."""
     scheme = run.scheme
-    refused = rules.refused_on_gpu(scheme)
+    refused = rules.find_gpu_obstacle(scheme)
     if refused:
         return f"scheme {scheme.name}: {refused[1]}"
     for name in dict.fromkeys(rule.codec for rule in scheme.all_rules):
@@ -44,5 +47,8 @@ def refusal(run: Run) -> str | None:
 
 
 def awareness(comm: MPI.Comm, run: Run) -> Awareness | None:
-    """Whether the MPI library is given device pointers (a collective call). None if there are no device pointers."""
+    """Return whether the MPI library is given device pointers (a collective call).
+
+    None if there are no device pointers.
+    """
     return None if run.device == "cpu" else gpu_aware(comm, run.gpu_aware_mpi)

@@ -27,13 +27,13 @@ def random_bits(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint6
 
 
 def key_of(*parts: object) -> int:
-    """A 64-bit key from values that print the same everywhere."""
+    """Return a 64-bit key from values that print the same everywhere."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "little")
 
 
 def normal(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Standard normal values for each index, by Box and Muller's transformation."""
+    """Return standard normal values for each index, by Box and Muller's transformation."""
     scale = 2.0**-53
     first = ((random_bits(key, 2 * index) >> np.uint64(11)) + np.uint64(1)) * scale  # (0, 1]
     second = (random_bits(key, 2 * index + np.uint64(1)) >> np.uint64(11)) * scale
@@ -42,7 +42,7 @@ def normal(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
 
 
 def spread(name: str, config: Model) -> float:
-    """Standard deviation of a weight's initial values.
+    """Return standard deviation of a weight's initial values.
 
     The values are those of GPT-NeoX-20B: sqrt(2/(5h)) ("small init", arXiv 1910.05895), and 2/(l sqrt(h)) for the
     layers that write into the residual stream ("Wang init").
@@ -55,7 +55,7 @@ def spread(name: str, config: Model) -> float:
 def values(
     name: str, shape: tuple[int, ...], *, held: tuple[slice, ...], config: Model, seed: int, dtype: torch.dtype
 ) -> torch.Tensor:
-    """The part `held` of the parameter `name`, whose whole has `shape`: ones, zeros or normal values."""
+    """Return the part `held` of the parameter `name`, whose whole has `shape`: ones, zeros or normal values."""
     rows = [np.arange(size, dtype=np.uint64)[part] for size, part in zip(shape, held, strict=True)]
     if len(shape) == 1:
         whole = "norm" in name and name.endswith("weight")

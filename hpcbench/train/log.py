@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TextIO
 
 from hpcbench.contract import step_line
-from hpcbench.contract.events import End, Event, Traffic
+from hpcbench.contract.events import End, Event, TrafficTotals
 from hpcbench.contract.step_line import Step
 
 
 def now() -> str:
-    """The time in UTC, to the millisecond."""
+    """Return the time in UTC, to the millisecond."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -32,14 +32,14 @@ class LogWriter:
 
     def event(self, event: Event) -> None:
         """Write an event."""
-        if self._room is not None and self._stream is not None and isinstance(event, Traffic | End):
+        if self._room is not None and self._stream is not None and isinstance(event, TrafficTotals | End):
             with contextlib.suppress(OSError):  # a disk that fails is told by what cannot be written
                 self._room.unlink(missing_ok=True)
         self._write(event.to_line())
 
     def step(self, step: Step) -> None:
         """Write a step line."""
-        self._write(step_line.format(step))
+        self._write(step_line.format_step(step))
 
     def _write(self, line: str) -> None:
         if self._stream is not None:

@@ -10,11 +10,11 @@ from hpcbench.contract.events import (
     Evaluation,
     Experts,
     Hosts,
-    Phases,
-    SparseGradients,
-    Traffic,
+    PhaseTimes,
+    RowTraffic,
+    TrafficTotals,
 )
-from hpcbench.contract.measured import first_measured
+from hpcbench.contract.measured import find_first_counted
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Train
 from hpcbench.predict import flops
@@ -93,7 +93,7 @@ class Milestones:
         )
 
     def due(self, step: int) -> bool:
-        """Whether an evaluation or a checkpoint is due after a step."""
+        """Return whether an evaluation or a checkpoint is due after a step."""
         return self._evaluates(step) or self._checkpoint_due(step)
 
     def reached(self, step: int, *, stopped: bool) -> tuple[str, str] | None:
@@ -102,7 +102,7 @@ class Milestones:
         Parameters
         ----------
         stopped
-            Whether some rank was told to stop.
+            Whether some rank was asked to stop.
         """
         last = step == self._settings.steps
         if last:
@@ -135,13 +135,13 @@ class Milestones:
         trainer, log, run, exact = self._trainer, self._log, self._trainer.run, self._trainer.policy.exact
         measured: dict[str, Any] = {"from_step": self.counted, "to_step": self._settings.steps}
         channels, (down, up) = trainer.traffic.report(), trainer.traffic.link_bytes() or (None, None)
-        log.event(Traffic(**measured, channels=channels, host_down_bytes=down, host_up_bytes=up))
+        log.event(TrafficTotals(**measured, channels=channels, host_down_bytes=down, host_up_bytes=up))
         if experts := run.model.experts:
             layers = trainer.experts.report(run.model.expert_layers, experts.count, exact)
             log.event(Experts(**measured, layers=layers))
         if rows := trainer.rows.report(exact):
-            log.event(SparseGradients(**measured, **rows))
-        log.event(Phases(**measured, stages=resources.phase_times(trainer)))
+            log.event(RowTraffic(**measured, **rows))
+        log.event(PhaseTimes(**measured, stages=resources.phase_times(trainer)))
         if stale := trainer.staleness():
             log.event(stale)
         if self._hosts:
@@ -154,4 +154,4 @@ class Milestones:
 
 def first_counted(settings: Train, taken: int) -> int:
     """Return the first step that counts for the run's speed. `taken` steps were taken before."""
-    return min(first_measured(settings.warmup_steps, settings.steps, taken), settings.steps)
+    return min(find_first_counted(settings.warmup_steps, settings.steps, taken), settings.steps)

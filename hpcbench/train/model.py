@@ -1,4 +1,4 @@
-"""A GPT in the manner of GPT-NeoX, in plain PyTorch: it knows nothing of parallel training.
+"""A GPT in the manner of GPT-NeoX, in plain PyTorch, without any code for parallel training.
 
 A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`. The keys of `blocks` are
 the layers' global numbers, so that each parameter has the same name in every layout.
@@ -21,7 +21,7 @@ Places = Callable[[int, torch.device], Tensor]
 
 
 def whole_sample(positions: int, device: torch.device) -> Tensor:
-    """The places of the positions [s] in their sample: it has no others."""
+    """Return the places of the positions [s] in their sample: it has no others."""
     return torch.arange(positions, device=device)
 
 
@@ -35,7 +35,7 @@ class Embedding(nn.Module):
         self.places: Places = whole_sample
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The vectors of tokens [b, s]: [b, s, h]."""
+        """Return the vectors of tokens [b, s]: [b, s, h]."""
         x: Tensor = self.tokens(tokens)  # [b, s] -> [b, s, h]
         if self.positions is not None:
             x = x + self.positions(self.places(tokens.shape[1], tokens.device))
@@ -43,7 +43,7 @@ class Embedding(nn.Module):
 
 
 def _table(rows: int, columns: int) -> nn.Embedding:
-    """A table without PyTorch's own initial values.
+    """Return a table without PyTorch's own initial values.
 
     On the meta device these would import its compiler, which takes a second on each rank.
     """
@@ -67,7 +67,7 @@ class Attention(nn.Module):
         self.places: Places = whole_sample
 
     def forward(self, x: Tensor) -> Tensor:
-        """The attention's output for x [b, s, h]: [b, s, h]."""
+        """Return the attention's output for x [b, s, h]: [b, s, h]."""
         qkv = self.qkv(x)  # [b, s, h] -> [b, s, 3h/t]; x may hold a part of the positions only
         b, s, _ = qkv.shape
         qkv = qkv.view(b, s, -1, 3, self.head_dim)  # [b, s, a/t, 3, d]
@@ -81,7 +81,7 @@ class Attention(nn.Module):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The core of causal attention: scores, softmax and their product with the values. All are [b, a, s, d]."""
+    """Return the core of causal attention: scores, softmax and their product with the values. All are [b, a, s, d]."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
@@ -107,13 +107,13 @@ class MLP(nn.Module):
         self.down = nn.Linear(4 * config.hidden, config.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The MLP's output for x [b, s, h]: [b, s, h]."""
+        """Return the MLP's output for x [b, s, h]: [b, s, h]."""
         y: Tensor = self.down(F.gelu(self.up(x)))  # [b, s, h] -> [b, s, 4h/t] -> [b, s, h]
         return y
 
 
 def mlp_of(config: Model, layer: int) -> nn.Module:
-    """The MLP of a layer, counted from 0, or its experts."""
+    """Return the MLP of a layer, counted from 0, or its experts."""
     if config.experts is None or not config.experts.in_layer(layer):
         return MLP(config)
     return ExpertMLP(config.hidden, config.experts, partial(MLP, config))
@@ -131,7 +131,7 @@ class Block(nn.Module):
         self.mlp = mlp_of(config, layer)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The residual stream after the block, [b, s, h]."""
+        """Return the residual stream after the block, [b, s, h]."""
         if self.parallel_residual:
             y: Tensor = x + self.attention(self.norm1(x)) + self.mlp(self.norm2(x))
             return y
@@ -190,6 +190,6 @@ class GPT(nn.Module):
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in nats over all positions, in fp32 or better; logits [b, s, V], targets [b, s]."""
+    """Return the mean cross-entropy in nats over all positions, in fp32 or better; logits [b, s, V], targets [b, s]."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(wide.flatten(0, 1), targets.flatten())

@@ -26,7 +26,7 @@ class LossScale:
     """The dynamic loss scale, by DeepSpeed's rule. The defaults are the settings of GPT-NeoX-20B.
 
     A step with an overflow is skipped. From the `hysteresis`-th overflow on, each one also halves the scale. After
-    `window` steps without an overflow the scale doubles, and the count of overflows begins anew.
+    `window` steps without an overflow the scale doubles, and the count of overflows begins again.
     """
 
     value: float
@@ -42,7 +42,7 @@ class LossScale:
 
     @classmethod
     def of(cls, train: Train) -> "LossScale":
-        """The run's loss scale for fp16. For other formats it is 1 and never changes."""
+        """Return the run's loss scale for fp16. For other formats it is 1 and never changes."""
         if train.precision != "fp16":
             return cls(1.0, window=0)
         return cls(train.loss_scale, window=train.loss_scale_window, hysteresis=train.loss_scale_hysteresis)

@@ -16,7 +16,7 @@ from hpcbench.train import binding, container
 
 
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
-    """Host and cores of each rank, in rank order."""
+    """Return the host and cores of each rank, in rank order."""
     own = {**binding.describe(comm, run.device), "threads": run.threads}
     if run.scheme.environment:
         own["environment"] = {name: os.environ.get(name) for name in run.scheme.environment}

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 import torch
 
-from hpcbench.contract.events import HostTimes, Memory, StageTimes
+from hpcbench.contract.events import HostTimes, MemoryUse, StageTimes
 from hpcbench.parallel.exact import everyones_names, gather
 from hpcbench.train.trainer import Trainer
 
@@ -18,7 +18,7 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ...]:
-    """Time that the ranks of each host computed, the same on all ranks (a collective call).
+    """Return the time that the ranks of each host computed, the same on all ranks (a collective call).
 
     A slow node makes all others wait. Step times tell that there is one, but only times without waiting tell which.
 
@@ -76,7 +76,7 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
 
 
 def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
-    """Seconds per step in each phase of each pipeline stage, the same on all ranks (a collective call).
+    """Return the seconds per step in each phase of each pipeline stage, the same on all ranks (a collective call).
 
     Returns
     -------
@@ -107,7 +107,7 @@ def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
 
 
 def peak_resident(status: Path = Path("/proc/self/status")) -> int:
-    """The most memory in bytes that was resident in this process.
+    """Return the most memory in bytes that was resident in this process.
 
     The kernel's ``ru_maxrss`` is only the second choice, because a process inherits it from its parent.
     """
@@ -118,8 +118,8 @@ def peak_resident(status: Path = Path("/proc/self/status")) -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def memory(trainer: Trainer) -> Memory:
-    """Memory that the run has needed so far, the same on all ranks (a collective call).
+def memory(trainer: Trainer) -> MemoryUse:
+    """Return the memory that the run has needed so far, the same on all ranks (a collective call).
 
     `Trainer.held_bytes` gives the memory that lasts from step to step.
     """
@@ -133,4 +133,4 @@ def memory(trainer: Trainer) -> Memory:
     mine = [float(peak_resident()), *(float(own.get(name, 0)) for name in names)]
     host, *others = zip(*gather(world, mine, exact), strict=True)
     most = {name: round(max(values)) for name, values in zip(names, others, strict=True)}
-    return Memory(host_rank_bytes=round(max(host)), host_bytes=round(sum(host)), **most)
+    return MemoryUse(host_rank_bytes=round(max(host)), host_bytes=round(sum(host)), **most)

@@ -50,12 +50,12 @@ class RowCounts:
         policy.load_calls(calls)
 
     def forget(self) -> None:
-        """Start counting anew."""
+        """Start counting again."""
         if self._engine.by_rows:
             self._engine.by_rows.taken = Taken()
 
     def report(self, exact: Channel) -> dict[str, Any] | None:
-        """The fields of the log's event, the same on all ranks; None where nothing may travel by rows.
+        """Return the fields of the log's event, the same on all ranks; None where nothing may travel by rows.
 
         This is a collective call.
         """

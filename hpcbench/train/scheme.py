@@ -1,6 +1,6 @@
 """Whether a run's scheme can work on the ranks that the launcher started."""
 
-from hpcbench.contract.rules import treatments
+from hpcbench.contract.rules import resolve_treatments
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.parallel.mesh import Mesh
@@ -17,7 +17,7 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
         because it does not know where the launcher puts ranks.
     """
     groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
-    for traffic, treatment in treatments(run.scheme, run.setting).items():
+    for traffic, treatment in resolve_treatments(run.scheme, run.setting).items():
         if not treatment.between_nodes:
             continue
         axis, rule = traffic[3:], f"scheme {run.scheme.name}: {run.scheme.name_rule(treatment.rule)}"

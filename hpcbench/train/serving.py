@@ -19,8 +19,8 @@ from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.contract.events import Staleness, StalenessOf
 from hpcbench.contract.run import Run
-from hpcbench.contract.shards import shards
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.shards import cut_evenly
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, to_tensor
 from hpcbench.parallel.exact import everyones_counts, exact_sum
 from hpcbench.parallel.server import Shard, Tickets, Update
@@ -60,8 +60,8 @@ class ServedTrainer(Trainer):
         self._from = 0
         bound = {"bsp": 0, "ssp": train.staleness}.get(train.sync)
         channels = {
-            "push": self.policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD),
-            "pull": self.policy.channel(Dimension.ZERO, Phase.STEP, Kind.PARAM),
+            "push": self.policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD),
+            "pull": self.policy.channel(Dimension.ZERO, Phase.STEP, MessageKind.PARAM),
             "exact": self._exact,
         }
         self.server = Server(
@@ -95,7 +95,7 @@ class ServedTrainer(Trainer):
         """Get the newest weights that the clocks allow. False if this worker has nothing left to do in the round."""
         size = self.mesh.dp.size
         gathered = [piece.bucket.room() for piece in self._pieces]
-        into = [[room[shards(len(room), size)[rank]] for room in gathered] for rank in range(size)]
+        into = [[room[cut_evenly(len(room), size)[rank]] for room in gathered] for rank in range(size)]
         if not self.worker.pull(into):
             return False
         for piece, room in zip(self._pieces, gathered, strict=True):
@@ -113,7 +113,7 @@ class ServedTrainer(Trainer):
         """Push the gradient to all shards."""
         size = self.mesh.dp.size
         whole = self.data_parallel.own_gradients(divisor=size)
-        pieces = [[vector[shards(len(vector), size)[rank]] for vector in whole] for rank in range(size)]
+        pieces = [[vector[cut_evenly(len(vector), size)[rank]] for vector in whole] for rank in range(size)]
         self.worker.push(pieces, [loss / size, *self._new_bytes()], self._feedback)
         self.server.check()
 
@@ -157,7 +157,7 @@ class ServedTrainer(Trainer):
             self.serving = False
 
     def results(self) -> list[StepResult]:
-        """The updates of the first shard that have not been asked for yet, as steps. Nothing on other ranks."""
+        """Return the updates of the first shard that have not been asked for yet, as steps. Nothing on other ranks."""
         found = []
         while self._updates:
             update, at = self._updates.popleft()
@@ -185,7 +185,7 @@ class ServedTrainer(Trainer):
             self.server.tickets.end_early()
 
     def staleness(self) -> Staleness:
-        """How old the weights of each shard's gradients were, the same on all ranks (a collective call)."""
+        """Return how old the weights of each shard's gradients were, the same on all ranks (a collective call)."""
         counts = everyones_counts(self.mesh.dp, self.server.shard.staleness, self._exact)
         return Staleness(
             of="shard",
@@ -205,7 +205,7 @@ class ServedTrainer(Trainer):
         )
 
     def state(self) -> dict[str, Any]:
-        """The `Trainer.state` at the end of a round, with the clocks of the workers."""
+        """Return the `Trainer.state` at the end of a round, with the clocks of the workers."""
         return super().state() | {"clocks": list(self.server.shard.clocks)}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -247,7 +247,7 @@ class ServedTrainer(Trainer):
         size = self.mesh.dp.size
         found: list[list[Feedback | None]] = [[] for _ in range(size)]
         for piece in self._pieces:
-            for rank, part in enumerate(shards(piece.bucket.values.numel(), size)):
+            for rank, part in enumerate(cut_evenly(piece.bucket.values.numel(), size)):
                 if piece.feedback is None:
                     found[rank].append(None)
                     continue
@@ -258,7 +258,7 @@ class ServedTrainer(Trainer):
 
 
 def rounds(steps: int, taken: int, *, every: Sequence[int], counted: int) -> list[int]:
-    """The last steps of the rounds that are left.
+    """Return the last steps of the rounds that are left.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a step gives: on one rank, and as all ranks know it."""
+"""Results of a step: on one rank, and on all ranks."""
 
 from dataclasses import dataclass
 

@@ -9,7 +9,7 @@ _EVERY = 1.0
 
 
 class StopRequest:
-    """Whether the run was told to stop.
+    """Whether the run was asked to stop.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class StopRequest:
         self._told = False
 
     def __call__(self) -> bool:
-        """Whether the run was told to stop.
+        """Return whether the run was asked to stop.
 
         It looks at the file unless the last look was just now. Once true, the answer stays true.
         """
@@ -37,5 +37,5 @@ class StopRequest:
 
 
 def never() -> bool:
-    """The answer of a rank that does not look, because the first rank looks for all."""
+    """Return the answer of a rank that does not look, because the first rank looks for all."""
     return False

@@ -88,7 +88,7 @@ class StreamTrainer(Trainer):
         return losses
 
     def _batch(self, i: int) -> MicroBatch:
-        """A micro-batch by its number in the run."""
+        """Return a micro-batch by its number in the run."""
         step, place = divmod(i, self.stream.micro_batches)
         if step not in self._drawn:
             self._drawn[step] = self._batches.train(step)
@@ -114,11 +114,11 @@ class StreamTrainer(Trainer):
         return super().evaluate()
 
     def held_bytes(self) -> dict[str, int]:
-        """Bytes of the tensors that last from step to step, with those of stashed versions."""
+        """Return the bytes of the tensors that last from step to step, with those of stashed versions."""
         return super().held_bytes() | {"device stashes": self.versions.stashed_bytes}
 
     def staleness(self) -> Staleness:
-        """How old the weights of each stage's gradients were, the same on all ranks (a collective call)."""
+        """Return how old the weights of each stage's gradients were, the same on all ranks (a collective call)."""
         layout, ranks = self.mesh.layout, self.mesh.world.size
         counts = everyones_counts(self.mesh.world, self.pipeline.delays, self._exact)
         most = [round(most) for (most,) in gather(self.mesh.world, [float(self.versions.most)], self._exact)]
@@ -171,7 +171,7 @@ class StreamTrainer(Trainer):
         self.versions.use(newest)
 
     def _by_name(self, version: int) -> dict[str, Tensor]:
-        """The parameters of a held version by name, as views."""
+        """Return the parameters of a held version by name, as views."""
         return {
             slot.shard.name: values[slot.span]
             for piece, values in zip(self.data_parallel.pieces, self.versions.values(version), strict=True)

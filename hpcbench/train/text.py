@@ -98,7 +98,7 @@ def _join(contents: list[bytes]) -> Tokens:
 
 
 def _stdlib() -> Iterator[bytes]:
-    """The sources of the running interpreter's standard library, without its tests and installed packages."""
+    """Yield the sources of the running interpreter's standard library, without its tests and installed packages."""
     apart = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"}
     files = []
     for folder, below, names in os.walk(sysconfig.get_paths()["stdlib"]):
@@ -118,7 +118,7 @@ def _file(path: str, *, characters: bool = False) -> Iterator[bytes]:
 
 
 def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], Tokens]:
-    """A function that makes tokens of documents, with a file of the library `tokenizers`.
+    """Return a function that makes tokens of documents, with a file of the library `tokenizers`.
 
     Raises
     ------

@@ -42,7 +42,7 @@ class TokenFile:
     digest: str = ""
 
     def corpus(self, data: Data, vocab: int) -> Corpus:
-        """The tokens in two halves: the last part is for evaluation, the rest for training.
+        """Return the tokens in two halves: the last part is for evaluation, the rest for training.
 
         Raises
         ------
@@ -54,7 +54,7 @@ class TokenFile:
         return Corpus(tokens[:cut], tokens[cut:], vocab, self.path, self.digest)
 
     def map(self) -> Tokens:
-        """All tokens, [count], read-only."""
+        """Return all tokens, [count], read-only."""
         if not self.count:
             return np.zeros(0, self.dtype)
         try:
@@ -84,7 +84,7 @@ def examine(data: Data) -> TokenFile:
 
 
 def _digest(file: TokenFile) -> str:
-    """SHA-256 of all tokens; for a large file, of its size, its time of change, and blocks all over it."""
+    """Return SHA-256 of all tokens; for a large file, of its size, its time of change, and blocks all over it."""
     size = file.count * np.dtype(file.dtype).itemsize
     digest = hashlib.sha256()
     with Path(file.path).open("rb") as stream:
@@ -99,7 +99,7 @@ def _digest(file: TokenFile) -> str:
 
 
 def _bare(path: str, dtype: str) -> TokenFile:
-    """The tokens of a file of bare numbers, in the byte order of nearly every machine."""
+    """Return the tokens of a file of bare numbers, in the byte order of nearly every machine."""
     kind = np.dtype(dtype).newbyteorder("<")
     count, rest = divmod(Path(path).stat().st_size, kind.itemsize)
     if rest:

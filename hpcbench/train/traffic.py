@@ -54,7 +54,7 @@ class Traffic:
         self.forget()
 
     def forget(self) -> None:
-        """Start counting anew, as after the warm-up."""
+        """Start counting again, as after the warm-up."""
         self._sums: dict[Key, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self._crossed = (0, 0)
         self.steps, self.seconds = 0, 0.0
@@ -100,7 +100,7 @@ class Traffic:
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def link_bytes(self) -> tuple[int, int] | None:
-        """Bytes that were copied to the hosts and back, the same on all ranks; None without offload.
+        """Return the bytes that were copied to the hosts and back, the same on all ranks; None without offload.
 
         They are no messages, and no codec touches them.
         """
@@ -110,7 +110,7 @@ class Traffic:
         return round(down), round(up)
 
     def report(self) -> tuple[ChannelTraffic, ...]:
-        """An entry for each channel with traffic, the same on all ranks. Bytes and calls are integers."""
+        """Return an entry for each channel with traffic, the same on all ranks. Bytes and calls are integers."""
         rows = []
         world, exact = self._mesh.world, self._policy.exact
         names = everyones_names(world, (" ".join(channel.traffic) for channel in self._policy.channels), exact)
@@ -143,11 +143,11 @@ class Traffic:
 
 
 def _read(channel: Channel) -> dict[str, float]:
-    """Counters of a channel, with the calls of each algorithm under its own name."""
+    """Return the counters of a channel, with the calls of each algorithm under its own name."""
     counters = channel.counters
     return {**{name: float(getattr(counters, name)) for name in FIELDS}, **counters.algorithms}
 
 
 def _relative(error_square: float, square: float) -> float | None:
-    """Relative error of the sampled values in the 2-norm; None if none was sampled."""
+    """Return the relative error of the sampled values in the 2-norm; None if none was sampled."""
     return math.sqrt(error_square / square) if square else None

@@ -1,4 +1,4 @@
-"""One rank's part of a training run: takes steps, evaluates, and knows the state that a step depends on."""
+"""One rank's part of a training run: takes steps, evaluates, and holds the state that a step depends on."""
 
 import math
 import time
@@ -20,7 +20,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.events import Staleness
 from hpcbench.contract.run import Run
-from hpcbench.contract.sparse_fit import by_rows
+from hpcbench.contract.sparse_fit import may_send_rows
 from hpcbench.parallel.buffers import room
 from hpcbench.parallel.exact import exact_sum, gather
 from hpcbench.parallel.mesh import Mesh
@@ -96,7 +96,11 @@ class Trainer:
         self.data_parallel = engine_of(run, built, self.mesh, self.policy)
         self.traffic = Traffic(self.policy, self.mesh, self.data_parallel.link)
         self.rows = RowCounts(self.data_parallel, self.mesh)
-        if train.sparse_gradients == "measured" and by_rows(model, train, run.layout.tensor) and self.mesh.dp.size > 1:
+        if (
+            train.sparse_gradients == "measured"
+            and may_send_rows(model, train, run.layout.tensor)
+            and self.mesh.dp.size > 1
+        ):
             self.rows.measure(self.policy, self._clock)
         for part in built.parts:
             recompute(part, train.recompute)
@@ -122,7 +126,7 @@ class Trainer:
         )
 
     def _pipeline_of(self, parts: list[nn.Module], **others: Any) -> Pipeline:
-        """The pipeline of this rank's parts."""
+        """Return the pipeline of this rank's parts."""
         return Pipeline(parts, **others)
 
     @property
@@ -131,7 +135,7 @@ class Trainer:
         return self._scale.smallest
 
     def forget_times(self) -> None:
-        """Start counting traffic and times anew, as after the warm-up."""
+        """Start counting traffic and times again, as after the warm-up."""
         self.traffic.forget()
         self.experts.forget()
         self.rows.forget()
@@ -143,7 +147,7 @@ class Trainer:
         return self._clock
 
     def record(self, recorder: Recorder | None) -> None:
-        """Have what the steps are made of written down; None ends it."""
+        """Attach a trace recorder; `None` detaches it."""
         self.policy.record(recorder)
         self.phases.recorder = recorder
 
@@ -209,7 +213,7 @@ class Trainer:
         return sum(losses) / len(losses) / self.mesh.dp.size
 
     def _passes(self, step: int, batches: list[MicroBatch]) -> list[float]:
-        """The passes of a step. The result is the mean loss of each micro-batch, on the last stage."""
+        """Return the passes of a step. The result is the mean loss of each micro-batch, on the last stage."""
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
         actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
         begin = time.perf_counter()
@@ -239,14 +243,14 @@ class Trainer:
         return lr, norm
 
     def _overflow_lost(self) -> bool:
-        """Whether a codec on some rank made NaN or infinity finite: the same on all ranks."""
+        """Return whether a codec on some rank made NaN or infinity finite: the same on all ranks."""
         if self.policy.carries_overflow:
             return False
         lost = float(self.policy.lost_overflows - self._lost)
         return exact_sum(self.mesh.world, [lost], self._exact)[0] > 0
 
     def evaluate(self) -> tuple[float, int]:
-        """Mean validation loss in nats per token, and the number of tokens."""
+        """Return the mean validation loss in nats per token, and the number of tokens."""
         batches = self._batches.valid(self.run.train.eval_samples)
         passes = len(batches)
         if self.run.train.zero == 3:  # replicas give each other weights: those with fewer batches repeat the last one
@@ -264,17 +268,17 @@ class Trainer:
         return total / count, round(count)
 
     def held_bytes(self) -> dict[str, int]:
-        """Bytes of the tensors that last from step to step, by where they lie and what they are for."""
+        """Return the bytes of the tensors that last from step to step, by where they lie and what they are for."""
         return self.data_parallel.held_bytes()
 
     def staleness(self) -> Staleness | None:
-        """How old the weights of the gradients were; None if they are always the newest (a collective call)."""
+        """Return how old the weights of the gradients were; None if they are always the newest (a collective call)."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """All values of this rank that the next step depends on, by global parameter names, in host memory.
+        """Return all values of this rank that the next step depends on, by global parameter names, in host memory.
 
-        Two more entries tell which parts of the parameters the tensors are, and which ranks hold other residuals of the
+        Two more entries name which parts of the parameters the tensors are, and which ranks hold other residuals of the
         same elements. These are other replicas and, if residuals belong to summands, the other copy of a tied weight
         and other ranks of the tensor group under sequence parallelism. The number of the step is not included.
         """

@@ -17,7 +17,7 @@ from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
-from hpcbench.study.container import Container, joined
+from hpcbench.study.container import Container, merge_containers
 from hpcbench.train import container as inside
 
 GOLDEN = Path(__file__).parent / "golden" / "containers.txt"
@@ -146,8 +146,9 @@ def test_binds_are_whole_paths(bind: str) -> None:
 
 def test_a_study_fills_in_what_its_site_says() -> None:
     of_site = Container.model_validate({"kind": "apptainer", "binds": ["/sw"], "gpu": "rocm", "python": "/opt/py"})
-    assert joined(of_site, None) is None and joined(None, None) is None, "how, but not what"
-    found = joined(of_site, Container.model_validate({"image": "/x.sif", "binds": ["/data", "/sw"], "gpu": "none"}))
+    assert merge_containers(of_site, None) is None and merge_containers(None, None) is None, "how, but not what"
+    of_study = Container.model_validate({"image": "/x.sif", "binds": ["/data", "/sw"], "gpu": "none"})
+    found = merge_containers(of_site, of_study)
     assert found is not None and found.model_dump() == {
         "kind": "apptainer",
         "image": "/x.sif",

@@ -15,7 +15,7 @@ from tools import explain_missing
 from hpcbench.batch.reserve import FILE, set_aside, written
 from hpcbench.batch.submit import Options, submit
 from hpcbench.batch.tracking.track import track
-from hpcbench.contract.judge_job import HandedIn, Told, judge_job
+from hpcbench.contract.job_state import SchedulerAnswer, SubmissionRecord, resolve_job_state
 from hpcbench.contract.mark import read_mark
 from hpcbench.contract.state import State
 from hpcbench.report.main import report
@@ -76,8 +76,10 @@ def test_full_before_the_first_mark(small: Path) -> None:
     done = bench.go(SLURM_JOB_ID="7")
     assert (done.returncode, bench.lines("calls")) == (74, [])
     assert (bench.job_mark["exit"], bench.job_mark["why"]) == (74, f"{small}: {FULL}")
-    handed = HandedIn("2026-01-01T00:00:00Z")
-    found = judge_job(read_mark(bench.root / "jobs" / "j1"), handed, None, requeue=False, silent=None, clock=0.0)
+    handed = SubmissionRecord("2026-01-01T00:00:00Z")
+    found = resolve_job_state(
+        read_mark(bench.root / "jobs" / "j1"), handed, None, requeue=False, silent=None, clock=0.0
+    )
     assert (found.state, found.reason) == (State.FAILED, f"{small}: {FULL}")
     filler.unlink()
     assert bench.go(SLURM_JOB_ID="7").returncode == 0
@@ -105,8 +107,10 @@ def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     assert done.returncode != 0 and "No such file or directory" in done.stderr
     again = bench.go(SLURM_JOB_ID="7")
     assert again.returncode == 74
-    told = Told(State.FAILED, exit=74)
-    found = judge_job(None, HandedIn("2026-01-01T00:00:00Z"), told, requeue=False, silent=None, clock=0.0)
+    told = SchedulerAnswer(State.FAILED, exit=74)
+    found = resolve_job_state(
+        None, SubmissionRecord("2026-01-01T00:00:00Z"), told, requeue=False, silent=None, clock=0.0
+    )
     assert found.reason == "exit 74 (nothing could be written: the disk is full, over its quota, read-only or gone)"
 
 

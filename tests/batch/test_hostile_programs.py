@@ -17,9 +17,9 @@ from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.contract.interpose import VARIABLE, Interposition
 from hpcbench.contract.program import Program, ProgramRun, load
-from hpcbench.contract.run import Shape
+from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
-from hpcbench.program.rank import prepared
+from hpcbench.programs.rank import prepared
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.run import program_file
@@ -87,7 +87,7 @@ def may_stand(text: str) -> bool:
 
 
 def written(run: Run, directory: Path) -> Path:
-    shape = Shape(nodes=1, ranks_per_node=2, cores_per_rank=1, gpus_per_rank="0", visibility="one")
+    shape = RankShape(nodes=1, ranks_per_node=2, cores_per_rank=1, gpus_per_rank="0", visibility="one")
     content = program_file(
         run, site="x", threads=1, oversubscribe=False, device="cpu", base=directory, shape=shape, peak_tflops={}
     )
@@ -198,7 +198,7 @@ def test_all_hostile_texts_reach_a_real_program_at_once(tmp_path: Path) -> None:
     study["program"]["env"] = {**{f"MINE_{k}": text for k, text in enumerate(lines)}, "USES": "{word} {varied}"}
     study["scheme"] = study["baseline"]["scheme"] = "baseline"
     (run,) = expand(loaded(tmp_path, study), Capacity("here", None, 8))
-    command = [sys.executable, "-m", "hpcbench.program", str(written(run, tmp_path)), "env", sys.executable]
+    command = [sys.executable, "-m", "hpcbench.programs", str(written(run, tmp_path)), "env", sys.executable]
     environment = {**os.environ, "PYTHONUTF8": "1"}
     with (tmp_path / "log.txt").open("wb") as log:
         done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.PIPE, check=False)

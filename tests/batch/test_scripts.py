@@ -18,7 +18,7 @@ from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.render import render, render_array
 from hpcbench.batch.scripts.shape import Shape
 from hpcbench.batch.sites.site import Site
-from hpcbench.contract.claim import held_by_two
+from hpcbench.contract.claim import find_double_claim
 from hpcbench.files import read_json
 
 LAUNCHER = """\
@@ -678,7 +678,7 @@ def test_who_was_called_over_and_lives_says_no_more(tmp_path: Path) -> None:
     assert bench.lines("calls") == ["a 1", "a 2", "b 2"]
     mark = bench.mark("b")
     assert mark is not None
-    assert held_by_two(bench.root / "jobs" / "j1", mark["start"], mark["end"]) is not None
+    assert find_double_claim(bench.root / "jobs" / "j1", mark["start"], mark["end"]) is not None
 
 
 def test_while_a_job_is_suspended_its_limits_stand_still(tmp_path: Path) -> None:

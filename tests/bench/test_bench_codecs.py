@@ -214,7 +214,7 @@ def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch)
         (["--mib", "nan"], "--mib nan"),
         (["--output", "none/x.json"], "none is no directory"),
         (["--output", "."], "--output .: is a directory"),
-        (["--output", "x.pdf"], "says no format: use .txt, "),
+        (["--output", "x.pdf"], "is not the suffix of a format: use .txt, "),
         (["--data", "gradeint"], "no such data: use one of gauss, "),
         (["--data", "a\nb.npy"], "no such file"),
     ],

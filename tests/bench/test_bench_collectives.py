@@ -23,7 +23,7 @@ from hpcbench.comm.links import load
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.errors import UserError
 from hpcbench.present.results import save
@@ -128,7 +128,7 @@ def test_bus_bandwidth_is_that_of_other_benchmarks() -> None:
 def test_errors_are_those_of_the_algorithm_done_by_hand(run: Run, codec: str, nbytes: int) -> None:
     given, p = run.contributions(nbytes), run.ranks
     exact = np.sum([x.astype(np.float64) for x in given], axis=0)
-    pieces = shards(nbytes // 4, p)
+    pieces = cut_evenly(nbytes // 4, p)
 
     summed = np.empty_like(given[0])
     for owner, piece in enumerate(pieces):
@@ -166,7 +166,7 @@ def test_bytes_are_those_of_plan_and_codec(run: Run) -> None:
             assert row["message_bytes"] == sum(chosen.message_bytes(rank) for rank in range(run.ranks))
             assert row["wire_bytes"] == sum(chosen.wire_bytes(rank) for rank in range(run.ranks))
             assert row["wire_share"] == row["wire_bytes"] / row["message_bytes"]
-    part = sum(length(piece) for piece in shards(SIZES[0] // 4, run.ranks)) * 4 * (run.ranks - 1)
+    part = sum(count_elements(piece) for piece in cut_evenly(SIZES[0] // 4, run.ranks)) * 4 * (run.ranks - 1)
     assert run.row("all-to-all", SIZES[0], "zfp:16 two-shot")["message_bytes"] == part
 
 
@@ -300,7 +300,7 @@ def test_a_file_of_other_ranks_is_refused(tmp_path: Path) -> None:
         (["--ranks", "2", "--min", "1M", "--max", "64K"], "--max 64K: is below --min 1M"),
         (["--ranks", "2", "--slices", "0"], "--slices 0: must be from 1 to 64"),
         (["--ranks", "2", "--repeats", "0"], "--repeats 0: must be at least 1"),
-        (["--ranks", "2", "--output", "x.pdf"], "says no format: use .txt, "),
+        (["--ranks", "2", "--output", "x.pdf"], "is not the suffix of a format: use .txt, "),
         (["--ranks", "2", "--output", "."], "--output .: is a directory"),
         (["--ranks", "2", "--max", "4K", "--links", "none.json"], "write it with `hpcbench bench network"),
         (["--ranks", "2", "--max", "4K", "--data", "gradeint"], "no such data: use one of gauss, "),

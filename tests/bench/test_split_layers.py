@@ -10,9 +10,9 @@ from hpcbench.bench.layers import Shape, measure_layers, stack
 from hpcbench.bench.lone_rank import LoneRank
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import Scheme
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 
-CHANNEL = Policy(Scheme()).channel(Dimension.TP, Phase.FORWARD, Kind.ACT)
+CHANNEL = Policy(Scheme()).channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT)
 
 
 def products(shape: Shape) -> int:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hpcbench.contract import kept
-from hpcbench.contract.kept import KeptMessage, KeptStep, Part
+from hpcbench.contract import message_samples
+from hpcbench.contract.message_samples import MessagePart, SampledMessage, SampledStep
 
 Matrix = NDArray[np.float64]
 
@@ -24,22 +24,22 @@ def low(shape: tuple[int, int], rank: int, seed: int, noise: float = 0.0) -> Mat
     return found
 
 
-def message(channel: str, matrices: Mapping[str, Matrix], place: int = 0, dtype: str = "float32") -> KeptMessage:
+def message(channel: str, matrices: Mapping[str, Matrix], place: int = 0, dtype: str = "float32") -> SampledMessage:
     """A message with these matrices, one behind the other, and some values behind them."""
     parts, begin = [], 0
     for name, matrix in matrices.items():
-        parts.append(Part(name, matrix.shape, begin))
+        parts.append(MessagePart(name, matrix.shape, begin))
         begin += matrix.size
     flat = np.concatenate([*(matrix.reshape(-1) for matrix in matrices.values()), np.ones(5)]).astype(dtype)
-    return KeptMessage(channel, "all-reduce", place, dtype, flat.size, tuple(parts), flat.tobytes())
+    return SampledMessage(channel, "all-reduce", place, dtype, flat.size, tuple(parts), flat.tobytes())
 
 
 def write_run(
-    root: Path, steps: Mapping[int, Sequence[KeptMessage]], scheme: str = "baseline", batch: int = 64
+    root: Path, steps: Mapping[int, Sequence[SampledMessage]], scheme: str = "baseline", batch: int = 64
 ) -> Path:
     """A run's directory with a rank's messages by step, of 64 tokens a sample."""
     directory = root / "runs" / f"r1-{scheme}"
-    (directory / kept.DIRECTORY).mkdir(parents=True)
+    (directory / message_samples.DIRECTORY).mkdir(parents=True)
     about = {
         "run": directory.name,
         "scheme": {"name": scheme},
@@ -49,5 +49,5 @@ def write_run(
     }
     (directory / "run.json").write_text(json.dumps(about))
     for step, messages in steps.items():
-        kept.write(directory / kept.DIRECTORY, KeptStep(3, step, tuple(messages)))
+        message_samples.write_samples(directory / message_samples.DIRECTORY, SampledStep(3, step, tuple(messages)))
     return directory

@@ -25,9 +25,9 @@ _PAGE = mmap.PAGESIZE
 class EmulatedCallMemory(CallMemory):
     """Words of 64 bits, poisoned until a call begins."""
 
-    def __init__(self, words: int) -> None:
-        self.words = words
-        self._memory = np.full(8 * (words + 8), POISON, dtype=np.uint8).view(np.uint64)
+    def __init__(self, word_count: int) -> None:
+        self.word_count = word_count
+        self._memory = np.full(8 * (word_count + 8), POISON, dtype=np.uint8).view(np.uint64)
         self.pointer = self._memory.ctypes.data
         self._busy = False
 
@@ -39,7 +39,7 @@ class EmulatedCallMemory(CallMemory):
     def end(self, stream: int) -> None:
         self._busy = False
         self._head = self._memory[:STATE_HEAD].copy()
-        assert (self._memory[self.words :].view(np.uint8) == POISON).all(), "written behind the state"
+        assert (self._memory[self.word_count :].view(np.uint8) == POISON).all(), "written behind the state"
 
     def wait(self) -> tuple[int, int]:
         return int(self._head[1]), int(self._head[2])
@@ -78,9 +78,9 @@ class EmulatedDevice(Device):
         front.waits.restype = ctypes.c_ulonglong
         self.waits = max(self.waits, front.waits())
 
-    def memory(self, words: int) -> CallMemory:
+    def memory(self, word_count: int) -> CallMemory:
         self.memories += 1
-        return EmulatedCallMemory(words)
+        return EmulatedCallMemory(word_count)
 
 
 class Fenced:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from planted_results import Planted, log_lines
 
 from hpcbench.collect import run_log
-from hpcbench.collect.bulk import Shape, shape_of
-from hpcbench.collect.run_log import Reader, RunLog
+from hpcbench.collect.bulk import LineShape, shape_of
+from hpcbench.collect.run_log import LogReader, RunLog
 from hpcbench.contract import log_line
-from hpcbench.contract.judge import judge_log
+from hpcbench.contract.run_state import resolve_log_state
 from hpcbench.contract.step_line import FIELDS, Step
 
 STEPS = 40
@@ -47,7 +47,7 @@ Change = Callable[[LogLines], LogLines]
 
 def read(data: bytes, places: list[int] | None = None) -> RunLog:
     """The log, fed in pieces that end at the places given."""
-    reader = Reader(Path("log.txt"))
+    reader = LogReader(Path("log.txt"))
     ends = [*sorted(place for place in places or [] if place < len(data)), len(data)]
     for begin, end in zip([0, *ends], ends, strict=False):
         reader.feed(data[begin:end])
@@ -148,7 +148,7 @@ def test_each_number_stands_in_the_line_that_its_record_names(data: bytes) -> No
 def test_whatever_befell_a_log_it_is_judged(data: bytes) -> None:
     log = read(data)
     assert all(record.steps is not None and 1 <= record.step <= record.steps for record in log.steps.values())
-    assert judge_log(log.ending).state in ("completed", "incomplete", "unknown", "nan")
+    assert resolve_log_state(log.ending).state in ("completed", "incomplete", "unknown", "nan")
     losses = [record.loss for record in log.steps.values() if record.loss is not None]
     assert (log.diverged_at is None) == all(map(math.isfinite, losses))
     assert not set(log.missing_steps()) & set(log.steps)
@@ -172,14 +172,14 @@ def test_step_lines_of_one_shape_are_not_read_one_by_one(monkeypatch: pytest.Mon
 def test_a_shape_that_lines_no_longer_have_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bytes] = []
 
-    def noted(raw: bytes) -> Shape | None:
+    def noted(raw: bytes) -> LineShape | None:
         taken.append(raw)
         return shape_of(raw)
 
     monkeypatch.setattr(run_log, "shape_of", noted)
     old = [b"step %d/90 | loss 1.5 |\n" % step for step in range(1, 41)]
     new = [b"step %d/90 | loss 1.5 | skipped 0 |\n" % step for step in range(41, 91)]
-    reader = Reader(Path("log.txt"))
+    reader = LogReader(Path("log.txt"))
     for chunk in (old, new[:10], new[10:]):
         reader.feed(b"".join(chunk))
     assert taken == [old[0][:-1], new[10][:-1]]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from planted_results import Planted, log_lines
 
 from hpcbench.collect import run_log
-from hpcbench.collect.run_log import Reader, RunLog
+from hpcbench.collect.run_log import LogReader, RunLog
 from hpcbench.collect.submission import from_log
-from hpcbench.contract.judge import judge_log
+from hpcbench.contract.run_state import resolve_log_state
 from hpcbench.errors import UserError
 
 RUN = Planted("mzhybrid", 1, 0.25, 2.75, 0.5)
@@ -23,7 +23,7 @@ WHOLE = "".join(line + "\n" for line in LINES).encode()
 
 
 def of(data: bytes, chunk: int = 1 << 20) -> RunLog:
-    reader = Reader(Path("log.txt"))
+    reader = LogReader(Path("log.txt"))
     for i in range(0, len(data), chunk):
         reader.feed(data[i : i + chunk])
     return reader.close()
@@ -41,7 +41,7 @@ def test_a_whole_log() -> None:
     assert TRUTH.steps[4].line == 7
     assert TRUTH.where(7) == "log.txt:7"
     assert not TRUTH.cut and not TRUTH.notes
-    assert judge_log(TRUTH.ending).state == "completed"
+    assert resolve_log_state(TRUTH.ending).state == "completed"
 
 
 def test_cut_at_every_byte_nothing_is_guessed() -> None:
@@ -51,7 +51,7 @@ def test_cut_at_every_byte_nothing_is_guessed() -> None:
             assert record == TRUTH.steps[step], f"cut at byte {length}"
         for event in log.events:
             assert event in TRUTH.events, f"cut at byte {length}"
-        assert judge_log(log.ending).state in ("incomplete", "unknown"), f"cut at byte {length}"
+        assert resolve_log_state(log.ending).state in ("incomplete", "unknown"), f"cut at byte {length}"
         complete_lines = WHOLE[:length].count(b"\n")
         assert len(log.steps) + len(log.events) == complete_lines, f"cut at byte {length}"
 
@@ -60,7 +60,7 @@ def test_a_cut_line_is_said() -> None:
     log = of(WHOLE[: WHOLE.index(b"step 4/6") + 30])
     assert log.cut
     assert log.notes[-1].line == 7
-    verdict = judge_log(log.ending)
+    verdict = resolve_log_state(log.ending)
     assert (verdict.state, verdict.where) == ("incomplete", "log.txt:7")
     assert "after step 3 of 6, its last line cut" in verdict.reason
 
@@ -109,7 +109,7 @@ def test_a_run_that_began_anew_counts_from_there() -> None:
     log = of(WHOLE[: WHOLE.index(b"step 4/6")] + WHOLE)
     assert list(log.steps) == [1, 2, 3, 4, 5, 6]
     assert log.steps[1].line == 10
-    assert "began anew" in log.notes[0].why
+    assert "began again" in log.notes[0].why
 
 
 def test_missing_steps_are_named() -> None:
@@ -135,7 +135,7 @@ def test_flipped_bytes_never_crash(flips: list[tuple[int, int]]) -> None:
         data[position] = byte
     log = of(bytes(data))
     assert all(record.steps is not None and 1 <= record.step <= record.steps for record in log.steps.values())
-    judge_log(log.ending)
+    resolve_log_state(log.ending)
     log.final_loss()
     log.missing_steps()
 

@@ -8,8 +8,8 @@ from hpcbench.collect.program_log import ProgramReader, form_of, read_program
 from hpcbench.collect.submission import from_log
 from hpcbench.contract.events import End, Evaluation, Start
 from hpcbench.contract.program import LogForm, LogLines
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.stamp import stamp, unstamped
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.stamp import stamp, strip_stamp
 
 START = '{"event": "start", "time": null, "study": "s", "run": "r1", "scheme": "int8", "pairing": "r1", "cell": {}}\n'
 RUN = '{"event": "configuration", "run": {"program": {"log": "nanogpt"}, "ranks": 2}}\n'
@@ -32,8 +32,8 @@ def log_of(content: bytes, form: LogForm, tmp_path: Path) -> ProgramReader:
 
 
 def test_stamps_are_taken_off_and_other_lines_stay() -> None:
-    assert unstamped(stamp(12.25) + b"iter 1") == (12.25, b"iter 1")
-    assert unstamped(b"[rank0]: ValueError") == (None, b"[rank0]: ValueError")
+    assert strip_stamp(stamp(12.25) + b"iter 1") == (12.25, b"iter 1")
+    assert strip_stamp(b"[rank0]: ValueError") == (None, b"[rank0]: ValueError")
 
 
 def test_steps_of_a_framework_between_events_of_ours(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_log_that_begins_anew_holds_the_last_attempt_alone(tmp_path: Path) -> 
     content = START.encode() + stamped(NANOGPT) + START.encode() + stamped(NANOGPT[:1], 9.0)
     log = log_of(content, "nanogpt", tmp_path).close()
     assert list(log.steps) == [1] and len([e for e in log.events if isinstance(e, Start)]) == 1
-    assert "began anew" in log.notes[0].why
+    assert "began again" in log.notes[0].why
 
 
 def test_a_last_line_that_was_cut_is_not_used(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_last_line_that_was_cut_is_not_used(tmp_path: Path) -> None:
 def test_what_is_no_number_is_noted(tmp_path: Path) -> None:
     log = log_of(START.encode() + stamped(["loss is low"]), OWN, tmp_path).close()
     assert log.steps[1].loss is None
-    assert "the loss of the line is no number" in log.notes[0].why
+    assert "the loss of the line is not a number" in log.notes[0].why
 
 
 def test_a_log_alone_says_how_it_is_read(tmp_path: Path) -> None:
@@ -97,5 +97,5 @@ def test_a_log_alone_says_how_it_is_read(tmp_path: Path) -> None:
     run = from_log(path)
     assert (run.id, run.scheme, run.study) == ("r1", "int8", "s")
     assert run.state == "completed" and run.log is not None and len(run.log.steps) == 3
-    assert form_of(Settings.read({"program": {"log": "nobody's"}})) is None and form_of(Settings()) is None
+    assert form_of(LoggedSettings.read({"program": {"log": "nobody's"}})) is None and form_of(LoggedSettings()) is None
     assert list(read_program(path, "nanogpt").steps) == [1, 2, 3]

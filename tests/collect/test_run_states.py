@@ -8,8 +8,8 @@ from planted_results import Planted, write, write_marker
 
 from hpcbench.collect import submission
 from hpcbench.collect.submission import RunResult
-from hpcbench.contract.reason import diagnose, signal_of
-from hpcbench.contract.state import BAD, OPEN, Job, State
+from hpcbench.contract.reason import diagnose, find_signal
+from hpcbench.contract.state import BAD, OPEN, JobSummary, State
 from hpcbench.errors import UserError
 
 HYDRA = """
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def run_of(root: Path, job: State = "unknown", exit: int | None = None, attempt: int = 1) -> RunResult:
-    found = submission.load(root, {"j0001-r1": Job("j0001-r1", job, exit, attempt=attempt)})
+    found = submission.load(root, {"j0001-r1": JobSummary("j0001-r1", job, exit, attempt=attempt)})
     return next(run for run in found.runs if run.scheme == "mzhybrid")
 
 
@@ -112,7 +112,7 @@ def test_an_exit_status_alone_tells_the_signal(root: Path, status: int, words: s
 
 
 def test_signals_in_exit_statuses() -> None:
-    assert [signal_of(status) for status in (0, 1, 2, 9, 127, 128, 130, 137, 192, 200, 255)] == [
+    assert [find_signal(status) for status in (0, 1, 2, 9, 127, 128, 130, 137, 192, 200, 255)] == [
         None, None, None, 9, None, None, 2, 9, 64, None, None,
     ]  # fmt: skip
 

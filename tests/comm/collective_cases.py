@@ -14,7 +14,7 @@ from hpcbench.comm.links import Link, Links, Speed
 from hpcbench.comm.plan import ROOTED, Operation, Plan
 from hpcbench.comm.planner import Request, plan, refusal
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.traffic import Algorithm
 
 LOSSY = ("zfp:8", "zfp:16", "int8:256", "int4:32", "sign:1024", "fp16")
@@ -126,7 +126,9 @@ def foretold(case: Case, topology: Topology) -> list[Told] | None:
     told = []
     for rank, whole in enumerate(outcome.values):
         sent = [s for s in outcome.sent if s.source == rank]
-        result = whole[shards(case.n, topology.ranks)[rank]] if case.operation is Operation.REDUCE_SCATTER else whole
+        result = (
+            whole[cut_evenly(case.n, topology.ranks)[rank]] if case.operation is Operation.REDUCE_SCATTER else whole
+        )
         network = sum(s.wire for s in sent if not topology.near(rank, s.target))
         told.append(Told(digest(result), sum(s.message for s in sent), sum(s.wire for s in sent), network))
     return told

@@ -16,7 +16,7 @@ from hpcbench.comm.plan import Operation
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.traffic import Algorithm
 
 BOTH = (Algorithm.ENCODED, Algorithm.NATIVE)
@@ -24,7 +24,7 @@ BOTH = (Algorithm.ENCODED, Algorithm.NATIVE)
 
 def perform(group: Group, case: Case, ch: Channel) -> tuple[Array, bool]:
     """The result on this rank, and whether what the operation must not change is as it was."""
-    mine = shards(case.n, group.size)[group.rank]
+    mine = cut_evenly(case.n, group.size)[group.rank]
     values = inputs(planned(case, group.topology), case.dtype, integers=False)[group.rank]
     if case.operation is Operation.ALL_REDUCE:
         group.all_reduce(values, channel=ch).wait()
@@ -39,7 +39,7 @@ def perform(group: Group, case: Case, ch: Channel) -> tuple[Array, bool]:
         group.reduce(values, dst, case.root, channel=ch).wait()
         return values if dst is None else dst, at_root or values.tobytes() == before.tobytes()
     if case.operation is Operation.REDUCE_SCATTER:
-        src, dst = values, np.full(length(mine), POISON, case.dtype)
+        src, dst = values, np.full(count_elements(mine), POISON, case.dtype)
         before = src.copy()
         group.reduce_scatter(src, dst, channel=ch).wait()
     else:

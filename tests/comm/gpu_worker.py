@@ -26,8 +26,8 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.relay import Relay
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
-from hpcbench.contract.shards import length, shards
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.shards import count_elements, cut_evenly
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.errors import TransitError
 
 WORLD = MPI.COMM_WORLD
@@ -102,7 +102,9 @@ class Cupy:
 
 
 def channel(codec: str, algorithm: Algorithm, slices: int | None = None, sent: Any = None) -> Channel:
-    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm, slices=slices, dtype=sent)
+    return Channel(
+        Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, get_codec(codec), algorithm, slices=slices, dtype=sent
+    )
 
 
 def values(n: int, rank: int, dtype: str = "float32") -> np.ndarray:
@@ -117,14 +119,14 @@ def all_reduce(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 
 
 def reduce_scatter(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    dst = side.put(np.zeros(length(shards(n, group.size)[group.rank]), "f4"))
+    dst = side.put(np.zeros(count_elements(cut_evenly(n, group.size)[group.rank]), "f4"))
     group.reduce_scatter(side.put(values(n, group.rank)), dst, channel=ch).wait()
     return [dst]
 
 
 def all_gather(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
     dst = side.put(np.zeros(n, "f4"))
-    group.all_gather(side.put(values(n, 9)[shards(n, group.size)[group.rank]]), dst, channel=ch).wait()
+    group.all_gather(side.put(values(n, 9)[cut_evenly(n, group.size)[group.rank]]), dst, channel=ch).wait()
     return [dst]
 
 

@@ -18,7 +18,7 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 N = 4096
 TOPOLOGIES = {"two": Topology.regular(2, 2), "one": Topology.flat(4)}
@@ -26,7 +26,7 @@ CODEC = "int8:256"
 
 
 def channel(algorithm: Algorithm = Algorithm.ENCODED, **limits: Any) -> Channel:
-    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(CODEC), algorithm, slices=1, **limits)
+    return Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, get_codec(CODEC), algorithm, slices=1, **limits)
 
 
 def between() -> Channel:

@@ -15,7 +15,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.traffic import Algorithm
 
 
@@ -64,12 +64,12 @@ def begin(group: Group, todo: Todo, before: Callable[[], None]) -> tuple[Work, A
     hooked = todo.algorithm not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC)
     codec = Hooked(todo.codec, before) if hooked else todo.codec
     ch = channel(codec, todo.algorithm, slices=SLICES if todo.n >= max(LARGE) else None)
-    buf, mine = contribution(group.rank, todo.n, "float32"), shards(todo.n, group.size)[group.rank]
+    buf, mine = contribution(group.rank, todo.n, "float32"), cut_evenly(todo.n, group.size)[group.rank]
     if todo.what == "all_reduce":
         return group.all_reduce(buf, channel=ch), buf
     if todo.what == "broadcast":
         return group.broadcast(buf, 1 % group.size, channel=ch), buf
-    dst = np.full(length(mine) if todo.what == "reduce_scatter" else todo.n, POISON, "float32")
+    dst = np.full(count_elements(mine) if todo.what == "reduce_scatter" else todo.n, POISON, "float32")
     if todo.what == "reduce_scatter":
         return group.reduce_scatter(buf, dst, channel=ch), dst
     if todo.what == "all_gather":

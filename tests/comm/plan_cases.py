@@ -12,7 +12,7 @@ from hpcbench.codecs.base import Codec
 from hpcbench.comm.plan import Operation, Plan
 from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.traffic import Algorithm
 
 Array = npt.NDArray[Any]
@@ -42,7 +42,7 @@ def inputs(plan: Plan, dtype: str, *, integers: bool = True) -> list[Array]:
     """Values of each rank: contributions, or the piece that a rank owns and poison around it."""
     values = [contribution(rank, plan.n, dtype, integers=integers) for rank in range(plan.topology.ranks)]
     if plan.operation is Operation.ALL_GATHER:
-        return [only(x, [piece]) for x, piece in zip(values, shards(plan.n, len(values)), strict=True)]
+        return [only(x, [piece]) for x, piece in zip(values, cut_evenly(plan.n, len(values)), strict=True)]
     if plan.operation is Operation.BROADCAST:
         return [x if rank == plan.root else only(x, []) for rank, x in enumerate(values)]
     return values
@@ -78,7 +78,7 @@ def expected(plan: Plan, values: Sequence[Array]) -> Array:
     if plan.operation is Operation.BROADCAST:
         return values[plan.root].astype(np.float64)
     if plan.operation is Operation.ALL_GATHER:
-        pieces = shards(plan.n, len(values))
+        pieces = cut_evenly(plan.n, len(values))
         return np.concatenate([x[piece] for x, piece in zip(values, pieces, strict=True)]).astype(np.float64)
     return np.sum([x.astype(np.float64) for x in values], axis=0)
 
@@ -90,7 +90,7 @@ def wholes(plan: Plan, outcome: Outcome) -> list[Array]:
         return [outcome.values[plan.root]]
     if plan.operation is not Operation.REDUCE_SCATTER:
         return outcome.values
-    pieces = shards(plan.n, len(outcome.values))
+    pieces = cut_evenly(plan.n, len(outcome.values))
     return [np.concatenate([x[piece] for x, piece in zip(outcome.values, pieces, strict=True)])]
 
 

@@ -11,14 +11,14 @@ from hpcbench.codecs.base import Codec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import Array, Bytes
 from hpcbench.comm.channel import Channel
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 WORLD = MPI.COMM_WORLD
 
 
 def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED, *, slices: int | None = None) -> Channel:
     found = get_codec(codec) if isinstance(codec, str) else codec
-    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, found, algorithm, slices=slices)
+    return Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, found, algorithm, slices=slices)
 
 
 def communicators() -> dict[str, MPI.Comm]:

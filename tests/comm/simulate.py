@@ -17,7 +17,7 @@ from hpcbench.codecs.base import Codec
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.plan import Plan
 from hpcbench.comm.steps import Combine, Step
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ class Sent(NamedTuple):
     target: int
     stage: int
     coded: bool
-    span: Span
+    span: ElementRange
     message: int
     """Bytes before the codec."""
     wire: int
@@ -39,7 +39,7 @@ class Sent(NamedTuple):
 class Mail(NamedTuple):
     stage: int
     coded: bool
-    span: Span
+    span: ElementRange
     content: Array
     """The codec's bytes, or values."""
 
@@ -132,7 +132,7 @@ class _Rank:
     outcome: Outcome
     mail: dict[tuple[int, int], deque[Mail]]
     feedback: Feedback | None
-    forms: dict[Span, Array] = field(default_factory=dict)
+    forms: dict[ElementRange, Array] = field(default_factory=dict)
     begun: int = 0
 
     def run(self, steps: Sequence[Step]) -> Generator[None, None, None]:
@@ -140,7 +140,7 @@ class _Rank:
         for step in steps:
             self.begun += 1
             self._send(step, values)
-            arrived: dict[Span, list[Array]] = defaultdict(list)
+            arrived: dict[ElementRange, list[Array]] = defaultdict(list)
             for part in step.receives:
                 if part.peer == self.rank:
                     own = values[part.span.start : part.span.stop]
@@ -165,7 +165,7 @@ class _Rank:
                 held = values[part.span.start : part.span.stop]
                 held[...] = decoded(self.codec, self.forms[part.span], held.size, held.dtype)
 
-    def _form(self, combine: Combine, span: Span, own: Array) -> Array:
+    def _form(self, combine: Combine, span: ElementRange, own: Array) -> Array:
         if combine is not Combine.REPLACE:
             worker = self.feedback.worker(span) if self.feedback and combine is Combine.SUM else None
             return roundtrip(self.codec, own, worker)[0]
@@ -173,7 +173,7 @@ class _Rank:
             self.forms[span] = roundtrip(self.codec, own, self.feedback.server(span) if self.feedback else None)[0]
         return self.forms[span]
 
-    def _opened(self, mail: Mail, step: Step, peer: int, span: Span, dtype: np.dtype[Any]) -> Array:
+    def _opened(self, mail: Mail, step: Step, peer: int, span: ElementRange, dtype: np.dtype[Any]) -> Array:
         expected = (step.stage, step.coded, span)
         assert mail[:3] == expected, f"rank {self.rank} expects {expected} of rank {peer}, which sent {mail[:3]}"
         message = span.size * dtype.itemsize

@@ -9,7 +9,13 @@ from collective_cases import Told, cases, exact, foretold, planned, topologies
 
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.shards import all_gather_bytes, all_reduce_bytes, length, reduce_scatter_bytes, shards
+from hpcbench.contract.shards import (
+    all_gather_bytes,
+    all_reduce_bytes,
+    count_elements,
+    cut_evenly,
+    reduce_scatter_bytes,
+)
 from hpcbench.contract.traffic import Algorithm
 
 WORKER = Path(__file__).with_name("collectives_worker.py")
@@ -76,7 +82,7 @@ def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_resu
         if topology.ranks > 1 and not by_library:
             continue
         p = topology.ranks
-        nbytes = [length(piece) * np.dtype(case.dtype).itemsize for piece in shards(case.n, p)]
+        nbytes = [count_elements(piece) * np.dtype(case.dtype).itemsize for piece in cut_evenly(case.n, p)]
         want = exact(case, p)
         for line in lines:
             at_root = line["rank"] == case.root
@@ -91,7 +97,7 @@ def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_resu
             assert line["told"][1:] == [sent if p > 1 else 0, sent if p > 1 else 0, 0], case
             assert line["plain_calls"] == (p > 1 and case.codec != "none"), case
             if line["values"] is not None and (at_root or case.operation is not Operation.REDUCE):
-                mine = want[shards(case.n, p)[line["rank"]]] if case.operation is Operation.REDUCE_SCATTER else want
+                mine = want[cut_evenly(case.n, p)[line["rank"]]] if case.operation is Operation.REDUCE_SCATTER else want
                 scale = float(np.abs(mine).max(initial=0))
                 room = 1e-6 if case.dtype == "float32" else 1e-15
                 np.testing.assert_allclose(line["values"], mine[:2000], rtol=0, atol=room * p * scale)

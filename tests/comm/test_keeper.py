@@ -12,7 +12,7 @@ from hpcbench.comm.keeper import Keeper, spread
 from hpcbench.comm.places import DevicePlace, Places
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 
 F32 = np.dtype(np.float32)
 
@@ -84,11 +84,11 @@ def test_only_what_is_within_a_step_counts() -> None:
 
 def test_exact_channels_are_not_kept() -> None:
     policy = Policy(NamedScheme(name="plain"))
-    gradients = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
+    gradients = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     assert gradients.keeper is None
     keeper = Keeper(each=1, message_bytes=100, step_bytes=100)
     policy.keep(keeper)
-    later = policy.channel(Dimension.TP, Phase.FORWARD, Kind.ACT)
+    later = policy.channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT)
     assert gradients.keeper and later.keeper and policy.exact.keeper is None
     keeper.begin(keeps=True)
     x = vector(4)

@@ -10,7 +10,7 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm import steps
 from hpcbench.comm.plan import ROOTED, Plan
 from hpcbench.comm.planner import Request, plan, refusal
-from hpcbench.contract.shards import Span
+from hpcbench.contract.shards import ElementRange
 
 F4 = np.dtype("f4")
 CODECS = ["none", "zfp:8", "int8:256", "int4:32", "fp16", "sign:1024"]
@@ -150,7 +150,7 @@ def test_all_to_all_pairs_every_part():
         counts[random.random((p, p)) < 0.3] = 0
 
         def spans(row):
-            return [Span(int(stop - size), int(stop)) for size, stop in zip(row, np.cumsum(row), strict=True)]
+            return [ElementRange(int(stop - size), int(stop)) for size, stop in zip(row, np.cumsum(row), strict=True)]
 
         programs = [
             steps.all_to_all(rank, spans(counts[rank]), spans(counts[:, rank]), coded=lambda _: True)

@@ -4,7 +4,7 @@ import pytest
 
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 
 def hybrid() -> Policy:
@@ -23,12 +23,12 @@ def hybrid() -> Policy:
 @pytest.mark.parametrize(
     ("traffic", "codec"),
     [
-        ((Dimension.PP, Phase.FORWARD, Kind.ACT), "mpc"),
-        ((Dimension.TP, Phase.FORWARD, Kind.ACT), "zfp:16"),
-        ((Dimension.TP, Phase.BACKWARD, Kind.GRAD), "zfp:24"),
-        ((Dimension.DP, Phase.BACKWARD, Kind.GRAD), "zfp:8"),
-        ((Dimension.ZERO, Phase.STEP, Kind.PARAM), "mpc"),
-        ((Dimension.EXACT, Phase.STEP, Kind.OPTIM), "none"),
+        ((Dimension.PP, Phase.FORWARD, MessageKind.ACT), "mpc"),
+        ((Dimension.TP, Phase.FORWARD, MessageKind.ACT), "zfp:16"),
+        ((Dimension.TP, Phase.BACKWARD, MessageKind.GRAD), "zfp:24"),
+        ((Dimension.DP, Phase.BACKWARD, MessageKind.GRAD), "zfp:8"),
+        ((Dimension.ZERO, Phase.STEP, MessageKind.PARAM), "mpc"),
+        ((Dimension.EXACT, Phase.STEP, MessageKind.OPTIM), "none"),
     ],
 )
 def test_last_matching_rule_applies(traffic, codec):
@@ -37,10 +37,10 @@ def test_last_matching_rule_applies(traffic, codec):
 
 def test_a_channel_is_one_object_and_counts_for_itself():
     policy = hybrid()
-    forward = policy.channel(Dimension.TP, Phase.FORWARD, Kind.ACT)
+    forward = policy.channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT)
     forward.counters.message_bytes += 100
-    assert policy.channel(Dimension.TP, Phase.FORWARD, Kind.ACT) is forward
-    assert policy.channel(Dimension.TP, Phase.BACKWARD, Kind.GRAD).counters.message_bytes == 0
+    assert policy.channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT) is forward
+    assert policy.channel(Dimension.TP, Phase.BACKWARD, MessageKind.GRAD).counters.message_bytes == 0
 
 
 def test_exact_traffic_is_never_encoded():
@@ -52,4 +52,4 @@ def test_exact_traffic_is_never_encoded():
 def test_native_collectives_refuse_a_codec():
     policy = Policy(Scheme.model_construct(algorithm="native", default="zfp:8"))
     with pytest.raises(ValueError, match="use algorithm encoded"):
-        policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
+        policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)

@@ -9,7 +9,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.recorder import Recorder
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.trace import CODEC, STEP, STEPS
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 
 
 class Event:
@@ -64,12 +64,12 @@ def test_what_has_no_room_is_counted_but_steps_are_kept() -> None:
 
 def test_channels_tell_while_they_are_recorded_and_those_asked_for_later_too() -> None:
     policy = Policy(NamedScheme(name="x", algorithm="native", default="none"))
-    first = policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD)
+    first = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     assert first.recorder is None
     recorder = Recorder(HostClock())
     recorder.begin(1)
     policy.record(recorder)
-    later = policy.channel(Dimension.PP, Phase.FORWARD, Kind.ACT)
+    later = policy.channel(Dimension.PP, Phase.FORWARD, MessageKind.ACT)
     tally = Tally(recorder=first.recorder)
     tally.encoded(time.perf_counter() - 0.25)
     assert later.recorder is not None

@@ -11,7 +11,7 @@ from hpcbench.comm.choice import Choice
 from hpcbench.comm.links import DEFAULT
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 WORKER = Path(__file__).with_name("limits_worker.py")
 N, FLOAT = 4096, np.dtype(np.float32)
@@ -113,7 +113,9 @@ def test_what_no_algorithm_can_do_is_refused(told):
 
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.AUTO])
 def test_the_text_of_a_plan_says_so(algorithm):
-    channel = Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, CODEC, algorithm, min_bytes=4 * 1000, between_nodes=True)
+    channel = Channel(
+        Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, CODEC, algorithm, min_bytes=4 * 1000, between_nodes=True
+    )
     large, small = np.zeros(1 << 22, np.float32), np.zeros(999, np.float32)
 
     def text(buf, topology):

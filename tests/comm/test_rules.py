@@ -8,16 +8,16 @@ import pytest
 from hpcbench.codecs import spec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.rules import drifting_copies, idle, missed_stage, wrong_gradients
+from hpcbench.contract.rules import explain_drifting_copies, explain_wrong_gradients, find_missed_stage, list_idle_rules
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Setting, possible
+from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
 from hpcbench.contract.training import Train
 
 
-def setting(*, tied: bool = False, **change: Any) -> Setting:
+def setting(*, tied: bool = False, **change: Any) -> TrafficSettings:
     """A run with all traffic there is in two ranks of each dimension, but for the change."""
     sizes = {name: change.pop(name, 2) for name in ("dp", "tp", "pp")}
-    return Setting(Layout(**sizes), Train(steps=100, global_batch=2, **change), tied)
+    return TrafficSettings(Layout(**sizes), Train(steps=100, global_batch=2, **change), tied)
 
 
 def scheme(*listed: Any) -> Scheme:
@@ -50,7 +50,7 @@ def scheme(*listed: Any) -> Scheme:
     ],
 )
 def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, said: list[str]) -> None:
-    assert idle(scheme(*listed), setting(**change)) == said
+    assert list_idle_rules(scheme(*listed), setting(**change)) == said
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, said: list
     ],
 )
 def test_rules_for_weights_know_the_stage(listed: Any, stages: set[int]) -> None:
-    assert {zero for zero in range(4) if missed_stage(scheme(*listed), zero) is not None} == stages
+    assert {zero for zero in range(4) if find_missed_stage(scheme(*listed), zero) is not None} == stages
 
 
 FORWARD = {"dimension": "ZERO", "phase": "FORWARD"}
@@ -104,10 +104,10 @@ RANDOM = "int8:256:stochastic"
     ],
 )
 def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, change: Any, words: str | None) -> None:
-    said = wrong_gradients(scheme(*listed), setting(**{"zero": 3, **change}))
+    said = explain_wrong_gradients(scheme(*listed), setting(**{"zero": 3, **change}))
     assert said is None if words is None else said is not None and words in said
     if words and "recompute" not in change:
-        assert wrong_gradients(scheme(*listed), setting(**{**change, "zero": 2, "node_copy": False})) is None
+        assert explain_wrong_gradients(scheme(*listed), setting(**{**change, "zero": 2, "node_copy": False})) is None
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, ch
     ],
 )
 def test_copies_of_a_tied_weight_that_would_part_are_refused(rule: Any, change: Any, parts: bool) -> None:
-    said = drifting_copies(scheme(rule), setting(**{"tied": True, **change}))
+    said = explain_drifting_copies(scheme(rule), setting(**{"tied": True, **change}))
     assert (said is not None and "rule 1 (" in said and "use a codec that does not" in said) is parts
     assert (said is None) is not parts
 
 
 def test_only_one_bit_adam_sends_optimizer_states() -> None:
-    assert set(possible("onebit-adam")) - set(possible("adamw")) == {("DP", "STEP", "OPTIM")}
-    assert set(possible()) == set(possible("onebit-adam"))
+    assert set(list_possible_traffic("onebit-adam")) - set(list_possible_traffic("adamw")) == {("DP", "STEP", "OPTIM")}
+    assert set(list_possible_traffic()) == set(list_possible_traffic("onebit-adam"))
 
 
 NAMES = [

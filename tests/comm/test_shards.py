@@ -10,11 +10,11 @@ from hpcbench.contract import shards as plan
 
 @given(st.integers(0, 10**7), st.integers(1, 300))
 def test_shards_tile_the_buffer_and_differ_by_one_at_most(n, parts):
-    pieces = plan.shards(n, parts)
+    pieces = plan.cut_evenly(n, parts)
     assert len(pieces) == parts
     assert pieces[0].start == 0 and pieces[-1].stop == n
     assert all(a.stop == b.start for a, b in itertools.pairwise(pieces))
-    lengths = [plan.length(piece) for piece in pieces]
+    lengths = [plan.count_elements(piece) for piece in pieces]
     assert max(lengths) - min(lengths) <= 1
 
 

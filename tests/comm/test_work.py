@@ -12,7 +12,7 @@ from hpcbench.comm.memory import Slice, Tally
 from hpcbench.comm.places import Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[list[float]], 
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
 
     def measure(slice_of: Callable[[list[float]], Slice]) -> tuple[float, float]:
-        channel = Channel(Dimension.DP, Phase.STEP, Kind.GRAD, get_codec("none"), Algorithm.NATIVE)
+        channel = Channel(Dimension.DP, Phase.STEP, MessageKind.GRAD, get_codec("none"), Algorithm.NATIVE)
         place, _ = Places().of(np.zeros(1, np.float32))
         calls = Calls(Progress(Wait.SPIN))
         work = calls.at_once(slice_of(clock), channel, place, Tally(), how="native")

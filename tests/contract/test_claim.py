@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.contract.claim import close_claim, held_by_two, read_claims
+from hpcbench.contract.claim import close_claim, find_double_claim, read_claims
 from hpcbench.contract.ending import read_ending
-from hpcbench.contract.judge import look
 from hpcbench.contract.mark import Mark
-from hpcbench.contract.state import Job, State
+from hpcbench.contract.run_state import resolve_run
+from hpcbench.contract.state import JobSummary, State
 
 DAY = "2026-01-01T"
 
@@ -44,11 +44,13 @@ def test_a_run_that_shared_its_nodes_with_a_copy_is_not_compared(
     for number, (start, end) in enumerate(claims, 1):
         claim(job, number, start, end)
     begin, over = (f"{DAY}{hour:02d}:00:00Z" for hour in run)
-    assert (held_by_two(job, begin, over) is not None) is two
+    assert (find_double_claim(job, begin, over) is not None) is two
     directory.mkdir(parents=True)
     (directory / "log.txt").write_text('{"event": "end", "state": "completed", "steps": 1}\n', encoding="utf-8")
     mark = Mark("ended", exit=0, start=begin, end=over, job="j1")
-    verdict = look(directory, tmp_path / "jobs", mark, Job("j1", State.COMPLETED), read_ending(directory / "log.txt"))
+    verdict = resolve_run(
+        directory, tmp_path / "jobs", mark, JobSummary("j1", State.COMPLETED), read_ending(directory / "log.txt")
+    )
     assert verdict.state is (State.UNKNOWN if two else State.COMPLETED)
     if two:
         assert verdict.reason.startswith("its job ran twice at once, as 7 and ")
@@ -68,4 +70,4 @@ def test_a_damaged_claim_is_no_overlap(tmp_path: Path) -> None:
     claim(tmp_path, 1, 1, 6)
     claim(tmp_path, 2, 4, 9)
     (tmp_path / "claims" / "2").write_text("{", encoding="utf-8")
-    assert held_by_two(tmp_path, f"{DAY}02:00:00Z", f"{DAY}08:00:00Z") is None
+    assert find_double_claim(tmp_path, f"{DAY}02:00:00Z", f"{DAY}08:00:00Z") is None

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hpcbench.contract.layout import Layout, model_misfit
-from hpcbench.contract.rules import idle, wrong_gradients
+from hpcbench.contract.layout import Layout, find_model_misfit
+from hpcbench.contract.rules import explain_wrong_gradients, list_idle_rules
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Setting, content_of, live
+from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
 from hpcbench.contract.training import Model, Train
 
 MODEL = Model(layers=2, hidden=48, heads=6, vocab=288)
@@ -25,7 +25,7 @@ RANDOM = "int8:256:stochastic"
     ],
 )
 def test_what_divides_fits(layout, train):
-    assert model_misfit(MODEL, TRAIN.changed(**train), Layout(**layout)) is None
+    assert find_model_misfit(MODEL, TRAIN.changed(**train), Layout(**layout)) is None
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_divides_fits(layout, train):
     ],
 )
 def test_what_does_not_is_told_what_would(layout, train, field, words):
-    found = model_misfit(MODEL, TRAIN.changed(**train), Layout(**layout))
+    found = find_model_misfit(MODEL, TRAIN.changed(**train), Layout(**layout))
     assert found is not None and ".".join(found.field) == field
     assert words in found.words
 
@@ -66,18 +66,18 @@ def test_replicas_are_all_ranks_with_the_same_weights():
 
 def setting(**changes):
     layout = {name: changes.pop(name) for name in ("cp", "context", "tp", "dp") if name in changes}
-    return Setting(Layout(**{"cp": 2, **layout}), TRAIN.changed(**{"zero": 1, **changes}))
+    return TrafficSettings(Layout(**{"cp": 2, **layout}), TRAIN.changed(**{"zero": 1, **changes}))
 
 
 def test_attention_over_ranks_is_traffic_of_its_own():
-    sent = live(setting())
+    sent = list_live_traffic(setting())
     assert ("CP", "FORWARD", "ACT") in sent and ("CP", "BACKWARD", "GRAD") in sent
     assert ("DP", "BACKWARD", "GRAD") in sent and ("ZERO", "STEP", "PARAM") in sent, "they are replicas, too"
-    assert not any(traffic[0] == "CP" for traffic in live(setting(cp=1)))
-    assert {content_of(traffic) for traffic in sent if traffic[0] == "CP"} == {"activations"}
+    assert not any(traffic[0] == "CP" for traffic in list_live_traffic(setting(cp=1)))
+    assert {find_content(traffic) for traffic in sent if traffic[0] == "CP"} == {"activations"}
     scheme = Scheme(rules=[Rule(dimension="CP", codec="int8:256")])
-    assert idle(scheme, setting()) == []
-    assert idle(scheme, setting(cp=1)) == ["rule 1 (CP int8:256) carries nothing in this layout"]
+    assert list_idle_rules(scheme, setting()) == []
+    assert list_idle_rules(scheme, setting(cp=1)) == ["rule 1 (CP int8:256) carries nothing in this layout"]
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,5 @@ def test_attention_over_ranks_is_traffic_of_its_own():
 )
 def test_keys_that_would_differ_in_the_backward_pass_are_refused(rule, changes, words):
     scheme = Scheme(rules=[Rule(**{"dimension": "CP", "codec": RANDOM, **rule})])
-    said = wrong_gradients(scheme, setting(**changes))
+    said = explain_wrong_gradients(scheme, setting(**changes))
     assert said is None if words is None else said is not None and words in said

@@ -9,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcbench.contract import events, step_line
-from hpcbench.contract.cut import Cut
-from hpcbench.contract.events import KINDS, ChannelTraffic, End, Environment, Host, Memory, Other, Phases, Rank, Traffic
+from hpcbench.contract.damaged_line import DamagedLine
+from hpcbench.contract.events import (
+    KINDS,
+    ChannelTraffic,
+    End,
+    Environment,
+    Host,
+    MemoryUse,
+    PhaseTimes,
+    Rank,
+    TrafficTotals,
+    UnknownEvent,
+)
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.step_line import Step
 
@@ -22,8 +33,8 @@ EVENTS = [line for line in LINES if line.startswith("{")]
 @pytest.mark.parametrize("line", LINES)
 def test_the_bytes_of_a_line_stay_what_they_are(line: str) -> None:
     found = parse(line, 3)
-    assert found is not None and not isinstance(found, Cut | Other) and found.line == 3
-    assert (step_line.format(found) if isinstance(found, Step) else found.to_line()) == line
+    assert found is not None and not isinstance(found, DamagedLine | UnknownEvent) and found.line == 3
+    assert (step_line.format_step(found) if isinstance(found, Step) else found.to_line()) == line
 
 
 def test_there_is_a_line_of_each_event() -> None:
@@ -37,26 +48,26 @@ def test_each_class_reads_its_own_line_alone(line: str) -> None:
     for kind in KINDS.values():
         found = kind.from_line(line)
         assert (found is None) == (kind is not own)
-        assert kind is not own or found == events.parse(line, 1)
+        assert kind is not own or found == events.parse_event(line, 1)
     assert all(own.from_line(line[:cut]) is None for cut in range(len(line)))
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_an_event_that_says_nothing_is_read(kind: type[events.Event]) -> None:
     """Older versions wrote fewer fields."""
-    found = events.parse(json.dumps({"event": kind.NAME}), 1)
+    found = events.parse_event(json.dumps({"event": kind.NAME}), 1)
     assert type(found) is kind
     said = {one.name: getattr(found, one.name) for one in fields(found)}
     assert not any(value for name, value in said.items() if name not in ("raw", "line"))
 
 
 def test_a_log_without_the_bytes_that_were_encoded_is_read() -> None:
-    whole = Traffic.from_line(next(line for line in EVENTS if line.startswith(Traffic.begin())))
+    whole = TrafficTotals.from_line(next(line for line in EVENTS if line.startswith(TrafficTotals.begin())))
     assert whole is not None and whole.channels
     told = json.loads(whole.to_line())
     for channel in told["channels"]:
         del channel["coded_bytes"]
-    found = Traffic.from_line(json.dumps(told))
+    found = TrafficTotals.from_line(json.dumps(told))
     assert found is not None
     assert found.channels == tuple(replace(one, coded_bytes=None) for one in whole.channels)
 
@@ -87,7 +98,7 @@ def test_a_field_that_is_not_of_its_type_counts_as_missing(line: str, data: st.D
 
 def test_whole_numbers_are_exact_and_have_64_bits() -> None:
     def read(words: str) -> int | None:
-        found = Memory.from_line(f'{{"event": "memory", "host_bytes": {words}}}')
+        found = MemoryUse.from_line(f'{{"event": "memory", "host_bytes": {words}}}')
         assert found is not None
         return found.host_bytes
 
@@ -98,8 +109,8 @@ def test_whole_numbers_are_exact_and_have_64_bits() -> None:
 
 
 def test_an_event_of_another_version_keeps_its_name() -> None:
-    found = events.parse('{"event": "weather", "wind": 3}', 7)
-    assert isinstance(found, Other)
+    found = events.parse_event('{"event": "weather", "wind": 3}', 7)
+    assert isinstance(found, UnknownEvent)
     assert (found.name, found.line, found.raw["wind"]) == ("weather", 7, 3)
 
 
@@ -126,10 +137,10 @@ def test_what_is_to_be_written_must_be_declared() -> None:
 
 def test_the_names_that_a_class_lists_are_fields_of_it() -> None:
     assert {*ChannelTraffic.COUNTS, *ChannelTraffic.SECONDS} <= {one.name for one in fields(ChannelTraffic)}
-    assert set(Memory.LASTING) <= {one.name for one in fields(Memory)}
+    assert set(MemoryUse.LASTING) <= {one.name for one in fields(MemoryUse)}
 
 
 def test_an_end_is_itself_again() -> None:
     end = End(time="2026-11-21T06:31:00.123Z", state="stopped", steps=3, seconds=1.5, reason="told to")
     assert End.from_line(end.to_line(), 9) == end
-    assert Phases.from_line(end.to_line()) is None
+    assert PhaseTimes.from_line(end.to_line()) is None

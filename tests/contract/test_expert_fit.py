@@ -2,12 +2,12 @@
 
 import pytest
 
-from hpcbench.contract.expert_fit import expert_misfit, experts_placed
+from hpcbench.contract.expert_fit import describe_expert_placement, find_expert_misfit
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.layout import Layout, batch_misfit, model_misfit
-from hpcbench.contract.rules import wrong_gradients
+from hpcbench.contract.layout import Layout, find_batch_misfit, find_model_misfit
+from hpcbench.contract.rules import explain_wrong_gradients
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Setting, content_of, live
+from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
 from hpcbench.contract.training import Model, Train
 
 MODEL = Model(layers=4, hidden=32, heads=4, experts=Experts(count=8, top=2, every=2))
@@ -18,8 +18,8 @@ TRAIN = Train(steps=20, global_batch=24)
     "layout", [Layout(), Layout(dp=4, ep=4), Layout(dp=8, ep=2, tp=2, pp=2), Layout(dp=2, ep=2, pp=4)]
 )
 def test_what_divides_fits(layout):
-    assert model_misfit(MODEL, TRAIN, layout) is None
-    assert batch_misfit(TRAIN, layout) is None
+    assert find_model_misfit(MODEL, TRAIN, layout) is None
+    assert find_batch_misfit(TRAIN, layout) is None
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_what_divides_fits(layout):
 def test_what_does_not_is_told_what_would(experts, layout, train, field, words):
     model = MODEL.changed(experts=None if experts is None else MODEL.experts.changed(**experts))
     cut = Layout(**layout)
-    found = expert_misfit(model, TRAIN.changed(**train), ep=cut.ep, tensor=cut.tensor, cp=cut.cp)
+    found = find_expert_misfit(model, TRAIN.changed(**train), ep=cut.ep, tensor=cut.tensor, cp=cut.cp)
     assert found is not None and ".".join(found.field) == field
     assert words in found.words and "\n" not in found.words
 
 
 def test_experts_that_drop_nothing_go_with_ranks_that_share_positions():
     model = MODEL.changed(experts=MODEL.experts.changed(drop="none"))
-    assert expert_misfit(model, TRAIN, ep=2, tensor="1d", cp=2) is None
+    assert find_expert_misfit(model, TRAIN, ep=2, tensor="1d", cp=2) is None
 
 
 def test_experts_are_shared_out_among_neighbours_with_the_same_positions():
@@ -72,11 +72,11 @@ def test_experts_are_shared_out_among_neighbours_with_the_same_positions():
 
 
 def test_replicas_and_evaluations_are_shared_out_evenly():
-    found = batch_misfit(TRAIN, Layout(dp=6, ep=4))
+    found = find_batch_misfit(TRAIN, Layout(dp=6, ep=4))
     assert str(found).startswith("layout.ep: 4 does not divide layout.dp 6, whose replicas share out the experts: use")
-    found = batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4, ep=2))
+    found = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4, ep=2))
     assert str(found).endswith("work on each other's tokens: use 32")
-    assert batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4)) is None
+    assert find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(dp=4)) is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_replicas_and_evaluations_are_shared_out_evenly():
 )
 def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, words):
     cut = Layout(**layout)
-    assert experts_placed(ep=cut.ep, tp=cut.tp, cp=cut.cp, ranks=cut.ranks, ranks_per_node=per_node) == words
+    assert describe_expert_placement(ep=cut.ep, tp=cut.tp, cp=cut.cp, ranks=cut.ranks, ranks_per_node=per_node) == words
 
 
 def test_more_experts_a_token_than_there_are_make_no_sense():
@@ -108,12 +108,14 @@ def test_every_nth_layer_has_experts():
 
 def test_a_rule_may_name_the_traffic_of_experts():
     """Forward, backward, or both; and no rule for tensor parallelism is meant by it."""
-    setting = Setting(Layout(dp=4, ep=2, tp=2), TRAIN)
+    setting = TrafficSettings(Layout(dp=4, ep=2, tp=2), TRAIN)
     there, back = ("EP", "FORWARD", "ACT"), ("EP", "BACKWARD", "GRAD")
-    assert {there, back} <= set(live(setting)) and not {there, back} & set(live(Setting(Layout(dp=4), TRAIN)))
+    assert {there, back} <= set(list_live_traffic(setting)) and not {there, back} & set(
+        list_live_traffic(TrafficSettings(Layout(dp=4), TRAIN))
+    )
     scheme = Scheme(rules=[Rule(dimension="TP", codec="zfp:16"), Rule(dimension="EP", phase="FORWARD", codec="int8")])
     assert [scheme.treatment(one).rule for one in (there, back, ("TP", "FORWARD", "ACT"))] == [2, 0, 1]
-    assert content_of(there) == content_of(back) == "activations"
+    assert find_content(there) == find_content(back) == "activations"
     with pytest.raises(ValueError, match="EP has EP FORWARD ACT, EP BACKWARD GRAD"):
         Rule(dimension="EP", kind="PARAM", codec="int8")
 
@@ -121,5 +123,7 @@ def test_a_rule_may_name_the_traffic_of_experts():
 def test_what_is_sent_again_may_not_be_rounded_at_random():
     scheme = Scheme(rules=[Rule(dimension="EP", codec="int8:256:stochastic")])
     layout = Layout(dp=2, ep=2)
-    assert wrong_gradients(scheme, Setting(layout, TRAIN)) is None
-    assert "recompute: none" in str(wrong_gradients(scheme, Setting(layout, TRAIN.changed(recompute="full"))))
+    assert explain_wrong_gradients(scheme, TrafficSettings(layout, TRAIN)) is None
+    assert "recompute: none" in str(
+        explain_wrong_gradients(scheme, TrafficSettings(layout, TRAIN.changed(recompute="full")))
+    )

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from hpcbench.contract.grid import AXES, Grid, Product, carries_weights, grid_of
+from hpcbench.contract.grid import AXES, Grid, Product, carries_weights, make_grid
 
-GRIDS = [grid_of("2d", 4), grid_of("2d", 9), grid_of("2.5d", 8, 2), grid_of("2.5d", 12, 3), grid_of("3d", 8)]
-GRIDS.append(grid_of("3d", 27))
+GRIDS = [make_grid("2d", 4), make_grid("2d", 9), make_grid("2.5d", 8, 2), make_grid("2.5d", 12, 3), make_grid("3d", 8)]
+GRIDS.append(make_grid("3d", 27))
 WORDS = ("column", "row", "head", "vocabulary")
 
 
@@ -20,7 +20,7 @@ def test_ranks_and_coordinates_are_one_to_one(grid):
 
 
 def test_neighbours_along_the_last_axis_are_neighbouring_ranks():
-    grid = grid_of("3d", 8)
+    grid = make_grid("3d", 8)
     first, second = (grid.coordinates(rank) for rank in (0, 1))
     assert [axis for axis in grid.axes if first[axis] != second[axis]] == ["j"]
 
@@ -122,9 +122,9 @@ def test_weights_and_activations_have_axes_of_their_own(grid):
 )
 def test_ranks_that_are_no_grid_are_told_which_are(mode, tp, depth, remedy):
     with pytest.raises(ValueError, match=remedy):
-        grid_of(mode, tp, depth)
+        make_grid(mode, tp, depth)
 
 
 def test_a_large_cube_is_found():
     for q in itertools.chain(range(1, 30), (100,)):
-        assert grid_of("3d", q**3).sizes == dict.fromkeys(AXES["3d"], q)
+        assert make_grid("3d", q**3).sizes == dict.fromkeys(AXES["3d"], q)

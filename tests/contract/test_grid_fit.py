@@ -2,12 +2,12 @@
 
 import pytest
 
-from hpcbench.contract.grid import grid_of
-from hpcbench.contract.grid_fit import grid_misfit, placed
-from hpcbench.contract.layout import Layout, batch_misfit
-from hpcbench.contract.rules import wrong_gradients
+from hpcbench.contract.grid import make_grid
+from hpcbench.contract.grid_fit import describe_placement, find_grid_misfit
+from hpcbench.contract.layout import Layout, find_batch_misfit
+from hpcbench.contract.rules import explain_wrong_gradients
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Setting, content_of, live
+from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
 from hpcbench.contract.training import Model, Train
 
 MODEL = Model(layers=2, hidden=36, heads=6, vocab=288)
@@ -18,7 +18,7 @@ TRAIN = Train(steps=20, global_batch=36, micro_batch=36, eval_samples=36)
     ("mode", "tp", "depth"), [("1d", 6, 1), ("2d", 4, 1), ("2d", 9, 1), ("2.5d", 8, 2), ("2.5d", 27, 3), ("3d", 27, 1)]
 )
 def test_what_divides_fits(mode, tp, depth):
-    assert grid_misfit(MODEL, TRAIN, mode, tp, depth) is None
+    assert find_grid_misfit(MODEL, TRAIN, mode, tp, depth) is None
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,16 @@ def test_what_divides_fits(mode, tp, depth):
     ],
 )
 def test_what_does_not_is_told_what_would(mode, tp, depth, model, train, field, words):
-    found = grid_misfit(MODEL.changed(**model), TRAIN.changed(**train), mode, tp, depth)
+    found = find_grid_misfit(MODEL.changed(**model), TRAIN.changed(**train), mode, tp, depth)
     assert found is not None and ".".join(found.field) == field
     with pytest.raises(ValueError, match=words):
         raise ValueError(found.words)
 
 
 def test_an_evaluation_is_shared_out_evenly():
-    found = batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=8, tensor="3d"))
+    found = find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=8, tensor="3d"))
     assert str(found) == "train.eval_samples: 30 are not shared out evenly over dp x the grid's rows = 1 x 4: use 32"
-    assert batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=6)) is None
+    assert find_batch_misfit(TRAIN.changed(eval_samples=30), Layout(tp=6)) is None
 
 
 @pytest.mark.parametrize(
@@ -60,25 +60,28 @@ def test_an_evaluation_is_shared_out_evenly():
     ],
 )
 def test_a_dry_run_says_which_lines_share_a_node(mode, tp, depth, per_node, words):
-    assert placed(grid_of(mode, tp, depth), per_node) == words
+    assert describe_placement(make_grid(mode, tp, depth), per_node) == words
 
 
 def test_a_rule_may_name_an_axis_and_then_matches_nothing_else():
-    setting = Setting(Layout(tp=8, tensor="3d"), TRAIN)
+    setting = TrafficSettings(Layout(tp=8, tensor="3d"), TRAIN)
     rule = Rule(dimension="TP", axis="k", codec="int8")
-    assert [traffic for traffic in live(setting) if rule.matches(traffic)] == [
+    assert [traffic for traffic in list_live_traffic(setting) if rule.matches(traffic)] == [
         ("TP", "FORWARD", "ACT", "k"),
         ("TP", "BACKWARD", "GRAD", "k"),
     ]
     whole = Rule(dimension="TP", codec="int8")
-    assert all(whole.matches(traffic) for traffic in live(setting))
+    assert all(whole.matches(traffic) for traffic in list_live_traffic(setting))
     assert not rule.matches(("TP", "FORWARD", "ACT"))
     with pytest.raises(ValueError, match=r"there is no such traffic in any run: .*TP FORWARD PARAM i"):
         Rule(kind="ACT", axis="i", codec="int8")
 
 
 def test_messages_of_weights_have_the_format_of_weights():
-    found = {traffic[1:]: content_of(traffic) for traffic in live(Setting(Layout(tp=8, tensor="2.5d", depth=2), TRAIN))}
+    found = {
+        traffic[1:]: find_content(traffic)
+        for traffic in list_live_traffic(TrafficSettings(Layout(tp=8, tensor="2.5d", depth=2), TRAIN))
+    }
     assert found == {
         ("BACKWARD", "GRAD", "e"): "gradients",
         ("FORWARD", "PARAM", "i"): "parameters",
@@ -94,5 +97,5 @@ def test_messages_of_weights_have_the_format_of_weights():
 def test_what_is_sent_twice_may_not_be_rounded_at_random(mode, recompute, wrong):
     layout = Layout(tp=4 if mode == "2d" else 8, tensor=mode)
     scheme = Scheme(rules=[Rule(dimension="TP", kind="ACT", codec="int8:256:stochastic")])
-    found = wrong_gradients(scheme, Setting(layout, TRAIN.changed(recompute=recompute)))
+    found = explain_wrong_gradients(scheme, TrafficSettings(layout, TRAIN.changed(recompute=recompute)))
     assert bool(found) == wrong

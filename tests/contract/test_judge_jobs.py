@@ -8,7 +8,7 @@ import pytest
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.tracking.ledger import SubmittedJob
 from hpcbench.batch.tracking.seen import Seen
-from hpcbench.contract.judge_job import GRACE, Status, judge_job
+from hpcbench.contract.job_state import GRACE, Status, resolve_job_state
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.state import State
 
@@ -46,7 +46,7 @@ def of(
     clock: float = LATER,
 ) -> Status:
     given, told = (submitted or handed()).handed_in("j"), known.told if known else None
-    return judge_job(mark, given, told, requeue=requeue, silent=silent, clock=clock)
+    return resolve_job_state(mark, given, told, requeue=requeue, silent=silent, clock=clock)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_a_job_whose_answer_is_missing() -> None:
 
 
 def test_scripts_run_by_hand_have_their_marks_only() -> None:
-    assert judge_job(RUNS, None, None, requeue=False, silent=None, clock=LATER).state is State.RUNNING
-    assert judge_job(ended(1), None, None, requeue=False, silent=None, clock=LATER).state is State.FAILED
+    assert resolve_job_state(RUNS, None, None, requeue=False, silent=None, clock=LATER).state is State.RUNNING
+    assert resolve_job_state(ended(1), None, None, requeue=False, silent=None, clock=LATER).state is State.FAILED
 
 
 def test_a_preempted_job_that_may_not_go_back_is_over() -> None:

@@ -16,11 +16,11 @@ from hpcbench.collect import run_log, submission
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.progress import Follower
 from hpcbench.contract.ending import Ending, read_ending
-from hpcbench.contract.judge import judge
-from hpcbench.contract.judge_job import Status
+from hpcbench.contract.job_state import Status
 from hpcbench.contract.mark import Mark
-from hpcbench.contract.reason import Diagnosis
-from hpcbench.contract.state import DONE_TO_IT, OPEN, Job, State, Verdict
+from hpcbench.contract.reason import FailureReason
+from hpcbench.contract.run_state import resolve_run_state
+from hpcbench.contract.state import DONE_TO_IT, OPEN, JobSummary, ResolvedState, State
 
 HERE = Path("runs/r1")
 START = json.dumps({"event": "start", "time": ""})
@@ -98,14 +98,14 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
     seen: set[State] = set()
     said: set[str] = set()
     for one in JOBS:
-        monkeypatch.setattr("hpcbench.batch.tracking.track.judge_job", lambda *_, one=one, **__: one)
+        monkeypatch.setattr("hpcbench.batch.tracking.track.resolve_job_state", lambda *_, one=one, **__: one)
         told = track(root)
         reported = submission.load(root, jobs_of(root))
         live = {run.id: run.state for run in Follower(root, lambda: jobs_of(root)).poll()}
         for found in reported.runs:
             status = told.runs[found.id]
             assert live[found.id] is found.state, "a last line without its end may still grow: its words may differ"
-            assert Verdict(status.state, status.reason, status.where) == found.verdict, (one, names[found.id])
+            assert ResolvedState(status.state, status.reason, status.where) == found.verdict, (one, names[found.id])
             seen.add(found.state)
             said.add(found.verdict.reason)
             assert found.state != State.COMPLETED or names[found.id][0] == "completed"
@@ -118,7 +118,7 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
 
 def reasons() -> set[str]:
     """The fixed words of all reasons that the judge gives, from its source."""
-    tree = ast.parse(Path(contract.judge.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(contract.run_state.__file__).read_text(encoding="utf-8"))
     documents = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in documents)
     return {node.value for node in constants if isinstance(node.value, str) and " " in node.value.strip()}
@@ -159,59 +159,107 @@ def ended(status: int | None) -> Mark:
 @pytest.mark.parametrize(
     ("mark", "log", "job", "state", "reason"),
     [
-        (None, None, Job("j", State.PENDING, reason="Resources"), State.PENDING, "Resources"),
-        (None, None, Job("j", State.RUNNING, reason="by its marks"), State.PENDING, ""),
-        (None, None, Job("j", State.SUSPENDED, reason="SSUSP"), State.PENDING, "SSUSP"),
-        (None, None, Job("j", State.COMPLETED, 0), State.LOST, "job j ended (exit status 0) before this run began"),
-        (None, None, Job("j", State.FAILED, reason="exit 1"), State.LOST, "job j ended (exit 1) before this run began"),
-        (None, None, Job("j", State.TIMED_OUT, reason="TIMEOUT"), State.TIMED_OUT, "job j: timed out (TIMEOUT)"),
+        (None, None, JobSummary("j", State.PENDING, reason="Resources"), State.PENDING, "Resources"),
+        (None, None, JobSummary("j", State.RUNNING, reason="by its marks"), State.PENDING, ""),
+        (None, None, JobSummary("j", State.SUSPENDED, reason="SSUSP"), State.PENDING, "SSUSP"),
         (
             None,
             None,
-            Job("j", State.UNKNOWN, reason="no answer"),
+            JobSummary("j", State.COMPLETED, 0),
+            State.LOST,
+            "job j ended (exit status 0) before this run began",
+        ),
+        (
+            None,
+            None,
+            JobSummary("j", State.FAILED, reason="exit 1"),
+            State.LOST,
+            "job j ended (exit 1) before this run began",
+        ),
+        (None, None, JobSummary("j", State.TIMED_OUT, reason="TIMEOUT"), State.TIMED_OUT, "job j: timed out (TIMEOUT)"),
+        (
+            None,
+            None,
+            JobSummary("j", State.UNKNOWN, reason="no answer"),
             State.UNKNOWN,
             "the state of job j is unknown: no answer",
         ),
-        (None, None, Job("j", State.STOPPED, reason="told to"), State.STOPPED, "told to"),
-        (None, None, Job("j", State.LOST, reason="forgotten"), State.LOST, "forgotten"),
-        (RUNS, MIDDLE, Job("j", State.RUNNING), State.RUNNING, ""),
-        (RUNS, MIDDLE, Job("j", State.FAILED, 1), State.LOST, "without an exit marker of this run after step 4 of 6"),
-        (RUNS, MIDDLE, Job("j", State.NODE_FAILED, reason="NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
-        (RUNS, MIDDLE, Job("j", State.UNKNOWN, reason="no answer"), State.INCOMPLETE, "no answer"),
-        (RUNS, None, Job("j", State.UNKNOWN, reason="no answer"), State.UNKNOWN, "no answer"),
-        (RUNS, MIDDLE, Job("j", State.PENDING, attempt=2), State.PENDING, "attempt 2"),
-        (ended(0), DONE, Job("j", State.FAILED, 1), State.COMPLETED, ""),
-        (ended(0), DONE, Job("j", State.PENDING, attempt=2), State.COMPLETED, ""),
-        (ended(0), MIDDLE, Job("j", State.COMPLETED, 0), State.UNKNOWN, "its log has no end event"),
-        (ended(1), WAS_NAN, Job("j", State.FAILED, 1), State.NAN, "loss is nan"),
-        (ended(1), WAS_NAN, Job("j", State.CANCELLED), State.NAN, "loss is nan"),
-        (ended(1), MIDDLE, Job("j", State.FAILED, 1), State.FAILED, "the words, after step 4 of 6"),
-        (ended(139), DONE, Job("j", State.FAILED, 1), State.FAILED, "all steps were taken, then: the words"),
-        (ended(143), MIDDLE, Job("j", State.CANCELLED), State.CANCELLED, "job j was cancelled after step 4 of 6"),
-        (ended(137), MIDDLE, Job("j", State.OUT_OF_MEMORY, reason="OOM"), State.OUT_OF_MEMORY, "OOM"),
-        (ended(143), MIDDLE, Job("j", State.RUNNING, 143, "clears up"), State.RUNNING, "clears up"),
-        (ended(124), MIDDLE, Job("j", State.FAILED, 1), State.TIMED_OUT, "its own time limit"),
-        (ended(75), STOPPED, Job("j", State.TIMED_OUT, reason="TIMEOUT"), State.STOPPED, "j: timed out (TIMEOUT)"),
-        (ended(75), STOPPED, Job("j", State.FAILED, 75), State.STOPPED, "told to"),
-        (ended(75), STOPPED, Job("j", State.PENDING, attempt=2), State.PENDING, "attempt 2"),
+        (None, None, JobSummary("j", State.STOPPED, reason="told to"), State.STOPPED, "told to"),
+        (None, None, JobSummary("j", State.LOST, reason="forgotten"), State.LOST, "forgotten"),
+        (RUNS, MIDDLE, JobSummary("j", State.RUNNING), State.RUNNING, ""),
+        (
+            RUNS,
+            MIDDLE,
+            JobSummary("j", State.FAILED, 1),
+            State.LOST,
+            "without an exit marker of this run after step 4 of 6",
+        ),
+        (RUNS, MIDDLE, JobSummary("j", State.NODE_FAILED, reason="NODE_FAIL"), State.NODE_FAILED, "NODE_FAIL"),
+        (RUNS, MIDDLE, JobSummary("j", State.UNKNOWN, reason="no answer"), State.INCOMPLETE, "no answer"),
+        (RUNS, None, JobSummary("j", State.UNKNOWN, reason="no answer"), State.UNKNOWN, "no answer"),
+        (RUNS, MIDDLE, JobSummary("j", State.PENDING, attempt=2), State.PENDING, "attempt 2"),
+        (ended(0), DONE, JobSummary("j", State.FAILED, 1), State.COMPLETED, ""),
+        (ended(0), DONE, JobSummary("j", State.PENDING, attempt=2), State.COMPLETED, ""),
+        (ended(0), MIDDLE, JobSummary("j", State.COMPLETED, 0), State.UNKNOWN, "its log has no end event"),
+        (ended(1), WAS_NAN, JobSummary("j", State.FAILED, 1), State.NAN, "loss is nan"),
+        (ended(1), WAS_NAN, JobSummary("j", State.CANCELLED), State.NAN, "loss is nan"),
+        (ended(1), MIDDLE, JobSummary("j", State.FAILED, 1), State.FAILED, "the words, after step 4 of 6"),
+        (ended(139), DONE, JobSummary("j", State.FAILED, 1), State.FAILED, "all steps were taken, then: the words"),
+        (
+            ended(143),
+            MIDDLE,
+            JobSummary("j", State.CANCELLED),
+            State.CANCELLED,
+            "job j was cancelled after step 4 of 6",
+        ),
+        (ended(137), MIDDLE, JobSummary("j", State.OUT_OF_MEMORY, reason="OOM"), State.OUT_OF_MEMORY, "OOM"),
+        (ended(143), MIDDLE, JobSummary("j", State.RUNNING, 143, "clears up"), State.RUNNING, "clears up"),
+        (ended(124), MIDDLE, JobSummary("j", State.FAILED, 1), State.TIMED_OUT, "its own time limit"),
+        (
+            ended(75),
+            STOPPED,
+            JobSummary("j", State.TIMED_OUT, reason="TIMEOUT"),
+            State.STOPPED,
+            "j: timed out (TIMEOUT)",
+        ),
+        (ended(75), STOPPED, JobSummary("j", State.FAILED, 75), State.STOPPED, "told to"),
+        (ended(75), STOPPED, JobSummary("j", State.PENDING, attempt=2), State.PENDING, "attempt 2"),
         (
             LIMITED,
             STOPPED,
-            Job("j", State.FAILED, 75),
+            JobSummary("j", State.FAILED, 75),
             State.STOPPED,
             "reached its part of the job's walltime: told to",
         ),
-        (LIMITED, STOPPED, Job("j", State.RUNNING), State.PENDING, "reached its part of the job's walltime: told to"),
-        (LIMITED, MIDDLE, Job("j", State.RUNNING), State.STOPPED, "reached its part of the job's walltime: told to"),
-        (ended(75), MIDDLE, Job("j", State.FAILED, 75), State.STOPPED, "by its exit status 75, after step 4 of 6"),
-        (ended(75), MIDDLE, Job("j", State.PREEMPTED), State.PREEMPTED, "after step 4 of 6"),
-        (ended(None), MIDDLE, Job("j", State.FAILED, 1), State.UNKNOWN, "lacks the exit status"),
-        (Mark(""), MIDDLE, Job("j", State.FAILED, 1), State.UNKNOWN, "cannot be read"),
-        (Mark(""), None, Job("j", State.PENDING), State.PENDING, ""),
+        (
+            LIMITED,
+            STOPPED,
+            JobSummary("j", State.RUNNING),
+            State.PENDING,
+            "reached its part of the job's walltime: told to",
+        ),
+        (
+            LIMITED,
+            MIDDLE,
+            JobSummary("j", State.RUNNING),
+            State.STOPPED,
+            "reached its part of the job's walltime: told to",
+        ),
+        (
+            ended(75),
+            MIDDLE,
+            JobSummary("j", State.FAILED, 75),
+            State.STOPPED,
+            "by its exit status 75, after step 4 of 6",
+        ),
+        (ended(75), MIDDLE, JobSummary("j", State.PREEMPTED), State.PREEMPTED, "after step 4 of 6"),
+        (ended(None), MIDDLE, JobSummary("j", State.FAILED, 1), State.UNKNOWN, "lacks the exit status"),
+        (Mark(""), MIDDLE, JobSummary("j", State.FAILED, 1), State.UNKNOWN, "cannot be read"),
+        (Mark(""), None, JobSummary("j", State.PENDING), State.PENDING, ""),
     ],
 )
-def test_each_combination(mark: Mark | None, log: Ending | None, job: Job, state: State, reason: str) -> None:
-    found = judge(HERE, mark, job, log, Diagnosis("the words", "err.txt:1"))
+def test_each_combination(mark: Mark | None, log: Ending | None, job: JobSummary, state: State, reason: str) -> None:
+    found = resolve_run_state(HERE, mark, job, log, FailureReason("the words", "err.txt:1"))
     assert (found.state, reason in found.reason) == (state, True), found
 
 
@@ -219,7 +267,7 @@ def test_only_a_log_that_says_so_is_a_success() -> None:
     marks: list[Mark | None] = [None, Mark(""), RUNS, *(ended(status) for status in (None, 0, 1, 75, 137))]
     logs = [None, DONE, MIDDLE, STOPPED, WAS_NAN]
     for mark, log, state in itertools.product(marks, logs, State):
-        found = judge(HERE, mark, Job("j", state), log)
+        found = resolve_run_state(HERE, mark, JobSummary("j", state), log)
         assert found.state is not State.COMPLETED or log is DONE
         if mark == ended(1) and state in DONE_TO_IT:
             assert found.state in (State.FAILED, State.NAN, State.STOPPED)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcbench.contract import step_line
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import Evaluation
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.text import printable
-from hpcbench.contract.values import number, whole
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.values import get_integer, get_number
 
 LINE = (
     "step    3/120 | loss 5.551234 | time 0.3120 s | samples/s 25.64 | model 3.205 GFLOPS/rank"
@@ -51,11 +51,11 @@ def test_a_line_cut_anywhere_gives_no_wrong_number(length: int) -> None:
     if isinstance(found, Step):
         # Cut behind a bar: what stands before it is whole, and the rest is absent.
         assert LINE[:length].rstrip().endswith(" |")
-        whole = {name: value for name, value in vars(found).items() if value is not None}
-        assert whole.items() <= vars(RECORD).items()
+        present = {name: value for name, value in vars(found).items() if value is not None}
+        assert present.items() <= vars(RECORD).items()
         assert found.skipped is None
     else:
-        assert found is None or isinstance(found, Cut)
+        assert found is None or isinstance(found, DamagedLine)
 
 
 @given(
@@ -83,7 +83,7 @@ def test_what_the_worker_writes_is_read_back(
         wire_bytes=wire,
         skipped=skipped,
     )
-    found = parse(step_line.format(written), 1)
+    found = parse(step_line.format_step(written), 1)
     assert isinstance(found, Step)
     assert (found.step, found.steps, found.message_bytes, found.wire_bytes) == (step, 10**6, message, wire)
     assert found.skipped == skipped
@@ -95,7 +95,7 @@ def test_what_the_worker_writes_is_read_back(
 
 def test_a_step_without_a_number_that_each_step_has_is_not_written() -> None:
     with pytest.raises(ValueError, match="step 3 has no seconds"):
-        step_line.format(replace(RECORD, seconds=None))
+        step_line.format_step(replace(RECORD, seconds=None))
 
 
 def test_a_loss_that_is_no_number_is_a_value() -> None:
@@ -110,7 +110,7 @@ def test_a_loss_that_is_no_number_is_a_value() -> None:
 def test_a_step_that_diverges_is_read_as_the_worker_writes_it() -> None:
     # Python writes NAN with the format E, and nan with f.
     for value in (math.nan, math.inf):
-        found = parse(step_line.format(replace(RECORD, loss=value, gradient_norm=value)), 1)
+        found = parse(step_line.format_step(replace(RECORD, loss=value, gradient_norm=value)), 1)
         assert isinstance(found, Step)
         assert repr(found.loss) == repr(found.gradient_norm) == repr(value)
 
@@ -136,7 +136,7 @@ def test_a_step_that_diverges_is_read_as_the_worker_writes_it() -> None:
 )
 def test_a_damaged_line_gives_nothing(old: str, new: str) -> None:
     assert old in LINE
-    assert isinstance(parse(LINE.replace(old, new, 1), 1), Cut)
+    assert isinstance(parse(LINE.replace(old, new, 1), 1), DamagedLine)
 
 
 def test_units_scale() -> None:
@@ -169,21 +169,21 @@ def test_events() -> None:
      '{"event": "a", "n": ' + "9" * 5000 + "}"],
 )  # fmt: skip
 def test_a_damaged_event_gives_nothing(line: str) -> None:
-    assert isinstance(parse(line, 1), Cut)
+    assert isinstance(parse(line, 1), DamagedLine)
 
 
 def test_numbers_are_taken_from_numbers_alone() -> None:
     data = {"a": {"b": 3, "c": True, "d": "4", "e": 10**400, "f": 2.5}}
-    assert number(data, "a", "b") == 3.0
-    assert number(data, "a", "c") is None
-    assert number(data, "a", "d") is None
-    assert number(data, "a", "e") == math.inf
-    assert number(data, "x", "b") is None
-    assert whole(data, "a", "b") == 3
-    assert whole(data, "a", "f") is None
-    assert whole(data, "a", "e") is None
+    assert get_number(data, "a", "b") == 3.0
+    assert get_number(data, "a", "c") is None
+    assert get_number(data, "a", "d") is None
+    assert get_number(data, "a", "e") == math.inf
+    assert get_number(data, "x", "b") is None
+    assert get_integer(data, "a", "b") == 3
+    assert get_integer(data, "a", "f") is None
+    assert get_integer(data, "a", "e") is None
 
 
 def test_printable_tames_control_characters() -> None:
-    assert printable("a\x1b[31mb\n c\x00") == "a [31mb c"
-    assert len(printable("y" * 10_000, 50)) == 50
+    assert make_printable("a\x1b[31mb\n c\x00") == "a [31mb c"
+    assert len(make_printable("y" * 10_000, 50)) == 50

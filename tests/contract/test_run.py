@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 import hpcbench
 from hpcbench.contract.layout import Layout, Partition
-from hpcbench.contract.run import Run, Shape, load
+from hpcbench.contract.run import RankShape, Run, load
 from hpcbench.contract.scheme import NamedScheme, Rule, Scheme
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, possible
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, list_possible_traffic
 from hpcbench.contract.training import CONTENTS, Data, Model, Train
 from hpcbench.errors import UserError
 from hpcbench.study.schema import SchemeEntry, Study, StudyLayout, json_schema
@@ -37,7 +37,7 @@ RUN = Run(
     oversubscribe=True,
     device="cpu",
     links=None,
-    shape=Shape(nodes=1, ranks_per_node=4, cores_per_rank=1, gpus_per_rank="0", visibility="all"),
+    shape=RankShape(nodes=1, ranks_per_node=4, cores_per_rank=1, gpus_per_rank="0", visibility="all"),
 )
 
 
@@ -141,8 +141,8 @@ def test_the_words_of_a_scheme_are_the_traffic_there_is() -> None:
         inner = next((part for part in get_args(annotation) if get_args(part)), annotation)
         return set(get_args(inner))
 
-    triples = possible()
-    for k, (name, kinds) in enumerate((("dimension", Dimension), ("phase", Phase), ("kind", Kind))):
+    triples = list_possible_traffic()
+    for k, (name, kinds) in enumerate((("dimension", Dimension), ("phase", Phase), ("kind", MessageKind))):
         assert words(Rule, name) == {triple[k] for triple in triples} <= {kind.value for kind in kinds}
     assert words(Scheme, "algorithm") == {algorithm.value for algorithm in Algorithm}
     assert CONTENTS == ("activations", "gradients", "parameters")

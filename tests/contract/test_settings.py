@@ -9,10 +9,10 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 from hpcbench.contract.program import ProgramRun
 from hpcbench.contract.run import Run
-from hpcbench.contract.settings import LayoutSettings, SchemeSettings, Settings
+from hpcbench.contract.settings import LayoutSettings, LoggedSettings, SchemeSettings
 
 RESULTS = Path(__file__).parents[2] / "results" / "reference"
 STORED = [
@@ -32,12 +32,12 @@ def stored(value: Any) -> Iterator[dict[str, Any]]:
             yield from stored(each)
 
 
-def lost(part: Part, place: str = "") -> list[str]:
+def lost(part: LogObject, place: str = "") -> list[str]:
     """Values of the JSON object that are not those of the typed fields."""
     found = []
     for name in (field.name for field in fields(part) if field.name != "raw"):
         said, value = part.raw.get(name), getattr(part, name)
-        if isinstance(value, Part):
+        if isinstance(value, LogObject):
             found += lost(value, f"{place}{name}.")
         elif name == "rules":
             found += [f"{place}{name}"] if len(said or ()) != len(value or ()) else []
@@ -49,8 +49,8 @@ def lost(part: Part, place: str = "") -> list[str]:
 @pytest.mark.parametrize("path", sorted(set(STORED)), ids=lambda path: path.name)
 def test_stored_runs_are_read_without_a_loss(path: Path) -> None:
     runs = list(stored(json.loads(path.read_text(encoding="utf-8"))))
-    assert [lost(Settings.read(run)) for run in runs] == [[]] * len(runs)
-    assert all(Settings.read(run).raw == run for run in runs)
+    assert [lost(LoggedSettings.read(run)) for run in runs] == [[]] * len(runs)
+    assert all(LoggedSettings.read(run).raw == run for run in runs)
 
 
 def test_some_stored_runs_are_of_an_older_form() -> None:
@@ -58,7 +58,7 @@ def test_some_stored_runs_are_of_an_older_form() -> None:
     assert len(runs) > 100 and any("cp" not in run["layout"] for run in runs)
 
 
-def undeclared(part: type[Part], schemas: list[type[BaseModel]], place: str = "") -> list[str]:
+def undeclared(part: type[LogObject], schemas: list[type[BaseModel]], place: str = "") -> list[str]:
     """Typed fields that none of the schemas has."""
     found = []
     for field in fields(part):
@@ -71,25 +71,27 @@ def undeclared(part: type[Part], schemas: list[type[BaseModel]], place: str = ""
             for kind in (one.annotation, *get_args(one.annotation))
             if isinstance(kind, type) and issubclass(kind, BaseModel)
         ]
-        if isinstance(field.default, Part):
+        if isinstance(field.default, LogObject):
             found += undeclared(type(field.default), inner, f"{place}{field.name}.")
     return found
 
 
 def test_every_typed_setting_is_one_of_run_json() -> None:
-    assert undeclared(Settings, [Run, ProgramRun]) == ["program.recompute"], "only hpcbench's own training has that"
+    assert undeclared(LoggedSettings, [Run, ProgramRun]) == ["program.recompute"], (
+        "only hpcbench's own training has that"
+    )
 
 
 def test_odd_values_are_taken_for_missing_ones() -> None:
     odd = {"model": 5, "train": {"steps": "many", "recompute": 1.5}, "layout": {"stages": "auto"}, "scheme": None}
-    found = Settings.read(odd)
+    found = LoggedSettings.read(odd)
     assert (found.model.name, found.train.steps, found.train.recompute) == (None, None, None)
     assert (found.layout, found.scheme) == (LayoutSettings(), SchemeSettings())
     assert found.scheme.codecs == set() and not found.scheme.is_uncompressed
-    assert Settings.read({"train": {"recompute": 2}}).train.recompute == 2
-    assert Settings.read({"train": {"recompute": "full"}}).train.recompute == "full"
+    assert LoggedSettings.read({"train": {"recompute": 2}}).train.recompute == 2
+    assert LoggedSettings.read({"train": {"recompute": "full"}}).train.recompute == "full"
 
 
 def test_a_programs_work_is_read_from_its_own_section() -> None:
-    assert Settings.read({"program": {"steps": 7, "log": "nanogpt"}}).work.steps == 7
-    assert Settings.read({"train": {"steps": 9}}).work.steps == 9
+    assert LoggedSettings.read({"program": {"steps": 7, "log": "nanogpt"}}).work.steps == 7
+    assert LoggedSettings.read({"train": {"steps": 9}}).work.steps == 9

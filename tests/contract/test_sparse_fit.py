@@ -2,8 +2,8 @@
 
 import pytest
 
-from hpcbench.contract.layout import Layout, model_misfit
-from hpcbench.contract.sparse_fit import by_rows, sparse_misfit, whole_after_all, whole_because
+from hpcbench.contract.layout import Layout, find_model_misfit
+from hpcbench.contract.sparse_fit import find_row_obstacle, find_sparse_misfit, find_unused_rows, may_send_rows
 from hpcbench.contract.training import Model, Train
 
 MODEL = Model(layers=2, hidden=32, heads=4)
@@ -23,22 +23,24 @@ UNFIT = [
 def test_always_is_refused_and_auto_sends_the_whole(model, train, tensor, words):
     model, train = MODEL.changed(**model), TRAIN.changed(**train)
     said = {way: train.changed(sparse_gradients=way) for way in ("never", "auto", "measured", "always")}
-    found = str(sparse_misfit(model, said["always"], tensor))
+    found = str(find_sparse_misfit(model, said["always"], tensor))
     assert found.startswith(words) and found.endswith(", or train.sparse_gradients to auto or never")
     for way, settings in said.items():
-        assert str(whole_because(model, settings, tensor)).startswith(words)
-        assert not by_rows(model, settings, tensor)
-        assert way == "always" or sparse_misfit(model, settings, tensor) is None
-        assert (whole_after_all(model, settings, tensor) is not None) == (way in ("auto", "measured"))
+        assert str(find_row_obstacle(model, settings, tensor)).startswith(words)
+        assert not may_send_rows(model, settings, tensor)
+        assert way == "always" or find_sparse_misfit(model, settings, tensor) is None
+        assert (find_unused_rows(model, settings, tensor) is not None) == (way in ("auto", "measured"))
 
 
 def test_a_run_that_cannot_is_refused():
     train = TRAIN.changed(sparse_gradients="always")
-    assert model_misfit(MODEL, train, Layout(dp=2, tp=2)) is None
-    assert "model.tied" in str(model_misfit(MODEL.changed(tied=True), train, Layout(dp=2)))
-    assert "layout.tensor" in str(model_misfit(MODEL, train, Layout(tp=4, tensor="2d")))
+    assert find_model_misfit(MODEL, train, Layout(dp=2, tp=2)) is None
+    assert "model.tied" in str(find_model_misfit(MODEL.changed(tied=True), train, Layout(dp=2)))
+    assert "layout.tensor" in str(find_model_misfit(MODEL, train, Layout(tp=4, tensor="2d")))
 
 
 def test_it_is_not_done_unasked():
-    assert not by_rows(MODEL, TRAIN, "1d")
-    assert all(by_rows(MODEL, TRAIN.changed(sparse_gradients=way), "1d") for way in ("auto", "measured", "always"))
+    assert not may_send_rows(MODEL, TRAIN, "1d")
+    assert all(
+        may_send_rows(MODEL, TRAIN.changed(sparse_gradients=way), "1d") for way in ("auto", "measured", "always")
+    )

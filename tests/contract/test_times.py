@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcbench.contract.times import elapsed, moment
+from hpcbench.contract.times import measure_seconds, parse_time
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ from hpcbench.contract.times import elapsed, moment
     ],
 )
 def test_seconds_between(start: str, end: str | None, seconds: float | None) -> None:
-    assert elapsed(start, end) == seconds
+    assert measure_seconds(start, end) == seconds
 
 
 def test_no_moment() -> None:
-    assert moment(None) is None and moment("") is None and moment("2026-13-01T00:00:00Z") is None
+    assert parse_time(None) is None and parse_time("") is None and parse_time("2026-13-01T00:00:00Z") is None

@@ -9,29 +9,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcbench.contract.trace import CODEC, STEP, STEPS, Comparison, RankTrace, Span, file_name, merged, read, write
+from hpcbench.contract.trace import (
+    CODEC,
+    STEP,
+    STEPS,
+    ClockComparison,
+    StepTrace,
+    TraceSpan,
+    merge_traces,
+    name_file,
+    read,
+    write_trace,
+)
 from hpcbench.contract.training import Train
 from hpcbench.errors import UserError
 
-SAME = Comparison(0.0, 0.0, 0.0)
+SAME = ClockComparison(0.0, 0.0, 0.0)
 
 
-def span(begin: float, end: float, track: str = "DP BACKWARD GRAD", name: str = "call", step: int = 3) -> Span:
-    return Span(track, name, begin, end, step, {"wire_bytes": 7})
+def span(begin: float, end: float, track: str = "DP BACKWARD GRAD", name: str = "call", step: int = 3) -> TraceSpan:
+    return TraceSpan(track, name, begin, end, step, {"wire_bytes": 7})
 
 
-def trace(rank: int, *spans: Span, before: Comparison = SAME, after: Comparison = SAME) -> RankTrace:
-    return RankTrace(rank, f"n{rank}", before, after, spans)
+def trace(rank: int, *spans: TraceSpan, before: ClockComparison = SAME, after: ClockComparison = SAME) -> StepTrace:
+    return StepTrace(rank, f"n{rank}", before, after, spans)
 
 
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    before, after = Comparison(10.0, 0.25, 1e-6), Comparison(20.0, 0.26, 2e-6)
+    before, after = ClockComparison(10.0, 0.25, 1e-6), ClockComparison(20.0, 0.26, 2e-6)
     spans = (span(10.5, 11.0, STEPS, STEP), span(10.6, 10.75), span(10.625, 10.6875, CODEC, "encode"))
-    own = RankTrace(12, "node-7", before, after, spans, left_out=5)
-    write(tmp_path, own)
-    assert read(tmp_path / file_name(12)) == own
+    own = StepTrace(12, "node-7", before, after, spans, left_out=5)
+    write_trace(tmp_path, own)
+    assert read(tmp_path / name_file(12)) == own
     # the file alone is what a viewer takes: complete events with a duration, and names
-    content = json.loads((tmp_path / file_name(12)).read_text())
+    content = json.loads((tmp_path / name_file(12)).read_text())
     assert {event["ph"] for event in content["traceEvents"]} == {"X", "M"}
     assert all({"ts", "dur", "pid", "tid", "name"} <= set(one) for one in content["traceEvents"] if one["ph"] == "X")
 
@@ -44,7 +55,7 @@ def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track
     """A viewer takes one that begins within another for a part of it."""
     own = trace(0, *(span(begin, begin + length, track) for begin, length in bounds))
     lanes = defaultdict(list)
-    for event in merged([own])["traceEvents"]:
+    for event in merge_traces([own])["traceEvents"]:
         if event["ph"] == "X":
             lanes[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     assert sum(map(len, lanes.values())) == len(bounds)
@@ -60,14 +71,14 @@ def test_ranks_come_on_the_first_ones_clock(drift: float) -> None:
     def theirs(at: float) -> float:
         return at + 1000 + drift * (at - 10)
 
-    def compared(at: float) -> Comparison:
-        return Comparison(theirs(at), theirs(at) - at, 3e-6)
+    def compared(at: float) -> ClockComparison:
+        return ClockComparison(theirs(at), theirs(at) - at, 3e-6)
 
     events = [(12.0, 12.5), (14.25, 15.0), (19.0, 19.5)]
     first = trace(0, *(span(*one, STEPS, STEP) for one in events))
     spans = (span(theirs(begin), theirs(end), STEPS, STEP) for begin, end in events)
     second = trace(1, *spans, before=compared(10.0), after=compared(20.0))
-    joined = merged([second, first])
+    joined = merge_traces([second, first])
     placed = {
         rank: [(one["ts"], one["dur"]) for one in joined["traceEvents"] if one["ph"] == "X" and one["pid"] == rank]
         for rank in (0, 1)
@@ -94,8 +105,8 @@ def test_what_is_no_trace_is_said(tmp_path: Path, content: str, words: str) -> N
 
 
 def test_events_of_others_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, trace(0, span(1.0, 2.0)))
-    path = tmp_path / file_name(0)
+    write_trace(tmp_path, trace(0, span(1.0, 2.0)))
+    path = tmp_path / name_file(0)
     content = json.loads(path.read_text())
     content["traceEvents"] += [3, {"ph": "X"}, {"ph": "X", "name": "x", "cat": "y", "ts": 1, "dur": "2", "args": {}}]
     path.write_text(json.dumps(content))

@@ -121,7 +121,7 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
         ({"patterns": ["(=DP"]}, "--group (=DP: needs a regular expression"),
         ({"patterns": ["mine=XP"]}, "a dimension of DP, TP"),
         ({"codec_speed": 0.0}, "--codec-speed 0: give GB/s"),
-        ({"output": Path("x.pdf")}, "--output x.pdf: .pdf says no format"),
+        ({"output": Path("x.pdf")}, "--output x.pdf: .pdf is not the suffix of a format"),
     ],
 )
 def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_path: Path) -> None:

@@ -531,7 +531,7 @@ def test_modules_that_are_loaded(machine: Machine, tmp_path: Path, monkeypatch: 
 
 
 def test_a_name_that_is_none(machine: Machine) -> None:
-    with pytest.raises(UserError, match="--name 'a b': is no name of a site"):
+    with pytest.raises(UserError, match="--name 'a b': is not a valid name of a site"):
         draft("a b")
 
 

@@ -144,7 +144,7 @@ def test_what_nobody_knows_is_lost_after_a_while_and_never_completed(
     held.fake.wait()
     held.fake.order("lose", job="*")
     assert states(track(root)) == [State.RUNNING]  # answers may lag
-    monkeypatch.setattr("hpcbench.contract.judge_job.GRACE", 0.0)
+    monkeypatch.setattr("hpcbench.contract.job_state.GRACE", 0.0)
     tracked = track(root)
     assert (tracked.jobs[JOB].state, states(tracked)) == (State.LOST, [State.LOST])
     status, words = said(capsys, root)

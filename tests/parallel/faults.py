@@ -22,7 +22,7 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.work import Work
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.parallel import (
     buckets,
     data_parallel,
@@ -237,7 +237,7 @@ def samples_by_local_index() -> Patch:
     cut = Batches._cut
 
     def faulty(self: Batches, split: str, seed: int, samples: np.ndarray) -> object:
-        piece = shards(len(samples), self._size)[self._rank]
+        piece = cut_evenly(len(samples), self._size)[self._rank]
         return cut(self, split, seed, np.roll(samples, piece.start))
 
     return patch.object(Batches, "_cut", faulty)
@@ -265,7 +265,7 @@ def own_piece_exact() -> Patch:
     def faulty(self: Group, src: Array, dst: Array, *, channel: Channel, **others: Any) -> Work:
         own = src.copy()
         all_gather(self, src, dst, channel=channel).wait()
-        dst[shards(dst.size, self.size)[self.rank]] = own
+        dst[cut_evenly(dst.size, self.size)[self.rank]] = own
         return Work.nothing(channel)
 
     return patch.object(Group, "all_gather", faulty)
@@ -371,7 +371,7 @@ def rows_off_by_one_rank() -> Patch:
     """A rank looks tokens up as if it held the rows of the next one."""
 
     def faulty(vocab: int, group: Group) -> slice:
-        return shards(vocab, group.size)[(group.rank + 1) % group.size]
+        return cut_evenly(vocab, group.size)[(group.rank + 1) % group.size]
 
     return patch.object(vocabulary, "held_rows", faulty)
 

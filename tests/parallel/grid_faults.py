@@ -8,7 +8,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from hpcbench.contract.grid import Axes, Grid, Move
+from hpcbench.contract.grid import Axes, ExtraCut, Grid
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.grid import gathered, linear, loss, norm, summa, vocabulary
 from hpcbench.parallel.grid.linear import GridLinear
@@ -149,8 +149,8 @@ def broadcast_over_the_other_axis() -> Patch:
     """Weights of a streamed product move along the axis of the activations."""
     there = Lines.there
 
-    def faulty(self: Lines, move: Move | None) -> Line | None:
-        return there(self, Move(move.dim, "j") if move and move.axis == "i" else move)
+    def faulty(self: Lines, move: ExtraCut | None) -> Line | None:
+        return there(self, ExtraCut(move.dim, "j") if move and move.axis == "i" else move)
 
     return patch.object(Lines, "there", faulty)
 

@@ -14,10 +14,10 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.contract.grid import Spread
+from hpcbench.contract.grid import ActivationCuts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import Model
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.parallelize import parallelize
@@ -81,11 +81,12 @@ def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: t
     return Side(module, held, tensors, mesh, policy)
 
 
-def part(side: Side, x: Tensor, spread: Spread) -> Tensor:
+def part(side: Side, x: Tensor, spread: ActivationCuts) -> Tensor:
     """The rank's rows and columns of activations [b, s, n]."""
     grid, rank = side.mesh.grid, side.mesh.tp.rank
     slices = [
-        shards(size, grid.count(axes))[grid.index(rank, axes)] for size, axes in zip(x.shape[::2], spread, strict=True)
+        cut_evenly(size, grid.count(axes))[grid.index(rank, axes)]
+        for size, axes in zip(x.shape[::2], spread, strict=True)
     ]
     return x[slices[0], :, slices[1]]
 

@@ -30,8 +30,8 @@ from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.shards import length, shards
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.shards import count_elements, cut_evenly
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel.gradients import Gradients
 from hpcbench.parallel.pipeline import Pipeline
@@ -52,7 +52,7 @@ def contribution(rank: int) -> Array:
 
 
 def channel(codec: str, name: str, algorithm: Algorithm = Algorithm.ENCODED) -> Channel:
-    return Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), algorithm, dtype=HALF[name])
+    return Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, get_codec(codec), algorithm, dtype=HALF[name])
 
 
 def digests_equal(values: Array) -> bool:
@@ -64,7 +64,7 @@ def operations() -> Iterator[dict[str, Any]]:
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
     magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
-    piece = shards(N, RANKS)[WORLD.rank]
+    piece = cut_evenly(N, RANKS)[WORLD.rank]
     for nodes in (1, 2):
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
         group.topology = Topology.regular(nodes, RANKS // nodes)
@@ -78,17 +78,17 @@ def operations() -> Iterator[dict[str, Any]]:
                 told["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
                 told["replicas"] = digests_equal(reduced)
                 told["rounded"] = bool(np.array_equal(reduced, reduced.astype(half).astype(np.float32)))
-                plain = Channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD, get_codec(codec), Algorithm.TWO_SHOT)
+                plain = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, get_codec(codec), Algorithm.TWO_SHOT)
                 narrow = replace(plain, dtype=half, counters=type(plain.counters)())
                 for each in (plain, narrow):
                     group.all_reduce(contribution(WORLD.rank), channel=each).wait()
                 told["halved"] = plain.counters.message_bytes == 2 * narrow.counters.message_bytes > 0
                 if codec == "none":
                     told["wire"] = narrow.counters.wire_bytes == narrow.counters.message_bytes
-                scattered = np.full(length(piece), np.nan, np.float32)
+                scattered = np.full(count_elements(piece), np.nan, np.float32)
                 group.reduce_scatter(contribution(WORLD.rank), scattered, channel=ch).wait()
                 told["reduce_scatter"] = float((np.abs(scattered - exact[piece]) / bound[piece]).max())
-                want = np.concatenate([everyone[r][p] for r, p in enumerate(shards(N, RANKS))]).astype(half)
+                want = np.concatenate([everyone[r][p] for r, p in enumerate(cut_evenly(N, RANKS))]).astype(half)
                 gathered = np.full(N, np.nan, np.float32)
                 group.all_gather(contribution(WORLD.rank)[piece], gathered, channel=ch).wait()
                 told["all_gather"] = bool(np.array_equal(gathered, want.astype(np.float32)))
@@ -124,8 +124,8 @@ def reductions() -> Iterator[dict[str, Any]]:
                 ch = channel("mpc", name, algorithm) if algorithm is Algorithm.RING else ch
                 with forgotten if fault else nullcontext():
                     group.all_reduce(reduced, channel=ch).wait()
-                piece = shards(N, RANKS)[WORLD.rank]
-                scattered = np.full(length(piece), np.nan, np.float32)
+                piece = cut_evenly(N, RANKS)[WORLD.rank]
+                scattered = np.full(count_elements(piece), np.nan, np.float32)
                 group.reduce_scatter(contribution(WORLD.rank), scattered, channel=ch).wait()
                 bound = UNIT[name] * 2 * RANKS * magnitudes
                 counters = ch.counters
@@ -223,7 +223,7 @@ def training() -> Iterator[dict[str, Any]]:
             "bytes": [message_bytes(trainer) for trainer in runs],
             "predicted": [predicted(trainer) for trainer in runs],
             "algorithms": [
-                trainer.policy.channel(Dimension.DP, Phase.BACKWARD, Kind.GRAD).algorithm for trainer in runs
+                trainer.policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD).algorithm for trainer in runs
             ],
             "agree": [replicas_agree(trainer) for trainer in runs],
         }

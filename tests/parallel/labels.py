@@ -7,7 +7,7 @@ from typing import Any
 
 from schema_axes import AXES, Setting
 
-from hpcbench.contract.grid import grid_of
+from hpcbench.contract.grid import make_grid
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.study.expand import expand
@@ -88,7 +88,7 @@ def _study(labels: Labels) -> dict[str, Any]:
     layers = max(parts, 2) + (stages is not None and parts > 1)
     if stages == "uneven":
         setting["layout.stages"] = [1] * (parts - 1) + [layers - parts + 1]
-    rows = grid_of(*(setting[f"layout.{name}"] for name in ("tensor", "tp", "depth"))).samples
+    rows = make_grid(*(setting[f"layout.{name}"] for name in ("tensor", "tp", "depth"))).samples
     micro_batch = setting["train.micro_batch"] * rows
     micro_batches = 2 * pp if setting["train.schedule"] == "interleaved" else pp + 1
     even = rows > 1 or setting.get("layout.ep", 1) > 1

@@ -13,7 +13,7 @@ from torch import Tensor
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -35,7 +35,7 @@ def compared(split: Trainer, whole: Trainer, layer: str, *, spread: bool) -> dic
     """Errors relative to the whole one's norms, the largest over the ranks."""
     path = ".".join(filter(None, ("blocks.1", layer)))
     size = split.run.train.seq_len
-    own = shards(size, WORLD.size)[WORLD.rank] if spread else slice(0, size)
+    own = cut_evenly(size, WORLD.size)[WORLD.rank] if spread else slice(0, size)
     x, upstream = (random(2, size, split.run.model.hidden, seed=seed) for seed in (1, 2))  # [b, s, h]
     inputs = []
     results = []

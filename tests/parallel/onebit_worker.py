@@ -27,7 +27,7 @@ from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.parallel.adamw import AdamWState
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.onebit import OneBitAdam
@@ -305,7 +305,7 @@ def warm_up() -> dict[str, Any]:
         same.append(bits(ours) == bits(plain))
         counters = [
             ours.policy.channel(Dimension.DP, phase, kind).counters
-            for phase, kind in ((Phase.BACKWARD, Kind.GRAD), (Phase.STEP, Kind.OPTIM))
+            for phase, kind in ((Phase.BACKWARD, MessageKind.GRAD), (Phase.STEP, MessageKind.OPTIM))
         ]
         grads.append(counters[0].message_bytes)
         momenta.append((counters[1].message_bytes, counters[1].wire_bytes))

@@ -21,13 +21,13 @@ from parity import meet
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.run import Run
+from hpcbench.features.messages.observer import MessageObserver
+from hpcbench.features.trace.observer import TraceObserver
 from hpcbench.train import loop, stop
 from hpcbench.train.checkpoint import Checkpoints
-from hpcbench.train.keeping import Keeping
 from hpcbench.train.log import LogWriter
 from hpcbench.train.milestones import Milestones
 from hpcbench.train.step_result import StepResult
-from hpcbench.train.tracing import Tracing
 from hpcbench.train.trainer import Trainer
 
 WORLD = MPI.COMM_WORLD
@@ -60,7 +60,10 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
                 taken=taken,
                 checkpoints=checkpoints,
                 told_to_stop=(lambda: True) if stops and ended is None and comm.rank == 0 else stop.never,
-                observers=[Tracing(trainer, comm, progress, "here", directory), Keeping(trainer, directory)],
+                observers=[
+                    TraceObserver(trainer, comm, progress, "here", directory),
+                    MessageObserver(trainer, directory),
+                ],
             )
         meet(comm)
     assert trainer is not None

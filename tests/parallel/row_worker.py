@@ -25,8 +25,8 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.events import SparseSwitch
 from hpcbench.contract.run import Run
-from hpcbench.contract.shards import shards
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.shards import cut_evenly
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.sparse import measure
 from hpcbench.parallel.sparse.reduction import ByRows
@@ -70,7 +70,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> SentRows:
     """What a replica sends in one reduction of which the replicas have these tokens, by first principles."""
     train, p, h = run.train, run.layout.replicas, run.model.hidden
-    held = shards(run.model.vocab, run.layout.tp)[place]
+    held = cut_evenly(run.model.vocab, run.layout.tp)[place]
     touched = [[token - held.start for token in each if held.start <= token < held.stop] for each in tokens]
     values = (held.stop - held.start) * h
     values += -values % (16 * p)
@@ -244,7 +244,7 @@ def gathered() -> None:
     own = np.random.default_rng(group.rank).standard_normal(counts[group.rank]).astype("f4")
     for codec, algorithm, dtype in GATHERED:
         travels = None if dtype is None else np.dtype(dtype)
-        of = Dimension.DP, Phase.BACKWARD, Kind.GRAD
+        of = Dimension.DP, Phase.BACKWARD, MessageKind.GRAD
         channel = Channel(*of, get_codec(codec), Algorithm(algorithm), dtype=travels)
         joined = np.full(sum(counts), np.nan, "f4")
         group.all_gather_counts(own, joined, counts, channel=channel).wait()

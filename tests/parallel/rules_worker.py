@@ -13,7 +13,7 @@ from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.traffic import live
+from hpcbench.contract.traffic import list_live_traffic
 from hpcbench.errors import UserError
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
@@ -40,7 +40,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
 
 
 def triples() -> None:
-    """`live` against the channels that carried something."""
+    """`list_live_traffic` against the channels that carried something."""
     onebit = {"zero": 0, "optimizer": "onebit-adam", "freeze_step": 1, "clip": 0.0}
     for layout, train in (
         (Layout(dp=2, pp=2), onebit),
@@ -54,7 +54,7 @@ def triples() -> None:
             for row in trained(run)
             if row["message_bytes"] and row["dimension"] != "EXACT"
         ]
-        tell(test="triples", found=sorted(found), live=sorted(map(list, live(run.setting))))
+        tell(test="triples", found=sorted(found), live=sorted(map(list, list_live_traffic(run.setting))))
 
 
 def limited() -> None:

@@ -246,7 +246,7 @@ NO_AXIS = {
     "train.eval_every": _LOG,
     **dict.fromkeys(
         (f"train.keep_messages.{name}" for name in ("each", "ranks", "message_mb", "mb")),
-        "how much is written (tests/train/test_keeping.py)",
+        "how much is written (tests/features/messages/test_message_samples.py)",
     ),
     **dict.fromkeys(("train.slow_factor", "train.slow_rank"), "lets a rank sleep, and changes no value"),
     "schemes.environment": "variables for the MPI library",

@@ -19,7 +19,7 @@ from runs import run_of
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.measured import first_measured
+from hpcbench.contract.measured import find_first_counted
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.exact import exact_sum
@@ -182,7 +182,7 @@ def coded() -> None:
         residual = sum(float(r["sent"].abs().sum()) for r in trainer.data_parallel.residuals().values())
         sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
         clocks = WORLD.gather(trainer.server.shard.clocks)
-        counted = STEPS + 1 - first_measured(settings.train.warmup_steps, STEPS, 0)
+        counted = STEPS + 1 - find_first_counted(settings.train.warmup_steps, STEPS, 0)
         by_form = all_ranks_bytes(settings.model, settings.train, settings.layout)
         forms = {
             "DP": counted * by_form["DP", "BACKWARD", "GRAD"],

@@ -23,7 +23,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.traffic import Phase
 from hpcbench.parallel.linear import ColumnLinear, RowLinear
 from hpcbench.parallel.regions import SEQUENCE, WHOLE, Border, enter, leave
@@ -66,7 +66,7 @@ part, join = _Part.apply, _Join.apply
 
 
 def index(size: int, dim: int) -> tuple[slice, ...]:
-    return (*[slice(None)] * dim, shards(size, WORLD.size)[WORLD.rank])
+    return (*[slice(None)] * dim, cut_evenly(size, WORLD.size)[WORLD.rank])
 
 
 def values(*shape: int, seed: int = 0) -> Tensor:

@@ -140,7 +140,7 @@ def test_a_step_goes_the_way_that_was_quicker(mpi_results, times, by_rows):
 
 def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
     (found,) = [result for result in mpi_results(MOST_RANKS, WORKER) if "real" in result]
-    event = events.parse(found["real"], 1)
+    event = events.parse_event(found["real"], 1)
     assert isinstance(event, events.SparseSwitch)
     codec, rows = get_codec("topk:0.1"), 256
     row = codec.wire_bytes(32 * rows, np.dtype("f4")) / rows if codec.fixed_size else 4 * 32

@@ -3,7 +3,7 @@
 import pytest
 from runs import MODELS, TRAIN
 
-from hpcbench.contract.grid import grid_of
+from hpcbench.contract.grid import make_grid
 from hpcbench.contract.layout import Layout
 from hpcbench.predict import grid as grids
 from hpcbench.predict import volume
@@ -15,7 +15,7 @@ M, H = 8192, 4096
 
 def received(mode, ranks, depth=1, rows=M, hidden=H):
     """Elements that a rank sends, and so receives, for the products of a block, forward and backward."""
-    grid = grid_of(mode, ranks, depth)
+    grid = make_grid(mode, ranks, depth)
     total = 0
     for layer in grids.block(rows, hidden):
         total += sum(grids.forward_elements(grid, layer).values())
@@ -61,12 +61,12 @@ def test_closed_forms_of_a_linear_layer(q, depth):
     for mode in ("2d", "2.5d"):
         if (mode == "2d") == (depth > 1):
             continue
-        grid = grid_of(mode, depth * q * q, depth)
+        grid = make_grid(mode, depth * q * q, depth)
         layer = grids.Layer("column", {"M": m, "K": k, "N": n})
         forward, backward = (sum(f(grid, layer).values()) for f in (grids.forward_elements, grids.backward_elements))
         assert forward * q * q == (q - 1) * (m * k // depth + k * n)
         assert backward == 2 * forward
-    cube = grid_of("3d", q**3)
+    cube = make_grid("3d", q**3)
     for word in ("column", "row", "head"):
         layer = grids.Layer(word, {"M": m, "K": k, "N": n})
         forward, backward = (sum(f(cube, layer).values()) for f in (grids.forward_elements, grids.backward_elements))

@@ -9,7 +9,7 @@ import pytest
 
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.reason import diagnose
-from hpcbench.contract.synchrony import server_misfit
+from hpcbench.contract.synchrony import find_server_misfit
 from hpcbench.errors import TransitError, UserError
 from hpcbench.parallel.server import Entry, Push, Shard, Tickets
 from hpcbench.train.clocks import lines, write
@@ -255,6 +255,6 @@ def test_what_is_not_supported_together_is_refused_with_a_remedy(changes, layout
     from runs import MODELS, TRAIN
 
     train = TRAIN.changed(**{"sync": "bsp", "clip": 0.0, **changes})
-    misfit = str(server_misfit(MODELS["neox"], train, Layout(**{"dp": 3, **layout})))
+    misfit = str(find_server_misfit(MODELS["neox"], train, Layout(**{"dp": 3, **layout})))
     assert misfit.startswith(words)
     assert ": set it" in misfit or "use " in misfit or "leave it out" in misfit

@@ -8,8 +8,8 @@ from stream_cases import AFTER_RESUME, DIVERGED, FAULTY, GRID, RESUMED, STEPS, C
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.synchrony import stream_misfit
-from hpcbench.contract.training import optimizer_misfit
+from hpcbench.contract.synchrony import find_stream_misfit
+from hpcbench.contract.training import find_optimizer_misfit
 from hpcbench.parallel.schedule import one_f_one_b
 from hpcbench.parallel.stream import Stream
 from hpcbench.predict import volume
@@ -158,15 +158,15 @@ def test_planted_fault_after_a_resume_is_seen(mpi_results, fault):
 def test_what_is_not_supported_together_is_refused_with_a_remedy(changes, words):
     run = GRID[0].run
     sections = {name: getattr(run, name).changed(**changes.get(name, {})) for name in ("model", "train", "layout")}
-    misfit = stream_misfit(sections["model"], sections["train"], sections["layout"])
+    misfit = find_stream_misfit(sections["model"], sections["train"], sections["layout"])
     assert str(misfit).startswith(words)
     assert ": set it" in str(misfit) or "use " in str(misfit) or "leave it out" in str(misfit)
 
 
 def test_it_is_not_for_one_bit_adam():
     train = GRID[0].run.train.changed(optimizer="onebit-adam", freeze_step=2, zero=0)
-    assert "use schedule 1f1b" in str(optimizer_misfit(train))
-    assert stream_misfit(GRID[0].run.model, GRID[0].run.train, GRID[0].run.layout) is None
+    assert "use schedule 1f1b" in str(find_optimizer_misfit(train))
+    assert find_stream_misfit(GRID[0].run.model, GRID[0].run.train, GRID[0].run.layout) is None
 
 
 @pytest.mark.parametrize("planted", DIVERGED, ids=lambda planted: "-".join(map(str, (planted[0].name, *planted[1:]))))

@@ -10,7 +10,7 @@ from torch import nn
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import Rule, Scheme
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.sharding import Cut, Held, Shard
 from hpcbench.predict import volume
@@ -100,7 +100,7 @@ def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
     ]
     policy = Policy(Scheme(rules=rules))
     codecs = [
-        policy.channel(dimension, phase, Kind.ACT).codec.name
+        policy.channel(dimension, phase, MessageKind.ACT).codec.name
         for dimension in (Dimension.TP, Dimension.SP, Dimension.PP)
         for phase in (Phase.FORWARD, Phase.BACKWARD)
     ]

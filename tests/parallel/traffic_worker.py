@@ -14,7 +14,7 @@ from parity import meet
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.contract.events import Memory, Traffic
+from hpcbench.contract.events import MemoryUse, TrafficTotals
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.run import Run
 from hpcbench.contract.step_line import Step
@@ -38,8 +38,8 @@ def logged(run: Run, comm: MPI.Comm) -> dict[str, Any] | None:
     if everyones is None:
         return None
     records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
-    (traffic,) = (record for record in records if isinstance(record, Traffic))
-    (memory,) = (record for record in records if isinstance(record, Memory))
+    (traffic,) = (record for record in records if isinstance(record, TrafficTotals))
+    (memory,) = (record for record in records if isinstance(record, MemoryUse))
     steps = [record for record in records if isinstance(record, Step)]
     window = [step for step in steps if traffic.from_step <= step.step <= traffic.to_step]
     return {

@@ -102,7 +102,7 @@ def test_the_suffix_of_the_output_is_its_format(tmp_path: Path, name: str, start
     options: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None}
     show(study(tmp_path), format=None, output=tmp_path / name, **options)  # type: ignore[arg-type]
     assert (tmp_path / name).read_text().startswith(start)
-    with pytest.raises(UserError, match=r"--output \S*p\.pdf: \.pdf says no format: use \.txt, \.md"):
+    with pytest.raises(UserError, match=r"--output \S*p\.pdf: \.pdf is not the suffix of a format: use \.txt, \.md"):
         show(study(tmp_path), format=None, output=tmp_path / "p.pdf", **options)  # type: ignore[arg-type]
 
 

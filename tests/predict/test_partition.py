@@ -164,7 +164,7 @@ def test_a_codec_moves_the_cut_where_the_link_is_slow():
 
 
 def test_the_word_auto_takes_layers_off_the_stage_with_the_head():
-    from hpcbench.contract.layout import balanced
+    from hpcbench.contract.layout import balance_stages
     from hpcbench.contract.training import Model
     from hpcbench.predict.subject import train_of
 
@@ -174,7 +174,7 @@ def test_the_word_auto_takes_layers_off_the_stage_with_the_head():
         head = vocab / (12 * 512) / (1 + 64 / (6 * 512))
         chain = Chain([Layer(1.0)] * (layers - 1) + [Layer(1.0 + head)])
         best = even_cut(chain, Setting([Level(parts, 1e9)]), stages=parts, replicas=1).seconds
-        found = balanced(model, train, parts)
+        found = balance_stages(model, train, parts)
         assert len(found) == parts and sum(found) == layers and min(found) >= 1
         assert max([*found[:-1], found[-1] + head]) == pytest.approx(best)
 

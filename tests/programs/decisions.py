@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.torch import group_plans
+from hpcbench.programs import group_plans
 
 
 def late_mesh() -> list[list[str]]:

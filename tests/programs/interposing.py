@@ -5,7 +5,7 @@ from typing import Any
 
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.torch.intercept import Interception
+from hpcbench.programs.intercept import Interception
 
 SMALL = Groups(min_bytes=1024)
 ASKED = Groups(min_bytes=1024, lossy=["parameters", "functional-gathers", "sums-outside-backward"])

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from hpcbench.codecs.quant import Quant
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.torch.intercept import Interception
+from hpcbench.programs.intercept import Interception
 
 TIMEOUT_S = 4
 """Timeout of groups that must run into it."""

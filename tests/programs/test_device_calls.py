@@ -24,8 +24,8 @@ from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import InPlace
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.torch.device_calls import DeviceCalls, Prepared
-from hpcbench.torch.gloo_carrier import GlooCarrier, drive
+from hpcbench.programs.device_calls import DeviceCalls, Prepared
+from hpcbench.programs.gloo_carrier import GlooCarrier, drive
 
 RANKS, N = 2, 4096
 _KERNELS = threading.Lock()

@@ -3,7 +3,7 @@
 import pytest
 
 from hpcbench.contract.interpose import Axis, GroupPattern, Groups
-from hpcbench.torch.dimensions import dimension_of, dimension_of_message, remedy
+from hpcbench.programs.dimensions import dimension_of, dimension_of_message, remedy
 
 NOTHING = Groups()
 

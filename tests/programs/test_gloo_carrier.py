@@ -21,7 +21,7 @@ from hpcbench.comm.scratch import Scratch
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import InPlace
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.torch.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
+from hpcbench.programs.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
 
 PATIENCE_S = 60.0
 """So that a fault ends the test: a rank that waits for ever raises queue.Empty."""
@@ -185,5 +185,5 @@ def test_messages_of_any_length_say_it() -> None:
 
 def test_a_length_that_cannot_be_is_an_error() -> None:
     message = with_length(np.zeros(9, dtype=np.uint8))
-    with pytest.raises(ValueError, match="9 bytes, and 3 are the most"):
+    with pytest.raises(ValueError, match="9 bytes, but can contain at most 3"):
         behind_length(message[:11])

@@ -11,8 +11,8 @@ from hpcbench.comm.plan import Operation
 from hpcbench.comm.planner import Request, plan
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.torch.gloo_carrier import GlooCarrier
-from hpcbench.torch.link_speed import GUESS, add_gloo_times, measure_links
+from hpcbench.programs.gloo_carrier import GlooCarrier
+from hpcbench.programs.link_speed import GUESS, add_gloo_times, measure_links
 
 
 class Line:

@@ -41,9 +41,9 @@ def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> t
     jobs, _ = plan(expand(study, site.capacity), study, site, dry_run=True)
     text = render(jobs[0], site=site, study="mine", root="/r")
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
-    (line,) = (line for line in text.splitlines() if "hpcbench.program" in line)
+    (line,) = (line for line in text.splitlines() if "hpcbench.programs" in line)
     words = shlex.split(line)
-    assert words[:6] == ["launch", "/host/py", "-u", "-m", "hpcbench.program", "runs/$run/run.json"], words
+    assert words[:6] == ["launch", "/host/py", "-u", "-m", "hpcbench.programs", "runs/$run/run.json"], words
     assert words[6] == "$@" and words[words.index("/opt/py") + 1] == ">"
     return shlex.split(launch.removeprefix("launch=(").removesuffix(")")), words[7 : words.index("/opt/py")]
 
@@ -126,4 +126,4 @@ def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], stat
     assert told.startswith(
         f"exec --bind {tmp_path}:{tmp_path} --pwd {root} {STUDY['container']['image']} /opt/py -u -m "
     )
-    assert "hpcbench.program.rank runs/r1-baseline/run.json" in told, "and no path of the host's without its links"
+    assert "hpcbench.programs.rank runs/r1-baseline/run.json" in told, "and no path of the host's without its links"

@@ -14,14 +14,14 @@ import pytest
 
 from hpcbench.collect.program_log import read_program
 from hpcbench.contract.interpose import VARIABLE, Interposition
-from hpcbench.contract.judge import look, look_up
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.program import load
+from hpcbench.contract.run_state import resolve_run, resolve_unread_run
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.state import Job, State, Verdict
+from hpcbench.contract.state import JobSummary, ResolvedState, State
 from hpcbench.errors import UserError
-from hpcbench.program.rank import PLACES, interpreted, meeting_point, place, prepared
-from hpcbench.program.sent import sent_bytes, traffic, unknown
+from hpcbench.programs.rank import PLACES, interpreted, meeting_point, place, prepared
+from hpcbench.programs.sent import sent_bytes, traffic, unknown
 
 NATIVE = {"name": "baseline", "algorithm": "native", "default": "none", "rules": [], "environment": {}}
 INT8 = {**NATIVE, "name": "naive-int8", "algorithm": "encoded", "default": "int8:256"}
@@ -87,18 +87,18 @@ def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **pro
 
 def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
     """The process that a job script starts, with its logs."""
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), *(launcher or ("env",)), sys.executable]
+    command = [sys.executable, "-u", "-m", "hpcbench.programs", str(path), *(launcher or ("env",)), sys.executable]
     with (path.parent / "log.txt").open("wb") as log, (path.parent / "err.txt").open("wb") as errors:
         return subprocess.Popen(command, stdout=log, stderr=errors)
 
 
-def judged(directory: Path, status: int) -> Verdict:
+def judged(directory: Path, status: int) -> ResolvedState:
     mark = Mark("ended", exit=status)
     log = read_program(directory / "log.txt", load(directory / "run.json").program.log)
-    return look(directory, directory, mark, Job("j1", State.COMPLETED), log.ending)
+    return resolve_run(directory, directory, mark, JobSummary("j1", State.COMPLETED), log.ending)
 
 
-def played(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **program: Any) -> tuple[int, Verdict]:
+def played(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **program: Any) -> tuple[int, ResolvedState]:
     status = started(written(directory, script, scheme, **program)).wait(60)
     return status, judged(directory, status)
 
@@ -148,7 +148,7 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "scheme", "words"),
     [
-        (TRAINS, INT8, "0 of 2 ranks have said what they sent"),
+        (TRAINS, INT8, "0 of 2 ranks have reported their traffic"),
         (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "bytes were exact (small)"),
         ("print('nothing')", NATIVE, "its log has no step that matches program.log.line"),
         ("print('loss 1'); raise SystemExit(3)", NATIVE, "exit status 3"),
@@ -162,7 +162,9 @@ def test_what_is_no_measurement_fails_and_says_why(
     assert status != 0 and verdict.state == "failed"
     assert words in verdict.reason
     mark = Mark("ended", exit=status)
-    assert look_up(tmp_path, tmp_path, mark, Job("j1", State.COMPLETED)) == verdict  # as `hpcbench status` says it
+    assert (
+        resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
+    )  # as `hpcbench status` says it
 
 
 def test_with_auto_a_program_may_send_everything_plain(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_a_run_that_is_told_to_stop_leaves_and_says_so(tmp_path: Path) -> None:
 
 def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None:
     path = written(tmp_path, "import os, time\nprint('process', os.getpid())\ntime.sleep(60)")
-    command = [sys.executable, "-u", "-m", "hpcbench.program", str(path), "env", sys.executable]
+    command = [sys.executable, "-u", "-m", "hpcbench.programs", str(path), "env", sys.executable]
     with (tmp_path / "log.txt").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, start_new_session=True)
     while b"process" not in (tmp_path / "log.txt").read_bytes():
@@ -223,7 +225,7 @@ def test_a_rank_has_what_torchrun_would_set(tmp_path: Path) -> None:
     assert others["MASTER_PORT"] == variables["MASTER_PORT"]
     settings = Interposition.model_validate_json(others[VARIABLE])
     assert settings.scheme.name == "naive-int8" and settings.out == str(tmp_path / "ranks")
-    assert others["PYTHONPATH"].split(os.pathsep)[0].endswith("torch/start")
+    assert others["PYTHONPATH"].split(os.pathsep)[0].endswith("programs/start")
 
 
 def test_the_baseline_has_no_kernels_though_the_shell_does(tmp_path: Path) -> None:

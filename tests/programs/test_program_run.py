@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import (
     Calls,
     Configuration,
     End,
     Event,
-    Other,
     Start,
-    Traffic,
+    TrafficTotals,
+    UnknownEvent,
     UnknownGroup,
-    parse,
+    parse_event,
 )
 from hpcbench.errors import UserError
-from hpcbench.program.command import run as run_command
+from hpcbench.programs.command import run as run_command
 
 
 def run(*options: str, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -76,8 +76,8 @@ def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, li
     status = run_command(command, scheme=scheme, groups=None, dry=scheme is None, out=None, log=log)
     lines = log.read_text(encoding="utf-8").split("\n")
     assert lines.pop() == ""
-    events = [parse(line, number) for number, line in enumerate(lines, 1)]
-    assert not [event for event in events if isinstance(event, Cut | Other)]
+    events = [parse_event(line, number) for number, line in enumerate(lines, 1)]
+    assert not [event for event in events if isinstance(event, DamagedLine | UnknownEvent)]
     return status, [event for event in events if isinstance(event, Event)]
 
 
@@ -98,13 +98,13 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
     log.write_text("of an earlier run\n", encoding="utf-8")
     returned, events = logged(log, sys.executable, "-c", ROWS, str(ranks), str(status), "[{}]")
     assert returned == (status or int(not ranks))
-    sent = [Traffic, Calls, UnknownGroup] if ranks else []
+    sent = [TrafficTotals, Calls, UnknownGroup] if ranks else []
     assert [type(event) for event in events] == [Start, Configuration, *sent, End]
     end = events[-1]
     assert isinstance(end, End) and (end.state, end.reason) == (state, reason)
     if ranks:
         channels, calls = events[2], events[3]
-        assert isinstance(channels, Traffic) and channels.channels and channels.from_step is None
+        assert isinstance(channels, TrafficTotals) and channels.channels and channels.from_step is None
         assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes there and back
         assert isinstance(calls, Calls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")
@@ -179,9 +179,11 @@ def test_a_groups_file_with_a_fault_names_its_line(tmp_path: Path) -> None:
 
 def test_a_damaged_setting_never_breaks_the_import_of_torch_and_the_kernels_need_no_mpi() -> None:
     environment = {**os.environ, "HPCBENCH_TORCH": "{"}
-    code = (
-        "import sys, torch; sys.modules['mpi4py'] = None; import hpcbench.torch.intercept; print(torch.ones(1).item())"
+    statements = (
+        *("import sys, torch", "sys.modules['mpi4py'] = None"),
+        *("import hpcbench.programs.intercept", "print(torch.ones(1).item())"),
     )
+    code = "; ".join(statements)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "1.0\n")
     assert "PyTorch's calls are left alone" in done.stderr
@@ -192,7 +194,7 @@ def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tm
     entries = metadata.entry_points(group="torch.backends", name="hpcbench")
     assert {entry.module for entry in entries} == {"hpcbench_torch"}
     environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
-    code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.torch' in sys.modules)"
+    code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.programs' in sys.modules)"
     for asked in ({}, {"HPCBENCH_TORCH": "{}"}):
         command = [sys.executable, "-S", "-c", code]  # -S leaves .pth files alone, as PYTHONPATH does
         done = subprocess.run(
@@ -203,9 +205,7 @@ def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tm
 
 
 def test_the_command_and_the_package_import_neither_torch_nor_mpi_before_they_need_them() -> None:
-    code = (
-        "import sys, hpcbench.program.command, hpcbench.torch.autoload, hpcbench.torch.dimensions;"
-        "print([m for m in ('torch', 'mpi4py', 'numpy') if m in sys.modules])"
-    )
+    modules = ("hpcbench.torch", *(f"hpcbench.programs.{name}" for name in ("command", "autoload", "dimensions")))
+    code = f"import sys, {', '.join(modules)};print([m for m in ('torch', 'mpi4py', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -10,8 +10,8 @@ from hpcbench.batch.plan_jobs import plan
 from hpcbench.batch.scripts.render import render
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.collect.dialects.table import DIALECTS
-from hpcbench.contract.program import Framework, Program, filled
-from hpcbench.contract.run import Shape
+from hpcbench.contract.program import Framework, Program, fill_braces
+from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import Loaded, load_study
@@ -48,7 +48,7 @@ def runs(tmp_path: Path, text: str = GOOD) -> list[Run]:
 
 
 def content(run: Run, base: Path) -> dict[str, object]:
-    shape = Shape(nodes=2, ranks_per_node=4, cores_per_rank=1, gpus_per_rank="0", visibility="one")
+    shape = RankShape(nodes=2, ranks_per_node=4, cores_per_rank=1, gpus_per_rank="0", visibility="one")
     return program_file(
         run, site="here", threads=1, oversubscribe=False, device="cpu", base=base, shape=shape, peak_tflops={}
     )
@@ -72,7 +72,7 @@ def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> N
 
 
 def test_braces_that_are_no_names_stay_as_they_are() -> None:
-    assert filled('{"a": {seed}, "b": {c}}', {"seed": 3}) == '{"a": 3, "b": {c}}'
+    assert fill_braces('{"a": {seed}, "b": {c}}', {"seed": 3}) == '{"a": 3, "b": {c}}'
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_braces_that_are_no_names_stay_as_they_are() -> None:
     [
         ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
         ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
-        ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "no regular expression"),
+        ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "not a regular expression"),
         ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has a group los: groups are step"),
         ("  log: torchtitan\n", "  log: {line: 'loss'}\n", "line has no group"),
         ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name of hpcbench's own"),
@@ -127,7 +127,7 @@ WALLTIME = GOOD + "walltime: 10m\n"
 
 def test_ranks_are_started_by_the_sites_launcher_within_our_process(tmp_path: Path) -> None:
     text = script(tmp_path, "local", GOOD.replace("nodes: 2", "nodes: 1"))
-    assert re.search(r'-u -m hpcbench\.program "runs/\$run/run\.json" "\$@" \S+ >', text)
+    assert re.search(r'-u -m hpcbench\.programs "runs/\$run/run\.json" "\$@" \S+ >', text)
     assert "hpcbench.train" not in text
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
     assert "mpiexec -n 4" in launch

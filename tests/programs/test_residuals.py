@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hpcbench.torch import residuals
-from hpcbench.torch.residuals import Residuals
+from hpcbench.programs import residuals
+from hpcbench.programs.residuals import Residuals
 
 
 def test_without_an_optimizer_a_call_is_known_by_its_memory() -> None:
@@ -53,5 +53,5 @@ def test_a_program_without_any_order_does_not_fill_the_memory(monkeypatch: pytes
     first = found.of("sum", kept[0])
     for tensor in kept:
         found.of("sum", tensor)
-    assert len(found._kept) == 3
+    assert len(found._feedback) == 3
     assert found.of("sum", kept[0]) is not first

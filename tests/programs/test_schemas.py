@@ -8,9 +8,9 @@ import torch
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
-from hpcbench.torch import schemas
-from hpcbench.torch.intercept import Interception
-from hpcbench.torch.operators import Operators
+from hpcbench.programs import schemas
+from hpcbench.programs.intercept import Interception
+from hpcbench.programs.operators import Operators
 
 SETTINGS = Interposition(scheme=NamedScheme(name="baseline", algorithm="native"), out="nowhere")
 

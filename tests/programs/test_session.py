@@ -8,7 +8,7 @@ import pytest
 from extras import run_page
 from typed_pages import blocks
 
-from hpcbench.contract.events import Calls, Configuration, End, Start, Traffic, parse
+from hpcbench.contract.events import Calls, Configuration, End, Start, TrafficTotals, parse_event
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "program.md"
 GRADIENTS = 4 * (128 * 512 + 512 + 512 * 128 + 128)
@@ -49,8 +49,8 @@ def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
 @pytest.mark.long
 def test_the_log_of_a_run_has_the_sums_of_its_ranks(session: Path) -> None:
     lines = (session / "sent.jsonl").read_text(encoding="utf-8").splitlines()
-    events = [parse(line, number) for number, line in enumerate(lines, 1)]
-    assert [type(event) for event in events] == [Start, Configuration, Traffic, Calls, End]
+    events = [parse_event(line, number) for number, line in enumerate(lines, 1)]
+    assert [type(event) for event in events] == [Start, Configuration, TrafficTotals, Calls, End]
     ranks = [json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
     (said,) = [row for row in json.loads(lines[3])["rows"] if row["codec"]]
     of_ranks = [row for rank in ranks for row in rank["rows"] if row["codec"]]

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
-from hpcbench.torch.intercept import Interception
+from hpcbench.programs.intercept import Interception
 
 SMALL, LARGE = 255, 256
 """Elements just below and at `min_bytes`."""

@@ -19,29 +19,29 @@ from hpcbench.comm.links import DEFAULT
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.topology import Topology
-from hpcbench.contract.decide import Call, undecidable
+from hpcbench.contract.call_treatment import CallKind, explain_undecidable
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme, Scheme
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase, Traffic, possible
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, Traffic, list_possible_traffic
 from hpcbench.contract.training import Model
 from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.call import Call as Predicted
 from hpcbench.predict.machine import of_cpu
 from hpcbench.predict.subject import Subject, train_of
 from hpcbench.predict.traffic import Costing
-from hpcbench.torch.account import Account
-from hpcbench.torch.groups import GroupCalls
+from hpcbench.programs.account import Account
+from hpcbench.programs.groups import GroupCalls
 from hpcbench.train.precision import message_dtypes
 
 ALGORITHMS = get_args(Scheme.model_fields["algorithm"].annotation)
 CODECS = ("none", "mpc", "bf16", "int8:256", "int8:64:stochastic", "zfp:8")
 CALLS = [
-    ("DP", Call.ALL_REDUCE, ("DP", "BACKWARD", "GRAD")),
-    ("TP", Call.ALL_REDUCE, ("TP", "FORWARD", "ACT")),
-    ("CP", Call.ALL_GATHER, ("CP", "FORWARD", "ACT")),
-    ("PP", Call.MESSAGE, ("PP", "FORWARD", "ACT")),
-    ("EP", Call.ALL_TO_ALL, ("EP", "FORWARD", "ACT")),
+    ("DP", CallKind.ALL_REDUCE, ("DP", "BACKWARD", "GRAD")),
+    ("TP", CallKind.ALL_REDUCE, ("TP", "FORWARD", "ACT")),
+    ("CP", CallKind.ALL_GATHER, ("CP", "FORWARD", "ACT")),
+    ("PP", CallKind.MESSAGE, ("PP", "FORWARD", "ACT")),
+    ("EP", CallKind.ALL_TO_ALL, ("EP", "FORWARD", "ACT")),
 ]
 """Calls of a program, by the dimension of their group, and their traffic in the engine."""
 N, RANKS = 1 << 16, 4
@@ -84,7 +84,7 @@ def group() -> Iterator[dist.ProcessGroup]:
     dist.destroy_process_group()
 
 
-def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, call: Call, n: int) -> Channel | None:
+def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, call: CallKind, n: int) -> Channel | None:
     """The channel that `hpcbench run` encodes a call with; None if it leaves the call to PyTorch."""
     groups = Groups(min_bytes=0, lossy=["sums-outside-backward"])
     calls = GroupCalls(
@@ -101,18 +101,18 @@ def terms(channel: Channel) -> tuple[object, ...]:
 def engine(scheme: Scheme, traffic: Traffic, precision: str = "bf16") -> Channel:
     train = train_of(global_batch=8, micro_batch=1, seq_len=128, precision=precision)
     dimension, phase, kind, *axis = traffic
-    return Policy(scheme, message_dtypes(train)).channel(Dimension(dimension), Phase(phase), Kind(kind), *axis)
+    return Policy(scheme, message_dtypes(train)).channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 
 
 @given(schemes())
 def test_a_program_is_carried_out_as_the_engine_would(group: dist.ProcessGroup, stated: dict[str, Any]) -> None:
     scheme = accepted(stated)
-    assume(scheme.algorithm != "native" and undecidable(scheme) is None)
+    assume(scheme.algorithm != "native" and explain_undecidable(scheme) is None)
     control = scheme.algorithm != "auto" and all(rule.codec == "none" for rule in scheme.all_rules)
     for dimension, call, traffic in CALLS:
         ours = engine(scheme, traffic)
         theirs = of_program(group, scheme, dimension, call, N)
-        messages = call in (Call.MESSAGE, Call.ALL_TO_ALL)
+        messages = call in (CallKind.MESSAGE, CallKind.ALL_TO_ALL)
         left = ours.codec.name == "none" and not control
         if left or ours.min_bytes > 2 * N or (ours.between_nodes and messages):
             assert theirs is None
@@ -128,7 +128,7 @@ def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precis
     machine = of_cpu("hosts", cores=2, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
     subject = Subject(Model(layers=2, hidden=256, heads=8), train, Layout(dp=RANKS), 2, scheme)
     costing = Costing(subject, machine)
-    for traffic in [*possible(), ("EXACT", "STEP", "OPTIM")]:
+    for traffic in [*list_possible_traffic(), ("EXACT", "STEP", "OPTIM")]:
         ours, treatment = engine(scheme, traffic, precision), costing.treatment(traffic)
         assert treatment.refusal is None
         assert (treatment.codec, treatment.algorithm, treatment.feedback) == (

@@ -9,7 +9,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from hpcbench.comm.plan import Operation
-from hpcbench.torch.trial import MOST_BYTES, Vectors, is_faster, tried_size
+from hpcbench.programs.trial import MOST_BYTES, Vectors, is_faster, tried_size
 
 PATIENCE_S = 60.0
 

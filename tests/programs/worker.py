@@ -36,9 +36,9 @@ from hpcbench.comm.topology import Topology
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import Algorithm
+from hpcbench.programs.link_speed import GUESS
+from hpcbench.programs.tensors import DTYPES
 from hpcbench.torch.ddp_hook import compressed
-from hpcbench.torch.link_speed import GUESS
-from hpcbench.torch.tensors import DTYPES
 
 AT_ONCE = 2
 """Tries of the faults that are under way at a time."""
@@ -165,7 +165,7 @@ def exchange() -> dict[str, Any]:
 def feedback(*, lost: bool) -> float:
     """Error of the mean of many sums of the same values by signs: it falls only if residuals are kept."""
     from hpcbench.comm.feedback import Feedback
-    from hpcbench.torch import residuals
+    from hpcbench.programs import residuals
 
     x = torch.randn(4096, generator=torch.Generator().manual_seed(7))
     buffer = torch.empty_like(x)
@@ -190,14 +190,14 @@ def feedback(*, lost: bool) -> float:
 
 def batched(*, undecoded: bool) -> float:
     """Largest error of messages round a ring that are sent and received in one batch, as pipelines do it."""
-    from hpcbench.torch import messages
+    from hpcbench.programs import messages
 
     rank, p = dist.get_rank(), dist.get_world_size()
     group = dist.new_group(list(range(p)), group_desc="mesh_pp")
     x, got = (torch.randn(4096, generator=torch.Generator().manual_seed(r)) for r in (rank, (rank - 1) % p))
     expected = got.clone()
     got.zero_()
-    real = messages.received
+    real = messages.receive_message
 
     def planted(tensor: torch.Tensor, codec: Any, receive: Any, account: Any, row: Any) -> Any:
         inbox = torch.empty(codec.wire_bytes(tensor.numel(), DTYPES[tensor.dtype]), dtype=torch.uint8)
@@ -209,11 +209,11 @@ def batched(*, undecoded: bool) -> float:
             handle.wait()
         return float((got - expected).abs().max())
 
-    messages.received = planted if undecoded else real
+    messages.receive_message = planted if undecoded else real
     try:
         return float(interposed(settings("int8:256"), work)[0])
     finally:
-        messages.received = real
+        messages.receive_message = real
 
 
 def train_ddp(prepare: Callable[[nn.Module], None] = lambda net: None) -> tuple[list[float], torch.Tensor]:

@@ -134,7 +134,7 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
             wire_bytes=run.wire_bytes,
             skipped=0,
         )
-        lines.append(step_line.format(step))
+        lines.append(step_line.format_step(step))
     measured = {"from_step": warmup + 1, "to_step": steps}
     lines.append(_event("traffic", **measured, channels=[_channel(run, asked, steps - warmup)]))
     compute = run.seconds * (1 - run.exposed)

@@ -2,7 +2,17 @@
 
 from pathlib import Path
 
-from hpcbench.contract.trace import CODEC, DIRECTORY, STEP, STEPS, WAIT, Comparison, RankTrace, Span, write
+from hpcbench.contract.trace import (
+    CODEC,
+    DIRECTORY,
+    STEP,
+    STEPS,
+    WAIT,
+    ClockComparison,
+    StepTrace,
+    TraceSpan,
+    write_trace,
+)
 
 MS = 1e-3
 
@@ -14,13 +24,13 @@ def plant(run: Path, ranks: int = 4, *, ahead: float = 50.0, steps: tuple[int, .
     for rank in range(ranks):
         clock = ahead * rank
         spans = [span for step in steps for span in _step(step, clock + step * 100 * MS, rank)]
-        compared = [Comparison(clock + at, clock, 2e-6) for at in (0.0, 10.0)]
-        write(directory, RankTrace(rank, f"n{rank // 2}", compared[0], compared[1], tuple(spans)))
+        compared = [ClockComparison(clock + at, clock, 2e-6) for at in (0.0, 10.0)]
+        write_trace(directory, StepTrace(rank, f"n{rank // 2}", compared[0], compared[1], tuple(spans)))
 
 
-def _step(step: int, begin: float, rank: int) -> list[Span]:
-    def span(track: str, name: str, start: float, end: float, **about: object) -> Span:
-        return Span(track, name, begin + start * MS, begin + end * MS, step, about)
+def _step(step: int, begin: float, rank: int) -> list[TraceSpan]:
+    def span(track: str, name: str, start: float, end: float, **about: object) -> TraceSpan:
+        return TraceSpan(track, name, begin + start * MS, begin + end * MS, step, about)
 
     late = 5.0 * (rank % 2)
     return [

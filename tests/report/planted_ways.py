@@ -7,11 +7,11 @@ from typing import Any
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, Submission
-from hpcbench.contract.events import Evaluation, Phases, StageTimes, Staleness, StalenessOf
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import State, Verdict
+from hpcbench.contract.events import Evaluation, PhaseTimes, StageTimes, Staleness, StalenessOf
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState, State
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.submission import Plan
+from hpcbench.contract.submission import RunPlan
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import measure
 
@@ -52,7 +52,7 @@ def _log(run: Run) -> RunLog:
             )
             for k, (busy, idle) in enumerate(run.stages)
         )
-        found.events.append(Phases(from_step=1, to_step=len(run.losses), stages=stages, line=91))
+        found.events.append(PhaseTimes(from_step=1, to_step=len(run.losses), stages=stages, line=91))
     if run.ages:
         places = tuple(StalenessOf(place=k, counts=dict(counts)) for k, counts in enumerate(run.ages))
         found.events.append(Staleness(of="stage", places=places, line=92))
@@ -74,15 +74,15 @@ def _result(run: Run) -> RunResult:
         repeat=run.repeat,
         pairing=f"r{run.repeat}",
         cell=run.cell,
-        verdict=Verdict(State(run.state)),
+        verdict=ResolvedState(State(run.state)),
         log=_log(run),
-        settings=Settings.read(settings),
+        settings=LoggedSettings.read(settings),
     )
 
 
 def planted(runs: Sequence[Run], *, margin: float = 0.0) -> tuple[Submission, list[Cell]]:
     """A submission with these runs, compared."""
-    plan = Plan(study="ways", site="local", baseline={"scheme": "baseline"}, jobs=[], runs=[])
+    plan = RunPlan(study="ways", site="local", baseline={"scheme": "baseline"}, jobs=[], runs=[])
     plan = plan.model_copy(update={"criteria": plan.criteria.model_copy(update={"loss_margin": margin})})
     results = list(map(_result, runs))
     return Submission(None, plan, results), compare([measure(one) for one in results], "baseline", plan.criteria)

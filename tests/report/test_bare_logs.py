@@ -53,7 +53,7 @@ def test_logs_of_other_frameworks_stand_side_by_side(paths: list[Path]) -> None:
 
 def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
     (tmp_path / "slurm-1.out").touch()
-    with pytest.raises(UserError, match=r"slurm-1\.out: is empty: has the run begun"):
+    with pytest.raises(UserError, match=r"slurm-1\.out: log is empty: check that the run has started"):
         read([tmp_path / "slurm-1.out"])
 
 

@@ -12,7 +12,7 @@ from planted_results import Planted, log_lines, settings
 from test_measures import GPU, foreign, on_gpus
 
 from hpcbench.collect.submission import RunResult, from_log
-from hpcbench.contract.settings import Settings
+from hpcbench.contract.settings import LoggedSettings
 from hpcbench.predict import flops
 from hpcbench.report.checks.relations import unit
 from hpcbench.report.measures import measure
@@ -99,7 +99,7 @@ def shaped(formula: float, column: str) -> RunResult:
     """A run of the planted shape that prints what a formula gives, under a name."""
     rate = formula * 8 / 8 / 0.25  # batch of 8, 8 ranks
     run = foreign(seconds=[0.25] * 3, **{column: [rate] * 3})
-    run.settings = Settings.read(settings(RUN))
+    run.settings = LoggedSettings.read(settings(RUN))
     return run
 
 

@@ -59,8 +59,8 @@ def test_a_bad_target_is_one_line(root: Path, tmp_path: Path, name: str, words: 
 def test_parquet_without_its_package_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install pyarrow"):
-        files.Target.of(tmp_path / "records.parquet")
-    assert files.Target.of(tmp_path / "records.csv").tables == (RECORDS,)
+        files.ExportTarget.of(tmp_path / "records.parquet")
+    assert files.ExportTarget.of(tmp_path / "records.csv").tables == (RECORDS,)
 
 
 @pytest.mark.parametrize("form", sorted(READ))

@@ -14,7 +14,7 @@ from planted_results import Planted, write
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
-from hpcbench.report.export.files import Target
+from hpcbench.report.export.files import ExportTarget
 from hpcbench.report.sections import gather
 
 FORMS = sorted(READ)
@@ -55,7 +55,7 @@ def plain(words: str) -> str:
 
 
 def export(path: Path, log: Path) -> None:
-    Target.of(path).write(gather([(log, from_log(log))]))
+    ExportTarget.of(path).write(gather([(log, from_log(log))]))
 
 
 @settings(max_examples=40, deadline=None)
@@ -134,7 +134,7 @@ def test_a_run_a_row_with_what_became_of_it_and_what_it_was_told(tmp_path: Path,
     marker = root / "runs/r1-mzhybrid/status.json"
     marker.write_text(marker.read_text().replace('"exit": 0', '"exit": 1'))
     path = tmp_path / f"runs{form}"
-    Target.of(path).write([load(root, jobs_of(root))])
+    ExportTarget.of(path).write([load(root, jobs_of(root))])
     first, second = READ[form](path, "runs")
     assert (first["state"], first["hosts"]) == ("completed", ["n1"])
     assert (first["layers"], first["tp"], first["ranks"]) == (4, 2, 8)
@@ -154,7 +154,7 @@ def test_wire_bytes_that_nobody_knows_are_absent(tmp_path: Path, form: str) -> N
     root = write(tmp_path / "001", [plain, own])
     for table in ("records", "channels"):
         path = tmp_path / f"{table}{form}"
-        Target.of(path).write([load(root, jobs_of(root))])
+        ExportTarget.of(path).write([load(root, jobs_of(root))])
         rows = [row for row in READ[form](path, table) if row.get("event", "step") == "step"]
         assert {row["scheme"] for row in rows if "wire_bytes" in row} == {"baseline"}
         assert all("message_bytes" in row for row in rows)
@@ -165,7 +165,7 @@ def test_a_database_holds_all_tables_their_version_and_units(tmp_path: Path) -> 
 
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.2, 2.7)])
     path = tmp_path / "whatever.db"
-    Target.of(path).write([load(root, jobs_of(root))])
+    ExportTarget.of(path).write([load(root, jobs_of(root))])
     base = sqlite3.connect(path)
     assert base.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchall() == [("7",)]
     assert base.execute("SELECT DISTINCT unit FROM columns WHERE name = 'seconds'").fetchall() == [("s",)]
@@ -186,7 +186,7 @@ def test_a_table_of_parquet_says_its_units_and_version(tmp_path: Path) -> None:
 
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.2, 2.7)])
     path = tmp_path / "records.parquet"
-    Target.of(path).write([load(root, jobs_of(root))])
+    ExportTarget.of(path).write([load(root, jobs_of(root))])
     schema = pyarrow.parquet.read_schema(path)
     assert schema.metadata[b"schema_version"] == b"7" and schema.metadata[b"table"] == b"records"
     assert schema.field("wire_bytes").metadata[b"unit"] == b"B"

@@ -11,8 +11,8 @@ from report_tables import entries
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.criteria import Criteria
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Verdict
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, compare
@@ -26,7 +26,7 @@ PAIRS = 8
 
 @cache
 def nothing() -> Measures:
-    return measure(RunResult("", "", "", "", None, "", {}, Verdict("completed"), None))
+    return measure(RunResult("", "", "", "", None, "", {}, ResolvedState("completed"), None))
 
 
 def planted(
@@ -40,7 +40,7 @@ def planted(
         for scheme, (speed, loss) in schemes.items():
             told = settings(Planted(scheme, pair, 0.2, loss))
             run = RunResult(
-                "r", "s", "x", scheme, pair, f"r{pair}", {}, Verdict("completed"), None, Settings.read(told)
+                "r", "s", "x", scheme, pair, f"r{pair}", {}, ResolvedState("completed"), None, LoggedSettings.read(told)
             )
             rate = 100 * machine * speed * (1 + scatter * rng.gauss(0, 1))
             valid = loss + seed + of_loss * scatter * rng.gauss(0, 1)
@@ -161,7 +161,7 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
     }
     for run in cell.runs:
         raw = run.run.settings.raw
-        run.run.settings = Settings.read({**raw, "train": {**raw["train"], **train}})
+        run.run.settings = LoggedSettings.read({**raw, "train": {**raw["train"], **train}})
     said = answer(cell, "local")
     assert any(sentence.startswith("Messages have 16 bits without a codec") for sentence in said) == half
     assert any(sentence.startswith("No plain cast to 16 bits") for sentence in said) != half

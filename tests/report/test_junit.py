@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from planted_results import Planted, write, write_marker
 
-from hpcbench.contract.state import Job
+from hpcbench.contract.state import JobSummary
 from hpcbench.report.main import report
 
 RUNS = [
@@ -101,7 +101,7 @@ def test_states_that_are_no_measurement(
     for file in ("log.txt", "status.json"):
         (waiting / file).unlink()
     (unknown / "log.txt").unlink()
-    jobs = {"j0001-r1": Job("j0001-r1", "failed", 1), "j0002-r2": Job("j0002-r2", "running")}
+    jobs = {"j0001-r1": JobSummary("j0001-r1", "failed", 1), "j0002-r2": JobSummary("j0002-r2", "running")}
     monkeypatch.setattr("hpcbench.report.sections.jobs_of", lambda root: jobs)
     status, found = cases(root, capsys)
     assert status == 1

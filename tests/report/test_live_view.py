@@ -9,11 +9,11 @@ import pytest
 from planted_results import Planted, write, write_marker
 from rich.console import Console
 
-from hpcbench.collect.progress import Follower, Progress
-from hpcbench.collect.run_log import Reader
+from hpcbench.collect.progress import Follower, RunProgress
+from hpcbench.collect.run_log import LogReader
 from hpcbench.console import span
-from hpcbench.contract.reason import Diagnosis, diagnose
-from hpcbench.contract.state import Job, State, Verdict
+from hpcbench.contract.reason import FailureReason, diagnose
+from hpcbench.contract.state import JobSummary, ResolvedState, State
 from hpcbench.errors import UserError
 from hpcbench.report.live import follow, picture
 
@@ -54,8 +54,8 @@ class Stage:
     def end_job(self, status: int) -> None:
         self.job, self.exit = State.FAILED if status else State.COMPLETED, status
 
-    def jobs(self) -> Mapping[str, Job]:
-        return {"j0001-r1": Job("j0001-r1", self.job, self.exit, attempt=self.attempt)}
+    def jobs(self) -> Mapping[str, JobSummary]:
+        return {"j0001-r1": JobSummary("j0001-r1", self.job, self.exit, attempt=self.attempt)}
 
     def sleep(self, seconds: float) -> None:
         self.time += 5
@@ -163,9 +163,9 @@ def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     stage.grow("baseline", 9)
     assert follower.poll()[0].step == 6
     fed: list[int] = []
-    feed = Reader.feed
+    feed = LogReader.feed
     monkeypatch.setattr(
-        "hpcbench.collect.run_log.Reader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
+        "hpcbench.collect.run_log.LogReader.feed", lambda self, chunk: (fed.append(len(chunk)), feed(self, chunk))[1]
     )
     follower.poll()
     assert fed == []
@@ -184,11 +184,11 @@ def test_a_failed_run_is_looked_through_once(stage: Stage, monkeypatch: pytest.M
     (stage.run("baseline") / "err.txt").write_text("ValueError: one\n")
     looked: list[Path] = []
 
-    def noted(status: int | None, errors: Path, log: Path) -> Diagnosis:
+    def noted(status: int | None, errors: Path, log: Path) -> FailureReason:
         looked.append(log)
         return diagnose(status, errors, log)
 
-    monkeypatch.setattr("hpcbench.contract.judge.diagnose", noted)
+    monkeypatch.setattr("hpcbench.contract.run_state.diagnose", noted)
     follower = Follower(stage.root, stage.jobs, clock=lambda: stage.time)
     assert ["ValueError: one" in follower.poll()[0].verdict.reason for _ in range(3)] == [True] * 3
     assert len(looked) == 1
@@ -215,10 +215,10 @@ def test_time_left_by_hand(stage: Stage) -> None:
 
 
 def test_more_runs_than_rows() -> None:
-    runs = [Progress(f"r{k}", "j", Verdict("completed"), 5, 5, 3.0) for k in range(50)]
-    runs += [Progress("bad", "j", Verdict("failed", "it broke", "log.txt:3"), 2, 5)]
-    runs += [Progress("now", "j", Verdict("running"), 3, 5, 3.0, 20.0)]
-    runs += [Progress(f"p{k}", "j", Verdict("pending")) for k in range(950)]
+    runs = [RunProgress(f"r{k}", "j", ResolvedState("completed"), 5, 5, 3.0) for k in range(50)]
+    runs += [RunProgress("bad", "j", ResolvedState("failed", "it broke", "log.txt:3"), 2, 5)]
+    runs += [RunProgress("now", "j", ResolvedState("running"), 3, 5, 3.0, 20.0)]
+    runs += [RunProgress(f"p{k}", "j", ResolvedState("pending")) for k in range(950)]
     console = Console(file=StringIO(), width=100, record=True)
     console.print(picture(runs, 3700, 60, 14, 100))
     out = console.export_text()
@@ -230,7 +230,7 @@ def test_more_runs_than_rows() -> None:
 
 def test_a_reason_is_shown_with_its_remedy_in_a_narrow_window() -> None:
     reason = "the scheduler refused the job because of its account, which nobody knows here: set account: in the study"
-    runs = [Progress(f"r{k}", "j", Verdict("failed", reason), 2, 5) for k in range(20)]
+    runs = [RunProgress(f"r{k}", "j", ResolvedState("failed", reason), 2, 5) for k in range(20)]
     console = Console(file=StringIO(), width=80, height=24, record=True)
     console.print(picture(runs, 60, None, 24, 80))
     out = console.export_text()

@@ -11,12 +11,12 @@ from planted_results import Planted, log_lines
 from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.contract.events import Environment
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Verdict
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
 from hpcbench.predict import chips
 from hpcbench.report.measures import Measures, measure
-from hpcbench.report.resources import Memory
+from hpcbench.report.resources import PeakMemory
 
 GPU = "NVIDIA A100-SXM4-40GB"
 
@@ -27,7 +27,7 @@ def foreign(**columns: list[float]) -> RunResult:
     for k in range(len(next(iter(columns.values())))):
         values: dict[str, Any] = {name: column[k] for name, column in columns.items()}
         log.steps.add(Step(line=10 + k, step=k + 1, **values))
-    return RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log)
+    return RunResult("x", "s", "here", "unknown", None, "p", {}, ResolvedState("completed"), log)
 
 
 def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None, **settings: Any) -> RunResult:
@@ -37,7 +37,7 @@ def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None,
     for rank, uuid in zip(world, uuids or [], strict=False):
         rank["gpu"] = {"uuid": uuid}
     run.log.events.append(Environment.read({"world": world}, line=2))
-    run.settings = Settings.read({**run.settings.raw, **settings})
+    run.settings = LoggedSettings.read({**run.settings.raw, **settings})
     return run
 
 
@@ -148,7 +148,7 @@ def test_what_a_foreign_log_claims_is_given_as_claimed() -> None:
     assert measures.mfu == pytest.approx(2 / (1 / 0.43 + 1 / 0.42), rel=1e-12), "of the steps after the first"
     assert measures.tokens_per_s_per_rank == pytest.approx(2 / (1 / 110 + 1 / 105), rel=1e-12)
     assert (measures.tokens_per_s, measures.samples_per_s) == (None, None)
-    assert measures.memory == Memory(device=9)
+    assert measures.memory == PeakMemory(device=9)
     assert (measures.time, measures.channels, measures.hosts, measures.skipped) == (None, (), (), None)
 
 
@@ -200,7 +200,7 @@ def test_hosts_and_memory(tmp_path: Path) -> None:
     measures = planted(tmp_path, Planted("baseline", 1, 0.4, 2.7, hosts={"n1": 1.0, "n2": 1.5}))
     assert [(one.host, one.ranks, one.over_peers) for one in measures.hosts] == [("n1", 4, 1.0), ("n2", 4, 1.5)]
     assert measures.hosts[1].compute_s == pytest.approx(0.4 * 0.8 * 1.5)
-    assert measures.memory == Memory(host_rank=300_000_000, host=2_300_000_000)
+    assert measures.memory == PeakMemory(host_rank=300_000_000, host=2_300_000_000)
 
 
 def test_without_ranks_or_steps_nothing_is_divided_by_them(tmp_path: Path) -> None:

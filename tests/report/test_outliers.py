@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hpcbench.collect.submission import RunResult
-from hpcbench.contract.state import State, Verdict
+from hpcbench.contract.state import ResolvedState, State
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.method import SlowHost, odd_baselines, robust_deviations, slow_hosts
 from hpcbench.report.resources import HostTime
@@ -21,7 +21,7 @@ def run(
     hosts: dict[str, float | None] | None = None,
     state: State = "completed",
 ) -> Measures:
-    result = RunResult(pairing, "study", "site", "baseline", 1, pairing, {}, Verdict(state), None)
+    result = RunResult(pairing, "study", "site", "baseline", 1, pairing, {}, ResolvedState(state), None)
     times = tuple(HostTime(name, 4, 0.2, ratio) for name, ratio in (hosts or {}).items())
     return replace(measure(result), samples_per_s=rate, hosts=times)
 

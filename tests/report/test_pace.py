@@ -14,8 +14,8 @@ from report_tables import entries
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, from_log
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Verdict
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build, table_names
@@ -70,7 +70,18 @@ def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **
     for k in range(steps):
         log.steps.add(Step(2 + k, line=2 + k, **{name: values[k] for name, values in columns.items()}))
     return measure(
-        RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log, Settings.read(settings or {}))
+        RunResult(
+            "x",
+            "s",
+            "here",
+            "unknown",
+            None,
+            "p",
+            {},
+            ResolvedState("completed"),
+            log,
+            LoggedSettings.read(settings or {}),
+        )
     )
 
 
@@ -154,7 +165,7 @@ def test_a_line_counts_by_the_steps_that_it_covers(columns: str) -> None:
     for step, time in seconds.items():
         given = {"seconds": time, "tokens_per_s_per_rank": 96 / time}
         log.steps.add(Step(step, line=step, **(given if columns == "both" else {columns: given[columns]})))
-    run = measure(RunResult("x", "s", "here", "unknown", None, "p", {}, Verdict("completed"), log))
+    run = measure(RunResult("x", "s", "here", "unknown", None, "p", {}, ResolvedState("completed"), log))
     mean = (10 * 1 + 10 * 3 + 3 * 9 + 10 * 1 + 10 * 3) / 43
     assert run.step_seconds == (None if columns == "tokens_per_s_per_rank" else pytest.approx(mean))
     assert run.tokens_per_s_per_rank == (None if columns == "seconds" else pytest.approx(96 / mean))

@@ -18,7 +18,7 @@ from hpcbench.predict import schedule as simulated
 from hpcbench.present.document import Entry, Table
 from hpcbench.present.rich_text import write as as_text
 from hpcbench.report.build import build
-from hpcbench.report.export.files import Target
+from hpcbench.report.export.files import ExportTarget
 from hpcbench.report.measures import measure
 from hpcbench.report.sections import read
 
@@ -238,7 +238,7 @@ def test_every_form_of_the_export_has_a_row_a_stage(tmp_path: Path, form: str) -
     change(log, "traffic", {"host_up_bytes": 2**60})
     change(log, "memory", {"host_residuals_bytes": 12})
     for name in ("phases", "runs"):
-        Target.of(tmp_path / f"{name}{form}").write([load(root, jobs_of(root))])
+        ExportTarget.of(tmp_path / f"{name}{form}").write([load(root, jobs_of(root))])
     found = READ[form](tmp_path / f"phases{form}", "phases")
     assert [{key: one[key] for key in ("from_step", "to_step", *rows[0])} for one in found] == [
         {**SPAN, **row} for row in rows

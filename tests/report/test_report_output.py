@@ -166,7 +166,9 @@ def test_a_chapter_over_all_runs_has_a_title_of_its_own(root: Path, capsys: pyte
 
 
 def test_a_suffix_that_says_no_format_is_told(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"report\.pdf: \.pdf says no format: use \.txt, .*\.xml, or add --format"):
+    with pytest.raises(
+        UserError, match=r"report\.pdf: \.pdf is not the suffix of a format: use \.txt, .*\.xml, or add --format"
+    ):
         report([root], output=tmp_path / "report.pdf")
     assert not (tmp_path / "report.pdf").exists()
     report([root], "md", tmp_path / "report.pdf")

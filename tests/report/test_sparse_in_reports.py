@@ -45,7 +45,7 @@ def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", SAID)
     values = {one.key: one.of(run) for one in SPARSE_ROWS}
     assert run.run.log is not None
-    said = run.run.log.said(events.SparseGradients)
+    said = run.run.log.said(events.RowTraffic)
     assert said.from_step is not None and said.to_step is not None
     steps = said.to_step - said.from_step + 1
     assert values == {
@@ -74,10 +74,10 @@ def test_nonsense_is_no_quantity(tmp_path: Path, wrong: dict[str, Any]) -> None:
 
 
 def test_the_events_are_read_back() -> None:
-    event = events.SparseGradients(from_step=3, to_step=9, **SAID)
-    assert events.parse(event.to_line(), 4) == event
+    event = events.RowTraffic(from_step=3, to_step=9, **SAID)
+    assert events.parse_event(event.to_line(), 4) == event
     whole = events.WholeGradients(reason="model.tied: ...")
-    assert events.parse(whole.to_line(), 4) == whole
+    assert events.parse_event(whole.to_line(), 4) == whole
 
 
 def test_a_table_says_when_rows_travelled(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from planted_results import Planted, write, write_marker
 from report_tables import entries
 
 from hpcbench.collect import submission
-from hpcbench.contract.state import Job, State
+from hpcbench.contract.state import JobSummary, State
 from hpcbench.present import latex, markdown, rich_text
 from hpcbench.present.document import Document, Entry, Sentences
 from hpcbench.report.build import build, table_names
@@ -75,7 +75,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
     root, jobs = write(tmp_path / "001", runs, steps=6), {}
     for run in runs:
         fate, job, directory = FATES[run.scheme], f"j{run.repeat:04}-r{run.repeat}", root / "runs" / run.id
-        jobs[job] = Job(
+        jobs[job] = JobSummary(
             job, fate.job, 0 if fate.job == "completed" else None, "Priority" if fate.job == "pending" else ""
         )
         log, marker = directory / "log.txt", directory / "status.json"

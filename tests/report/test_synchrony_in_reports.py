@@ -12,7 +12,7 @@ from report_tables import entries
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.events import Staleness, StalenessOf, parse
+from hpcbench.contract.events import Staleness, StalenessOf, parse_event
 from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.compare import Cell
 from hpcbench.report.export import STALENESS
@@ -207,5 +207,5 @@ def test_the_export_has_a_row_for_each_place_and_staleness() -> None:
 
 def test_the_event_is_read_back() -> None:
     event = Staleness(of="shard", places=(StalenessOf(place=0, counts={"0": 3, "2": 1}),))
-    assert parse(event.to_line(), 1) == event
+    assert parse_event(event.to_line(), 1) == event
     assert StalenessOf.read({"place": 1, "counts": {"2": 4}}).by_age() == {2: 4}

@@ -9,8 +9,18 @@ from planted_traces import plant
 from typer.testing import CliRunner
 
 from hpcbench.cli import app
-from hpcbench.contract.trace import CODEC, DIRECTORY, STEP, STEPS, WAIT, Comparison, RankTrace, Span, file_name
-from hpcbench.contract.trace import write as save
+from hpcbench.contract.trace import (
+    CODEC,
+    DIRECTORY,
+    STEP,
+    STEPS,
+    WAIT,
+    ClockComparison,
+    StepTrace,
+    TraceSpan,
+    name_file,
+)
+from hpcbench.contract.trace import write_trace as save
 from hpcbench.errors import UserError
 from hpcbench.plot_style import styled
 from hpcbench.present.document import Figure
@@ -52,7 +62,7 @@ def test_runs_without_a_trace_say_what_to_set(tmp_path: Path) -> None:
 def test_a_trace_that_was_cut_is_named(root: Path, tmp_path: Path) -> None:
     cut = write(tmp_path / "001", [Planted("baseline", 1, 0.1, loss=2.0)])
     plant(cut / "runs" / "r1-baseline", ranks=2)
-    path = cut / "runs" / "r1-baseline" / "trace" / file_name(1)
+    path = cut / "runs" / "r1-baseline" / "trace" / name_file(1)
     path.write_text(path.read_text()[:-9])
     with pytest.raises(UserError, match=r"rank-1\.json: not a whole trace"):
         report([cut], output=tmp_path / "r.md", trace=tmp_path / "t")
@@ -91,12 +101,12 @@ def test_a_step_of_hundreds_of_pieces_has_few_columns_and_kinds(tmp_path: Path) 
     for scheme in schemes:
         directory = written / "runs" / f"r1-{scheme}" / DIRECTORY
         directory.mkdir()
-        spans = [Span(STEPS, STEP, 0, 1, 5, {}), Span(STEPS, "forward", 0, 0.99, 5, {})]
-        spans += [Span(STEPS, WAIT, k / 1000, (k + 0.6) / 1000, 5, {}) for k in range(990)]
-        spans += [Span(CODEC, "encode", 0.5, 0.51, 5, {}), Span(STEPS, "optimizer", 0.99, 1, 5, {})]
-        same = Comparison(0.0, 0.0, 1e-6)
+        spans = [TraceSpan(STEPS, STEP, 0, 1, 5, {}), TraceSpan(STEPS, "forward", 0, 0.99, 5, {})]
+        spans += [TraceSpan(STEPS, WAIT, k / 1000, (k + 0.6) / 1000, 5, {}) for k in range(990)]
+        spans += [TraceSpan(CODEC, "encode", 0.5, 0.51, 5, {}), TraceSpan(STEPS, "optimizer", 0.99, 1, 5, {})]
+        same = ClockComparison(0.0, 0.0, 1e-6)
         for rank in range(2):
-            save(directory, RankTrace(rank, "n0", same, same, tuple(spans)))
+            save(directory, StepTrace(rank, "n0", same, same, tuple(spans)))
     (figure,) = figures(written)
     assert "Other: optimizer, each less than 3 % of the steps." in figure.caption
     assert "Not drawn, because it is less than 3 % of the steps: codec." in figure.caption
@@ -115,7 +125,7 @@ def test_a_damaged_trace_does_not_keep_the_report_from_its_readers(root: Path, t
     written = write(tmp_path / "001", runs)
     for run in ("r1-baseline", "r1-naive-zfp8"):
         plant(written / "runs" / run, ranks=2)
-    path = written / "runs" / "r1-baseline" / "trace" / file_name(1)
+    path = written / "runs" / "r1-baseline" / "trace" / name_file(1)
     path.write_text(path.read_text()[:-9])
     (figure,) = figures(written)
     assert "Not drawn: " in figure.caption and "rank-1.json: not a whole trace" in figure.caption

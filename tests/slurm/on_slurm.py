@@ -12,7 +12,7 @@ from slurm_on_one_machine import Cluster
 
 from hpcbench.batch.submit import Options, Submission, submit
 from hpcbench.batch.tracking.track import Tracked, track
-from hpcbench.contract.judge_job import Status
+from hpcbench.contract.job_state import Status
 from hpcbench.contract.state import State
 
 PATIENCE = 100.0

@@ -72,7 +72,7 @@ def test_without_a_mark_of_its_end_it_is_lost_after_a_while_and_never_completed(
 ) -> None:
     root = forgotten.roots["killed"]
     assert (job(root).state, track(root).runs[RUN].state) == (State.RUNNING, State.RUNNING), "it may just be unlisted"
-    monkeypatch.setattr("hpcbench.contract.judge_job.GRACE", 0.0)
+    monkeypatch.setattr("hpcbench.contract.job_state.GRACE", 0.0)
     tracked = track(root)
     assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state) == (State.LOST, State.LOST)
     assert "left no mark of its end" in tracked.jobs["j0001-r1"].reason

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcbench.contract.run import Shape, load
+from hpcbench.contract.run import RankShape, load
 from hpcbench.contract.training import CONTENTS
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
@@ -204,7 +204,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
     path.write_text(json.dumps(data), encoding="utf-8")
     assert load(path)[0].run == "r1-baseline"  # the worker refuses missing, unknown and mistyped keys
     assert data["shape"] is None
-    asked = Shape(nodes=1, ranks_per_node=2, cores_per_rank=4, gpus_per_rank="1/2", visibility="all")
+    asked = RankShape(nodes=1, ranks_per_node=2, cores_per_rank=4, gpus_per_rank="1/2", visibility="all")
     told = run_file(
         runs[0],
         site="local",
@@ -280,7 +280,7 @@ def test_sizes_follow_from_layout_nodes_and_room(
                 "layout": {"dp": 1, "pp": 2, "chunks": 2},
                 "train": {"steps": 20, "global_batch": 63, "schedule": "interleaved"},
             },
-            "63 is no multiple of micro_batch x dp x pp = 1 x 1 x 2 = 2, as schedule interleaved needs: use 64",
+            "63 is not a multiple of micro_batch x dp x pp = 1 x 1 x 2 = 2, as schedule interleaved needs: use 64",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.contract.section import Precision
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.contract.training import MessageFormat
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
@@ -28,8 +28,8 @@ EXAMPLES = {"zfp": "zfp:16", "topk": "topk:0.1", "threshold": "threshold:0.001",
 CODECS = [EXAMPLES.get(family, family) for family in spec.FAMILIES]
 ALGORITHMS = get_args(Scheme.model_fields["algorithm"].annotation)
 LOSSLESS = {name for name in CODECS if spec.parse(name).lossless}
-GRADIENTS = Dimension.DP, Phase.BACKWARD, Kind.GRAD
-MOMENTA = Dimension.DP, Phase.STEP, Kind.OPTIM
+GRADIENTS = Dimension.DP, Phase.BACKWARD, MessageKind.GRAD
+MOMENTA = Dimension.DP, Phase.STEP, MessageKind.OPTIM
 N = 512
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.contract.scheme import Scheme, assignments
+from hpcbench.contract.scheme import Scheme, format_assignments
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.find_scheme import Offer
@@ -69,7 +69,7 @@ def test_a_name_that_this_site_lacks_says_who_has_it(tmp_path: Path) -> None:
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}/s.yaml:") and "unknown scheme 'library'" in message and "\n" not in message
     assert message.split(":")[1] == str(line_of(tmp_path / "s.yaml", '"library"'))
-    assert message.endswith("; site here adds other; library is there on there, yonder")
+    assert message.endswith("; site here adds other; library exists on there, yonder")
     with pytest.raises(UserError, match=r"; site here adds none$"):
         run_of(tmp_path, "nonsense", own=[], site=[])
 
@@ -79,4 +79,4 @@ def line_of(path: Path, words: str) -> int:
 
 
 def test_variables_are_shown_as_a_shell_takes_them() -> None:
-    assert assignments({"A": "1", "B": "it's"}) == """A=1 B='it'"'"'s'"""
+    assert format_assignments({"A": "1", "B": "it's"}) == """A=1 B='it'"'"'s'"""

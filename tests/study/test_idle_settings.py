@@ -17,7 +17,7 @@ from hpcbench.comm.wait import Wait
 from hpcbench.contract import run as contract
 from hpcbench.contract.events import Evaluation, Event
 from hpcbench.contract.log_line import parse
-from hpcbench.contract.problems import section_at
+from hpcbench.contract.problems import find_section
 from hpcbench.contract.program import Program
 from hpcbench.contract.step_line import Step
 from hpcbench.errors import UserError
@@ -136,12 +136,12 @@ ELSEWHERE = {
     "train.staleness": "parallel/server_worker.py",
     "train.slow_factor": "parallel/test_server.py",
     "train.slow_rank": "parallel/test_server.py",
-    "train.trace": "train/test_tracing.py",
-    "train.keep_messages": "train/test_keeping.py",
-    "train.keep_messages.each": "train/test_keeping.py",
-    "train.keep_messages.ranks": "train/test_keeping.py",
-    "train.keep_messages.message_mb": "contract/test_kept.py",
-    "train.keep_messages.mb": "contract/test_kept.py",
+    "train.trace": "features/trace/test_tracing.py",
+    "train.keep_messages": "features/messages/test_message_samples.py",
+    "train.keep_messages.each": "features/messages/test_message_samples.py",
+    "train.keep_messages.ranks": "features/messages/test_message_samples.py",
+    "train.keep_messages.message_mb": "contract/test_message_files.py",
+    "train.keep_messages.mb": "contract/test_message_files.py",
 }
 """Settings whose effect takes several ranks or files, and where tests of the engine show it."""
 LABELS = {"model.name"}
@@ -255,10 +255,10 @@ def runs_of(directory: Path, settings: dict[str, Any], sets: list[str] | None = 
 
 def optional_settings(schema: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
     """The dotted names of all settings of a section that may be left out, with those of the sections in it."""
-    section = section_at(schema, path)
+    section = find_section(schema, path)
     assert section is not None
     for name, field in section.model_fields.items():
-        inner = section_at(schema, (*path, name))
+        inner = find_section(schema, (*path, name))
         if not field.is_required():
             yield ".".join((*path, name))
         if inner is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.contract.criteria import Threshold
+from hpcbench.contract.criteria import QuantityBound
 from hpcbench.errors import UserError
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
@@ -20,7 +20,7 @@ BASE: dict[str, Any] = {
 }
 
 
-def load(directory: Path, thresholds: Any) -> list[Threshold]:
+def load(directory: Path, thresholds: Any) -> list[QuantityBound]:
     path = directory / "s.yaml"
     path.write_text(json.dumps({**BASE, "thresholds": thresholds}, indent=1), encoding="utf-8")
     loaded = load_study(path)

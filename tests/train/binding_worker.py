@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from mpi4py import MPI
 
-from hpcbench.contract.run import Shape
+from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
 from hpcbench.train import binding
 
@@ -20,7 +20,7 @@ if __name__ == "__main__":
     world = WORLD.gather(binding.describe(WORLD, "cpu"))
     if world:
         try:
-            outcome = binding.check(world, SimpleNamespace(shape=shape and Shape(**shape), oversubscribe=False))
+            outcome = binding.check(world, SimpleNamespace(shape=shape and RankShape(**shape), oversubscribe=False))
         except UserError as error:
             outcome = str(error)
         print(json.dumps({"world": world, "outcome": outcome}))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hpcbench.contract.run import Shape
+from hpcbench.contract.run import RankShape
 from hpcbench.errors import UserError
 from hpcbench.train import binding
 
@@ -87,7 +87,7 @@ def rank(number, cores, *, host="n1", gpu=None, visible=1, uuid=None, environmen
 
 
 def check(world, *, oversubscribe=False, **shape):
-    asked = Shape(**{**CPU, "ranks_per_node": len(world), **shape}) if shape else None
+    asked = RankShape(**{**CPU, "ranks_per_node": len(world), **shape}) if shape else None
     return binding.check(world, SimpleNamespace(shape=asked, oversubscribe=oversubscribe))
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from hpcbench.contract import step_line, text_split
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.run import Run, Shape, load
+from hpcbench.contract.run import RankShape, Run, load
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Data, Model, Train
@@ -105,7 +105,7 @@ def test_run_file_round_trip(tmp_path):
         (lambda r: r["layout"].update(tp=3), "layout.tp: 3 does not divide model.heads 4: use one of 1, 2, 4"),
         (
             lambda r: r["train"].update(global_batch=6),
-            "train.global_batch: 6 is no multiple of .* = 4: use 4 or 8",
+            "train.global_batch: 6 is not a multiple of .* = 4: use 4 or 8",
         ),
         (
             lambda r: r["train"].update(precision="fp8"),
@@ -146,7 +146,7 @@ def test_the_shape_that_was_asked_for_is_part_of_the_run_file(tmp_path):
     asked = {"nodes": 1, "ranks_per_node": 4, "cores_per_rank": 1, "gpus_per_rank": "1/2", "visibility": "one"}
     raw = {**RUN.content(), "shape": asked}
     path.write_text(json.dumps(raw))
-    assert load(path)[0].shape == Shape(**asked)
+    assert load(path)[0].shape == RankShape(**asked)
     for change, message in (
         ({"gpus_per_rank": "half"}, "shape.gpus_per_rank: 'half' is not a number of GPUs"),
         ({"gpus_per_rank": 1}, "shape.gpus_per_rank: must be text, not 1"),
@@ -434,7 +434,7 @@ def test_step_line_says_everything_once():
         wire_bytes=250,
         skipped=0,
     )
-    assert step_line.format(step) == (
+    assert step_line.format_step(step) == (
         "step   7/120 | loss 2.500000 | time 0.250000 s | samples/s 32.00 | model 1.500 GFLOPS/rank"
         " | hardware 2.000 GFLOPS/rank | lr 1.000E-03 | grad-norm 7.5000E-01"
         " | message 1000 B | wire 250 B | skipped 0 |"

@@ -12,7 +12,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.contract import step_line
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.traffic import Algorithm, Dimension, Kind, Phase
+from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.contract.training import CommPrecision, Train
 from hpcbench.train.precision import LossScale, message_dtypes
 
@@ -120,17 +120,29 @@ def test_a_channels_type_follows_from_what_its_messages_hold():
     formats = {"activations": half, "gradients": single, "parameters": BFLOAT16}
     policy = Policy(Scheme(algorithm="native"), formats)
 
-    def dtype(dimension: Dimension, phase: Phase, kind: Kind) -> object:
+    def dtype(dimension: Dimension, phase: Phase, kind: MessageKind) -> object:
         channel = policy.channel(dimension, phase, kind)
         assert channel.algorithm is Algorithm.NATIVE
         return channel.dtype
 
     for dimension in (Dimension.TP, Dimension.SP, Dimension.PP):
-        assert dtype(dimension, Phase.FORWARD, Kind.ACT) == dtype(dimension, Phase.BACKWARD, Kind.GRAD) == half
-    assert dtype(Dimension.DP, Phase.BACKWARD, Kind.GRAD) == dtype(Dimension.PP, Phase.STEP, Kind.GRAD) == single
-    assert dtype(Dimension.ZERO, Phase.STEP, Kind.PARAM) == dtype(Dimension.ZERO, Phase.FORWARD, Kind.PARAM) == BFLOAT16
-    assert dtype(Dimension.DP, Phase.STEP, Kind.OPTIM) is None
-    assert dtype(Dimension.EXACT, Phase.BACKWARD, Kind.GRAD) is policy.exact.dtype is None
+        assert (
+            dtype(dimension, Phase.FORWARD, MessageKind.ACT)
+            == dtype(dimension, Phase.BACKWARD, MessageKind.GRAD)
+            == half
+        )
+    assert (
+        dtype(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
+        == dtype(Dimension.PP, Phase.STEP, MessageKind.GRAD)
+        == single
+    )
+    assert (
+        dtype(Dimension.ZERO, Phase.STEP, MessageKind.PARAM)
+        == dtype(Dimension.ZERO, Phase.FORWARD, MessageKind.PARAM)
+        == BFLOAT16
+    )
+    assert dtype(Dimension.DP, Phase.STEP, MessageKind.OPTIM) is None
+    assert dtype(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD) is policy.exact.dtype is None
 
 
 def test_the_step_line_has_the_loss_scale_in_fp16_only():
@@ -148,8 +160,8 @@ def test_the_step_line_has_the_loss_scale_in_fp16_only():
         wire_bytes=50,
         skipped=1,
     )
-    line = step_line.format(step)
-    assert "loss-scale" not in line and step_line.parse(line, 1).loss_scale is None
+    line = step_line.format_step(step)
+    assert "loss-scale" not in line and step_line.parse_step(line, 1).loss_scale is None
     for scale in (1.0, 2.0**12, 2.0**40):
-        record = step_line.parse(step_line.format(replace(step, loss_scale=scale)), 1)
+        record = step_line.parse_step(step_line.format_step(replace(step, loss_scale=scale)), 1)
         assert (record.loss_scale, record.skipped, record.wire_bytes) == (scale, 1, 50)

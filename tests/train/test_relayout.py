@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.train.checkpoint_index import Announced, Index, ReplicasDifferError, share_out
 from hpcbench.train.extent import Extent, copy
 
@@ -134,7 +134,7 @@ def cuts(draw, shape):
     for i in range(count):
         held = [slice(0, size) for size in shape]
         if dim is not None:
-            held[dim] = shards(shape[dim], count)[i]
+            held[dim] = cut_evenly(shape[dim], count)[i]
         whole = Extent.of(tuple(held)).length
         bounds = [0, *sorted(draw(st.lists(st.integers(0, whole), max_size=4))), whole]
         extents += [Extent.of(tuple(held), a, b - a) for a, b in pairwise(bounds)]

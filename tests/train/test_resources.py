@@ -14,7 +14,7 @@ from hpcbench.contract.log_line import parse
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Data
-from hpcbench.train import surroundings
+from hpcbench.train import machine
 from hpcbench.train.resources import by_host, peak_resident
 
 WORKER = Path(__file__).with_name("slow_worker.py")
@@ -132,10 +132,10 @@ def test_processors_by_the_kernels_words(tmp_path, words, cpu, mhz):
     (tmp_path / "cpuinfo").write_text(words)
     (tmp_path / "scaling_governor").write_text("performance\n")
     (tmp_path / "scaling_max_freq").write_text("3500000\n")
-    found = surroundings.host(gpus=False, cpu_info=tmp_path / "cpuinfo", scaling=tmp_path)
+    found = machine.host(gpus=False, cpu_info=tmp_path / "cpuinfo", scaling=tmp_path)
     assert (found.get("cpu"), found.get("cpu_mhz")) == (cpu, mhz)
     assert (found["governor"], found["cpu_max_mhz"]) == ("performance", 3500)
-    bare = surroundings.host(gpus=False, cpu_info=tmp_path / "none", scaling=tmp_path / "none")
+    bare = machine.host(gpus=False, cpu_info=tmp_path / "none", scaling=tmp_path / "none")
     assert set(bare) == {"kernel"}
 
 
@@ -145,7 +145,7 @@ def test_what_nvidia_smi_does_not_know_is_left_out():
         "\nTesla V100-SXM2-16GB, GPU-2, 580.65.06, [N/A], 1530, [Not Supported], 300.00, Exclusive_Process\n"
         "No devices were found\n"
     )
-    first, second = surroundings.devices(said)
+    first, second = machine.devices(said)
     assert first == {
         "name": "NVIDIA H200",
         "uuid": "GPU-1",
@@ -160,5 +160,5 @@ def test_what_nvidia_smi_does_not_know_is_left_out():
 
 
 def test_modules_are_those_that_are_loaded():
-    assert surroundings.job({"LOADEDMODULES": "gcc/12.2:cuda/12.4:"})["modules"] == ["gcc/12.2", "cuda/12.4"]
-    assert "modules" not in surroundings.job({})
+    assert machine.job({"LOADEDMODULES": "gcc/12.2:cuda/12.4:"})["modules"] == ["gcc/12.2", "cuda/12.4"]
+    assert "modules" not in machine.job({})

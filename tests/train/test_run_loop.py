@@ -14,7 +14,7 @@ from mpi4py import MPI
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract import step_line
-from hpcbench.contract.events import Event, Memory
+from hpcbench.contract.events import Event, MemoryUse
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
@@ -144,7 +144,7 @@ def test_the_page_names_all_that_the_last_lines_say(corpus):
         assert f"| `{name}` |" in page
         fields = {*found[name], *(key for stage in found[name].get("stages", ()) for key in stage)} - {"event"}
         assert {key for key in fields if f"`{key}`" not in page} == set()
-    assert {key for key in Memory.LASTING if f"`{key}`" not in page} == set()
+    assert {key for key in MemoryUse.LASTING if f"`{key}`" not in page} == set()
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
@@ -186,7 +186,7 @@ def test_every_field_of_a_step_survives_the_way_through_the_log():
         line=1,
     )
     assert {one.name for one in QUANTITIES if one.printed} <= {name for name, value in vars(step).items() if value}
-    record = parse(step_line.format(step), 1)
+    record = parse(step_line.format_step(step), 1)
     assert isinstance(record, Step)
     written = asdict(step)
     read = asdict(record)

@@ -14,11 +14,11 @@ from hpcbench.collect.submission import from_log
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.events import Event
-from hpcbench.contract.judge import judge_log
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
-from hpcbench.contract.measured import first_measured
+from hpcbench.contract.measured import find_first_counted
 from hpcbench.contract.run import Run
+from hpcbench.contract.run_state import resolve_log_state
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.report.measures import measure
@@ -133,7 +133,7 @@ def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
     ],
 )
 def test_steps_after_a_resume_are_warm_up_again(warmup, steps, resumed_from, first):
-    assert first_measured(warmup, steps, resumed_from) == first
+    assert find_first_counted(warmup, steps, resumed_from) == first
 
 
 # ---------------------------------------------------------------- the whole way
@@ -280,5 +280,5 @@ def test_the_report_reads_a_resumed_run_and_says_so(runs, tmp_path):
 def test_a_stopped_run_is_neither_a_success_nor_a_failure(runs, tmp_path):
     path = tmp_path / "log.txt"
     path.write_text(runs["stopped"].stdout)
-    verdict = judge_log(run_log.read(path).ending)
+    verdict = resolve_log_state(run_log.read(path).ending)
     assert (verdict.state, verdict.reason) == ("stopped", "told to stop, checkpoint at step 1")

@@ -1,4 +1,4 @@
-"""Calls of a scheduler's programs: bounded in time, and with an answer whatever their exit status."""
+"""Calls of external programs: each has a deadline, and returns an answer whatever the exit status."""
 
 import contextlib
 import os
@@ -14,18 +14,21 @@ from pathlib import Path
 from hpcbench.errors import UserError
 
 PATIENCE = 90.0
-"""Seconds that a program may take: Slurm's give up by themselves after 20 to 60 if the controller does not answer."""
+"""Deadline of a program in seconds. Slurm's clients give up after 20 to 60 s if the controller does not answer."""
 
 _MANY = 200
 
 
 class SilenceError(UserError):
-    """A program did not come to an end in time."""
+    """A program did not end before its deadline, or reported that its daemon does not answer."""
+
+    out: str = ""
+    """Standard output that it printed before it was killed."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said."""
+    """Exit status and output of a program."""
 
     argv: Sequence[str]
     status: int
@@ -34,26 +37,29 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """Both streams, for people."""
+        """Standard output and standard error, joined for a message."""
         return "\n".join(part for part in (self.out.strip(), self.err.strip()) if part)
 
     @property
     def errors(self) -> list[str]:
-        """The lines that say what is wrong: numbered ones, as LSF's filters have them, else errors, else all."""
+        """Lines with the cause: numbered lines (as LSF's filters print them), else lines with "error", else all."""
         lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
         numbered = [line for line in lines if self.status and re.match(r"\d+: \S", line)]
         return numbered[-1:] or [line for line in lines if "error" in line.lower()] or lines
 
     @property
     def first_line(self) -> str:
-        """The line that most likely says what is wrong: the first error, and the last, which may say what followed."""
+        """First error line, followed by the last error line where it differs."""
         lines = self.errors or [f"no output, exit status {self.status}"]
         last = lines[-1] if "error" in lines[-1].lower() else lines[0]
         return "; ".join(dict.fromkeys((lines[0], last)))
 
 
 def program(argv: Sequence[str]) -> str:
-    """Name of the program that is called: a shell that only hands on standard input has it as its fourth argument."""
+    """Return the name of the called program.
+
+    A shell that only redirects standard input has the name as its fourth argument.
+    """
     return argv[3] if argv[0] == "bash" else argv[0]
 
 
@@ -65,21 +71,29 @@ def ask(
     cwd: Path | None = None,
     hangs: "re.Pattern[str] | None" = None,
 ) -> Answer:
-    """Run one of a scheduler's programs.
+    """Run a program and return its answer.
 
-    It gets a process group of its own, so that at a time-out all of it is ended, wrappers of the site included.
+    The program gets its own process group. At a time-out the whole group is killed, wrappers of the site included.
 
     Parameters
     ----------
+    argv
+        Command.
+    environment
+        Environment variables of the program.
+    patience
+        Deadline in seconds; `PATIENCE` by default.
+    cwd
+        Working directory; that of this process by default.
     hangs
-        Words by which the program says that nobody answers it, and that it goes on trying: it is ended there.
+        Output that means "the daemon does not answer, still trying". The program is killed when it prints that.
 
     Raises
     ------
     SilenceError
-        It took too long, or said that nobody answers.
+        The program did not end before the deadline, or printed what `hangs` matches.
     UserError
-        There is no such program.
+        The program does not exist.
     """
     patience = PATIENCE if patience is None else patience
     try:
@@ -94,29 +108,37 @@ def ask(
         )
     except OSError as error:
         raise UserError(f"{argv[0]}: cannot be run: {error.strerror}: be on the machine's login node") from None
+    output, errors = bytearray(), bytearray()
     try:
-        out, err = _listen(process, time.monotonic() + patience, hangs)
+        _listen(process, (output, errors), time.monotonic() + patience, hangs)
     except TimeoutError as error:
         _end(process)
-        raise SilenceError(f"{program(argv)}{str(error) or f' did not answer within {patience:.0f} s'}") from None
+        silence = SilenceError(f"{program(argv)}{str(error) or f' did not answer within {patience:.0f} s'}")
+        silence.out = output.decode("utf-8", "replace")
+        raise silence from None
     except BaseException:
         _end(process)
         raise
-    return Answer(tuple(argv), process.returncode, out, err)
+    return Answer(tuple(argv), process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
 
-def _listen(process: "subprocess.Popen[bytes]", deadline: float, hangs: "re.Pattern[str] | None") -> tuple[str, str]:
-    """Both streams to their ends, when the process is over too.
+def _listen(
+    process: "subprocess.Popen[bytes]",
+    buffers: tuple[bytearray, bytearray],
+    deadline: float,
+    hangs: "re.Pattern[str] | None",
+) -> None:
+    """Append standard output and standard error to `buffers` until both are closed and the process has ended.
 
     Raises
     ------
     TimeoutError
-        They do not end until the deadline, or hold the words that `hangs` finds, which the error then has.
+        The process did not end before the deadline, or its output matches `hangs`; then the error quotes the match.
     """
     assert process.stdout is not None and process.stderr is not None
-    said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    printed = dict(zip((process.stdout.fileno(), process.stderr.fileno()), buffers, strict=True))
     with process.stdout, process.stderr, selectors.DefaultSelector() as streams:
-        for stream in said:
+        for stream in printed:
             streams.register(stream, selectors.EVENT_READ)
         while streams.get_map():
             ready = streams.select(max(0.0, deadline - time.monotonic()))
@@ -126,16 +148,14 @@ def _listen(process: "subprocess.Popen[bytes]", deadline: float, hangs: "re.Patt
                 chunk = os.read(key.fd, 1 << 16)
                 if not chunk:
                     streams.unregister(key.fd)
-                said[key.fd] += chunk
-                found = hangs.search(said[key.fd].decode("utf-8", "replace")) if hangs and chunk else None
-                if found:
-                    raise TimeoutError(f": {found[0].strip()}")
+                printed[key.fd].extend(chunk)
+                match = hangs.search(printed[key.fd].decode("utf-8", "replace")) if hangs and chunk else None
+                if match:
+                    raise TimeoutError(f": {match[0].strip()}")
         try:
             process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
-    out, err = (text.decode("utf-8", "replace") for text in said.values())
-    return out, err
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -146,6 +166,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """So many at once as a command line holds."""
+    """Yield the ids in portions that fit on a command line."""
     for begin in range(0, len(ids), _MANY):
         yield ids[begin : begin + _MANY]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.batch.sites.site import Site
-from hpcbench.study.container import Container, Kind, parts_of
+from hpcbench.study.container import Container, Kind, split_bind
 
 Bind = tuple[str, str, bool]
 """Source, destination, and whether nothing may be written there."""
@@ -131,7 +131,7 @@ def contained(
         The kind cannot say it.
     """
     own = [root, *map(posixpath.dirname, reads)]
-    binds = [parts_of(bind) for bind in dict.fromkeys([*own, *container.binds])]
+    binds = [split_bind(bind) for bind in dict.fromkeys([*own, *container.binds])]
     brings = container.mpi == "bind" and container.kind not in _BRINGS_MPI
     if brings:
         binds += [(path, path, True) for path in container.mpi_paths]

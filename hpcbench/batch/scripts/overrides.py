@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcbench.contract.problems import shown
+from hpcbench.contract.problems import show
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
@@ -62,7 +62,7 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
     for node in _outer_nodes(tree.body):
         if isinstance(node, nodes.Block) and node.name not in blocks:
             raise UserError(
-                f"{shown_path(path)}:{node.lineno}: the extended template has no block {shown(node.name)}"
+                f"{shown_path(path)}:{node.lineno}: the extended template has no block {show(node.name)}"
                 f"{_suggest(node.name, sorted(blocks))}"
             )
         if isinstance(node, nodes.Output):
@@ -73,7 +73,7 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
                     line += part.data[: part.data.index(text)].count("\n")
                 if text:
                     raise UserError(
-                        f"{shown_path(path)}:{line}: {shown(text.splitlines()[0])} is outside of all blocks, where "
+                        f"{shown_path(path)}:{line}: {show(text.splitlines()[0])} is outside of all blocks, where "
                         "Jinja drops it: put it into a block of the extended template"
                     )
 

@@ -17,7 +17,7 @@ from hpcbench.batch.scripts.launchers import HOST_FILE, export_words
 from hpcbench.batch.scripts.overrides import check_overrides
 from hpcbench.batch.scripts.quoting import words
 from hpcbench.batch.sites.site import Site
-from hpcbench.contract.problems import shown
+from hpcbench.contract.problems import show
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
@@ -61,7 +61,7 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
     """
     for name in (job.id, *job.runs):
         if not _ID.fullmatch(name):
-            raise ValueError(f"{shown(name)} cannot be the name of a directory: use letters, digits and . _ - alone")
+            raise ValueError(f"{show(name)} cannot be the name of a directory: use letters, digits and . _ - alone")
     if job.walltime is not None and job.stop_ahead >= job.walltime:
         raise ValueError(f"stop_ahead: {job.stop_ahead} leaves no time within the walltime, {job.walltime}: shorten it")
     for variable in site.environment:
@@ -123,7 +123,7 @@ def render_array(
     if site.scheduler.kind not in ("slurm", "lsf"):
         raise ValueError(f"{site.scheduler.kind} has no job arrays")
     if not _ID.fullmatch(name):
-        raise ValueError(f"{shown(name)} cannot name an array: use letters, digits and . _ - alone")
+        raise ValueError(f"{show(name)} cannot name an array: use letters, digits and . _ - alone")
     if len({_asked(job) for job in jobs}) != 1:
         raise ValueError(f"array {name}: its jobs differ in shape, limits, queue or account")
     limit = f"%{throttle}" if throttle else ""

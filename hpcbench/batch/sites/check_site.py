@@ -11,7 +11,7 @@ from hpcbench.batch.scripts.render import template_environment
 from hpcbench.batch.sites.load_site import template_directory
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import Fault, faults
-from hpcbench.contract.problems import FieldPath, all_faults
+from hpcbench.contract.problems import FieldPath, list_faults
 from hpcbench.errors import UserError
 from hpcbench.study.yaml12 import read
 
@@ -43,7 +43,7 @@ def check_file(path: Path) -> list[str]:
         try:
             site = Site.model_validate(data)
         except ValidationError as error:
-            found = all_faults(error, Site)
+            found = list_faults(error, Site)
             said = {**found, **said}
             if not _leave_out(data, found):
                 site = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site import Queue, Site
-from hpcbench.contract.problems import shown, suggestion
+from hpcbench.contract.problems import show, suggest
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
@@ -100,8 +100,8 @@ def _queue(run: Run, site: Site) -> str | None:
     known = list(site.queues)
     queue = run.study.queue or (known[0] if known else None)
     if queue is not None and known and queue not in known:
-        near = suggestion(queue, known)
-        raise _wrong(run, "queue", f"{site.site} has no {shown(queue)}{near}: known are {', '.join(known)}")
+        near = suggest(queue, known)
+        raise _wrong(run, "queue", f"{site.site} has no {show(queue)}{near}: known are {', '.join(known)}")
     return queue
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from hpcbench.batch.sites.find_launcher import find_kind
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
-from hpcbench.contract.problems import shown, suggestion, user_error
+from hpcbench.contract.problems import make_user_error, show, suggest
 from hpcbench.errors import UserError
 from hpcbench.files import exists, shown_path
 from hpcbench.resources import data_dir
@@ -53,15 +53,15 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
     elif name in site_names():
         path = data_dir("sites") / f"{name}.yaml"
     else:
-        near = suggestion(name, site_names())
+        near = suggest(name, site_names())
         raise UserError(
-            f"{where}: unknown site {shown(name)}{near}: known are {', '.join(site_names())}, or give a site file"
+            f"{where}: unknown site {show(name)}{near}: known are {', '.join(site_names())}, or give a site file"
         )
     document = read(path)
     try:
         site = Site.model_validate(document.data)
     except ValidationError as error:
-        raise user_error(error, Site, document.where) from None
+        raise make_user_error(error, Site, document.where) from None
     if site.launcher.kind == "auto":
         kind = find_kind(site.launcher.program)
         site = site.model_copy(update={"launcher": site.launcher.model_copy(update={"kind": kind})})

@@ -10,7 +10,7 @@ from hpcbench.batch.sites.limits import most_nodes
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.console import show_table
-from hpcbench.contract.scheme import assignments
+from hpcbench.contract.scheme import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
@@ -92,7 +92,7 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     yield "runs on", {"cuda": "GPUs", "cpu": "CPUs"}[site.device]
     yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
     for name, scheme in site.schemes.items():
-        variables = f", with {assignments(scheme.environment)}" if scheme.environment else ""
+        variables = f", with {format_assignments(scheme.environment)}" if scheme.environment else ""
         preset = ", in place of the preset" if is_scheme(name) else ""
         yield "schemes", f"{name}: {scheme.algorithm}{variables}{preset}"
     if site.modules:

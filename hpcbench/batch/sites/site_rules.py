@@ -9,7 +9,7 @@ from hpcbench.batch.scripts.containers import check
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import SHOWS_ALL, Site
-from hpcbench.contract.problems import FieldPath, fault_line, shown
+from hpcbench.contract.problems import FieldPath, format_fault, show
 from hpcbench.study.yaml12 import Document
 
 
@@ -24,7 +24,7 @@ class Fault:
 
     def line(self, document: Document) -> str:
         """The fault as one line with its place in the file."""
-        return fault_line(document.where(self.path), self.path, self.words)
+        return format_fault(document.where(self.path), self.path, self.words)
 
 
 Rule = Callable[[Site], Iterator[Fault]]
@@ -253,7 +253,7 @@ def _nothing_refused_is_used(site: Site) -> Iterator[Fault]:
         )
     for number, word in enumerate(site.launcher.args):
         if word.partition("=")[0] in refused:
-            yield Fault(("launcher", "args", number), f"{shown(word)} is among scheduler.refuses: remove it")
+            yield Fault(("launcher", "args", number), f"{show(word)} is among scheduler.refuses: remove it")
 
 
 @rule()

@@ -13,7 +13,7 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds, write_json
 from hpcbench.batch.reserve import set_aside, written
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.contract.judge_job import HandedIn
+from hpcbench.contract.job_state import SubmissionRecord
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
@@ -37,9 +37,9 @@ class SubmittedJob(BatchJob):
         """By which id the scheduler knows one of its jobs; None where the answer is missing."""
         return self.elements[self.jobs.index(job)] if self.elements else None
 
-    def handed_in(self, job: str) -> HandedIn:
+    def handed_in(self, job: str) -> SubmissionRecord:
         """As one of its jobs is judged by it."""
-        return HandedIn(self.time, self.begun[job], self.id is not None, self.cancelled)
+        return SubmissionRecord(self.time, self.begun[job], self.id is not None, self.cancelled)
 
 
 _SUBMITTED = TypeAdapter(SubmittedJob)

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpcbench.batch.files import write_json
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.contract.judge_job import Told
+from hpcbench.contract.job_state import SchedulerAnswer
 from hpcbench.contract.state import State
 
 
@@ -27,10 +27,10 @@ class Seen:
     """The attempt whose own mark of its end was there when this was asked for; 0 for none."""
 
     @property
-    def told(self) -> Told:
+    def told(self) -> SchedulerAnswer:
         """As the job is judged by it."""
         word = self.word
-        return Told(word.state, word.reason, word.exit, word.restarts, self.since, self.absent, self.ended)
+        return SchedulerAnswer(word.state, word.reason, word.exit, word.restarts, self.since, self.absent, self.ended)
 
 
 _FINAL = (State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.CANCELLED)

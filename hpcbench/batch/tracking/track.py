@@ -10,9 +10,9 @@ from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.marks import read_mark, scheduler_id
 from hpcbench.batch.tracking.seen import Seen, advance, load, save
 from hpcbench.contract import mark as run_mark
-from hpcbench.contract.judge import look_up
-from hpcbench.contract.judge_job import GRACE, Status, judge_job, run_status
+from hpcbench.contract.job_state import GRACE, Status, make_run_status, resolve_job_state
 from hpcbench.contract.mark import Mark
+from hpcbench.contract.run_state import resolve_unread_run
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import PlannedRun, SchedulerKind, SubmissionFile, read_submission
 from hpcbench.errors import UserError
@@ -144,10 +144,10 @@ def _job(
     if seen is not None and seen.parcel != _parcel(job, ledger):
         seen = None
     given, told = handed.handed_in(job) if handed else None, seen.told if seen else None
-    return judge_job(mark, given, told, requeue=submission.requeue > 0, silent=silent, clock=time.time())
+    return resolve_job_state(mark, given, told, requeue=submission.requeue > 0, silent=silent, clock=time.time())
 
 
 def _run(root: Path, run: PlannedRun, job: Status) -> Status:
     # The mark first: what it says of the end is then already in the log.
     mark = run_mark.read_mark(root / run.path)
-    return run_status(look_up(root / run.path, root / "jobs", mark, job.job(run.job)), mark, job)
+    return make_run_status(resolve_unread_run(root / run.path, root / "jobs", mark, job.job(run.job)), mark, job)

@@ -5,12 +5,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcbench.collect.benchmark_tables.table import Size
-from hpcbench.contract.text import printable
+from hpcbench.collect.benchmark_tables.table import TableRow
+from hpcbench.contract.text import make_printable
 
 SIZE, SKIPPED, TYPE, OPERATION, ROOT = "size", "skipped", "type", "operation", "root"
 WRONG, VALIDATION = "wrong", "validation"
-"""Columns that hold no quantity. The cells of `SKIPPED` are numbers that nobody needs."""
+"""Columns that hold no quantity. The cells of `SKIPPED` are numbers that are not used."""
 UNKNOWN = ""
 """Name of a column that is not known."""
 _LABELS = {TYPE: "datatype", OPERATION: "operation", ROOT: "root"}
@@ -54,7 +54,7 @@ class Heading:
     @property
     def unknown(self) -> list[str]:
         """Heads of the columns that are not read."""
-        return [printable(column.head, 40) for column in self.columns if column.name == UNKNOWN]
+        return [make_printable(column.head, 40) for column in self.columns if column.name == UNKNOWN]
 
     @property
     def least(self) -> int:
@@ -69,7 +69,7 @@ class Heading:
         """Whether words can be the beginning of a row, which has more."""
         return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
 
-    def read(self, cells: Sequence[str], line: int) -> Size | None:
+    def read(self, cells: Sequence[str], line: int) -> TableRow | None:
         """Return the row that words make; None if one has not the form that its column needs."""
         size: int | None = None
         labels = {"datatype": self.datatype}
@@ -77,7 +77,7 @@ class Heading:
         wrong: list[int | None] = []
         for column, cell in zip(self.columns, cells, strict=False):
             if column.name in _LABELS:
-                labels[_LABELS[column.name]] = "" if cell in _NO_LABEL else printable(cell, 40)
+                labels[_LABELS[column.name]] = "" if cell in _NO_LABEL else make_printable(cell, 40)
             elif column.name in (SIZE, SKIPPED):
                 if not _COUNT.fullmatch(cell):
                     return None
@@ -92,7 +92,7 @@ class Heading:
                     return None
                 values[column.name] = float(cell) * column.scale
         counted = [count for count in wrong if count is not None]
-        return Size(line, size, values, sum(counted) if wrong and len(counted) == len(wrong) else None, **labels)
+        return TableRow(line, size, values, sum(counted) if wrong and len(counted) == len(wrong) else None, **labels)
 
 
 _VERDICTS = {"Pass": 0, "Fail": 1}
@@ -103,7 +103,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _wrong(cell: str) -> int | None:
-    """Number of wrong elements; None if nothing was checked, -1 if the word is no number."""
+    """Return the number of wrong elements; None if nothing was checked, -1 if the cell is not a number."""
     if cell == "N/A":
         return None
     return math.ceil(float(cell)) if _is_number(cell) else -1

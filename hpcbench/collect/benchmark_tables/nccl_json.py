@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.collect.benchmark_tables.nccl import IN_PLACE
-from hpcbench.collect.benchmark_tables.table import Microbenchmark, Size
-from hpcbench.contract.text import printable
+from hpcbench.collect.benchmark_tables.table import Microbenchmark, TableRow
+from hpcbench.contract.text import make_printable
 
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
@@ -61,11 +61,11 @@ def _name(content: dict[str, Any]) -> str:
     """Name of the program, from its command line."""
     arguments = content.get("args")
     program = arguments[0] if isinstance(arguments, list) and arguments else ""
-    return printable(Path(program).name, 60) if isinstance(program, str) else ""
+    return make_printable(Path(program).name, 60) if isinstance(program, str) else ""
 
 
 def _beginning(text: str) -> dict[str, Any]:
-    """The whole rows of a file that was cut, and what stands before them."""
+    """Return the whole rows of a file that was cut, and the fields before them."""
     before, separator, rows = text.partition(_RESULTS)
     try:
         content = json.loads(before.rstrip().rstrip(",") + "}") if separator else {}
@@ -85,7 +85,7 @@ def _rows(text: str) -> Iterator[Any]:
         yield row
 
 
-def _size(row: dict[str, Any]) -> Size | None:
+def _size(row: dict[str, Any]) -> TableRow | None:
     size = row.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         return None
@@ -105,7 +105,7 @@ def _size(row: dict[str, Any]) -> Size | None:
     counted = [count for count in wrong if count is not None]
     all_checked = bool(wrong) and len(counted) == len(wrong)
     labels = {name: _label(row.get(key)) for name, key in _LABELS.items()}
-    return Size(1, size, values, sum(counted) if all_checked else None, **labels) if values else None
+    return TableRow(1, size, values, sum(counted) if all_checked else None, **labels) if values else None
 
 
 def _number(value: Any) -> float | None:
@@ -115,4 +115,4 @@ def _number(value: Any) -> float | None:
 
 def _label(value: Any) -> str:
     label = str(value).strip() if isinstance(value, str | int) else ""
-    return "" if label in ("none", "-1") else printable(label, 40)
+    return "" if label in ("none", "-1") else make_printable(label, 40)

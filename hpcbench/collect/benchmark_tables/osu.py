@@ -3,7 +3,7 @@
 import re
 
 from hpcbench.collect.benchmark_tables.columns import SIZE, UNITS, UNKNOWN, VALIDATION, Column, Heading
-from hpcbench.collect.benchmark_tables.table import Size
+from hpcbench.collect.benchmark_tables.table import TableRow
 
 TITLE = re.compile(r"(?:# ?)?OSU (?P<name>\S.{0,120}?)(?: Test| Benchmark)?(?: v(?P<version>[0-9][0-9A-Za-z.]{0,20}))?")
 DATATYPE = re.compile(r"#? ?Datatype: (?P<datatype>\w{1,40})\.?")
@@ -44,7 +44,7 @@ _FULL = ("seconds_min", "seconds_max", "iterations", "seconds_p50", "seconds_p90
 def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
     """Return the columns of a heading, and the row that was glued to it (empty if none).
 
-    None if the text is no heading: behind ``Size`` it must have a column that is known, and without it no other.
+    None if the text is not a heading. Behind ``Size``, a heading has a known column; without ``Size``, only known ones.
     """
     sized = _SIZED.match(text)
     remaining = (text[sized.end() :] if sized else text.lstrip("# ")).rstrip()
@@ -92,7 +92,7 @@ def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
     return full if all(size and _is_ordered(size) for size in sizes) else None
 
 
-def _is_ordered(size: Size) -> bool:
+def _is_ordered(size: TableRow) -> bool:
     values = size.values
     slack = 0.01e-6  # each figure is rounded
     return (

@@ -8,7 +8,7 @@ Tool = Literal["OSU micro-benchmarks", "nccl-tests"]
 
 
 @dataclass(frozen=True)
-class Size:
+class TableRow:
     """One row of a table."""
 
     line: int
@@ -43,8 +43,8 @@ class Microbenchmark:
     line: int
     """Number of the heading's line."""
     quantities: tuple[str, ...]
-    """Quantities in the order of the columns: the keys that `Size.values` may have."""
-    sizes: list[Size] = field(default_factory=list)
+    """Quantities in the order of the columns: the keys that `TableRow.values` may have."""
+    sizes: list[TableRow] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     """Sentences about columns and rows that were not read, and about a table that ends early."""
     failed: bool = False

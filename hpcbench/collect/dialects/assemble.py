@@ -1,4 +1,4 @@
-"""Finds the records of a log. A line may hold several, and one record may be wrapped into several lines."""
+"""Search for the records of a log. A line may hold several, and one record may be wrapped into several lines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class LogRecord:
     ended: bool
     """Whether the line, or the text known to follow in it, has an end."""
     rank: int | None
-    """The rank that printed it, as far as a prefix tells."""
+    """The rank that printed it, if a prefix names it."""
     groups: dict[str, str | None]
     """The groups of its head."""
     before: int | None
@@ -39,89 +39,89 @@ class LogRecord:
     """The values; None if the record is not whole."""
 
     def group(self, name: str) -> int | None:
-        """A number of the record's head."""
+        """Return a number of the record's head."""
         digits = self.groups.get(name)
         return None if digits is None else int(digits)
 
 
 class Assembler:
-    """Finds the records of one dialect in the lines of a file, as they come."""
+    """Search for the records of one dialect in the lines of a file, fed one by one."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._open: dict[int | None, LogRecord] = {}
         self._step: int | None = None
         self._counts: Counter[int] = Counter()
-        self._found = 0
+        self._count = 0
 
     def feed(self, text: Text) -> Iterator[LogRecord]:
-        """Take the next line of the file. Yields the records that it completes, and those that are given up."""
+        """Take the next line of the file. Yield the records that it completes, and those that are given up."""
         assert text.text is not None
         heads = self._dialect.heads(text.text)
         if not heads and not self._open:
             return
         starts = [match.start() for _, match in heads] + [len(text.text)]
-        rank, rest = prefix.split(text.text[: starts[0]])
-        if rest and not rest.isspace():
-            yield from self._continue(rank, rest)
+        rank, continuation = prefix.split(text.text[: starts[0]])
+        if continuation and not continuation.isspace():
+            yield from self._continue(rank, continuation)
         at = starts[0]
         for (line, match), end in zip(heads, starts[1:], strict=True):
             rank = _or(prefix.split(text.text[at : match.start()])[0], rank)
             piece = text.text[match.start() : min(end, match.start() + _LONGEST)]
             ended = text.ended or end < len(text.text)
-            self._found += 1
-            found = LogRecord(line, text.number, self._found, ended, rank, match.groupdict(), self._step, [piece])
+            self._count += 1
+            record = LogRecord(line, text.number, self._count, ended, rank, match.groupdict(), self._step, [piece])
             if line.counted:
                 self._counts[rank or 0] += 1  # rank 0 prints some of its lines without a prefix
-                found.groups["step"] = str(self._counts[rank or 0])
-            if line.kind == "step" and found.groups.get("step") is not None:
-                self._step = found.group("step")
-            whole = line.ends.search(piece)
-            at = match.start() + whole.end() if whole else end
-            yield from self._begin(found, piece[: whole.end()] if whole else None)
+                record.groups["step"] = str(self._counts[rank or 0])
+            if line.kind == "step" and record.groups.get("step") is not None:
+                self._step = record.group("step")
+            ending = line.ends.search(piece)
+            at = match.start() + ending.end() if ending else end
+            yield from self._begin(record, piece[: ending.end()] if ending else None)
 
     def close(self) -> Iterator[LogRecord]:
         """End the file. Records that are still open are given up, or end with their line."""
-        for found in list(self._open.values()):
-            yield self._give_up(found)
+        for record in list(self._open.values()):
+            yield self._give_up(record)
 
-    def _begin(self, found: LogRecord, whole: str | None) -> Iterator[LogRecord]:
-        if found.line.kind in ("step", "evaluation") and found.rank in self._open:
-            yield self._give_up(self._open[found.rank])
-        if whole is not None:
-            found.values = found.line.values(whole)
-            yield found
+    def _begin(self, record: LogRecord, text: str | None) -> Iterator[LogRecord]:
+        if record.line.kind in ("step", "evaluation") and record.rank in self._open:
+            yield self._give_up(self._open[record.rank])
+        if text is not None:
+            record.values = record.line.values(text)
+            yield record
             return
         if len(self._open) >= _RANKS:
             yield self._give_up(next(iter(self._open.values())))
-        self._open[found.rank] = found
+        self._open[record.rank] = record
 
-    def _continue(self, rank: int | None, rest: str) -> Iterator[LogRecord]:
-        found = self._open.get(rank)
-        if found is None and rank is None and self._open:
-            found = next(reversed(self._open.values()))  # a terminal that wraps repeats no prefix
-        if found is None:
+    def _continue(self, rank: int | None, continuation: str) -> Iterator[LogRecord]:
+        record = self._open.get(rank)
+        if record is None and rank is None and self._open:
+            record = next(reversed(self._open.values()))  # a terminal that wraps repeats no prefix
+        if record is None:
             return
-        found.pieces.append(rest)
-        length = sum(map(len, found.pieces))
-        if found.line.whole and length <= _LONGEST:
+        record.pieces.append(continuation)
+        length = sum(map(len, record.pieces))
+        if record.line.whole and length <= _LONGEST:
             # A terminal cuts anywhere, a logger at a space, which it drops. The wrong one breaks names or numbers.
-            ways = "".join(found.pieces), " ".join(piece.strip() for piece in found.pieces)
-            read = [found.line.values(match[0]) for way in ways if (match := found.line.whole.match(way))]
+            ways = "".join(record.pieces), " ".join(piece.strip() for piece in record.pieces)
+            read = [record.line.values(match[0]) for way in ways if (match := record.line.whole.match(way))]
             if read:
-                del self._open[found.rank]
-                found.values = max(read, key=len)
-                yield found
+                del self._open[record.rank]
+                record.values = max(read, key=len)
+                yield record
                 return
-        if len(found.pieces) > _PIECES or length > _LONGEST:
-            yield self._give_up(found)
+        if len(record.pieces) > _PIECES or length > _LONGEST:
+            yield self._give_up(record)
 
-    def _give_up(self, found: LogRecord) -> LogRecord:
-        del self._open[found.rank]
-        ends = found.line.ends_with_line
-        if ends and found.ended and ends.search(found.pieces[0]):
-            found.values = found.line.values(found.pieces[0])
-        return found
+    def _give_up(self, record: LogRecord) -> LogRecord:
+        del self._open[record.rank]
+        ends = record.line.ends_with_line
+        if ends and record.ended and ends.search(record.pieces[0]):
+            record.values = record.line.values(record.pieces[0])
+        return record
 
 
 def _or(rank: int | None, other: int | None) -> int | None:

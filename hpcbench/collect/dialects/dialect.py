@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from hpcbench.collect.dialects.units import Unit, Value, compiled
+from hpcbench.collect.dialects.units import PrintedUnit, Value, compiled
 
 _APART = r"(?<![A-Za-z_])"
 """Expression for the text before a head, which is not within a word.
@@ -25,7 +25,7 @@ class Field:
     """Name that the framework prints. ``*`` stands for any words."""
     attribute: str
     """Attribute of `Step`; for an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
-    unit: Unit
+    unit: PrintedUnit
     since_last: bool = False
     """Whether it counts since the line before, where a record counts since the beginning."""
     running_mean: bool = False
@@ -45,8 +45,7 @@ class Line:
     names one of several sets of an evaluation, and ``rank`` the rank that printed it.
     """
     tail: str = ""
-    """Regular expression of the end by which a line is known to be whole, because a number that was cut is a number,
-    too.
+    """Regular expression of the end that shows that a line is whole, because a number that was cut is still a number.
 
     Without it, the line's `end` marks a whole line, or its head holds everything.
     """
@@ -65,7 +64,7 @@ class Line:
     fields: tuple[Field, ...] = ()
     kind: Kind = "step"
     state: str = ""
-    """State that the line of an end tells."""
+    """State that the line of an end reports."""
     note: str = ""
     """Note for readers of the line's numbers."""
     ahead: bool = False
@@ -94,11 +93,11 @@ class Line:
         return re.compile(rf"(?:{self.end})\s*$") if self.end else None
 
     def values(self, text: str) -> dict[str, Value]:
-        """The fields of a whole line."""
+        """Return the values of the fields of a whole line."""
         values: dict[str, Value] = {}
         for field, pattern in self._patterns:
-            if field.attribute not in values and (found := pattern.search(text)):
-                value = field.unit.convert(found[1])
+            if field.attribute not in values and (match := pattern.search(text)):
+                value = field.unit.convert(match[1])
                 if value is not None:
                     values[field.attribute] = value
         return values
@@ -114,7 +113,7 @@ class Dialect:
 
     name: str
     words: tuple[str, ...]
-    """Words of which at least one stands in every line of the dialect. Other lines are not looked at more closely."""
+    """Markers. Every line of the dialect contains at least one of them; other lines are skipped."""
     lines: tuple[Line, ...]
     engine: bool = False
     """Whether other frameworks are built on it, so that its lines stand in their logs, too.
@@ -123,18 +122,18 @@ class Dialect:
     """
 
     def heads(self, text: str) -> list[tuple[Line, re.Match[str]]]:
-        """The places where its lines begin in a line of the file, in order.
+        """Return the places where its lines begin in a line of the file, in order.
 
         If two begin at one place, the first of the table counts.
         """
         if not self._may_hold(text):
             return []
-        found = [(line, match) for line in self.lines for match in line.begins.finditer(text)]
-        found.sort(key=lambda head: head[1].start())
-        return [head for i, head in enumerate(found) if i == 0 or head[1].start() >= found[i - 1][1].end()]
+        matches = [(line, match) for line in self.lines for match in line.begins.finditer(text)]
+        matches.sort(key=lambda head: head[1].start())
+        return [head for i, head in enumerate(matches) if i == 0 or head[1].start() >= matches[i - 1][1].end()]
 
     def probes(self, text: str) -> bool:
-        """Whether one of its step lines begins in a line of the file. Lines without a step belong to others."""
+        """Return whether one of its step lines begins in a line of the file. Lines without a step belong to others."""
         return self._may_hold(text) and any(line.begins.search(text) for line in self._numbered)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Merges several lines of one step, from several ranks or of several kinds, into one record."""
+"""Merge of several lines of one step, from several ranks or of several kinds, into one record."""
 
 from bisect import bisect
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from hpcbench.collect.dialects.assemble import LogRecord
 from hpcbench.collect.dialects.dialect import Line
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import RunLog
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import Evaluation
 from hpcbench.contract.step_line import Step
 
 
 @dataclass
-class _Kept:
+class _MergedRecord:
     line: int
     order: int
     rank: int | None
@@ -31,22 +31,22 @@ class Merge:
     since_last: set[str]
     """Quantities that are counted from one line to the next, and are summed here."""
     overflows: list[int] = field(default_factory=list)
-    """Places in the file that each tell of one skipped step."""
-    _steps: dict[int, _Kept] = field(default_factory=dict)
-    _evaluations: dict[tuple[int | None, str], list[_Kept]] = field(default_factory=dict)
+    """Places in the file that each report one skipped step."""
+    _steps: dict[int, _MergedRecord] = field(default_factory=dict)
+    _evaluations: dict[tuple[int | None, str], list[_MergedRecord]] = field(default_factory=dict)
     _ranks: int = 0
     _again: int = 0
 
-    def step(self, step: int, found: LogRecord) -> None:
+    def step(self, step: int, record: LogRecord) -> None:
         """Add the values that one line gives for a step."""
-        mine = _kept(found, found.values or {})
-        kept = self._steps.setdefault(step, mine)
-        if kept is mine:
+        mine = _to_merged(record, record.values or {})
+        merged = self._steps.setdefault(step, mine)
+        if merged is mine:
             return
-        if not kept.kinds.isdisjoint(mine.kinds) and not kept.values.keys().isdisjoint(mine.values):
-            self._ranks += mine.rank != kept.rank
-            self._again += mine.rank == kept.rank
-        first, second = (mine, kept) if mine.rank == 0 and kept.rank != 0 else (kept, mine)
+        if not merged.kinds.isdisjoint(mine.kinds) and not merged.values.keys().isdisjoint(mine.values):
+            self._ranks += mine.rank != merged.rank
+            self._again += mine.rank == merged.rank
+        first, second = (mine, merged) if mine.rank == 0 and merged.rank != 0 else (merged, mine)
         first.values = second.values | first.values
         first.kinds |= second.kinds
         first.steps = second.steps if first.steps is None else first.steps
@@ -54,51 +54,53 @@ class Merge:
 
     def missing(self, values: dict[str, Value]) -> dict[str, Value]:
         """Return the values of quantities that no step has."""
-        present = {name for kept in self._steps.values() for name in kept.values}
+        present = {name for merged in self._steps.values() for name in merged.values}
         return {name: value for name, value in values.items() if name not in present}
 
-    def evaluation(self, step: int | None, found: LogRecord) -> None:
+    def evaluation(self, step: int | None, record: LogRecord) -> None:
         """Add an evaluation.
 
         One rank may make several after a step. Those of other ranks are the same evaluations.
         """
-        suffix = f"-{found.groups['set']}" if found.groups.get("set") else ""
-        for split, loss in (found.values or {}).items():
-            mine = _kept(found, {"loss": loss})
-            kept = self._evaluations.setdefault((step, split + suffix), [])
-            if kept and kept[0].rank != mine.rank:
+        suffix = f"-{record.groups['set']}" if record.groups.get("set") else ""
+        for split, loss in (record.values or {}).items():
+            mine = _to_merged(record, {"loss": loss})
+            earlier = self._evaluations.setdefault((step, split + suffix), [])
+            if earlier and earlier[0].rank != mine.rank:
                 self._ranks += 1
                 if mine.rank == 0:
-                    kept[:] = [mine]
+                    earlier[:] = [mine]
             else:
-                kept.append(mine)
+                earlier.append(mine)
 
     def into(self, log: RunLog) -> None:
         """Give all records to a log, in the order of its lines. More lines may follow, and be given to another log."""
         total = dict.fromkeys(self.since_last, 0)
-        for step, kept in sorted(self._steps.items(), key=lambda item: item[1].order):
-            quantities: dict[str, Any] = dict(kept.values)
+        for step, merged in sorted(self._steps.items(), key=lambda item: item[1].order):
+            quantities: dict[str, Any] = dict(merged.values)
             for name in total.keys() & quantities.keys():
                 total[name] += int(quantities[name])
                 quantities[name] = total[name]
-            skipped = bisect(self.overflows, kept.order)
+            skipped = bisect(self.overflows, merged.order)
             if skipped and "skipped" not in quantities:
                 quantities["skipped"] = skipped
-            log.steps.add(Step(step, kept.steps, line=kept.line, **quantities))
+            log.steps.add(Step(step, merged.steps, line=merged.line, **quantities))
         for (after, split), evaluations in self._evaluations.items():
-            for kept in evaluations:
-                log.events.append(Evaluation(line=kept.line, step=after, split=split, loss=kept.values["loss"]))
+            for merged in evaluations:
+                log.events.append(Evaluation(line=merged.line, step=after, split=split, loss=merged.values["loss"]))
         log.events.sort(key=lambda event: event.line)
 
-    def remarks(self) -> list[Cut]:
-        """Notes about lines that were left out."""
-        found = []
+    def remarks(self) -> list[DamagedLine]:
+        """Return notes about lines that were left out."""
+        notes = []
         if self._ranks:
-            found.append(Cut(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first"))
+            notes.append(
+                DamagedLine(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first")
+            )
         if self._again:
-            found.append(Cut(1, f"lines left out because their steps stand above:  {self._again}"))
-        return found
+            notes.append(DamagedLine(1, f"lines left out because their steps stand above:  {self._again}"))
+        return notes
 
 
-def _kept(found: LogRecord, values: dict[str, Value]) -> _Kept:
-    return _Kept(found.number, found.order, found.rank, found.group("steps"), values, {found.line})
+def _to_merged(record: LogRecord, values: dict[str, Value]) -> _MergedRecord:
+    return _MergedRecord(record.number, record.order, record.rank, record.group("steps"), values, {record.line})

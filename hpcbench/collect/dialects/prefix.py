@@ -15,7 +15,7 @@ _PREFIXES = (
     r"(?P<label>[0-9]{1,7}): ",
     # Ray
     r"\([A-Za-z_]\w{0,60} pid=[0-9]{1,10}(?:, ip=[0-9.]{7,15})?\) ?",
-    # pdsh: a name of a node has a digit or a dot, which tells it from a field
+    # pdsh: a node name has a digit or a dot, and a field has not
     r"(?=[\w-]{0,60}[0-9.])[A-Za-z][\w.-]{0,80}: ",
     rf"\[?{_DATE}[ T]{_CLOCK}(?:Z|[-+][0-9]{{2}}:?[0-9]{{2}})?\]?:? ?",
     rf"[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ 0-9][0-9] {_CLOCK} [0-9]{{4}} ?",
@@ -30,7 +30,7 @@ _MOST = 12
 
 
 def plain(text: str) -> str:
-    """The text without the codes that colour a terminal."""
+    """Remove the codes that colour a terminal."""
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
@@ -43,7 +43,7 @@ def split(text: str) -> tuple[int | None, str]:
         if matched is None:
             break
         at = matched.end()
-        said = matched["mpi"] or matched["tag"] or matched["label"]
-        if rank is None and said is not None:
-            rank = int(said)
+        rank_text = matched["mpi"] or matched["tag"] or matched["label"]
+        if rank is None and rank_text is not None:
+            rank = int(rank_text)
     return rank, text[at:]

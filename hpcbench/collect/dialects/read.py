@@ -4,13 +4,13 @@ from pathlib import Path
 
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects.dialect import Dialect
-from hpcbench.collect.dialects.reader import Reader
+from hpcbench.collect.dialects.reader import DialectReader
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import texts
 from hpcbench.collect.run_log import RunLog
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import Start
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 
 
@@ -34,22 +34,22 @@ def read(path: Path) -> RunLog:
         if not counts:
             return log
         dialect = max(counts, key=lambda dialect: counts[dialect])
-        reader = Reader(path, dialect)
+        reader = DialectReader(path, dialect)
         if len(counts) > 1 and not dialect.engine:
             others = ", ".join(f"{count} of {other.name}" for other, count in counts.items() if other is not dialect)
             reader.log.note(
-                Cut(1, f"read as a log of {dialect.name}, by {counts[dialect]} lines; there are also {others}")
+                DamagedLine(1, f"read as a log of {dialect.name}, by {counts[dialect]} lines; there are also {others}")
             )
         with path.open("rb") as stream:
             for text in texts(stream):
                 reader.feed(text)
     except OSError as error:
-        raise UserError(f"{printable(str(path))}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{make_printable(str(path))}: cannot be read: {error.strerror}") from None
     return reader.close()
 
 
 def _claims(path: Path) -> dict[Dialect, int]:
-    """Number of the file's lines that each dialect takes for its step lines.
+    """Count the lines of the file that each dialect takes for its step lines.
 
     A line belongs to the first such dialect.
     """

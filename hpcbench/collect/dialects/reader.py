@@ -1,4 +1,4 @@
-"""Makes a `RunLog` from the lines of another framework."""
+"""Reader that makes a `RunLog` from the lines of another framework."""
 
 import math
 from dataclasses import replace
@@ -10,16 +10,16 @@ from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import MOST_NOTES, RunLog
-from hpcbench.contract.cut import Cut
+from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import End
 from hpcbench.contract.step_line import Step
 
 _MANY_SKIPPED = 0.5
-"""Part of skipped steps above which a note says so. A loss scale that settles skips fewer, unless the log is short."""
+"""Fraction of skipped steps above which a note is added. A settling loss scale skips fewer, unless the log is short."""
 
 
-class Reader:
-    """Reads a log line by line. Its memory grows only with the number of steps.
+class DialectReader:
+    """Reader of a log, line by line. Its memory grows only with the number of steps.
 
     Parameters
     ----------
@@ -37,32 +37,36 @@ class Reader:
         self._last = 0
         self._overflowed: int | None = None
         self._ahead: dict[str, Value] = {}
-        self._said: dict[str, None] = {}
+        self._line_notes: dict[str, None] = {}
 
     def feed(self, text: Text) -> None:
         """Take the next line of the file."""
         self.log.lines = text.number
         if text.text is None:
-            self.log.note(Cut(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
+            self.log.note(DamagedLine(text.number, f"a line of more than {LONGEST_LINE >> 20} MiB was passed over"))
             return
-        for found in self._assembler.feed(text):
-            self._take(found)
+        for record in self._assembler.feed(text):
+            self._take(record)
 
     def close(self) -> RunLog:
         """End the file."""
         log = self.log
-        for found in self._assembler.close():
-            self._take(found)
-            log.cut = log.cut or (found.values is None and found.number == log.lines)
+        for record in self._assembler.close():
+            self._take(record)
+            log.cut = log.cut or (record.values is None and record.number == log.lines)
         self._merge.into(log)
-        log.notes[:0] = [*(Cut(1, words) for words in self._said), *self._merge.remarks(), *_skipped(log.last_step)]
+        log.notes[:0] = [
+            *(DamagedLine(1, note) for note in self._line_notes),
+            *self._merge.remarks(),
+            *_skipped(log.last_step),
+        ]
         del log.notes[MOST_NOTES:]
         if end := self._how_it_ended(log.last_step):
             log.events.append(end)
         return log
 
     def so_far(self) -> RunLog:
-        """The log of the lines up to here, without a record that the next line might go on with."""
+        """Return the log of the lines read so far, without a record that the next line may continue."""
         log = RunLog(
             self.log.path,
             self.log.dialect,
@@ -73,54 +77,54 @@ class Reader:
         self._merge.into(log)
         return log
 
-    def _take(self, found: LogRecord) -> None:
-        line = found.line
-        step = found.before if found.group("step") is None else found.group("step")
+    def _take(self, record: LogRecord) -> None:
+        line = record.line
+        step = record.before if record.group("step") is None else record.group("step")
         if line.kind == "end":
-            self._end = End(line=found.number, state=line.state, steps=None)
-            found.values = self._merge.missing(found.values or {})
-            if found.values and step is not None:
-                self._take_step(step, found)
+            self._end = End(line=record.number, state=line.state, steps=None)
+            record.values = self._merge.missing(record.values or {})
+            if record.values and step is not None:
+                self._take_step(step, record)
         elif line.ahead:
-            self._ahead = self._ahead or found.values or {}
+            self._ahead = self._ahead or record.values or {}
         elif line.kind == "overflow":
-            self._overflow(found)
-        elif found.values is None:
+            self._overflow(record)
+        elif record.values is None:
             what = "an evaluation" if line.kind == "evaluation" else f"step {step}"
-            self.log.note(Cut(found.number, f"the line of {what} was cut"))
-            self._ahead_of(found)
+            self.log.note(DamagedLine(record.number, f"the line of {what} was cut"))
+            self._ahead_of(record)
         elif line.kind == "evaluation":
-            self._merge.evaluation(step, found)
+            self._merge.evaluation(step, record)
         elif step is not None:
-            self._take_step(step, found)
+            self._take_step(step, record)
         if line.kind == "step":
-            self._last = max(self._last, found.number)
+            self._last = max(self._last, record.number)
 
-    def _take_step(self, step: int, found: LogRecord) -> None:
-        found.values = {**self._ahead_of(found), **(found.values or {})}
-        self._merge.step(step, found)
-        means = {field.attribute for field in found.line.fields if field.running_mean}
-        self.log.running_means |= means & found.values.keys()
-        if found.line.note:
-            self._said[found.line.note] = None
+    def _take_step(self, step: int, record: LogRecord) -> None:
+        record.values = {**self._ahead_of(record), **(record.values or {})}
+        self._merge.step(step, record)
+        means = {field.attribute for field in record.line.fields if field.running_mean}
+        self.log.running_means |= means & record.values.keys()
+        if record.line.note:
+            self._line_notes[record.line.note] = None
 
-    def _ahead_of(self, found: LogRecord) -> dict[str, Value]:
-        """The values that were printed before the line of a step, and belong to it."""
-        if found.group("step") is None:
+    def _ahead_of(self, record: LogRecord) -> dict[str, Value]:
+        """Return the values that were printed before the line of a step and belong to it."""
+        if record.group("step") is None:
             return {}
         values, self._ahead = self._ahead, {}
         return values
 
-    def _overflow(self, found: LogRecord) -> None:
+    def _overflow(self, record: LogRecord) -> None:
         """Count an overflow. Each rank may report it, and the reports of one rank are counted."""
-        rank = found.rank if found.group("rank") is None else found.group("rank")
+        rank = record.rank if record.group("rank") is None else record.group("rank")
         if not self._merge.overflows:
             self._overflowed = rank
         if rank == self._overflowed:
-            self._merge.overflows.append(found.order)
+            self._merge.overflows.append(record.order)
 
     def _how_it_ended(self, last: Step | None) -> End | None:
-        """How the run ended, in the framework's words unless steps follow, or by the last step if the log names it."""
+        """Return how the run ended: as the framework reports it unless steps follow, else by the last planned step."""
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:
             end = End(line=last.line, state="completed", steps=None)
@@ -130,12 +134,12 @@ class Reader:
         return end
 
 
-def _skipped(last: Step | None) -> list[Cut]:
-    """A note if so many steps were skipped that the run hardly learned."""
+def _skipped(last: Step | None) -> list[DamagedLine]:
+    """Return a note if most steps were skipped, because such a run hardly learned."""
     skipped = last.skipped or 0 if last is not None else 0
     if last is None or skipped <= _MANY_SKIPPED * last.step:
         return []
     # Steps that are counted here are fewer than those of the engine that skips.
     of_all = f" of {last.step} steps were skipped ({100 * skipped / max(last.step, 1):.0f} %)"
-    words = of_all if skipped <= last.step else " steps were skipped"
-    return [Cut(last.line, f"{skipped}{words}: they took time, and changed no weight")]
+    fraction = of_all if skipped <= last.step else " steps were skipped"
+    return [DamagedLine(last.line, f"{skipped}{fraction}: they took time, and changed no weight")]

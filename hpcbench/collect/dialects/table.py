@@ -36,7 +36,7 @@ DIALECTS: tuple[Dialect, ...] = (
 
 
 def markdown() -> str:
-    """The table of docs/reference/logs.md: each quantity that is read, with the name that the framework prints."""
+    """Return the table of docs/reference/logs.md: each quantity, with the name that the framework prints."""
     rows = ["| framework | printed | unit | becomes |", "| --- | --- | --- | --- |"]
     for dialect in DIALECTS:
         seen: set[str] = set()

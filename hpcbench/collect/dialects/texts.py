@@ -23,7 +23,7 @@ class Text:
 
 
 def texts(stream: BinaryIO) -> Iterator[Text]:
-    """The lines of a file. Only one line is in memory at a time."""
+    """Yield the lines of a file. Only one line is in memory at a time."""
     number = 0
     while raw := stream.readline(LONGEST_LINE):
         number += 1

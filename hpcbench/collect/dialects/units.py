@@ -16,7 +16,7 @@ _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Unit:
+class PrintedUnit:
     """One way of printing a quantity."""
 
     name: str
@@ -31,8 +31,8 @@ def _plain(printed: str) -> float:
     return float(printed.replace(",", ""))
 
 
-def _own(printed: str) -> float | None:
-    """The loss of the rank itself; None for -1, which no mean of cross entropies can be."""
+def _rank_loss(printed: str) -> float | None:
+    """Return the loss of the rank; None for -1, which a mean of cross entropies cannot be."""
     value = _plain(printed)
     return None if value == -1 else value
 
@@ -42,7 +42,7 @@ def _count(printed: str) -> int:
 
 
 def _scaled(printed: str) -> float:
-    """A number with a letter: 1.23K is 1230.
+    """Convert a number with a letter: 1.23K is 1230.
 
     B and G both mean 10^9, because the same framework has printed both.
     """
@@ -56,7 +56,7 @@ def _scaled_count(printed: str) -> int | None:
 
 
 def _percent(printed: str) -> float | None:
-    """A percentage as a part of 1; None for a negative one, which is not known yet."""
+    """Convert a percentage to a part of 1; None for a negative one, which stands for "not known yet"."""
     value = _plain(printed.rstrip("%"))
     return None if value < 0 else value / 100
 
@@ -68,28 +68,28 @@ def _gib(printed: str) -> int | None:
 
 _SCALED = r"[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?[KMGBTPE]?"
 
-PLAIN = Unit("number", NUMBER, _plain)
-OWN = Unit("number; -1 where the rank has none", NUMBER, _own)
-WHOLE = Unit("count", COUNT, _count)
-FEW = Unit("count", r"[0-9]{1,9}", int)
-SECONDS = Unit("s", NUMBER, _plain)
-MILLISECONDS = Unit("ms", NUMBER, lambda printed: _plain(printed) / 1000)
-TFLOPS = Unit("TFLOP/s", NUMBER, lambda printed: _plain(printed) * 1e12)
-GLUED_FLOPS = Unit(
+PLAIN = PrintedUnit("number", NUMBER, _plain)
+OWN = PrintedUnit("number; -1 where the rank has none", NUMBER, _rank_loss)
+WHOLE = PrintedUnit("count", COUNT, _count)
+FEW = PrintedUnit("count", r"[0-9]{1,9}", int)
+SECONDS = PrintedUnit("s", NUMBER, _plain)
+MILLISECONDS = PrintedUnit("ms", NUMBER, lambda printed: _plain(printed) / 1000)
+TFLOPS = PrintedUnit("TFLOP/s", NUMBER, lambda printed: _plain(printed) * 1e12)
+GLUED_FLOPS = PrintedUnit(
     "K to Z and FLOPS, glued to the number",
     r"[0-9]{1,30}(?:\.[0-9]{1,30})?[KMGTPEZ]?(?:FLOPS)?",
     lambda printed: _scaled(printed.removesuffix("FLOPS")),
 )
-PERCENT = Unit("%", NUMBER + "%", _percent)
-GIB = Unit("GiB", r"[0-9]{1,12}(?:\.[0-9]{1,12})?", _gib)
-SCALED = Unit("number, K to E", f"(?:{_SCALED}|nan|-?infE?)", _scaled)
-SCALED_COUNT = Unit("count, K to E", r"[0-9]{1,15}(?:\.[0-9]{0,15})?[KMGBTPE]?", _scaled_count)
-SCALED_MILLISECONDS = Unit("ms, K to E", _SCALED, lambda printed: _scaled(printed) / 1000)
-SCALED_TFLOPS = Unit("TFLOP/s, K to E", _SCALED, lambda printed: _scaled(printed) * 1e12)
+PERCENT = PrintedUnit("%", NUMBER + "%", _percent)
+GIB = PrintedUnit("GiB", r"[0-9]{1,12}(?:\.[0-9]{1,12})?", _gib)
+SCALED = PrintedUnit("number, K to E", f"(?:{_SCALED}|nan|-?infE?)", _scaled)
+SCALED_COUNT = PrintedUnit("count, K to E", r"[0-9]{1,15}(?:\.[0-9]{0,15})?[KMGBTPE]?", _scaled_count)
+SCALED_MILLISECONDS = PrintedUnit("ms, K to E", _SCALED, lambda printed: _scaled(printed) / 1000)
+SCALED_TFLOPS = PrintedUnit("TFLOP/s, K to E", _SCALED, lambda printed: _scaled(printed) * 1e12)
 
 
-def compiled(form: str, name: str, unit: Unit) -> re.Pattern[str]:
-    """The expression that finds one field; its group is the value.
+def compiled(form: str, name: str, unit: PrintedUnit) -> re.Pattern[str]:
+    """Return the expression that matches one field; its group is the value.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def compiled(form: str, name: str, unit: Unit) -> re.Pattern[str]:
     name
         Name of the field; a ``*`` in it stands for any words.
     unit
-        Unit of the value.
+        PrintedUnit of the value.
     """
-    words = re.escape(name).replace(r"\*", "[^|:=,]{0,60}?")
-    return re.compile(form.replace("{name}", words).replace("{value}", f"({unit.pattern})"))
+    escaped = re.escape(name).replace(r"\*", "[^|:=,]{0,60}?")
+    return re.compile(form.replace("{name}", escaped).replace("{value}", f"({unit.pattern})"))

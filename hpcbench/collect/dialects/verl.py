@@ -1,6 +1,7 @@
 """The log lines of verl: ``name:value`` between hyphens, with the names of Python's number types in newer versions.
 
-The policy's loss is left out: it is no cross entropy, and says nothing by itself. Lines have no mark of being whole.
+The policy's loss is left out: it is not a cross entropy, and means nothing by itself. No mark shows that a line
+is whole.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line

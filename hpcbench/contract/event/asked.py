@@ -1,4 +1,4 @@
-"""Events that tell what a run was asked to do, and what follows from it."""
+"""Events about what a run was asked to do, and what follows from it."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

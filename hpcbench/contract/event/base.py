@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from hpcbench.contract.cut import Cut
-from hpcbench.contract.event.part import Part
-from hpcbench.contract.values import text
+from hpcbench.contract.damaged_line import DamagedLine
+from hpcbench.contract.event.part import LogObject
+from hpcbench.contract.values import get_text
 
 BEGIN = '{"event": '
 """The text that every event's line begins with."""
@@ -14,7 +14,7 @@ E = TypeVar("E", bound="Event")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event(Part):
+class Event(LogObject):
     """An event of the log. `hpcbench.contract.events` has a subclass for each event that a run writes."""
 
     NAME: ClassVar[str]
@@ -29,26 +29,26 @@ class Event(Part):
 
     @classmethod
     def begin(cls) -> str:
-        """The text that lines of this event begin with."""
+        """Return the text that lines of this event begin with."""
         return f"{BEGIN}{json.dumps(cls.NAME)}"
 
     def to_line(self) -> str:
-        """The event's line, without its line end."""
+        """Return the event's line, without its line end."""
         return json.dumps({"event": self.NAME, **self.to_json()})
 
     @classmethod
     def from_line(cls: type[E], words: str, line: int = 0) -> E | None:
         """Read the event from a line of a log. None if the line is cut or holds another event."""
-        data = parsed(words, line)
+        data = parse_object(words, line)
         return cls.read(data, line=line) if isinstance(data, dict) and data["event"] == cls.NAME else None
 
 
-def parsed(words: str, line: int) -> dict[str, Any] | Cut:
-    """The object in an event's line. It must have a name."""
+def parse_object(words: str, line: int) -> dict[str, Any] | DamagedLine:
+    """Return the object in an event's line. It must have a name."""
     try:
         data = json.loads(words)
     except (ValueError, RecursionError):
-        return Cut(line, "an event was cut")
-    if not isinstance(data, dict) or text(data, "event") is None:
-        return Cut(line, "an event has no name")
+        return DamagedLine(line, "an event was cut")
+    if not isinstance(data, dict) or get_text(data, "event") is None:
+        return DamagedLine(line, "an event has no name")
     return data

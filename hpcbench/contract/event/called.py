@@ -4,19 +4,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.event.base import Event
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlikeCalls(Part):
-    """Calls of one group that are alike: sums over all ranks of the group and over the whole program."""
+class CallGroup(LogObject):
+    """Identical calls of one group: sums over all ranks of the group and over the whole program."""
 
     group: str | None
     """Description of the group, as the program gives it."""
     ranks: int | None
     """Number of ranks of the group."""
     dimension: str | None
-    """Parallel dimension of the group; ``unknown`` if nothing tells."""
+    """Parallel dimension of the group; ``unknown`` if it cannot be resolved."""
     call: str | None
     dtype: str | None
     """Type of the values, as PyTorch names it."""
@@ -46,4 +46,4 @@ class Calls(Event):
     """What the ranks of a program gave to PyTorch's collectives, the most bytes first."""
 
     NAME: ClassVar[str] = "calls"
-    rows: tuple[AlikeCalls, ...] | None
+    rows: tuple[CallGroup, ...] | None

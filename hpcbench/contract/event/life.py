@@ -1,4 +1,4 @@
-"""Events that tell how a run begins, continues and ends."""
+"""Events about how a run begins, continues and ends."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,15 +1,15 @@
-"""Events that tell which machine and software a run used."""
+"""Events about the machine and the software of a run."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hpcbench.contract.event.base import Event
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostGpu(Part):
-    """A GPU of a host, as nvidia-smi describes it. Figures that nvidia-smi does not know are left out."""
+class HostGpu(LogObject):
+    """A GPU of a host, as nvidia-smi describes it. Figures that nvidia-smi does not report are left out."""
 
     name: str | None = None
     uuid: str | None = None
@@ -22,7 +22,7 @@ class HostGpu(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host(Part):
+class Host(LogObject):
     """A host: its processors, memory and GPUs."""
 
     host: str | None
@@ -37,7 +37,7 @@ class Host(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankGpu(Part):
+class RankGpu(LogObject):
     """The GPU that a rank computes on."""
 
     number: int | None
@@ -51,7 +51,7 @@ class RankGpu(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rank(Part):
+class Rank(LogObject):
     """A rank, its host and its devices."""
 
     rank: int | None
@@ -66,7 +66,7 @@ class Rank(Part):
     """The same cores as ranges, such as ``0-6,28-34``."""
     host_cores: int | None
     numa: tuple[int, ...] | None
-    """NUMA nodes of the rank's cores; None where the kernel does not tell."""
+    """NUMA nodes of the rank's cores; None where the kernel does not report them."""
     device: str | None
     """The device: ``cpu``, or ``cuda:1 NAME``."""
     gpu: RankGpu | None = None

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hpcbench.contract.event.base import Event
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChannelTraffic(Part):
+class ChannelTraffic(LogObject):
     """Traffic of one channel: sums over all ranks and all counted steps."""
 
     COUNTS: ClassVar = ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes")
@@ -63,7 +63,7 @@ class Counted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traffic(Counted):
+class TrafficTotals(Counted):
     """All traffic of the run."""
 
     NAME: ClassVar[str] = "traffic"
@@ -75,7 +75,7 @@ class Traffic(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpertLayer(Part):
+class ExpertLayer(LogObject):
     """What the experts of one layer got, summed over all ranks and all counted steps."""
 
     layer: int | None
@@ -99,7 +99,7 @@ class Experts(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseGradients(Counted):
+class RowTraffic(Counted):
     """How the embedding's gradient travelled: by the rows that were touched, or whole."""
 
     NAME: ClassVar[str] = "sparse_gradients"
@@ -116,7 +116,7 @@ class SparseGradients(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageTimes(Part):
+class StageTimes(LogObject):
     """How the ranks of one pipeline stage spent a step: mean seconds of each activity."""
 
     stage: int | None
@@ -136,7 +136,7 @@ class StageTimes(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phases(Counted):
+class PhaseTimes(Counted):
     """How the ranks of each stage spent a step."""
 
     NAME: ClassVar[str] = "phases"
@@ -156,7 +156,7 @@ def _is_count(value: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StalenessOf(Part):
+class StalenessOf(LogObject):
     """How old the weights were that gradients were computed with, on one stage of a pipeline or one server shard."""
 
     place: int | None
@@ -167,7 +167,7 @@ class StalenessOf(Part):
     """Number of gradients by staleness: updates between the weights they were computed with and those they changed."""
 
     def by_age(self) -> dict[int, int] | None:
-        """The counts with numbers for keys; None where one is no count, or a staleness no number."""
+        """Return the counts with numbers for keys; None where one is no count, or a staleness no number."""
         known = {age: count for age, count in (self.counts or {}).items() if _is_age(age) and _is_count(count)}
         return {int(age): count for age, count in known.items()} if len(known) == len(self.counts or {}) else None
 
@@ -183,7 +183,7 @@ class Staleness(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostTimes(Part):
+class HostTimes(LogObject):
     """Time that the ranks of one host spent on computing in a step."""
 
     host: str | None
@@ -206,36 +206,7 @@ class Hosts(Counted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceWritten(Counted):
-    """The trace of some steps is on the disk, a file a rank."""
-
-    NAME: ClassVar[str] = "trace"
-    spans: int | None
-    """That the files hold."""
-    left_out: int | None
-    """Spans that the files have no room for."""
-    seconds: float | None
-    """That writing them took."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MessagesKept(Event):
-    """Messages of a step are on the disk, a file a rank that keeps some."""
-
-    NAME: ClassVar[str] = "messages"
-    step: int | None
-    messages: int | None
-    """That the files hold."""
-    bytes: int | None
-    """Bytes of their values that the files hold."""
-    left_out: int | None
-    """Messages that had no room."""
-    seconds: float | None
-    """That writing them took."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Memory(Event):
+class MemoryUse(Event):
     """Memory that the run needed in bytes: peaks, and what lasts from step to step in the rank that holds the most."""
 
     NAME: ClassVar[str] = "memory"

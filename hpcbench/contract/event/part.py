@@ -7,19 +7,20 @@ from functools import cache, reduce
 from operator import or_
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hpcbench.contract.values import number, text, whole
+from hpcbench.contract.values import get_integer, get_number, get_text
 
-P = TypeVar("P", bound="Part")
+P = TypeVar("P", bound="LogObject")
 _Reader = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class LogObject:
     """A JSON object of the log.
 
     Each field of a subclass is a key of the object, in the same order. A field without a default is always written; its
     value None becomes null. A field with a default is left out where it has that value. A field's type is ``str``,
-    ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `Part`, a tuple of one of these, or a union of them or None.
+    ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `LogObject`, a tuple of one of
+    these, or a union of them or None.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})
@@ -55,7 +56,7 @@ class Part:
         return cls(**{name: _declared(parts[name], value) if name in parts else value for name, value in data.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """The object as JSON data."""
+        """Return the object as JSON data."""
         values = ((key, getattr(self, key.name)) for key in _keys(type(self)))
         return {key.name: _written(value) for key, value in values if key.always or value != key.default}
 
@@ -68,16 +69,16 @@ class _Key:
     always: bool
     """Whether the key is written with any value."""
     default: Any
-    part: type[Part] | None
+    part: type[LogObject] | None
     """The class of the nested object or objects."""
 
 
-def _keys(cls: type[Part]) -> tuple[_Key, ...]:
+def _keys(cls: type[LogObject]) -> tuple[_Key, ...]:
     return _keys_of(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
 
 @cache
-def _keys_of(cls: type[Part]) -> tuple[_Key, ...]:
+def _keys_of(cls: type[LogObject]) -> tuple[_Key, ...]:
     hints = get_type_hints(cls)
     return tuple(
         _Key(
@@ -96,7 +97,7 @@ _UNIONS = (Union, types.UnionType)
 
 
 def _bare(hint: Any) -> Any:
-    """The type without None."""
+    """Return the type without None."""
     if get_origin(hint) in _UNIONS:
         return reduce(or_, (kind for kind in get_args(hint) if kind is not type(None)))
     return hint
@@ -113,31 +114,31 @@ def _reader(hint: Any) -> _Reader:
         )
     if get_origin(hint) is dict:
         return lambda value: value if isinstance(value, dict) else None
-    if issubclass(hint, Part):
+    if issubclass(hint, LogObject):
         return lambda value: hint.read(value) if isinstance(value, dict) else None
     return _SIMPLE[hint]
 
 
 _SIMPLE: dict[type, _Reader] = {
-    str: text,
-    int: whole,
-    float: number,
+    str: get_text,
+    int: get_integer,
+    float: get_number,
     bool: lambda value: value if isinstance(value, bool) else None,
 }
 
 
-def _part(hint: Any) -> type[Part] | None:
+def _part(hint: Any) -> type[LogObject] | None:
     inner = get_args(hint)[0] if get_origin(hint) is tuple else hint
-    return inner if isinstance(inner, type) and issubclass(inner, Part) else None
+    return inner if isinstance(inner, type) and issubclass(inner, LogObject) else None
 
 
-def _declared(part: type[Part], value: Any) -> Any:
+def _declared(part: type[LogObject], value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(part.declared(one) for one in value)
     return value if value is None else part.declared(value)
 
 
 def _written(value: Any) -> Any:
-    if isinstance(value, Part):
+    if isinstance(value, LogObject):
         return value.to_json()
     return [_written(one) for one in value] if isinstance(value, tuple) else value

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.event.measured import Counted
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnergyCounter(Part):
+class EnergyCounter(LogObject):
     """A counter of energy, over the steps that are counted."""
 
     host: str | None

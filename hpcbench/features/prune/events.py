@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.event.base import Event
-from hpcbench.contract.event.part import Part
+from hpcbench.contract.event.part import LogObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparsePart(Part):
+class SparsePart(LogObject):
     """Zeros of one parameter of the model."""
 
     part: str | None

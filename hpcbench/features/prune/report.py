@@ -71,7 +71,7 @@ class Sparsity:
         return sum(part.zeros for part in self.parts) / sum(part.weights for part in self.parts)
 
     def by_layer(self) -> dict[str, float]:
-        """The same for each layer, by its name in the model."""
+        """Return the same for each layer, by its name in the model."""
         sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for part in self.parts:
             layer = ".".join(part.name.split(".")[:2])
@@ -81,7 +81,7 @@ class Sparsity:
 
 
 def sparsity(log: RunLog) -> Sparsity | None:
-    """The sparse weights of a run, by its ``sparsity`` event.
+    """Return the sparse weights of a run, by its ``sparsity`` event.
 
     None where the log does not speak of any, or not sensibly.
     """
@@ -97,7 +97,7 @@ def sparsity(log: RunLog) -> Sparsity | None:
 
 
 def _wires(run: Measures) -> float | None:
-    """Bytes of a step after the codec."""
+    """Return the bytes of a step after the codec."""
     return run.wire_bytes / run.steps if run.said(sparsity) and run.steps and run.wire_bytes != "unknown" else None
 
 
@@ -106,7 +106,7 @@ _MOST = 32
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Zeros, bytes a step and losses of each scheme; None where no run has sparse weights."""
+    """Return the zeros, bytes a step and losses of each scheme; None where no run has sparse weights."""
     if not any(run.said(sparsity) for run in cell.runs):
         return None
     made: list[Field[Row]] = [scheme()]
@@ -116,7 +116,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _layers(cell: Cell) -> Iterator[str]:
-    """Zeros by layer in the first run of each scheme."""
+    """Yield the zeros by layer in the first run of each scheme."""
     for row in cell.rows:
         found = next((own for run in row.counted if (own := run.said(sparsity))), None)
         if found is not None:

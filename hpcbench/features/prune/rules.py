@@ -16,7 +16,7 @@ def pruning(train: Train) -> Prune | None:
 
 
 def prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
-    """The first rule of sparse weights that the settings break; None where they keep all.
+    """Return the first rule of sparse weights that the settings break; None where they keep all.
 
     1-bit Adam is refused by `optimizer_misfit`, which sees the optimizers of schemes.
     """
@@ -40,8 +40,8 @@ def prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | N
     if prune.pattern == "2:4" and model.hidden % (4 * tp):
         return Misfit(
             ("train", "prune"),
-            f"2:4 needs four neighbours on one rank, and model.hidden {model.hidden} is no multiple of 4 x layout.tp = "
-            f"{4 * tp}: use another pattern, or a hidden of {-(-model.hidden // (4 * tp)) * 4 * tp}",
+            f"2:4 needs four neighbours on one rank, and model.hidden {model.hidden} is not a multiple of 4 x "
+            f"layout.tp = {4 * tp}: use another pattern, or a hidden of {-(-model.hidden // (4 * tp)) * 4 * tp}",
         )
     units = {"heads": model.heads, "rows": 4 * model.hidden, "2:4": 4}.get(prune.pattern, model.hidden**2)
     wanted = math.floor(units * Fraction(str(prune.sparsity)) + Fraction(1, 2))

@@ -12,22 +12,22 @@ Pattern = Literal["2:4", "unstructured", "rows", "heads"]
 
 
 class Prune(Feature):
-    """Weights of smallest magnitude that become zero and stay so."""
+    """Magnitude pruning: the weights of smallest magnitude become zero and stay zero."""
 
     pattern: Pattern = Field(
         description="2:4 keeps two of each four neighbours along the inputs of a matrix, unstructured the largest "
         "weights of each matrix, rows the largest neurons of each MLP, heads the largest heads of each attention.",
     )
-    sparsity: float = Field(0.5, gt=0, lt=1, description="Part that is zero in the end: of weights, neurons or heads.")
+    sparsity: float = Field(0.5, gt=0, lt=1, description="Final fraction of weights, neurons or heads that is zero.")
     begin: Count | None = Field(
-        None, description="Updates after which weights are first set to zero; by default warmup_steps, or 1."
+        None, description="Number of updates before weights are first set to zero; by default warmup_steps, or 1."
     )
     end: Count | None = Field(
         None,
-        description="Updates after which all of sparsity is reached; from begin on it grows in a cubic curve. By "
-        "default begin: all at once.",
+        description="Number of updates after which the full sparsity is reached; from begin on it grows along a cubic "
+        "curve. By default begin: all at once.",
     )
-    every: Count = Field(1, description="Updates between two choices of weights, from begin to end.")
+    every: Count = Field(1, description="Number of updates between two selections of weights, from begin to end.")
 
     @model_validator(mode="after")
     def _settings_of_the_pattern(self) -> "Prune":
@@ -69,14 +69,14 @@ class Prune(Feature):
         return min(begin + self.every, end) if end > begin else end
 
     def due(self, updates: int) -> bool:
-        """Whether weights are chosen anew after so many updates."""
+        """Return whether weights are chosen again after `updates` updates."""
         begin, end = self._first_and_last()
         if not begin <= updates <= end or not self.part(updates):
             return False
         return updates == end or (updates - begin) % self.every == 0
 
     def part(self, updates: int) -> Fraction:
-        """The part that is to be zero after so many updates (arXiv 1710.01878, section 3).
+        """Return the part that is to be zero after `updates` updates (arXiv 1710.01878, section 3).
 
         It grows from 0 at `begin` to `sparsity` at `end`, in steps of `every`, as 1 - (1 - progress)^3.
         """
@@ -95,7 +95,7 @@ class Prune(Feature):
 
 
 def _by_pattern(said: Any) -> Any:
-    """The settings for a single word: a pattern, or none."""
+    """Return the settings for a single word: a pattern, or none."""
     if not isinstance(said, str):
         return said
     return None if said == "none" else {"pattern": said}

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.shards import length, shards
+from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, whole_length
@@ -39,7 +39,7 @@ class Zeros(NamedTuple):
 def masked(
     buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
 ) -> list[tuple[Bucket, int]]:
-    """The buckets of a rank with the lengths of their messages in the step after so many updates, each once."""
+    """The buckets of a rank with the lengths of their messages in the step after `updates` updates, each once."""
     prune = pruning(train)
     if prune is None:
         return [(bucket, 1) for bucket in buckets]
@@ -55,32 +55,32 @@ def masked(
 
 
 def _expected(bucket: Bucket, model: Model, prune: Prune, replicas: int, updates: int) -> list[int]:
-    """Zeros of each replica's piece, if they are spread evenly; 2:4 always are."""
+    """Return the zeros of each replica's piece, if they are spread evenly; 2:4 always are."""
     part = prune.part(updates)
     if prune.pattern in ("rows", "heads"):
         count = units(model, prune.pattern)
         part = Fraction(prune.zeros(count, updates), count)
     found = []
-    for cut in shards(bucket.length, replicas):
+    for cut in cut_evenly(bucket.length, replicas):
         each = (max(0, min(cut.stop, end) - max(cut.start, start)) for start, end in bucket.free)
         found.append(sum(math.floor(n * part + Fraction(1, 2)) for n in each))
     return found
 
 
 def _elements(bucket: Bucket, zero: int, replicas: int, zeros: Sequence[int]) -> int:
-    """Elements of a message of the bucket."""
+    """Return the elements of a message of the bucket."""
     if not any(zeros):
         return bucket.length
     if zero == 0:
         return whole_length(bucket.length - sum(zeros), replicas)
-    cuts = shards(bucket.length, replicas)
-    return replicas * piece_length([length(cut) - gone for cut, gone in zip(cuts, zeros, strict=True)])
+    cuts = cut_evenly(bucket.length, replicas)
+    return replicas * piece_length([count_elements(cut) - gone for cut, gone in zip(cuts, zeros, strict=True)])
 
 
 def choosing(
     buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int
 ) -> Iterator[Repeated]:
-    """The calls by which ranks choose weights anew in the step after so many updates, and tell each other."""
+    """Yield the calls by which ranks choose weights again in the step after `updates` updates, and tell each other."""
     prune, replicas = pruning(train), layout.replicas
     if prune is None or not prune.due(updates + 1):
         return

@@ -10,7 +10,7 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.relay import Relay
 from hpcbench.comm.work import Work
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, wire_dtype
 
 
@@ -36,8 +36,8 @@ class Sharers:
     @classmethod
     def of(cls, group: Group, policy: Policy, *, overlap: bool) -> "Sharers":
         """The group with the policy's channels."""
-        forward = policy.channel(Dimension.CP, Phase.FORWARD, Kind.ACT)
-        return cls(group, forward, policy.channel(Dimension.CP, Phase.BACKWARD, Kind.GRAD), overlap)
+        forward = policy.channel(Dimension.CP, Phase.FORWARD, MessageKind.ACT)
+        return cls(group, forward, policy.channel(Dimension.CP, Phase.BACKWARD, MessageKind.GRAD), overlap)
 
     def begun(self, work: Work) -> Work:
         """An exchange that goes on beside the computation, if that is wanted."""

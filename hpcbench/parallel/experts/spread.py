@@ -20,7 +20,7 @@ from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.experts import parcels
 from hpcbench.parallel.experts.routing import Routing, Shares
 from hpcbench.parallel.experts.travel import Way, arrive, start
@@ -82,12 +82,12 @@ class Spread:
     def __init__(self, mesh: Mesh, policy: Policy, settings: Experts, *, overlap: bool) -> None:
         self._group, self._settings = mesh.ep, settings
         self._ranks = mesh.ep.size if mesh.ep else 1
-        self._exact = policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT)
+        self._exact = policy.channel(Dimension.EXACT, Phase.FORWARD, MessageKind.ACT)
         self._border = Border.of(mesh.tp, WHOLE, policy)
         self._way = None
         if mesh.ep:
-            there = policy.channel(Dimension.EP, Phase.FORWARD, Kind.ACT)
-            back = policy.channel(Dimension.EP, Phase.BACKWARD, Kind.GRAD)
+            there = policy.channel(Dimension.EP, Phase.FORWARD, MessageKind.ACT)
+            back = policy.channel(Dimension.EP, Phase.BACKWARD, MessageKind.GRAD)
             self._way = Way(mesh.ep, there, back, overlap)
 
     def __call__(self, x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
@@ -163,6 +163,6 @@ def spread_experts(model: nn.Module, mesh: Mesh, policy: Policy, settings: Exper
         for layer in layers:
             layer.apply_experts = apply
     if mesh.cp is not None:
-        shares = WholeShares(mesh.cp, policy.channel(Dimension.EXACT, Phase.FORWARD, Kind.ACT))
+        shares = WholeShares(mesh.cp, policy.channel(Dimension.EXACT, Phase.FORWARD, MessageKind.ACT))
         for layer in layers:
             layer.shares = shares

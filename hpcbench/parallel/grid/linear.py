@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from hpcbench.contract.grid import Spread
+from hpcbench.contract.grid import ActivationCuts
 from hpcbench.parallel.grid.gathered import GatheredProduct
 from hpcbench.parallel.grid.lines import Lines, check, laid
 from hpcbench.parallel.grid.moves import Coming, gather
@@ -40,7 +40,7 @@ class GridLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The rank's block of the layer's output."""
         product = self._product
-        check(x, Spread(product.x["M"], product.x["K"]), self._word)
+        check(x, ActivationCuts(product.x["M"], product.x["K"]), self._word)
         if product.streamed:
             y: Tensor = StreamedProduct.apply(x, self.weight, product, self._lines)  # type: ignore[no-untyped-call]
         else:
@@ -50,7 +50,7 @@ class GridLinear(nn.Module):
             y = GatheredProduct.apply(x, self.weight, coming, product, self._lines)  # type: ignore[no-untyped-call]
         if self.bias is not None:
             y = y + self.bias
-        return laid(y, Spread(product.y["M"], product.y["N"]))
+        return laid(y, ActivationCuts(product.y["M"], product.y["N"]))
 
     def _gathered(self) -> Coming:
         return gather(self.weight, self._lines.there(self._product.forward.right))

@@ -8,9 +8,9 @@ from torch import Tensor
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.grid import Axes, Move, Spread, carries_weights
-from hpcbench.contract.shards import shards
-from hpcbench.contract.traffic import Dimension, Kind, Phase
+from hpcbench.contract.grid import ActivationCuts, Axes, ExtraCut, carries_weights
+from hpcbench.contract.shards import cut_evenly
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.mesh import Mesh
 
 
@@ -59,28 +59,28 @@ class Lines:
 
         The backward pass uses it, too, where it needs them again.
         """
-        kind = Kind.PARAM if carries_weights(axis) else Kind.ACT
+        kind = MessageKind.PARAM if carries_weights(axis) else MessageKind.ACT
         return self._line((axis,), Dimension.TP, Phase.FORWARD, kind)
 
     def backward(self, axis: str) -> Line:
         """The line for the gradients of activations or weights."""
-        return self._line((axis,), Dimension.TP, Phase.BACKWARD, Kind.GRAD)
+        return self._line((axis,), Dimension.TP, Phase.BACKWARD, MessageKind.GRAD)
 
     def exact(self, axes: Axes, phase: Phase) -> Line:
         """The line for statistics, over one axis or more."""
-        return self._line(axes, Dimension.EXACT, phase, Kind.ACT if phase is Phase.FORWARD else Kind.GRAD)
+        return self._line(axes, Dimension.EXACT, phase, MessageKind.ACT if phase is Phase.FORWARD else MessageKind.GRAD)
 
-    def there(self, move: Move | None) -> Line | None:
+    def there(self, move: ExtraCut | None) -> Line | None:
         """The line along which an operand or a result of the forward pass moves."""
         return self.forward(move.axis) if move else None
 
-    def back(self, move: Move | None) -> Line | None:
+    def back(self, move: ExtraCut | None) -> Line | None:
         """The line along which a gradient moves."""
         return self.backward(move.axis) if move else None
 
     def own(self, x: Tensor, axes: Axes) -> Tensor:
         """The rank's rows of a tensor that all ranks hold whole, cut by these axes."""
-        return x[shards(len(x), self.grid.count(axes))[self.index(axes)]]
+        return x[cut_evenly(len(x), self.grid.count(axes))[self.index(axes)]]
 
     def index(self, axes: Axes) -> int:
         """Index of the rank's piece among the pieces that these axes cut a dim into."""
@@ -91,17 +91,17 @@ class Lines:
         shape = [size // self.grid.count(axes) for size, axes in zip(whole.shape, cuts, strict=True)]
         return torch.nn.Parameter(torch.empty(shape, device="meta"))
 
-    def _line(self, axes: Axes, dimension: Dimension, phase: Phase, kind: Kind) -> Line:
+    def _line(self, axes: Axes, dimension: Dimension, phase: Phase, kind: MessageKind) -> Line:
         return Line(self._mesh.over(axes), self._policy.channel(dimension, phase, kind, "".join(axes)), self._overlap)
 
 
-def laid(x: Tensor, spread: Spread) -> Tensor:
+def laid(x: Tensor, spread: ActivationCuts) -> Tensor:
     """`x`, marked with the way it lies."""
     x.spread = spread  # type: ignore[attr-defined]
     return x
 
 
-def check(x: Tensor, expected: Spread, reader: str) -> None:
+def check(x: Tensor, expected: ActivationCuts, reader: str) -> None:
     """Check that activations lie as their reader expects, if their writer has marked them.
 
     Raises

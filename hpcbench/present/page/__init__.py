@@ -95,7 +95,7 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
 
 
 def sort_key(entry: Entry) -> str | None:
-    """The key by which the page's script sorts an entry; None for an unknown value, NaN included."""
+    """Return the sort key of an entry for the page's script; None for an unknown value, NaN included."""
     value = entry.value
     if value is None or isinstance(value, str):
         return value
@@ -105,19 +105,19 @@ def sort_key(entry: Entry) -> str | None:
 
 
 def _choices(document: Document) -> list[tuple[str, str, list[str]]]:
-    """Column, its name and its values, for each column that rows can be chosen by."""
-    found: dict[str, dict[str, None]] = {name: {} for name in FILTERS}
+    """Return name, head and values of each column that filters the rows."""
+    values_by_column: dict[str, dict[str, None]] = {name: {} for name in FILTERS}
     for table in (block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Table)):
         for i, column in enumerate(table.columns):
-            if column.name in found:
-                found[column.name].update(dict.fromkeys(row[i].shown for row in table.rows))
-    choices = [(name, FILTERS[name], list(values)[:_MOST_CHOICES]) for name, values in found.items()]
+            if column.name in values_by_column:
+                values_by_column[column.name].update(dict.fromkeys(row[i].shown for row in table.rows))
+    choices = [(name, FILTERS[name], list(values)[:_MOST_CHOICES]) for name, values in values_by_column.items()]
     return [choice for choice in choices if len(choice[2]) > 1]
 
 
 def _policy(style: str, script: str) -> str:
-    """The security policy of the page: a browser may apply this style and run this script, and nothing else."""
-    hashes = [base64.b64encode(hashlib.sha256(words.encode()).digest()).decode() for words in (style, script)]
+    """Return the security policy of the page: a browser may apply this style and run this script, and nothing else."""
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; img-src data:;"
         " base-uri 'none'; form-action 'none'"

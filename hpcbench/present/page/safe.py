@@ -10,16 +10,16 @@ from markupsafe import Markup
 _KEPT = {"\n", "\t"}
 
 
-def visible(words: str) -> str:
-    """The text with a sign for each control character, and the code point of each other character that does not print.
+def visible(text: str) -> str:
+    """Replace each control character by a sign, and each other unprintable character by its code point.
 
     HTML cannot write some of them (NUL), and others turn the direction of the following text (U+202E).
     """
-    return words if words.isprintable() else "".join(map(_sign, words))
+    return text if text.isprintable() else "".join(map(_sign, text))
 
 
 def finalize(value: Any) -> Any:
-    """Make each string that a template prints `visible`. Markup was made so before."""
+    """Make each string that a template prints `visible`. Markup has passed through `visible` before."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -69,8 +69,8 @@ def inline(svg: str, name: str, label: str, styles: Stylesheet) -> Markup:
     """
 
     def adapt(tag: re.Match[str]) -> str:
-        words = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", _WHITE.sub("var(--paper)", tag[0]))
-        return re.sub(r'\bstyle="([^"]*)"', lambda style: f'class="{styles.name(unescape(style[1]))}"', words)
+        unique = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", _WHITE.sub("var(--paper)", tag[0]))
+        return re.sub(r'\bstyle="([^"]*)"', lambda style: f'class="{styles.name(unescape(style[1]))}"', unique)
 
     content = _TAG.sub(adapt, _NO_DRAWING.sub("", svg[svg.index("<svg") :]))
     root = re.sub(r'\b(width|height|role|aria-label)="[^"]*"', "", content[: content.index(">")])

@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from hpcbench.batch.tracking.track import track
 from hpcbench.collect.submission import Submission, load
 from hpcbench.contract.submission import FILE
-from hpcbench.contract.text import printable
-from hpcbench.contract.values import member, text
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.values import get_member, get_text
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
@@ -44,7 +44,7 @@ def submissions(path: Path) -> list[Submission]:
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     unpack(path, place)
     roots = sorted(file.parent for file in place.glob(f"*/{FILE}"))
-    where = printable(str(path))
+    where = make_printable(str(path))
     if not roots:
         raise UserError(f"{where}: holds no submission: give what `hpcbench report --bundle` wrote")
     return [_load(root, where) for root in roots]
@@ -58,15 +58,15 @@ def unpack(path: Path, target: Path) -> None:
     UserError
         The archive is damaged, or holds what no bundle does.
     """
-    where = printable(str(path))
+    where = make_printable(str(path))
     try:
         with tarfile.open(path) as tar:
             for entry in tar:
                 _unpack_entry(tar, entry, target, where)
     except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{where}: not a whole archive: {printable(str(error), 80)}: fetch it again") from None
+        raise UserError(f"{where}: not a whole archive: {make_printable(str(error), 80)}: fetch it again") from None
     except OSError as error:
-        raise UserError(f"{where}: cannot be unpacked: {error.strerror or printable(str(error), 80)}") from None
+        raise UserError(f"{where}: cannot be unpacked: {error.strerror or make_printable(str(error), 80)}") from None
 
 
 def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, where: str) -> None:
@@ -75,7 +75,9 @@ def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, wh
         return
     content = tar.extractfile(entry) if entry.isfile() else None
     if content is None or name.is_absolute() or ".." in name.parts or not name.parts:
-        raise UserError(f"{where}: {printable(entry.name, 80)}: is no plain file of a bundle: nothing is read of it")
+        raise UserError(
+            f"{where}: {make_printable(entry.name, 80)}: is no plain file of a bundle: nothing is read of it"
+        )
     file = target / name
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("xb") as stream:
@@ -84,7 +86,7 @@ def _unpack_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, wh
 
 def _load(root: Path, where: str) -> Submission:
     """Return a submission whose files are those that were packed, with the states that its files tell."""
-    listed = member(read_json(root / MANIFEST), "files")
+    listed = get_member(read_json(root / MANIFEST), "files")
     if not isinstance(listed, dict):
         raise UserError(f"{where}: {root.name}: has no {MANIFEST}: give what `hpcbench report --bundle` wrote")
     files = {file.relative_to(root).as_posix(): file for file in root.rglob("*") if file.is_file()}
@@ -92,8 +94,8 @@ def _load(root: Path, where: str) -> Submission:
     for name in sorted(files.keys() | listed.keys()):
         if name not in files or name not in listed:
             change = "was added" if name in files else "is missing"
-            raise UserError(f"{where}: {root.name}/{printable(name)}: {change}: not what was packed")
-        if hashlib.sha256(files[name].read_bytes()).hexdigest() != text(listed, name, "sha256"):
-            raise UserError(f"{where}: {root.name}/{printable(name)}: was changed since it was packed")
+            raise UserError(f"{where}: {root.name}/{make_printable(name)}: {change}: not what was packed")
+        if hashlib.sha256(files[name].read_bytes()).hexdigest() != get_text(listed, name, "sha256"):
+            raise UserError(f"{where}: {root.name}/{make_printable(name)}: was changed since it was packed")
     tracked = track(root, ask=False)
     return load(root, {job: status.job(job) for job, status in tracked.jobs.items()})

@@ -15,7 +15,7 @@ from typing import Any
 from hpcbench.collect.submission import Submission
 from hpcbench.contract import step_line
 from hpcbench.contract.mark import read_mark
-from hpcbench.contract.values import member, text
+from hpcbench.contract.values import get_member, get_text
 from hpcbench.files import read_json
 
 _LETTER = "A-Za-z0-9_"
@@ -92,14 +92,14 @@ def _hosts(submission: Submission) -> Iterator[str | None]:
         mark = read_mark(submission.root / "jobs" / job.id) if submission.root else None
         if mark is not None:
             yield from (mark.host, *(mark.hosts or ()))
-    yield text(_provenance(submission), "host")
+    yield get_text(_provenance(submission), "host")
 
 
 def _users(submission: Submission) -> Iterator[str | None]:
     about = _provenance(submission)
-    yield text(about, "user")
-    yield from (text(about, "environment", name) for name in ("USER", "LOGNAME"))
-    yield Path(text(about, "environment", "HOME") or "").name
+    yield get_text(about, "user")
+    yield from (get_text(about, "environment", name) for name in ("USER", "LOGNAME"))
+    yield Path(get_text(about, "environment", "HOME") or "").name
 
 
 def _provenance(submission: Submission) -> Any:
@@ -122,7 +122,7 @@ def _language(submission: Submission) -> Iterator[str]:
 def without_host_lists(data: dict[str, Any]) -> dict[str, Any]:
     """Return ``scheduler.json`` without the schedulers' notation for several hosts (``n[1-4]``)."""
     for answer in data.values():
-        word = member(answer, "word")
+        word = get_member(answer, "word")
         if isinstance(word, dict):
             word["hosts"] = ""
             if isinstance(word.get("accounting"), dict):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import hpcbench
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 from hpcbench.report.bundle import MANIFEST, SUFFIXES
@@ -36,12 +36,14 @@ def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) ->
     if path is None and (anonymous or replace):
         raise UserError(f"--{'anonymous' if anonymous else 'replace'}: is for --bundle FILE: add it")
     if path is not None and not path.name.endswith(SUFFIXES):
-        raise UserError(f"--bundle {printable(str(path))}: not the name of a bundle: end it with {', '.join(SUFFIXES)}")
+        raise UserError(
+            f"--bundle {make_printable(str(path))}: not the name of a bundle: end it with {', '.join(SUFFIXES)}"
+        )
     words = {}
     for k, option in enumerate(replace, 1):
         old, sign, new = option.partition("=")
         if not old or (sign and not new):
-            raise UserError(f"--replace {printable(option, 40)}: say OLD=NEW, or a word that is to go")
+            raise UserError(f"--replace {make_printable(option, 40)}: say OLD=NEW, or a word that is to go")
         words[old] = new or f"name-{k}"
     return words
 
@@ -82,7 +84,7 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
                 parts += _add_submission(tar, root, unique, names, anonymous=anonymous)
         growing.replace(path)
     except OSError as error:
-        raise UserError(f"--bundle {printable(str(path))}: cannot be written: {error.strerror}") from None
+        raise UserError(f"--bundle {make_printable(str(path))}: cannot be written: {error.strerror}") from None
     finally:
         growing.unlink(missing_ok=True)
     if names.words:
@@ -104,9 +106,11 @@ def _add_submission(tar: tarfile.TarFile, root: Path, name: str, names: Names, *
         reason = _reason_to_leave_out(file)
         content = None if reason else _content(file, root, names, anonymous=anonymous)
         if content is None:
-            _say(f"left out: {name}/{printable(inside)}: {reason or 'is no text, in which names could be replaced'}")
+            _say(
+                f"left out: {name}/{make_printable(inside)}: {reason or 'is no text, in which names could be replaced'}"
+            )
             continue
-        parts += [f"{name}/{printable(inside)}:{line}" for line in names.lines_with_parts(content)]
+        parts += [f"{name}/{make_printable(inside)}:{line}" for line in names.lines_with_parts(content)]
         files[inside] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         _add(tar, f"{name}/{inside}", content, file.stat().st_mtime)
     about = {"schema": 1, "version": hpcbench.__version__, "anonymous": anonymous, "files": files}

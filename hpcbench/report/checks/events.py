@@ -5,15 +5,15 @@ from math import isfinite
 
 from hpcbench.contract import events
 from hpcbench.contract.events import Binding, End, Start, UnknownGroup
-from hpcbench.contract.text import printable
-from hpcbench.contract.times import elapsed
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.times import measure_seconds
 from hpcbench.report.checks.relations import TOLERANCE, Subject
 from hpcbench.report.resources import PARTS, by_stage
 from hpcbench.report.traffic import Unknown, counted, total, window
 
 
 def resumed(subject: Subject) -> Iterator[str]:
-    """Notes that the run was resumed from a checkpoint, and which steps count then."""
+    """Note that the run was resumed from a checkpoint, and which steps count then."""
     if not subject.log.resumed_from:
         return
     attempt = subject.log.said(Start).attempt
@@ -24,25 +24,25 @@ def resumed(subject: Subject) -> Iterator[str]:
 
 
 def binding(subject: Subject) -> Iterator[str]:
-    """Notes on the binding of ranks, without the run's name.
+    """Describe the binding of ranks, without the run's name.
 
     Most runs of a study are placed alike, and a note that all share is shown once.
     """
-    yield from map(printable, subject.log.said(Binding).warnings or ())
+    yield from map(make_printable, subject.log.said(Binding).warnings or ())
 
 
 def groups(subject: Subject) -> Iterator[str]:
-    """Groups of a program whose dimension is not known. Without the run's name, as above."""
+    """Note groups of a program whose dimension is not known. Without the run's name, as above."""
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
-            yield printable(
+            yield make_printable(
                 f"group {event.group!r} has no known dimension, and its {event.bytes} bytes travelled exactly; in "
                 f"program.groups: {event.remedy}"
             )
 
 
 def losses(subject: Subject) -> Iterator[str]:
-    """The first loss that is NaN or infinite."""
+    """Note the first loss that is NaN or infinite."""
     if all(map(isfinite, subject.log.steps.column("loss"))):
         return
     rows = [row for row in subject.log.steps.columns("line", "step", "loss") if not isfinite(row[2])]
@@ -83,8 +83,8 @@ _CLOCK = 1.0
 
 
 def traffic_bytes(subject: Subject) -> Iterator[str]:
-    """Compares the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
-    event = subject.log.event(events.Traffic)
+    """Compare the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
+    event = subject.log.event(events.TrafficTotals)
     if not event or not subject.channels:
         return
     steps = window(subject.log)
@@ -101,7 +101,7 @@ def traffic_bytes(subject: Subject) -> Iterator[str]:
 
 def wire(subject: Subject) -> Iterator[str]:
     """Codecs that make messages larger, and missing codecs that change them."""
-    event = subject.log.event(events.Traffic)
+    event = subject.log.event(events.TrafficTotals)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes
         if event is None or wire == "unknown" or channel.codec is None:
@@ -117,16 +117,16 @@ def wire(subject: Subject) -> Iterator[str]:
 
 
 def waiting(subject: Subject) -> Iterator[str]:
-    """Checks that no rank waits for longer than a step takes."""
-    event, time = subject.log.event(events.Traffic), subject.time
+    """Check that no rank waits for longer than a step takes."""
+    event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
         words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
         yield subject.at(event.line, words)
 
 
 def phases(subject: Subject) -> Iterator[str]:
-    """Compares the phases of a stage with its step. Together they must be the whole step."""
-    event = subject.log.event(events.Phases)
+    """Compare the phases of a stage with its step. Together they must be the whole step."""
+    event = subject.log.event(events.PhaseTimes)
     for stage, row in enumerate(by_stage(subject.log) if event else ()):
         whole = sum(row[part] for part in PARTS)
         if event and abs(whole - row["step"]) > TOLERANCE * row["step"]:
@@ -135,13 +135,13 @@ def phases(subject: Subject) -> Iterator[str]:
 
 
 def times(subject: Subject) -> Iterator[str]:
-    """Compares the steps with the run, and the run with the clock."""
+    """Compare the steps with the run, and the run with the clock."""
     event = subject.log.event(events.End)
     if not event:
         return
     steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
     if whole is not None and steps > whole * (1 + TOLERANCE):
         yield subject.at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
-    clock = elapsed(subject.log.said(events.Start).time, event.time)
+    clock = measure_seconds(subject.log.said(events.Start).time, event.time)
     if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end")

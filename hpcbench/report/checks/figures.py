@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.predict import flops
 from hpcbench.report.basis import finite, flops_of
 from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject
@@ -16,7 +16,7 @@ _FLOPS = {
 
 
 def rates(subject: Subject) -> Iterator[str]:
-    """Compares printed rates with the work and the time of a step."""
+    """Compare printed rates with the work and the time of a step."""
     basis = subject.basis
     # the batch of each step where lines give it: some frameworks let it grow
     over = "samples" if basis.batch is None and subject.log.steps.column("samples") else None
@@ -41,7 +41,7 @@ def rates(subject: Subject) -> Iterator[str]:
 
 
 def ratios(subject: Subject) -> Iterator[str]:
-    """Checks figures that must have the same ratio at every step."""
+    """Check figures that must have the same ratio at every step."""
     for words, column, over, expected in (
         ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", subject.basis.ranks),
         ("consumed tokens over consumed samples", "consumed_tokens", "consumed_samples", subject.basis.seq_len),
@@ -56,7 +56,7 @@ def ratios(subject: Subject) -> Iterator[str]:
 
 
 def conventions(subject: Subject) -> Iterator[str]:
-    """Compares the stated work of a sample, and FLOP/s without a label, with the formulas for the run's shape."""
+    """Compare the stated work of a sample, and FLOP/s without a label, with the formulas for the run's shape."""
     basis = subject.basis
     if basis.shape is None:
         return
@@ -88,13 +88,13 @@ def conventions(subject: Subject) -> Iterator[str]:
 
 
 def peaks(subject: Subject) -> Iterator[str]:
-    """Compares FLOP/s with the chip's peak, and with the claimed part of it."""
+    """Compare FLOP/s with the chip's peak, and with the claimed part of it."""
     peak, steps = subject.basis.peak, subject.log.steps
     for column, words in _FLOPS.items():
         most = max(steps.column(column), default=0.0)
         if peak and most > peak:
             line = _line(subject, column, most)
-            chip = f" of a rank's share of {printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
+            chip = f" of a rank's share of {make_printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
             yield subject.at(
                 line, f"{most:.4g} {words} a rank cannot be: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})"
             )
@@ -111,7 +111,7 @@ def peaks(subject: Subject) -> Iterator[str]:
 
 
 def consumed(subject: Subject) -> Iterator[str]:
-    """Compares the samples since the run began with batch times steps."""
+    """Compare the samples since the run began with batch times steps."""
     sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
     if len(sizes) != 1:
         return  # unknown, or growing
@@ -139,7 +139,7 @@ def _off(subject: Subject, words: str, found: Mismatch, what: str) -> str:
 
 
 def _convention(subject: Subject, words: str, found: Mismatch) -> str:
-    """The formula that gives the printed figure, if one does."""
+    """Return the formula that gives the printed figure, if one does."""
     basis = subject.basis
     per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(words)
     if basis.shape is None or per_sample is None:

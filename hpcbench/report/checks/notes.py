@@ -31,6 +31,6 @@ CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
 
 
 def notes(subject: Subject) -> Iterator[str]:
-    """Notes for a reader of the run's numbers, one sentence each."""
+    """Yield notes for a reader of the run's numbers, one sentence each."""
     for check in CHECKS:
         yield from check(subject)

@@ -8,7 +8,7 @@ from math import inf, isfinite
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, Traffic
 
@@ -134,7 +134,7 @@ def _bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float
 
 
 def unit(values: Sequence[float]) -> float:
-    """Unit of the last digit that a column was printed with: the smallest that any of its values shows.
+    """Return the unit of the last digit that a column was printed with: the smallest that any of its values shows.
 
     Equal values may end in printed zeros. They are taken to have three digits at least.
     """
@@ -173,7 +173,7 @@ class Subject:
     @property
     def id(self) -> str:
         """The run's name, fit to be printed."""
-        return printable(self.run.id, 80)
+        return make_printable(self.run.id, 80)
 
     @property
     def own(self) -> bool:
@@ -181,10 +181,10 @@ class Subject:
         return self.log.dialect == "hpcbench"
 
     def at(self, line: int | None, words: str) -> str:
-        """A sentence about a line of the log, or about the whole log."""
-        place = printable(str(self.log.path) if line is None else self.log.where(line))
+        """Return a sentence about a line of the log, or about the whole log."""
+        place = make_printable(str(self.log.path) if line is None else self.log.where(line))
         return f"{self.id}: {place}: {words}"
 
     def mismatch(self, relation: Relation) -> Mismatch | None:
-        """The first step at which a relation does not hold."""
+        """Return the first step at which a relation does not hold."""
         return mismatch(self.log.steps, relation, _UNITS if self.own else _COUNTS)

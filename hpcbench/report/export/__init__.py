@@ -220,7 +220,7 @@ TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES, STALE
 
 
 def fingerprint() -> str:
-    """A digest that changes with every change that `VERSION` must show. Explanations do not count."""
+    """Return a digest that changes with every change that `VERSION` must show. Explanations do not count."""
     said = [
         f"{table.name}.{column.name} {column.type} {column.unit}"
         for table in TABLES.values()
@@ -230,7 +230,7 @@ def fingerprint() -> str:
 
 
 def described() -> str:
-    """The tables in Markdown, for docs/reference/records.md."""
+    """Return the tables in Markdown, for docs/reference/records.md."""
     parts = []
     for table in TABLES.values():
         lines = [

@@ -23,7 +23,7 @@ from typing import Any
 from hpcbench import __version__
 from hpcbench.bench.progress import Show, progress
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.report.export import RECORDS, TABLES, VERSION, Row, Table, Type, Value
 from hpcbench.report.export.rows import rows
@@ -156,35 +156,35 @@ _ALL: Mapping[str, Callable[[Path, Mapping[Table, Iterable[Row]]], None]] = {
 
 
 @dataclass(frozen=True)
-class Target:
+class ExportTarget:
     """A file to export to."""
 
     path: Path
     tables: tuple[Table, ...]
 
     @classmethod
-    def of(cls, path: Path) -> "Target":
-        """The target that a path asks for.
+    def of(cls, path: Path) -> "ExportTarget":
+        """Return the target that a path asks for.
 
         Raises
         ------
         UserError
             Its suffix is unknown, its directory is missing or may not be written to, or a package is missing.
         """
-        name, suffix = f"--export {printable(str(path))}", path.suffix.lower()
+        name, suffix = f"--export {make_printable(str(path))}", path.suffix.lower()
         if suffix not in _ONE and suffix not in _ALL:
             raise UserError(f"{name}: the suffix says the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
         if suffix == ".parquet" and find_spec("pyarrow") is None:
             raise UserError(f"{name}: Parquet needs pyarrow: pip install pyarrow, or use .sqlite or .csv")
         try:
             if not path.parent.is_dir():
-                raise UserError(f"{name}: there is no directory {printable(str(path.parent))}: make it first")
+                raise UserError(f"{name}: there is no directory {make_printable(str(path.parent))}: make it first")
             if path.is_dir():
                 raise UserError(f"{name}: is a directory: name a file in it")
         except OSError as error:
             raise UserError(f"{name}: cannot be written: {error.strerror}") from None
         if not os.access(path.parent, os.W_OK):
-            raise UserError(f"{name}: cannot be written: {printable(str(path.parent))} must not be written to")
+            raise UserError(f"{name}: cannot be written: {make_printable(str(path.parent))} must not be written to")
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:
@@ -202,7 +202,7 @@ class Target:
         def all_of(table: Table, show: Show) -> Iterator[Row]:
             before = list(self.tables).index(table) * len(runs)
             for i, (submission, run) in enumerate(runs):
-                show(before + i, len(self.tables) * len(runs), printable(run.id, 60))
+                show(before + i, len(self.tables) * len(runs), make_printable(run.id, 60))
                 for row in rows(table, submission, run):
                     written[table] += 1
                     yield row
@@ -213,11 +213,13 @@ class Target:
             temporary.replace(self.path)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise UserError(f"--export {printable(str(self.path))}: cannot be written: {printable(reason)}") from None
+            raise UserError(
+                f"--export {make_printable(str(self.path))}: cannot be written: {make_printable(reason)}"
+            ) from None
         finally:
             temporary.unlink(missing_ok=True)
         said = ", ".join(f"{table.name} {count}" for table, count in written.items())
-        print(f"hpcbench: {printable(str(self.path))}: rows written: {said}", file=sys.stderr)
+        print(f"hpcbench: {make_printable(str(self.path))}: rows written: {said}", file=sys.stderr)
 
     def _write(self, path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
         suffix = self.path.suffix.lower()

@@ -15,13 +15,13 @@ from hpcbench.contract.events import (
     Configuration,
     Environment,
     Evaluation,
-    Phases,
+    PhaseTimes,
     StageTimes,
     Staleness,
     Start,
-    Traffic,
+    TrafficTotals,
 )
-from hpcbench.contract.values import bounded
+from hpcbench.contract.values import limit_integer
 from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
@@ -56,12 +56,12 @@ def plain(words: str | None) -> str | None:
 
 
 def place(path: Path | str | None) -> str | None:
-    """A path, or ``file:line``, that is valid from any directory; None if there is none."""
+    """Return a path, or ``file:line``, that is valid from any directory; None if there is none."""
     return plain(str(Path(path).absolute())) if path else None
 
 
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
-    """A value as JSON in ASCII; None if there is none, if JSON cannot hold it, or if it is too long."""
+    """Return a value as JSON in ASCII; None if there is none, if JSON cannot hold it, or if it is too long."""
     if value is None:
         return None
     try:
@@ -78,7 +78,7 @@ _OF_THE_NETWORK = ("wire_bytes", "network_bytes")
 
 
 def rows(table: Table, submission: Submission, run: RunResult) -> Iterator[Row]:
-    """A run's rows of a table."""
+    """Return a run's rows of a table."""
     identity = _identity(submission, run)
     return _ROWS[table.name](identity, run)
 
@@ -108,7 +108,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     found: dict[str, Value] = {
         "reason": plain(run.verdict.reason),
         "reason_source": place(run.verdict.where),
-        "exit_status": bounded(run.exit),
+        "exit_status": limit_integer(run.exit),
         "started": plain(run.start),
         "ended": plain(run.end),
         "allocation": plain(run.allocation),
@@ -129,7 +129,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "rules": as_json(settings.scheme.raw.get("rules")),
         "settings": as_json(settings.raw or None),
         "steps_logged": len(log.steps) if run.log else None,
-        "steps_planned": bounded(log.planned_steps),
+        "steps_planned": limit_integer(log.planned_steps),
         "file": place(log.path) if run.log else None,
     }
     found |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
@@ -151,12 +151,12 @@ _NUMBERS = (
 
 
 def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
-    event = run.log.event(Traffic) if run.log else None
+    event = run.log.event(TrafficTotals) if run.log else None
     return _parts(CHANNELS, identity, run, event, event.channels if event else None)
 
 
 def _phases(identity: Row, run: RunResult) -> Iterator[Row]:
-    event = run.log.event(Phases) if run.log else None
+    event = run.log.event(PhaseTimes) if run.log else None
     return _parts(PHASES, identity, run, event, event.stages if event else None)
 
 
@@ -174,10 +174,10 @@ def _parts(
     table: Table,
     identity: Row,
     run: RunResult,
-    event: Traffic | Phases | None,
+    event: TrafficTotals | PhaseTimes | None,
     parts: Iterable[ChannelTraffic | StageTimes] | None,
 ) -> Iterator[Row]:
-    """A row for each part of an event about some steps."""
+    """Return a row for each part of an event about some steps."""
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), place(run.log.path)
@@ -213,7 +213,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
         plain(run.id),
         plain(run.job),
         plain(run.scheme),
-        bounded(run.repeat),
+        limit_integer(run.repeat),
         plain(run.pairing),
         as_json(run.cell, _LONGEST_CELL),
         run.state,
@@ -221,7 +221,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
 
 
 def _each(found: Iterable[str | None]) -> str | None:
-    """The different texts; None if there is none."""
+    """Return the different texts; None if there is none."""
     return as_json(sorted({words for words in found if words}) or None)
 
 
@@ -230,7 +230,7 @@ def _hidden(run: RunResult) -> tuple[str, ...]:
 
 
 def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:
-    """A quantity of all steps, with None for steps that lack it; without a name, None for all steps."""
+    """Return a quantity of all steps, with None for steps that lack it; without a name, None for all steps."""
     values = steps.column(name) if name else []
     if len(values) == len(steps):
         return values

@@ -34,23 +34,23 @@ class Request(Results):
     microbenchmarks: Sequence[Microbenchmark] = ()
 
     def document(self, *, figures: bool = False) -> Document:
-        """The report as a document, with figures if the format shows some."""
+        """Return the report as a document, with figures if the format shows some."""
         return build(self.sections, self.tables, figures=figures, microbenchmarks=self.microbenchmarks)
 
     def content(self) -> dict[str, Any]:
-        """The report as data for programs."""
+        """Return the report as data for programs."""
         from hpcbench.report.formats import json_document
 
         return json_document.content(self.sections, self.microbenchmarks)
 
     def csv(self) -> str:
-        """A row for each scheme and cell."""
+        """Return a row for each scheme and cell."""
         from hpcbench.report.formats import csv_rows
 
         return csv_rows.write(self.sections)
 
     def html(self) -> str:
-        """The report as a page with its provenance and the lines that it cites."""
+        """Return the report as a page with its provenance and the lines that it cites."""
         from hpcbench.report.page import write
 
         directory = self.output.parent if self.output else None
@@ -58,7 +58,7 @@ class Request(Results):
         return write(self.document(figures=True), submissions, directory)
 
     def write(self, format: str) -> str:
-        """The report in one of `FORMATS`."""
+        """Return the report in one of `FORMATS`."""
         if format == "junit":
             from hpcbench.report.formats import junit
 

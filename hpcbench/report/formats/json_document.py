@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hpcbench.collect.microbenchmarks import Microbenchmark
-from hpcbench.contract.events import Environment, Traffic
+from hpcbench.contract.events import Environment, TrafficTotals
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell, Row
@@ -62,7 +62,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
 
 
 def _schemes(cell: Cell) -> dict[str, Any]:
-    """The schemes compared with the baseline and with each other."""
+    """Return the schemes compared with the baseline and with each other."""
     found, weak = front(cell), weakened(cell)
     return {
         "schemes": [
@@ -95,7 +95,7 @@ def _schemes(cell: Cell) -> dict[str, Any]:
 
 
 def _arm(arm: Arm) -> dict[str, Any]:
-    """A way of keeping in step, beside the reference's."""
+    """Return a way of synchronization, compared with the reference's."""
     return {
         "group": arm.group,
         "way": arm.way.words,
@@ -194,16 +194,16 @@ def _run(measures: Measures) -> dict[str, Any]:
 
 
 def _traffic(measures: Measures) -> Any:
-    """The channels' traffic by the run's own counts, without wire bytes if those are not the network's."""
+    """Return the channels' traffic by the run's own counts, without wire bytes if those are not the network's."""
     log = measures.run.log
-    channels = log.said(Traffic).raw.get("channels") if log else None
+    channels = log.said(TrafficTotals).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):
         return channels
     return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]
 
 
 def as_object(interval: Interval | None) -> dict[str, Any] | None:
-    """An interval as a JSON object."""
+    """Return an interval as a JSON object."""
     if interval is None:
         return None
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "pairs": interval.pairs}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from hpcbench.contract.state import BAD, OPEN
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures
@@ -16,7 +16,7 @@ from hpcbench.report.thresholds import Judged, judge
 
 
 def write(sections: Sequence[Section]) -> str:
-    """A document with a suite for each submission."""
+    """Return a document with a suite for each submission."""
     suites = ElementTree.Element("testsuites", name="hpcbench")
     for submission, cells in sections:
         plan = submission.plan
@@ -66,4 +66,4 @@ def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, judged: li
 
 def _clean(words: str) -> str:
     """Text that XML 1.0 can hold."""
-    return printable(words, 2000)
+    return make_printable(words, 2000)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.values import member
+from hpcbench.contract.values import get_member
 from hpcbench.files import read_json
 from hpcbench.present.page.safe import visible
 
@@ -57,7 +57,7 @@ class Citations:
         """Number of citations without their line, because there are too many."""
 
     def name(self, source: str) -> str:
-        """A place or a path in the form that readers see: from the submission's directory on."""
+        """Return a place or path in the form that readers see: from the submission's directory on."""
         for root in self._roots:
             if source.startswith(f"{root}{os.sep}"):
                 inside = source[len(str(root)) + 1 :]
@@ -81,7 +81,7 @@ class Citations:
         return f"#{anchor}" if anchor else self.href(Path(path))
 
     def linked(self, sentence: str) -> Markup:
-        """A sentence with links to the reasons and the lines of logs that it names. It may quote anything else."""
+        """Return a sentence with links to the reasons and log lines that it names."""
         parts = []
         end = 0
         for match in _CITED.finditer(sentence):
@@ -155,7 +155,7 @@ class Kept:
 
 
 def kept(submission: Submission) -> list[Kept]:
-    """The files that a submission keeps.
+    """Return the files that a submission keeps.
 
     Environment variables stay in their files, because no filter knows all secrets and a page is passed on.
     """
@@ -167,7 +167,7 @@ def _kept(root: Path) -> Iterator[Kept]:
         if words := _read(root / name):
             yield Kept(title, words, root / name)
     path = root / "provenance" / "submit.json"
-    packages = member(read_json(path), "packages")
+    packages = get_member(read_json(path), "packages")
     if isinstance(packages, dict) and packages:
         words = "".join(f"{name} {version}\n" for name, version in packages.items())
         yield Kept("Packages beside hpcbench", words[:LONGEST_FILE], path)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
@@ -36,7 +36,7 @@ def swept_key(cells: Sequence[Cell]) -> str | None:
 
 
 def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A panel for each scheme with a line for each combination of the other keys; None without a swept number."""
+    """Return a panel for each scheme with a line per combination of the other keys; None if no number is swept."""
     key = swept_key(cells)
     if key is None:
         return None
@@ -63,7 +63,7 @@ def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
             for others, points in curves.items():
                 _draw_gains(axis, points, series.index(others), others)
             grid(axis)
-        fig.supxlabel(printable(key, 40), fontsize="medium")
+        fig.supxlabel(make_printable(key, 40), fontsize="medium")
         fig.supylabel("speed / speed of the baseline", fontsize="medium")
         if len(series) > 1:
             shown = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes]
@@ -71,10 +71,10 @@ def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
             fig.legend(handles.values(), handles, loc="outside upper center", ncols=2)
 
     caption = (
-        f"Samples/s of each scheme over the baseline's, against {printable(key, 40)}; bars: 95 % interval over the"
+        f"Samples/s of each scheme over the baseline's, against {make_printable(key, 40)}; bars: 95 % interval over the"
         " pairs, none of one pair. A filled mark: is shown to be faster, or not to be. An open mark: neither is shown."
     )
-    return Figure("gain", f"Gain over {printable(key, 40)}", caption, draw)
+    return Figure("gain", f"Gain over {make_printable(key, 40)}", caption, draw)
 
 
 def _draw_gains(axes: "Axes", points: Sequence[_Gain], number: int, label: str) -> None:
@@ -86,7 +86,7 @@ def _draw_gains(axes: "Axes", points: Sequence[_Gain], number: int, label: str) 
         color=colour,
         linestyle=dashes,
         linewidth=1.2,
-        label=printable(label, 40),
+        label=make_printable(label, 40),
     )
     for x, speed in ((point.x, point.speed) for point in points):
         if speed.low is not None and speed.high is not None:

@@ -12,8 +12,7 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.plots.drawing import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
 from hpcbench.report.quantities.speed import MODEL_FLOPS, SAMPLES
-from hpcbench.report.tables.scaling import STRONG, WEAK
-from hpcbench.report.tables.scaling import Point as SizePoint
+from hpcbench.report.tables.scaling import STRONG, WEAK, ScalingPoint
 from hpcbench.report.tables.scaling import scaling as sizes_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _WIDE = 8.0
 
 
 def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A line for each scheme; None if nothing is compared with a baseline."""
+    """Return a line for each scheme; None if nothing is compared with a baseline."""
     compared = [cell for cell in cells if any(row.speed for row in cell.rows)]
     if not compared:
         return None
@@ -98,7 +97,7 @@ def _say(axes: "Axes", words: str, x: float, y: int) -> None:
 
 
 def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
+    """Return a panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
     flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
     base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
     panels: list[tuple[str, str, dict[str, list[Point]]]] = []
@@ -145,7 +144,7 @@ def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
     return Figure("scaling", "Speed of a rank against the size of the job", caption, draw)
 
 
-def _point(point: SizePoint, *, flops: bool) -> Point | None:
+def _point(point: ScalingPoint, *, flops: bool) -> Point | None:
     ranks = point.size.ranks
     values = [value for run in point.row.runs if (value := _value(run, ranks, flops=flops)) is not None]
     return Point(ranks, *spread(values)) if values else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.collect.traces import traces_of
-from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, RankTrace, Span
+from hpcbench.contract.trace import CODEC, STEP, STEPS, WAIT, StepTrace, TraceSpan
 from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, INK, WIDTH
 from hpcbench.present.document import Figure
@@ -45,14 +45,14 @@ class Panel:
     scheme: str
     run: str
     step: int
-    ranks: tuple[RankTrace, ...]
+    ranks: tuple[StepTrace, ...]
     """Those that are drawn."""
     of: int
     """Ranks that there are."""
     error: float
     """Seconds that the ranks' clocks may differ by."""
 
-    def spans(self, trace: RankTrace) -> list[tuple[str, float, float]]:
+    def spans(self, trace: StepTrace) -> list[tuple[str, float, float]]:
         """Kind, begin and length in seconds of what one rank did, on the clock of the first from the step's begin."""
         start = min(_on_clock(one, span) for one in self.ranks for span in _step(one, self.step) if span.name == STEP)
         found = []
@@ -66,7 +66,7 @@ class Panel:
         """From the step's begin to its end on the last rank."""
         return max(begin + length for trace in self.ranks for _, begin, length in self.spans(trace))
 
-    def columns(self, trace: RankTrace, seconds: float) -> dict[str, list[float]]:
+    def columns(self, trace: StepTrace, seconds: float) -> dict[str, list[float]]:
         """Return the share of each kind of span in each column of one rank; kinds of `SPANS` add up to at most 1.
 
         Parameters
@@ -94,7 +94,7 @@ class Panel:
 
 
 def step_trace(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel a scheme; None where no run was traced."""
+    """Return a panel for each scheme; None if no run was traced."""
     damaged: list[str] = []
     traced = [panel for row in cell.rows if (panel := _panel(row, damaged))]
     panels = traced[:MOST_SCHEMES]
@@ -197,15 +197,15 @@ def _rows(
     axis.set_title(name(panel.scheme))
 
 
-def _kind(span: Span) -> str | None:
+def _kind(span: TraceSpan) -> str | None:
     if span.track == STEPS:
         return "waiting" if span.name in (WAIT, "bubble") else span.name if span.name in SPANS else None
     return "codec" if span.track == CODEC else "messages under way"
 
 
-def _step(trace: RankTrace, step: int) -> Sequence[Span]:
+def _step(trace: StepTrace, step: int) -> Sequence[TraceSpan]:
     return [span for span in trace.spans if span.step == step]
 
 
-def _on_clock(trace: RankTrace, span: Span) -> float:
+def _on_clock(trace: StepTrace, span: TraceSpan) -> float:
     return span.begin - trace.ahead(span.begin)

@@ -47,7 +47,7 @@ class Average:
 
 
 def _of_counted(average: Callable[[Sequence[float]], float | None]) -> Callable[..., Value]:
-    """An average over the completed runs or, if there are none, over those with a known speed."""
+    """Return an average over the completed runs or, if there are none, over those with a known speed."""
 
     def over(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
         values = [value(run) for run in counted(runs)]
@@ -63,7 +63,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _highest(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-    """The largest value over all runs, completed or not."""
+    """Return the largest value over all runs, completed or not."""
     return max((one for run in runs if (one := value(run)) is not None and one != "unknown"), default=None)
 
 
@@ -85,7 +85,7 @@ class Exported:
     """Text that is added to the meaning."""
 
     def of(self, log: RunLog, key: str) -> float | None:
-        """The value in the log's event."""
+        """Return the value in the log's event."""
         found: float | None = getattr(log.said(self.event), key) if self.event else None
         return found
 
@@ -126,22 +126,22 @@ class Quantity:
     """Whether schemes have a value of it. If not, it is only exported."""
 
     def of(self, run: Measures) -> Value:
-        """The value of a run."""
+        """Return the value of a run."""
         if self.run is not None:
             return self.run(run)
         return self.exported.of(run.run.log, self.key) if self.exported and run.run.log else None
 
     def over(self, runs: Sequence[Measures]) -> Value:
-        """The value of a scheme, from all of its runs."""
+        """Return the value of a scheme, from all of its runs."""
         return self.over_runs.over(runs, self.of)
 
     def figure(self, runs: Sequence[Measures]) -> float | None:
-        """The value of a scheme, if it is a number."""
+        """Return the value of a scheme, if it is a number."""
         value = self.over(runs)
         return None if value == "unknown" else value
 
     def unit_of(self, values: Iterable[Value], *, gpu: bool = False) -> Unit:
-        """The unit for showing some values."""
+        """Return the unit for showing some values."""
         return self.scale((value for value in values if value != "unknown"), gpu)
 
     def column(self, unit: Unit, *, gpu: bool = False, group: int | None = None, runs: bool = False) -> Column:
@@ -151,13 +151,13 @@ class Quantity:
         return Column(self.key, head, group=self.group if group is None else group, help=self._help(unit, runs=runs))
 
     def entry(self, value: Value, unit: Unit) -> Entry:
-        """The entry of a value in a table."""
+        """Return the entry of a value in a table."""
         if value == "unknown":
             return Entry(value, value)
         return Entry(unit.show(value), value, "bad" if value is not None and value == self.alarm else "")
 
     def _help(self, unit: Unit, *, runs: bool) -> str:
-        """The meaning, with the unit if the head lacks it, the way of averaging, and which direction is better."""
+        """Return the meaning, the unit if the head lacks it, the way of averaging, and which direction is better."""
         scaled = unit.name if "{unit}" not in self.head else ""
         average = "" if runs else self.over_runs.words
         how = ", ".join(words for words in (self.over_steps, average) if words)

@@ -20,11 +20,11 @@ CATALOGUE: list[Quantity] = [
 
 
 def of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:
-    """The quantities that a table shows: first those of `first`, then all others that are declared for it."""
+    """Return the quantities that a table shows: first those of `first`, then all others that are declared for it."""
     keys = {one.key for one in first}
     return [*first, *(one for one in CATALOGUE if one.table == name and one.key not in keys)]
 
 
 def exported(table: str) -> list[Quantity]:
-    """The quantities that have a column in a table of the export, in the order of the columns."""
+    """Return the quantities that have a column in a table of the export, in the order of the columns."""
     return [one for one in CATALOGUE if one.exported and one.exported.table == table]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from hpcbench.contract.events import Memory
+from hpcbench.contract.events import MemoryUse
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, HIGHEST, MEDIAN, PERCENT, SECONDS, Exported, Quantity, Value
 from hpcbench.report.resources import PARTS
@@ -23,7 +23,7 @@ def _held(key: str, head: str, meaning: str, run: Callable[[Measures], Value], g
         better="lower",
         table="memory",
         group=group,
-        exported=Exported("runs", "integer", Memory),
+        exported=Exported("runs", "integer", MemoryUse),
     )
 
 
@@ -72,7 +72,7 @@ def _lasting(key: str) -> Quantity:
     )
 
 
-LASTING = tuple(map(_lasting, Memory.LASTING))
+LASTING = tuple(map(_lasting, MemoryUse.LASTING))
 MEMORY = (HOST, HOST_RANK, DEVICE, RESERVED, *LASTING)
 
 _MEANINGS = {
@@ -111,7 +111,7 @@ def _phase(part: str) -> Quantity:
 
 
 def _part(of: Quantity, key: str, group: int) -> Quantity:
-    """The same part of the step, divided by the step."""
+    """Return the same part of the step, divided by the step."""
 
     def value(run: Measures) -> Value:
         seconds = of.of(run)

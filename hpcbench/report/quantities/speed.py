@@ -24,13 +24,13 @@ _LINE = {one.name: one for one in step_line.QUANTITIES}
 
 
 def _of_line(name: str) -> Quantity:
-    """A quantity of a step's line, without the part of its meaning that holds only for the line."""
+    """Return a quantity of a step's line, without the part of its meaning that holds only for the line."""
     said = _LINE[name]
     return Quantity(key=name, head=name, unit=said.unit, meaning=said.meaning.replace(" so far", ""))
 
 
 def _rate(name: str) -> Quantity:
-    """A quantity of a step's line of which larger values are better."""
+    """Return a quantity of a step's line whose larger values are better."""
     own = _of_line(name)
     return replace(
         own,

@@ -79,7 +79,7 @@ class Ages:
 
 
 def ages(log: RunLog) -> Ages | None:
-    """The gradients of all stages or shards, by the ``staleness`` event.
+    """Return the gradients of all stages or shards, by the ``staleness`` event.
 
     None where the log does not speak of any, or not sensibly.
     """
@@ -99,7 +99,7 @@ def _of_counts(counts: Mapping[int, int]) -> Ages | None:
 
 
 def together(runs: Iterable[Measures]) -> Ages | None:
-    """The gradients of several runs; None where none counts them."""
+    """Return the gradients of several runs; None where none counts them."""
     counts: Counter[int] = Counter()
     for run in runs:
         own = run.said(ages)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcbench.contract.events import Traffic
+from hpcbench.contract.events import TrafficTotals
 from hpcbench.report import traffic
 from hpcbench.report.measures import Measures, counted
 from hpcbench.report.quantities import BYTES, PERCENT, RATIO, SECONDS, Average, Exported, Quantity, Value
@@ -11,7 +11,7 @@ from hpcbench.report.traffic import DIMENSIONS
 
 
 def _raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantity:
-    """A quantity of a channel that is only exported, and never averaged."""
+    """Return a quantity of a channel that is only exported, and never averaged."""
     column = Exported("channels", "integer" if unit == "B" or "calls" in key else "real", remark=remark)
     return Quantity(key=key, head=key, unit=unit, meaning=meaning, exported=column, of_schemes=False)
 
@@ -125,7 +125,7 @@ TO_HOST = Quantity(
     better="lower",
     table="traffic",
     group=3,
-    exported=Exported("runs", "integer", Traffic, remark="; in the counted steps, all ranks together"),
+    exported=Exported("runs", "integer", TrafficTotals, remark="; in the counted steps, all ranks together"),
 )
 FROM_HOST = replace(
     TO_HOST,

@@ -7,8 +7,8 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.text import printable
-from hpcbench.contract.values import text
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.values import get_text
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
     Unit,
@@ -72,7 +72,7 @@ def speed(submission: Submission, cell: Cell) -> Table | None:
 
 
 def phases(submission: Submission, cell: Cell) -> Table | None:
-    """The phases of a step and the waiting for messages, in seconds and as parts of the step."""
+    """Return the phases of a step and the waiting for messages, in seconds and as parts of the step."""
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.unit_of(STEP.over(row.runs) for row in cell.rows)
@@ -115,7 +115,7 @@ def _loss_notes(cell: Cell) -> list[str]:
 
 
 def traffic(submission: Submission, cell: Cell) -> Table | None:
-    """The cost of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
+    """Return the cost of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
     rows, base, times = cell.rows, cell.row(cell.baseline), (EXPOSED, HIDDEN, ENCODE, DECODE)
     unit = EXPOSED.unit_of(one.over(row.runs) for one in times for row in rows)
     links = (TO_HOST, FROM_HOST)
@@ -147,7 +147,7 @@ class _Axis:
 
 
 def axes(submission: Submission, cell: Cell) -> Table | None:
-    """A row for each scheme and axis; None if no run has a tensor grid."""
+    """Return a row for each scheme and axis; None if no run has a tensor grid."""
     lines = [line for row in cell.rows for line in _axes(row)]
     if not lines:
         return None
@@ -196,7 +196,7 @@ def _axes(row: Row) -> list[_Axis]:
 
 
 def shares(run: Measures) -> int:
-    """The number of steps times ranks that the traffic of a run is summed over."""
+    """Return the number of steps times ranks that the traffic of a run is summed over."""
     return len(window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 
@@ -213,7 +213,7 @@ def memory(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _step_time(row: Row) -> Interval | None:
-    """The step time over the runs of a scheme if there are several, else over the steps of its run."""
+    """Return the step time over the runs of a scheme if there are several, else over the steps of its run."""
     return step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
 
 
@@ -227,9 +227,9 @@ def _speed_notes(cell: Cell) -> list[str]:
     ]
     said = next((found for run in cell.runs if (found := _formulas(run))), None)
     formulas = [
-        f"FLOP/s {name}: {printable(words, 120)}."
+        f"FLOP/s {name}: {make_printable(words, 120)}."
         for kind, name in _FORMULAS.items()
-        if (words := text(said, kind)) is not None
+        if (words := get_text(said, kind)) is not None
     ]
     return notes + formulas + [_EXPERTS_NOTE] * any(run.run.settings.model.experts for run in cell.runs)
 

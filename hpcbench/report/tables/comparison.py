@@ -51,7 +51,7 @@ def comparison(cell: Cell, weak: Weakened) -> Table | None:
 
 
 def verdict(row: Row, weak: Weakened) -> Entry:
-    """The verdict, with the letters of its weaknesses."""
+    """Return the verdict, with the letters of its weaknesses."""
     entry, mark = phrase(row.verdict, tone(row)), weak.mark(row.scheme)
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
@@ -73,7 +73,7 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 
 
 def schemes(submission: Submission, cell: Cell) -> Table | None:
-    """A row for each two schemes, with those of the baseline first."""
+    """Return a row for each two schemes, with those of the baseline first."""
     fields: list[Field[Duel]] = [
         (Column("scheme", "scheme", words=True, help="One scheme."), lambda duel: name(duel.scheme)),
         (Column("other", "against", words=True, help="Another one."), lambda duel: name(duel.other)),

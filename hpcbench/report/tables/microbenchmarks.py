@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hpcbench.collect.microbenchmarks import Microbenchmark, Size
-from hpcbench.contract.text import printable
+from hpcbench.collect.microbenchmarks import Microbenchmark, TableRow
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import NAMES, Unit, ratio
 
@@ -71,20 +71,20 @@ class _Measured:
         return self.tables[0].quantities
 
     @property
-    def rows(self) -> dict[Key, Size]:
+    def rows(self) -> dict[Key, TableRow]:
         """The rows. Of one that was measured twice the last counts: the first warms up caches in many a script."""
         return {size.key: size for table in self.tables for size in table.sizes}
 
     def wrong(self, key: Key) -> int:
-        """Number of wrong elements of a row, each time that it was measured."""
+        """Return the number of wrong elements of a row, each time that it was measured."""
         return sum(size.wrong or 0 for table in self.tables for size in table.sizes if size.key == key)
 
     def notes(self) -> Iterator[str]:
         """Sentences about the tables."""
         for table in self.tables:
-            place = f"{printable(str(table.path))}:{table.line}"
+            place = f"{make_printable(str(table.path))}:{table.line}"
             yield f"read from {place}"
-            yield from (f"{place}: {printable(remark)}" for remark in table.remarks)
+            yield from (f"{place}: {make_printable(remark)}" for remark in table.remarks)
             if table.failed and not any(size.wrong for size in table.sizes):
                 yield f"{place}: the benchmark reports a check that failed"
             if not table.name:
@@ -117,7 +117,7 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
     name = first.name or f"a benchmark without a name ({first.path.stem})"
     return tabulate(
         "microbenchmark",
-        printable(f"{first.tool}{version}: {', '.join([name, *kinds])}"),
+        make_printable(f"{first.tool}{version}: {', '.join([name, *kinds])}"),
         keys,
         fields,
         notes=[note for measured in group for note in measured.notes()],
@@ -129,7 +129,7 @@ def _names(group: Sequence[_Measured]) -> list[str]:
     """Names of the files, with the line of the heading where a file has several tables."""
     stems = [measured.path.stem for measured in group]
     lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
-    return [f"{printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
+    return [f"{make_printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
 
 
 def _label(place: int, key: Key) -> Entry:
@@ -141,7 +141,7 @@ def _bytes(size: int | None) -> Entry:
     return Entry() if size is None else Entry(f"{size}", size)
 
 
-def _figure(rows: Mapping[Key, Size], name: str, path: Path) -> Callable[[Key], Entry]:
+def _figure(rows: Mapping[Key, TableRow], name: str, path: Path) -> Callable[[Key], Entry]:
     def entry(key: Key) -> Entry:
         value = rows[key].values.get(name) if key in rows else None
         if value is None:
@@ -152,7 +152,7 @@ def _figure(rows: Mapping[Key, Size], name: str, path: Path) -> Callable[[Key], 
     return entry
 
 
-def _over(rows: Mapping[Key, Size], base: Mapping[Key, Size], name: str) -> Callable[[Key], Entry]:
+def _over(rows: Mapping[Key, TableRow], base: Mapping[Key, TableRow], name: str) -> Callable[[Key], Entry]:
     def entry(key: Key) -> Entry:
         mine, other = (side[key].values.get(name) if key in side else None for side in (rows, base))
         value = mine / other if mine is not None and other else None

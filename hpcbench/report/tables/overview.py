@@ -35,7 +35,7 @@ def overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
 
 
 def _lines(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Iterator[_Line]:
-    """The compared schemes, and a baseline that has something to tell, such as a failure."""
+    """Return the compared schemes, and a baseline with something to report, such as a failure."""
     for cell, letters in zip(cells, weak, strict=True):
         for row in cell.rows:
             if row.scheme != cell.baseline or row.verdict:

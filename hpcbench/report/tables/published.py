@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.problems import user_error
+from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.section import Section
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Table
 from hpcbench.present.notation import estimate, speed_interval
 from hpcbench.report.compare import Cell, Row
@@ -71,7 +71,7 @@ def _read(path: Path) -> Paper:
     try:
         return Paper.model_validate(document.data)
     except ValidationError as error:
-        raise user_error(error, Paper, document.where) from None
+        raise make_user_error(error, Paper, document.where) from None
 
 
 _COLUMNS = (
@@ -111,7 +111,7 @@ def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[P
             for paper, figures in known:
                 measured = _counterpart(figures[0], row, row.scheme == cell.baseline)
                 if measured is not None:
-                    scheme = Entry(printable(f"{row.scheme}{where}", 80), row.scheme)
+                    scheme = Entry(make_printable(f"{row.scheme}{where}", 80), row.scheme)
                     rows.append((scheme, measured, *_said(paper, figures)))
                     notes |= {f"{_reference(paper, one)}: {one.note}": None for one in figures if one.note}
     if not rows:
@@ -121,7 +121,7 @@ def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[P
 
 
 def _together(paper: Paper) -> list[list[Published]]:
-    """The figures of a paper.
+    """Return the figures of a paper.
 
     Ratios of speed from the same experiment are grouped, because they have one counterpart.
     """
@@ -134,7 +134,7 @@ def _together(paper: Paper) -> list[list[Published]]:
 
 
 def _said(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
-    """The published values, their subject and their place, in words."""
+    """Return the published values, their subject and their place, in words."""
     first, several = figures[0], len(figures) > 1
     what = f"{first.what}: {', '.join(_RATIOS[one.quantity] for one in figures)}" if several else first.what
     return (

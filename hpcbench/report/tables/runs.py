@@ -35,7 +35,7 @@ _NAMED = 2
 
 
 def runs(submission: Submission, cells: list[Cell]) -> Table | None:
-    """A row for each planned run, including runs that left no file."""
+    """Return a row for each planned run, including runs that left no file."""
     fields = [
         (Column("run", "run", words=True, help="The run's name in its submission."), lambda run: name(run.id)),
         (Column("state", "state", words=True, help="State of the run."), _state),

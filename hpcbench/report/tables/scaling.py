@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hpcbench.collect.submission import RunResult, Submission
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
 from hpcbench.present.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
 from hpcbench.report.columns import SCHEME, samples
@@ -24,7 +24,7 @@ from hpcbench.report.titles import example
 
 
 @dataclass(frozen=True)
-class Size:
+class RunSize:
     """A cell as one point of a series."""
 
     cell: Cell
@@ -39,7 +39,7 @@ class Kind:
     """A kind of scaling: how the work grows with the machine."""
 
     name: str
-    same: Callable[[Size], float]
+    same: Callable[[RunSize], float]
     """Gives the property of the batch that is the same at all sizes."""
     words: str
     """The property in words."""
@@ -50,14 +50,14 @@ WEAK = Kind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} a rank")
 
 
 @dataclass(frozen=True)
-class Point:
+class ScalingPoint:
     """One scheme at one size, relative to the smallest size at which the scheme has a speed."""
 
     series: str
     """Text for the properties that are the same at all its sizes."""
-    size: Size
+    size: RunSize
     row: Row
-    smallest: Size | None
+    smallest: RunSize | None
     speedup: float | None
     """Samples/s divided by those at the smallest size."""
 
@@ -69,17 +69,17 @@ class Point:
         return self.speedup * self.smallest.ranks / self.size.ranks
 
 
-def scaling(cells: list[Cell], kind: Kind) -> list[Point]:
-    """The points of each series, scheme by scheme.
+def scaling(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
+    """Return the points of each series, scheme by scheme.
 
     A series has cells with equal settings, except for the global batch and the layout, and with the property of the
     batch that the kind says.
     """
-    series: dict[tuple[str, float], list[Size]] = {}
+    series: dict[tuple[str, float], list[RunSize]] = {}
     modes = has_modes(cells)
     for size in _sizes(cells):
         series.setdefault((_fixed(example(size.cell), modes=modes), kind.same(size)), []).append(size)
-    points: list[Point] = []
+    points: list[ScalingPoint] = []
     for (_, value), found in series.items():
         for own, sizes in _by_mode(found).items() if modes else ((None, sizes) for sizes in _apart(found)):
             if len({size.ranks for size in sizes}) > 1:
@@ -93,16 +93,16 @@ def has_modes(cells: list[Cell]) -> bool:
     return any(_tensor(size) != "1d" for size in _sizes(cells))
 
 
-def _tensor(size: Size) -> str:
+def _tensor(size: RunSize) -> str:
     return example(size.cell).settings.layout.tensor
 
 
-def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
+def _by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
     """Sizes of each mode of tensor parallelism, by its name.
 
     A size without tensor parallelism belongs to every mode.
     """
-    groups: dict[str, list[Size]] = {}
+    groups: dict[str, list[RunSize]] = {}
     layouts = {_layout(example(size.cell), modes=True) for size in sizes}
     for layout in sorted(layouts):
         mine = [size for size in sizes if _layout(example(size.cell), modes=True) == layout]
@@ -117,24 +117,24 @@ def _by_mode(sizes: list[Size]) -> dict[str, list[Size]]:
     return groups
 
 
-def _own(sizes: list[Size], cells: list[Cell]) -> list[str]:
-    """The values of the matrix that distinguish a series from others."""
+def _own(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
+    """Return the values of the matrix that distinguish a series from others."""
     first, *rest = [size.cell.values for size in sizes]
     own = {key: value for key, value in first.items() if all(values.get(key) == value for values in rest)}
     return [f"{key} {value}" for key, value in own.items() if any(cell.values.get(key) != value for cell in cells)]
 
 
-def _apart(sizes: list[Size]) -> list[list[Size]]:
+def _apart(sizes: list[RunSize]) -> list[list[RunSize]]:
     """Names of sizes by their layout without data parallelism, unless each has its own number of ranks anyway."""
     if len({size.ranks for size in sizes}) == len(sizes):
         return [sizes]
-    groups: dict[str, list[Size]] = {}
+    groups: dict[str, list[RunSize]] = {}
     for size in sizes:
         groups.setdefault(_layout(example(size.cell)), []).append(size)
     return list(groups.values())
 
 
-def _points(series: str, sizes: list[Size]) -> Iterator[Point]:
+def _points(series: str, sizes: list[RunSize]) -> Iterator[ScalingPoint]:
     rows = [{row.scheme: row for row in size.cell.rows} for size in sizes]
     for scheme in dict.fromkeys(scheme for found in rows for scheme in found):
         smallest, least = None, None
@@ -145,19 +145,19 @@ def _points(series: str, sizes: list[Size]) -> Iterator[Point]:
             if smallest is None and speed:
                 smallest, least = size, speed
             speedup = speed / least if speed and least else None
-            yield Point(series, size, found[scheme], smallest, speedup)
+            yield ScalingPoint(series, size, found[scheme], smallest, speedup)
 
 
-def _sizes(cells: list[Cell]) -> Iterator[Size]:
+def _sizes(cells: list[Cell]) -> Iterator[RunSize]:
     for cell in cells:
         settings = example(cell).settings
         ranks, batch = settings.ranks, settings.train.global_batch
         if ranks and batch and ranks > 0 and batch > 0:
-            yield Size(cell, ranks, settings.shape.nodes, batch)
+            yield RunSize(cell, ranks, settings.shape.nodes, batch)
 
 
 def _fixed(run: RunResult, *, modes: bool) -> str:
-    """The settings of the work and of how it is done, without the size.
+    """Return the settings of the work and of how it is done, without the size.
 
     On grids, which cut samples, the number of samples at a time belongs to the size, too.
     """
@@ -188,14 +188,14 @@ def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     return _table(WEAK, title, scaling(cells, WEAK), modes=has_modes(cells))
 
 
-def _of_modes(points: list[Point]) -> list[Field[Point]]:
+def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     """Quantities that papers on tensor grids compare: seconds of both passes per sample, bytes and memory of a rank."""
 
-    def passes(point: Point) -> float | None:
+    def passes(point: ScalingPoint) -> float | None:
         parts = [one.figure(point.row.runs) for one in PHASES if one.key in ("forward_s", "backward_s")]
         return None if None in parts else sum(part or 0.0 for part in parts) / point.size.batch
 
-    def sent(point: Point) -> float | None:
+    def sent(point: ScalingPoint) -> float | None:
         each = [(sum(one.message_bytes for one in run.channels), shares(run)) for run in point.row.counted]
         return mean_of_known([nbytes / share if share else None for nbytes, share in each])
 
@@ -213,13 +213,13 @@ def _of_modes(points: list[Point]) -> list[Field[Point]]:
     ]
 
 
-def _table(kind: Kind, title: str, points: list[Point], *, modes: bool) -> Table | None:
+def _table(kind: Kind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
     if not points:
         return None
     each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"
     one = len({point.series for point in points}) == 1
     rates, rate = samples([point.row for point in points])
-    made: list[Field[Point]] = [
+    made: list[Field[ScalingPoint]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
             Column("series", "series", words=True, help="Properties that are the same at all compared sizes."),
@@ -241,4 +241,4 @@ def _table(kind: Kind, title: str, points: list[Point], *, modes: bool) -> Table
     ]
     what = f"{title} ({points[0].series})" if one else title
     note = "Efficiency is of each scheme against its own smallest size."
-    return tabulate(f"{kind.name}-scaling", printable(what), points, made, notes=[note])
+    return tabulate(f"{kind.name}-scaling", make_printable(what), points, made, notes=[note])

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.problems import shown, suggestion
+from hpcbench.contract.problems import show, suggest
 from hpcbench.study import yaml12
 
 
@@ -34,8 +34,8 @@ def model(name: str) -> dict[str, Any]:
         There is no such preset. The message names the known ones.
     """
     if name not in _table("models"):
-        near = suggestion(name, models())
-        raise ValueError(f"unknown model {shown(name)}{near}: known are {', '.join(models())}")
+        near = suggest(name, models())
+        raise ValueError(f"unknown model {show(name)}{near}: known are {', '.join(models())}")
     return {"name": name, **copy.deepcopy(_table("models")[name])}
 
 
@@ -51,9 +51,9 @@ def scheme(name: str) -> dict[str, Any]:
     if found is not None:
         filled: dict[str, Any] = _fill(*found)
         return filled
-    near = suggestion(name, [pattern for pattern in schemes() if "{" not in pattern])
+    near = suggest(name, [pattern for pattern in schemes() if "{" not in pattern])
     known = f"{', '.join(schemes())}, and those under `schemes:`"
-    raise ValueError(f"unknown scheme {shown(name)}{near}: known are {known}")
+    raise ValueError(f"unknown scheme {show(name)}{near}: known are {known}")
 
 
 def is_scheme(name: str) -> bool:

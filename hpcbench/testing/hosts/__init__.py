@@ -124,7 +124,7 @@ class Hosts:
         subprocess.TimeoutExpired
             The program took too long. The exception has its output so far.
         UserError
-            There are not enough hosts, or there is no ``mpiexec`` of MPICH.
+            There are not enough hosts, or MPICH's ``mpiexec`` is missing.
         """
         argv, variables = self._start_ranks(command, ranks, ranks_per_host, environment)
         with endless_input() as waiting, self._command(1, argv, variables, subprocess.PIPE, waiting) as process:
@@ -156,7 +156,7 @@ class Hosts:
         ranks_per_host: int | None,
         environment: Mapping[str, str] | None,
     ) -> tuple[list[str], dict[str, str]]:
-        """The command that starts the ranks, and its variables."""
+        """Return the command that starts the ranks, and its variables."""
         each = ranks_per_host or -(-ranks // self.count)
         if ranks < 1 or each < 1 or ranks > each * self.count:
             raise UserError(f"{ranks} ranks, {each} a host, do not fit on {self.count} hosts: give others")
@@ -198,7 +198,7 @@ class Hosts:
         stream: int | None,
         stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[str]]:
-        """A running process on a host. `stream` takes both its outputs; None for those of this process."""
+        """Run a process on a host. `stream` takes both its outputs; None for those of this process."""
         inside = ["/dev/shm/on", f"host{host}", shlex.join(command)] if host else command
         with (
             self._one_command,
@@ -273,7 +273,7 @@ class Hosts:
             raise UserError("the virtual hosts do not reach each other")
 
     def _enter(self, command: Sequence[str]) -> list[str]:
-        """The command within the hosts' namespaces, in the switch's network."""
+        """Return the command that runs within the hosts' namespaces, in the switch's network."""
         if not self._namespaces:
             raise UserError("there are no virtual hosts yet, or no more: use Hosts in a with statement")
         options = [f"--{kind}=/proc/{os.getpid()}/fd/{file}" for kind, file in self._namespaces.items()]
@@ -302,9 +302,9 @@ class Hosts:
 
 @contextmanager
 def endless_input() -> Iterator[int]:
-    """A standard input that neither gives data nor ends within the block.
+    """Open a standard input that neither gives data nor ends within the block.
 
-    Hydra's mpiexec tells the first host when its input has ended. If the ranks end sooner, it writes to a closed
+    Hydra's mpiexec reports the end of its input to the first host. If the ranks end sooner, it writes to a closed
     connection, and SIGPIPE ends it before it has printed their output.
     """
     reading, writing = os.pipe()

@@ -3,8 +3,8 @@
     hpcbench-virtual-hosts -n RANKS [-ppn RANKS_A_HOST] [--rate 100mbit] [--delay-us 50] COMMAND...
     hpcbench-virtual-hosts --can
 
-The hosts live as long as the command. --can tells whether this machine can have virtual hosts: exit status 0, or 1 with
-the reason and the remedy in one line.
+The hosts live as long as the command. --can checks whether this machine can have virtual hosts: exit status 0, or 1
+with the reason and the remedy in one line.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--can", action="store_true", help="tell whether virtual hosts work here, and start nothing")
+    parser.add_argument("--can", action="store_true", help="check whether virtual hosts work here, and start nothing")
     parser.add_argument("-n", type=_count, metavar="RANKS", help="ranks in all")
     parser.add_argument("-ppn", type=_count, metavar="RANKS", help="ranks a host; by default all on one")
     parser.add_argument("-bind-to", choices=["none"], help="for mpiexec's sake: the hosts share this machine's cores")

@@ -13,12 +13,12 @@ ONLY_THE_LINKS = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES
 
 
 def mpiexec_line(command: Sequence[str], ranks: int, each: int) -> list[str]:
-    """The argument list that starts `ranks` ranks of the command, `each` of them on a host.
+    """Return the command line that starts `ranks` ranks of the command, `each` of them on a host.
 
     Raises
     ------
     UserError
-        There is no ``mpiexec`` of MPICH.
+        MPICH's ``mpiexec`` is missing.
     """
     names = ",".join(f"host{k + 1}:{each}" for k in range(-(-ranks // each)))
     launch = [_mpiexec(), "-launcher", "ssh", "-launcher-exec", "/proc/1/root/dev/shm/on", "-iface", "eth0"]
@@ -26,11 +26,11 @@ def mpiexec_line(command: Sequence[str], ranks: int, each: int) -> list[str]:
 
 
 def _mpiexec() -> str:
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        raise UserError(f"no mpiexec beside {sys.executable} nor on PATH: pip install mpich")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    sibling = Path(sys.executable).with_name("mpiexec")
+    program = str(sibling) if sibling.exists() else shutil.which("mpiexec")
+    if not program:
+        raise UserError(f"mpiexec is neither next to {sys.executable} nor on PATH: pip install mpich")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     if "HYDRA" not in version:
-        raise UserError(f"{found} is not MPICH's, which the virtual hosts need: pip install mpich")
-    return found
+        raise UserError(f"{program} is not MPICH's, which the virtual hosts need: pip install mpich")
+    return program

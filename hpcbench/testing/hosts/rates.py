@@ -13,7 +13,7 @@ _PAYLOAD, _HEADERS = 1448, 66
 
 
 def bits_per_second(rate: str) -> float:
-    """The number of bits per second of a rate in the form of ``tc``, ``"50mbit"`` or ``"2.5gbit"``.
+    """Return the number of bits per second of a rate in the form of ``tc``, ``"50mbit"`` or ``"2.5gbit"``.
 
     Raises
     ------

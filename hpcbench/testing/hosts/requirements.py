@@ -31,7 +31,10 @@ def why_not() -> str | None:
 
 
 def unshare_line(command: Sequence[str]) -> list[str]:
-    """The command as the first process of new namespaces. A user other than root becomes root in them."""
+    """Return the command line that runs the command in new namespaces.
+
+    The command is their first process. A user other than root becomes root in them.
+    """
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ["unshare", *user, *_NAMESPACES, "--", *command]
 

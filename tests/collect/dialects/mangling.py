@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from hpcbench.collect.dialects.dialect import Dialect
-from hpcbench.collect.dialects.reader import Reader
+from hpcbench.collect.dialects.reader import DialectReader
 from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import texts
 from hpcbench.collect.run_log import RunLog
@@ -27,7 +27,7 @@ def lines_of(name: str) -> list[str]:
 
 
 def read_as(dialect: Dialect, data: bytes) -> RunLog:
-    reader = Reader(Path("log.txt"), dialect)
+    reader = DialectReader(Path("log.txt"), dialect)
     for text in texts(io.BytesIO(data)):
         reader.feed(text)
     return reader.close()

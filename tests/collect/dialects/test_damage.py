@@ -16,7 +16,7 @@ from hpcbench.collect.dialects.table import DIALECTS
 from hpcbench.collect.dialects.texts import LONGEST_LINE, texts
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Evaluation
-from hpcbench.contract.judge import judge_log
+from hpcbench.contract.run_state import resolve_log_state
 from hpcbench.contract.step_line import Step
 
 SUMS = {"skipped", "nan_steps"}
@@ -115,7 +115,7 @@ def check(log: RunLog, data: bytes) -> None:
     for event in log.events:
         if isinstance(event, Evaluation):
             assert event.loss is not None and is_printed(event.loss, numbers)
-    judge_log(log.ending)
+    resolve_log_state(log.ending)
     log.final_loss()
     log.missing_steps()
 
@@ -131,7 +131,7 @@ def test_mutated_logs_invent_nothing(mutant: tuple[str, bytes]) -> None:
 @given(st.binary(max_size=3000), st.sampled_from(DIALECTS))
 def test_any_bytes_are_a_log_without_steps(data: bytes, dialect: Dialect) -> None:
     log = read_as(dialect, data)
-    assert not log.steps and judge_log(log.ending).state == "unknown"
+    assert not log.steps and resolve_log_state(log.ending).state == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_numbers_of_any_size_are_numbers_or_nothing(name: str, number: str) -> N
     log = read_as(DIALECT[name], "\n".join([*lines, ""]).encode())
     for record in log.steps.values():
         assert all(abs(value) < 2**63 for value in vars(record).values() if isinstance(value, int))
-    judge_log(log.ending)
+    resolve_log_state(log.ending)
 
 
 def test_the_check_itself_notices_a_wrong_number() -> None:

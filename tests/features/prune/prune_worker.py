@@ -20,7 +20,7 @@ from parity_worker import WORLD, History, meet
 from prune_faults import FAULTS_IN_TRANSIT, planted
 
 from hpcbench.contract.run import Run
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.errors import TransitError
 from hpcbench.features.prune.traffic import Zeros
 from hpcbench.predict import volume
@@ -98,7 +98,7 @@ def counted(run: Run, rank: int, step: int) -> list[list[int]]:
         for name, held, span in slots if step else ():
             if name in known[step - 1]:
                 kept[span] = known[step - 1][name][held].reshape(-1) != 0
-        found.append([int((~kept[cut]).sum()) for cut in shards(length, run.layout.replicas)])
+        found.append([int((~kept[cut]).sum()) for cut in cut_evenly(length, run.layout.replicas)])
     return found
 
 

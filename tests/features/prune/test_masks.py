@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcbench.comm.feedback import Feedback
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import Model
 from hpcbench.features.prune.engine import formats
 from hpcbench.features.prune.engine.formats import MaskError
@@ -30,10 +30,10 @@ def alone(values):
 def cut(target, whole, rows, columns, runs):
     """The parts of a matrix that ranks hold: blocks, each in runs of its elements."""
     parts, boxes = [], []
-    for row in shards(whole.shape[0], rows):
-        for column in shards(whole.shape[1], columns):
+    for row in cut_evenly(whole.shape[0], rows):
+        for column in cut_evenly(whole.shape[1], columns):
             flat = np.ascontiguousarray(whole[row, column]).reshape(-1)
-            for run in shards(flat.size, runs):
+            for run in cut_evenly(flat.size, runs):
                 parts.append(Part(target, (row, column), run.start, flat[run]))
                 boxes.append((row, column, run))
     return parts, boxes
@@ -165,7 +165,7 @@ def test_a_mask_that_nobody_makes_is_refused():
 def test_packed_values_come_back_and_zeros_do_not_travel(pieces):
     n, own = 256, pieces - 1
     kept = torch.from_numpy(CHANCE.random(n) < 0.4)
-    cuts = shards(n, pieces)
+    cuts = cut_evenly(n, pieces)
     counts = [int(kept[cut].sum()) for cut in cuts]
     length = piece_length(counts) if pieces > 1 else whole_length(counts[0], 4)
     packing = Packing(kept, cuts, length=length, own=own)

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.layout import Layout, model_misfit
-from hpcbench.contract.training import Model, Train, optimizer_misfit
+from hpcbench.contract.layout import Layout, find_model_misfit
+from hpcbench.contract.training import Model, Train, find_optimizer_misfit
 from hpcbench.features.prune.rules import pruning
 from hpcbench.features.prune.settings import Prune
 
@@ -23,7 +23,7 @@ def test_a_pattern_alone_begins_after_the_warm_up():
 @pytest.mark.parametrize("layout", [Layout(), Layout(dp=8, tp=2, pp=2), Layout(dp=2, cp=2), Layout(tp=4)])
 @pytest.mark.parametrize("pattern", ["2:4", "unstructured", "rows", "heads"])
 def test_what_divides_fits(layout, pattern):
-    assert model_misfit(MODEL, TRAIN.changed(prune=pattern, seq_len=64), layout) is None
+    assert find_model_misfit(MODEL, TRAIN.changed(prune=pattern, seq_len=64), layout) is None
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,19 @@ def test_what_divides_fits(layout, pattern):
         ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
         ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set it to false"),
         ({}, {"sparse_gradients": "auto"}, {"dp": 2}, "train.sparse_gradients", "gradients by rows: set it to never"),
-        ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "no multiple of 4 x layout.tp = 16: use another pattern, or a"),
+        ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "not a multiple of 4 x layout.tp = 16: use another pattern, or"),
         ({}, {"prune": Prune(pattern="heads", sparsity=0.1)}, {}, "train.prune", "0.1 is 0 of 4 heads: use one"),
     ],
 )
 def test_what_does_not_is_told_what_would(model, train, layout, field, words):
     train = TRAIN.changed(**{"global_batch": 24, "eval_samples": 24, **train})
-    found = model_misfit(MODEL.changed(**model), train, Layout(**layout))
+    found = find_model_misfit(MODEL.changed(**model), train, Layout(**layout))
     assert found is not None and ".".join(found.field) == field
     assert words in found.words and "\n" not in found.words
 
 
 def test_one_bit_adam_has_moments_of_all_weights():
-    found = optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
+    found = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
     assert str(found).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
 
 

@@ -8,7 +8,7 @@ import pytest
 from planted_results import Planted, log_lines, write
 
 from hpcbench.collect.submission import from_log
-from hpcbench.contract.events import parse
+from hpcbench.contract.events import parse_event
 from hpcbench.features.prune import events
 from hpcbench.features.prune.report import SPARSE_WEIGHTS, sparsity
 from hpcbench.present.document import Table
@@ -58,7 +58,7 @@ def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
 def test_the_event_is_read_back() -> None:
     parts = tuple(events.SparsePart(**row) for row in PARTS)
     event = events.Sparsity(pattern="rows", updates=12, parts=parts)
-    assert parse(event.to_line(), 4) == event
+    assert parse_event(event.to_line(), 4) == event
 
 
 def test_a_table_says_what_is_zero(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from selenium.webdriver.chrome.service import Service
 from tools import explain_missing
 
 from hpcbench.collect.submission import Submission, load
-from hpcbench.contract.state import Job, State
+from hpcbench.contract.state import JobSummary, State
 from hpcbench.contract.submission import read_submission
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
 from hpcbench.report.page import write
@@ -111,7 +111,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
     (root / "jobs/j0001-r1/provenance").mkdir()
     (root / "jobs/j0001-r1/provenance/modules.txt").write_text("gcc/12.2\nmpich/5.0\n")
     (root / "jobs/j0001-r1/provenance/environment.txt").write_text("MY_DEPLOY_CODE=hunter2\n")
-    return load(root, {job.id: Job(job.id, State.COMPLETED, 0) for job in read_submission(root).jobs})
+    return load(root, {job.id: JobSummary(job.id, State.COMPLETED, 0) for job in read_submission(root).jobs})
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.submission import Plan
-from hpcbench.contract.text import printable
+from hpcbench.contract.submission import RunPlan
+from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table
 from hpcbench.present.page.safe import visible
 from hpcbench.report.page import write
@@ -64,9 +64,9 @@ def hostile_page(planted: Submission, tmp_path_factory: pytest.TempPathFactory) 
             Sentences((words, f"reason ({log}:{i + 1})")),
             Sentences((words,), "bad"),
         )
-        drawn = [Figure(words, words, words, lambda figure, words=words: figure.text(0, 0, printable(words)))]
+        drawn = [Figure(words, words, words, lambda figure, words=words: figure.text(0, 0, make_printable(words)))]
         chapters.append(Chapter(words, words, (*blocks, *(drawn if words in DRAWN else ()))))
-    plan = Plan(study=HOSTILE[0], site=HOSTILE[1], jobs=[], runs=[], time=HOSTILE[2], version=HOSTILE[3])
+    plan = RunPlan(study=HOSTILE[0], site=HOSTILE[1], jobs=[], runs=[], time=HOSTILE[2], version=HOSTILE[3])
     run = replace(planted.runs[0], id=HOSTILE[0], scheme=HOSTILE[1], host=HOSTILE[3])
     path = directory / "report.html"
     document = Document(HOSTILE[0], tuple(chapters))

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcbench.collect.run_log import Reader
+from hpcbench.collect.run_log import LogReader
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract import step_line
-from hpcbench.contract.settings import Settings
-from hpcbench.contract.state import Verdict
+from hpcbench.contract.settings import LoggedSettings
+from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.submission import Plan
+from hpcbench.contract.submission import RunPlan
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import measure
 
@@ -84,14 +84,14 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
             wire_bytes=wire,
             skipped=0,
         )
-        lines.append(step_line.format(step))
+        lines.append(step_line.format_step(step))
         if k in run.valid:
             lines.append(_event("evaluation", step=k, split="valid", loss=run.valid[k]))
     if run.channels:
         lines.append(_event("traffic", from_step=warmup + 1, to_step=taken, channels=run.channels))
     if not run.valid and taken == steps:
         lines.append(_event("evaluation", step=steps, split="valid", loss=run.loss(steps)))
-    reader = Reader(Path(f"{run.scheme}.log"))
+    reader = LogReader(Path(f"{run.scheme}.log"))
     reader.feed("".join(f"{line}\n" for line in lines).encode())
     return RunResult(
         id=f"r{run.repeat}-{run.scheme}",
@@ -101,15 +101,15 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
         repeat=run.repeat,
         pairing=f"r{run.repeat}",
         cell=run.cell,
-        verdict=Verdict(run.state),  # type: ignore[arg-type]
+        verdict=ResolvedState(run.state),  # type: ignore[arg-type]
         log=reader.close(),
-        settings=Settings.read(settings),
+        settings=LoggedSettings.read(settings),
     )
 
 
 def planted(runs: list[Run], *, steps: int = 20) -> tuple[Submission, list[Cell]]:
     """A submission of these runs, and its comparison with the scheme ``baseline``."""
-    plan = Plan(study="planted", site="local", jobs=[], runs=[])
+    plan = RunPlan(study="planted", site="local", jobs=[], runs=[])
     submission = Submission(None, plan, [result(run, steps=steps) for run in runs])
     return submission, compare([measure(run) for run in submission.runs], "baseline", plan.criteria)
 

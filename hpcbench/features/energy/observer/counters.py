@@ -30,7 +30,7 @@ class Counter(Protocol):
     """Seconds between two of its changes, about."""
 
     def read(self) -> float:
-        """The joules now. Raises NoCounterError."""
+        """Return the joules now. Raises NoCounterError."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class FileCounter:
     refresh: float
 
     def read(self) -> float:
-        """Joules that the counter shows now."""
+        """Return the joules that the counter shows now."""
         found = re.match(r"\s*([0-9]{1,20})\b", read(self.path))
         if not found:
             raise NoCounterError(f"{self.path}: holds no number")
@@ -55,7 +55,7 @@ class FileCounter:
 
 
 def read(path: Path) -> str:
-    """What a file of the kernel holds.
+    """Return what a file of the kernel holds.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def rapl(root: Path = POWERCAP) -> Iterator[FileCounter]:
 
 
 def cray(root: Path = PM_COUNTERS) -> FileCounter:
-    """The energy of a whole Cray node.
+    """Return the energy of a whole Cray node.
 
     Raises
     ------

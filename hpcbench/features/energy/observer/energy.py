@@ -127,7 +127,7 @@ def summed(world: Sequence[Rank], told: Sequence[Mapping[str, Any]], *, from_ste
 def _total(
     nodes: float | None, devices: float | None, processors: float | None, *, gpus: bool
 ) -> tuple[str, float | None]:
-    """The scope of the sum, and the sum: the widest scope of which nothing is missing."""
+    """Return the scope of the sum, and the sum: the widest scope of which nothing is missing."""
     if nodes is not None:
         return "nodes", nodes
     if devices is not None and processors is not None:
@@ -157,7 +157,7 @@ def _problems(counters: Iterable[EnergyCounter], told: Iterable[Mapping[str, Any
 
 
 def _wide(world: Sequence[Rank], told: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where counters of a node, or of its processors, hold what others did there."""
+    """Return where counters of a node, or of its processors, hold what others did there."""
     by_words: dict[str, list[str]] = defaultdict(list)
     for host in dict.fromkeys(rank.host for rank in world):
         ranks = [rank for rank in world if rank.host == host]
@@ -173,7 +173,7 @@ def _wide(world: Sequence[Rank], told: Sequence[Mapping[str, Any]]) -> list[str]
 
 
 def _gpu(rank: Rank) -> tuple[object, ...]:
-    """What tells GPUs apart, whatever number a rank knows them by."""
+    """Return what tells GPUs apart, whatever number a rank knows them by."""
     about = rank.gpu or RankGpu.read({})
     return (rank.host, about.uuid or about.pci or about.number)
 

@@ -80,7 +80,7 @@ class Meter:
         self._running: float | None = None
 
     def resume(self) -> None:
-        """A step that counts is about to begin."""
+        """Return a step that counts is about to begin."""
         if self._running is None:
             self._running = now = self._clock()
             for one in self.metered:
@@ -92,7 +92,7 @@ class Meter:
             self._running = self._count(self._running)
 
     def pause(self) -> None:
-        """What follows is no step: an evaluation, a checkpoint, or the end."""
+        """Return what follows is no step: an evaluation, a checkpoint, or the end."""
         if self._running is not None:
             self._count(self._running)
             self._running = None

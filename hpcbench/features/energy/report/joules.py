@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from hpcbench.collect.run_log import RunLog
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.features.energy import events
 from hpcbench.report.checks.relations import Subject
 
@@ -44,7 +44,7 @@ def energy(log: RunLog) -> Energy | None:
         return None
     sums = {"node": event.node_joules, "gpu": event.gpu_joules, "processor": event.processor_joules}
     parts = {name: value / steps for name, value in sums.items() if value is not None and isfinite(value)}
-    return Energy(printable(event.scope, 40), joules, steps, seconds, parts)
+    return Energy(make_printable(event.scope, 40), joules, steps, seconds, parts)
 
 
 _ROUGH = 0.01
@@ -52,13 +52,13 @@ _ROUGH = 0.01
 
 
 def check(subject: Subject) -> Iterator[str]:
-    """Counters of energy with problems, too wide ones, and too short a time. Without the run's name, as above."""
+    """Yield a note for each problem of the counters: missing, too wide, or read for too short a time."""
     event = subject.log.event(events.Energy)
     if event is None or not event.counters:
         return
     if event.scope is None or any(one.problem for one in event.counters):
-        yield from (f"energy: {printable(words)}" for words in event.problems or ())
-    yield from (f"energy: {printable(words)}" for words in event.wide or ())
+        yield from (f"energy: {make_printable(words)}" for words in event.problems or ())
+    yield from (f"energy: {make_printable(words)}" for words in event.wide or ())
     slowest = max((one.refresh_s or 0.0 for one in event.counters), default=0.0)
     if event.scope and event.seconds and isfinite(event.seconds) and 2 * slowest > _ROUGH * event.seconds:
         part = 2 * slowest / event.seconds

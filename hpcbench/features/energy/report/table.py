@@ -1,4 +1,4 @@
-"""Energy: joules a sample and a step of each scheme beside its speed, where they go, and what was counted.
+"""Energy: joules a sample and a step of each scheme next to its speed, where they go, and what was counted.
 
 `hpcbench.features.energy.report.joules` reads a run's sums from its log.
 """
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hpcbench.collect.accounts import Account, accounts
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.text import printable
+from hpcbench.contract.text import make_printable
 from hpcbench.features.energy import events
 from hpcbench.features.energy.report.joules import Energy, energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
@@ -78,7 +78,7 @@ def _part(part: str, words: str) -> Quantity:
 
 
 def _raw(part: str, words: str) -> Quantity:
-    """What the export says of a run."""
+    """Return what the export says of a run."""
     remark = "; in the counted steps, absent where a counter is missing or has a problem"
     return Quantity(
         key=f"{part}_joules",
@@ -99,7 +99,7 @@ ENERGY = (
 
 
 def _over_baseline(row: Row) -> Interval | None:
-    """An estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
+    """Return an estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
     pairs = []
     for run, base in paired(row.runs, row.base):
         joules, of_base, a, b = run.said(energy), base.said(energy), _per_sample(run), _per_sample(base)
@@ -133,7 +133,7 @@ _MORE = 1.05
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Energy of each scheme beside its speed; None where no log speaks of energy.
+    """Energy of each scheme next to its speed; None where no log speaks of energy.
 
     Where nothing could be counted, the table says why.
     """
@@ -151,7 +151,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     shown = len(fields)
     if any(run.said(energy) for run in cell.runs):
         fields += columns([one for one in ENERGY if one.table and one is not JOULES_SAMPLE], cell.rows)
-    problems = list(dict.fromkeys(printable(words) for event in said for words in event.problems or ()))
+    problems = list(dict.fromkeys(make_printable(words) for event in said for words in event.problems or ()))
     more = len(problems) - _MOST
     notes = [*_beside_the_scheduler(submission, cell), *(f"{words}." for words in problems[:_MOST])]
     notes += [f"{more} more of that sort."] if more > 0 else []
@@ -160,12 +160,12 @@ def table(submission: Submission, cell: Cell) -> Table | None:
 
 def _scope(row: Row) -> Entry:
     scopes = sorted({joules.scope for run in row.counted if (joules := run.said(energy))})
-    words = ", ".join(printable(one, 40) for one in scopes)
+    words = ", ".join(make_printable(one, 40) for one in scopes)
     return Entry(words or "-", words or None)
 
 
 def _beside_the_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
-    """What the scheduler counted of each job that runs of the cell were in, and what their own counters did."""
+    """Yield what the scheduler counted of each job that runs of the cell were in, and what their own counters did."""
     if submission.root is None:
         return
     known = accounts(submission.root)
@@ -180,8 +180,8 @@ def _of_a_job(job: str, account: Account, own: list[Energy]) -> str:
     scope = " and ".join(sorted({one.scope for one in own}))
     per_second = f" ({account.joules / account.seconds:.4g} W)" if account.seconds else ""
     words = (
-        f"{printable(job, 40)}: the scheduler counted {account.joules:.4g} J{per_second} for the job; in the steps that"
-        f" count, its runs' counters {joules:.4g} J ({joules / seconds:.4g} W) of {scope}"
+        f"{make_printable(job, 40)}: the scheduler counted {account.joules:.4g} J{per_second} for the job; in the "
+        f"steps that count, its runs' counters {joules:.4g} J ({joules / seconds:.4g} W) of {scope}"
     )
     if joules > _MORE * account.joules:
         return f"{words}: a part cannot be more than the whole, so one of them is wrong or counts something else."

@@ -17,12 +17,12 @@ class MaskError(ValueError):
 
 
 def to_bitmap(kept: Bits) -> Bytes:
-    """One bit for each value, the first value in the lowest bit."""
+    """Return one bit for each value, the first value in the lowest bit."""
     return np.packbits(kept, bitorder="little")
 
 
 def from_bitmap(sent: Bytes, free: Bits) -> Bits:
-    """The mask of a bitmap.
+    """Return the mask of a bitmap.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def from_bitmap(sent: Bytes, free: Bits) -> Bits:
 
 
 def to_places(kept: Bits, free: Bits) -> Bytes:
-    """The places of the two kept values of each four, 2 bits each, the first in the lower bits.
+    """Return the places of the two kept values of each four, 2 bits each, the first in the lower bits.
 
     Groups of values that cannot be zero have 0 for both.
 
@@ -62,7 +62,7 @@ def to_places(kept: Bits, free: Bits) -> Bytes:
 
 
 def from_places(sent: Bytes, free: Bits) -> Bits:
-    """The mask of `to_places`.
+    """Return the mask of `to_places`.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def from_places(sent: Bytes, free: Bits) -> Bits:
 
 
 def _groups(kept: Bits, free: Bits) -> tuple[Bits, Bits]:
-    """The values by four, [n/4, 4], and which groups can have zeros."""
+    """Return the values by four, [n/4, 4], and which groups can have zeros."""
     if kept.size % 4:
         raise MaskError(f"{kept.size} values are no groups of four")
     by_four = free.reshape(-1, 4)

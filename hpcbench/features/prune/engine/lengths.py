@@ -6,12 +6,12 @@ from hpcbench.parallel.fusion import ALIGNMENT, padded
 
 
 def whole_length(kept: int, replicas: int) -> int:
-    """Elements of a bucket's message that all replicas get whole, for so many values."""
+    """Return the elements of a bucket's message that all replicas get whole, for so many values."""
     return padded(kept, replicas)
 
 
 def piece_length(kept: Sequence[int]) -> int:
-    """Elements of each piece's message; all are as long as that of the piece that keeps the most.
+    """Return the elements of each piece's message; all are as long as that of the piece that keeps the most.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The masks of a rank's weights: chosen anew when it is time, told to all replicas, and kept through each step."""
+"""The masks of a rank's weights: chosen again when it is time, told to all replicas, and kept through each step."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from mpi4py import MPI
 from torch import Tensor
 
 from hpcbench.comm.channel import Channel
-from hpcbench.contract.shards import shards
+from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import Model, Train
 from hpcbench.errors import TransitError
 from hpcbench.features.prune.engine import formats
@@ -58,11 +58,11 @@ class Masks:
         self._of = [(piece, free) for piece in pieces if (free := _free(piece, by_name)).any()]
 
     def due(self, updates: int) -> bool:
-        """Whether weights are chosen anew after so many updates."""
+        """Return whether weights are chosen again after `updates` updates."""
         return self.settings.due(updates)
 
     def renew(self, updates: int) -> None:
-        """Choose the zeros after so many updates. All ranks call it together."""
+        """Choose the zeros after `updates` updates. All ranks call it together."""
         found = self._selected(self._parts(), updates)
         chosen = iter(found)
         own = []
@@ -108,7 +108,7 @@ class Masks:
         self._share(own)
 
     def counts(self) -> list[tuple[Target, int]]:
-        """Zeros of each target of the whole model, the same on all ranks (a collective call)."""
+        """Return the zeros of each target of the whole model, the same on all ranks (a collective call)."""
         own = dict.fromkeys(self._by_name, 0.0)
         for piece, _ in self._of if self._counts else ():
             kept = self._kept(piece)[piece.owned]
@@ -124,7 +124,7 @@ class Masks:
         return self._scattered or self._mesh.dp.rank == 0
 
     def _parts(self) -> list[Part]:
-        """The weights that this rank updates and that can become zero, in the order of the pieces."""
+        """Return the weights that this rank updates and that can become zero, in the order of the pieces."""
         return [
             Part(self._by_name[owned.name], slot.shard.held, owned.start, piece.master[part].cpu().numpy())
             for piece, _ in self._of
@@ -171,7 +171,7 @@ class Masks:
             raise TransitError("replicas hold different masks: the messages of one would put values in wrong places")
 
     def _gathered(self, piece: Piece, free: Bits, kept: Bits) -> Bits:
-        """The mask of the whole bucket, from that of each replica's piece."""
+        """Return the mask of the whole bucket, from that of each replica's piece."""
         group = self._mesh.replicas(piece.bucket.ep)
         if group.size == 1:
             return kept
@@ -183,7 +183,7 @@ class Masks:
         sent: Bytes = to(kept, free[piece.owned])
         everyones = np.zeros(mask_bytes(kept.size) * group.size, np.uint8)
         group.all_gather(sent, everyones, channel=self._exact).wait()
-        parts = zip(everyones.reshape(group.size, -1), shards(free.size, group.size), strict=True)
+        parts = zip(everyones.reshape(group.size, -1), cut_evenly(free.size, group.size), strict=True)
         try:
             return np.concatenate([read(bits, free[cut]) for bits, cut in parts])
         except MaskError as error:
@@ -194,14 +194,14 @@ class Masks:
         group = self._mesh.replicas(piece.bucket.ep)
         mask = torch.from_numpy(np.ascontiguousarray(kept)).to(piece.bucket.values.device)
         if self._scattered:
-            cuts = shards(kept.size, group.size)
+            cuts = cut_evenly(kept.size, group.size)
             length, own = piece_length([int(kept[cut].sum()) for cut in cuts]), group.rank
         else:
             cuts, length, own = [slice(0, kept.size)], whole_length(int(kept.sum()), group.size), 0
         piece.packing = None if kept.all() else Packing(mask, cuts, length=length, own=own)
 
     def _kept(self, piece: Piece) -> Bits:
-        """The mask of a piece's bucket."""
+        """Return the mask of a piece's bucket."""
         if piece.packing is None:
             return np.ones(piece.bucket.values.numel(), np.bool_)
         found: Bits = piece.packing.kept.cpu().numpy()
@@ -217,7 +217,7 @@ def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> Mak
 
 
 def _free(piece: Piece, targets: dict[str, Target]) -> Bits:
-    """Which values of a piece's bucket can become zero."""
+    """Return which values of a piece's bucket can become zero."""
     free = np.zeros(piece.bucket.values.numel(), np.bool_)
     for slot in piece.bucket.slots:
         free[slot.span] = slot.shard.name in targets

@@ -43,29 +43,29 @@ class Part:
     values: npt.NDArray[Any]
 
     def places(self, which: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
-        """Places of some of the weights in the whole parameter, by dim."""
+        """Return the places of some of the weights in the whole parameter, by dim."""
         local = np.unravel_index(which + self.start, [piece.stop - piece.start for piece in self.held])
         return tuple(place + piece.start for place, piece in zip(local, self.held, strict=True))
 
     def units(self) -> npt.NDArray[np.int64]:
-        """The unit of each weight."""
+        """Return the unit of each weight."""
         assert self.target.dim is not None
         return self.places(np.arange(self.values.size))[self.target.dim] // self.target.span
 
     def from_the_end(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How many weights of the whole parameter come after each."""
+        """Return how many weights of the whole parameter come after each."""
         index: npt.NDArray[np.int64] = np.ravel_multi_index(self.places(which), self.target.shape)
         return math.prod(self.target.shape) - 1 - index
 
 
 def magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Integers in the order of the magnitudes."""
+    """Return integers in the order of the magnitudes."""
     bits: npt.NDArray[Any] = np.abs(values).view({4: np.uint32, 8: np.uint64}[values.itemsize])
     return bits
 
 
 def two_of_four(part: Part) -> Bits:
-    """The two largest of each four neighbours along the inputs; of equal ones the earlier.
+    """Return the two largest of each four neighbours along the inputs; of equal ones the earlier.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def two_of_four(part: Part) -> Bits:
 def largest_of_each(
     parts: Sequence[Part], targets: Sequence[Target], zeros: Sequence[int], *, width: int, counts: bool, total: Reduce
 ) -> list[Bits]:
-    """The weights of each part that are kept, if so many of each target are not. All ranks call it together.
+    """Return the weights of each part that are kept, if so many of each target are not. All ranks call it together.
 
     The threshold is found byte by byte: ranks add up how many weights have each value of the next byte, first of the
     magnitudes' bits and then, among equal magnitudes, of their places from the end.
@@ -105,7 +105,7 @@ def largest_of_each(
     left = np.array(zeros, np.int64)
 
     def search(candidates: list[npt.NDArray[Any]], nbytes: int) -> npt.NDArray[np.uint64]:
-        """The key of the last weight that becomes zero, of each target."""
+        """Return the key of the last weight that becomes zero, of each target."""
         nonlocal left
         found = np.zeros(len(targets), np.uint64)
         for shift in range(8 * nbytes - 8, -1, -8):

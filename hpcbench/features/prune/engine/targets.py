@@ -40,7 +40,7 @@ class Target:
 
 
 def targets(model: Model, pattern: Pattern) -> list[Target]:
-    """The parameters of the whole model that can have zeros, in the model's order."""
+    """Return the parameters of the whole model that can have zeros, in the model's order."""
     return [target for layer in range(model.layers) for target in of_layer(model, pattern, f"blocks.{layer}")]
 
 
@@ -52,7 +52,7 @@ def roles(model: Model, train: Train) -> tuple[str, ...]:
 
 
 def of_layer(model: Model, pattern: Pattern, block: str) -> list[Target]:
-    """Those of a block."""
+    """Return those of a block."""
     h, wide, span = model.hidden, 4 * model.hidden, 3 * (model.hidden // model.heads)
     if pattern == "rows":
         family = f"{block}.mlp"
@@ -73,7 +73,7 @@ def of_layer(model: Model, pattern: Pattern, block: str) -> list[Target]:
 
 
 def place_bytes(targets: Sequence[Target]) -> int:
-    """Bytes of the number of a weight in the largest target."""
+    """Return the bytes of the number of a weight in the largest target."""
     largest = max(math.prod(target.shape) for target in targets)
     return max(1, -(-(largest - 1).bit_length() // 8))
 

@@ -1,0 +1,242 @@
+"""The judge of runs. Marks and logs come from machines that fail: anything may be missing, cut or contradictory.
+
+A run is ``completed`` only if the end event of its own log says so. `hpcbench status` and `hpcbench report` both ask
+here, so that they give the same state for the same run.
+"""
+
+import math
+from pathlib import Path
+
+from hpcbench.contract.claim import DIRECTORY, find_double_claim
+from hpcbench.contract.ending import Ending, read_ending, read_tail
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.reason import FailureReason, diagnose
+from hpcbench.contract.state import (
+    DONE_TO_IT,
+    ENDED_BY_SIGNAL,
+    NO_ROOM_EXIT,
+    OPEN,
+    OVERTIME_EXIT,
+    STOPPED_EXIT,
+    JobSummary,
+    ResolvedState,
+    State,
+)
+from hpcbench.contract.text import make_printable
+
+_OVER = (State.COMPLETED, State.FAILED)
+"""States of a job whose script ended by itself."""
+
+
+def resolve_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary, log: Ending | None) -> ResolvedState:
+    """Judge a run, and read the reason of a failure from its files.
+
+    Parameters
+    ----------
+    directory
+        Directory of the run, with ``err.txt`` and ``log.txt``.
+    jobs
+        Directory of all jobs.
+    mark, job, log
+        The same as for `resolve_run_state`.
+    """
+    found, said = None, ""
+    if mark is not None and mark.state == "ended" and mark.exit:
+        found = diagnose(mark.exit, directory / "err.txt", directory / "log.txt")
+    if mark is None and not (log and log.lines) and job.state not in OPEN:
+        # A module, a setup line: what kept the job from its runs.
+        lines = [line for line in read_tail(jobs / job.id / "out.log") if line.strip()]
+        said = make_printable(lines[-1], 160) if lines else ""
+    verdict = resolve_run_state(directory, mark, job, log, found, said)
+    if mark is not None and verdict.state is State.COMPLETED:
+        two = find_double_claim(jobs / job.id, mark.start, mark.end)
+        if two is not None:
+            holders = " and ".join(make_printable(claim.holder, 40) for claim in two)
+            words = f"its job ran twice at once, as {holders}: what it measured is not compared"
+            return ResolvedState(State.UNKNOWN, words, f"{jobs / job.id / DIRECTORY / str(two[0].number)}.end:1")
+    return verdict
+
+
+def resolve_unread_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary) -> ResolvedState:
+    """Judge a run whose log has not been read. Only the end of a long log is read."""
+    numbered = job.state not in OPEN or (mark is not None and mark.state == "ended")
+    return resolve_run(directory, jobs, mark, job, read_ending(directory / "log.txt", numbered=numbered))
+
+
+def resolve_run_state(
+    directory: Path,
+    mark: Mark | None,
+    job: JobSummary,
+    log: Ending | None,
+    found: FailureReason | None = None,
+    said: str = "",
+) -> ResolvedState:
+    """State of a run of a submission, from what is known of it. No file is read.
+
+    Parameters
+    ----------
+    directory
+        Directory of the run, for the names of its files.
+    mark
+        The run's own mark: None if there is no file, a mark without a state if the file cannot be read.
+    job
+        Its job.
+    log
+        How far its log comes; None where there is none.
+    found
+        Why the run failed, if its mark says that it failed.
+    said
+        The last error message of a job that left no file of the run.
+    """
+    began = (mark is not None and mark.state == "running") or (log is not None and log.lines > 0)
+    if mark is not None and mark.state not in ("running", "ended") and job.state not in OPEN:
+        return ResolvedState(State.UNKNOWN, "its exit marker cannot be read", _marker(directory))
+    if mark is not None and mark.exit != 0 and job.state in OPEN and mark.attempt < job.attempt:
+        return ResolvedState(State.PENDING, f"continues in attempt {job.attempt}")
+    if mark is not None and mark.state == "ended":
+        return _ended(directory, mark, job, log, found)
+    if job.state in OPEN:
+        if not began:
+            return ResolvedState(State.PENDING, job.reason if job.state != State.RUNNING else "")
+        # A scheduler's word may be older than the run's marks.
+        return ResolvedState(State.SUSPENDED if job.state == State.SUSPENDED else State.RUNNING)
+    if log is not None and log.end_line is not None:
+        return _by_end_event(log)
+    progress = f" {_progress(log)}" if began else ""
+    why = f": {make_printable(job.reason, 200)}" if job.reason else ""
+    if job.state in DONE_TO_IT:
+        return ResolvedState(job.state, f"{_fate(job)}{progress}")
+    if job.state == State.STOPPED:
+        return ResolvedState(State.STOPPED, f"job {job.id}: stopped{progress}{why}")
+    if job.state in _OVER:
+        status = f"exit status {job.exit}" if job.exit is not None else make_printable(job.reason, 120)
+        if job.exit == NO_ROOM_EXIT:
+            status = make_printable(job.reason, 200)
+        status = f" ({status})" if status else ""
+        if began:
+            return ResolvedState(
+                State.LOST, f"job {job.id} ended{status} without an exit marker of this run{progress}", _at(log)
+            )
+        said = f": {said}" if said else ""
+        return ResolvedState(State.LOST, f"job {job.id} ended{status} before this run began{said}")
+    if job.state == State.LOST:
+        gone = f"the processes of job {job.id} are gone and left no exit marker"
+        return ResolvedState(State.LOST, f"{gone}{progress}{why}{f': {said}' if said else ''}", _at(log))
+    if log is not None and log.lines:
+        alone = resolve_log_state(log)
+        return ResolvedState(alone.state, f"{alone.reason}; job {job.id}{why}" if why else alone.reason, alone.where)
+    return ResolvedState(State.UNKNOWN, f"the state of job {job.id} is unknown{progress}{why}")
+
+
+def resolve_log_state(log: Ending) -> ResolvedState:
+    """State of a run of which only the log is there."""
+    if log.end_line is not None:
+        return _by_end_event(log)
+    if diverged := _diverged(log):
+        return diverged
+    if not log.begun:
+        return ResolvedState(State.UNKNOWN, "no line of a run in it", str(log.path))
+    missing = "has no end event" if log.own else "does not say how the run ended"
+    return ResolvedState(State.INCOMPLETE, f"the log {missing}: {_progress(log)}", _at(log))
+
+
+def _ended(
+    directory: Path, mark: Mark, job: JobSummary, log: Ending | None, found: FailureReason | None
+) -> ResolvedState:
+    status, end = mark.exit, log if log is not None and log.end_line is not None else None
+    if end is not None and end.state == "stopped" and job.state in OPEN:
+        # the job goes on with it when it comes out of the queue again
+        return ResolvedState(State.PENDING, _with_limit(mark, _by_end_event(end).reason) if mark.limit else "")
+    if status is None:
+        return ResolvedState(State.UNKNOWN, "its exit marker lacks the exit status", _marker(directory))
+    if job.state in OPEN and job.exit is not None and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
+        return ResolvedState(State.RUNNING, job.reason)  # its scheduler is about to say why
+    if status == 0:
+        if end is not None:
+            return _by_end_event(end)
+        if log is not None and (diverged := _diverged(log)):
+            return diverged
+        missing = "there is no log" if log is None else "its log has no end event"
+        return ResolvedState(State.UNKNOWN, f"exit status 0, but {missing}: how it ended is not known", _at(log))
+    if end is not None and end.state == "completed" and mark.why:
+        return _by_end_event(end)  # what could not be written is only what comes after
+    if end is not None and end.state != "completed":
+        verdict = _by_end_event(end)
+        done = f"; {_fate(job)}" if verdict.state is State.STOPPED and job.state in DONE_TO_IT else ""
+        reason = _with_limit(mark, verdict.reason) if verdict.state is State.STOPPED else verdict.reason
+        return ResolvedState(verdict.state, f"{reason}{done}", verdict.where)
+    if job.state in DONE_TO_IT and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
+        return ResolvedState(job.state, f"{_fate(job)} {_progress(log)}", _at(log))
+    if status == OVERTIME_EXIT:
+        words = f"reached {_limit(mark)} {_progress(log)}"
+        if found and found.where and not (log and log.begun):
+            return ResolvedState(State.TIMED_OUT, f"{words}: {found.reason}", found.where)
+        return ResolvedState(State.TIMED_OUT, words, _at(log))
+    if status == STOPPED_EXIT and end is None:
+        words = f"told to stop, by its exit status {status}, {_progress(log)}"
+        return ResolvedState(State.STOPPED, _with_limit(mark, words), _at(log))
+    reason, where = (found.reason, found.where) if found else (f"exit status {status}", None)
+    if mark.why:
+        return ResolvedState(State.FAILED, f"{make_printable(mark.why, 200)}, {_progress(log)}", _at(log))
+    if end is not None:
+        return ResolvedState(State.FAILED, f"all steps were taken, then: {reason}", where or _at(log))
+    if log is not None and (diverged := _diverged(log)):
+        return diverged
+    return ResolvedState(State.FAILED, f"{reason}, {_progress(log)}", where or _at(log))
+
+
+def _limit(mark: Mark) -> str:
+    """Return the name of the limit that a run reached."""
+    if not mark.limit:
+        return "its own time limit"
+    return "run_limit" if mark.limit == "run_limit" else "its part of the job's walltime"
+
+
+def _with_limit(mark: Mark, reason: str) -> str:
+    """Return the reason of a run that stopped on request, with its own limit if it reached that."""
+    return f"reached {_limit(mark)}: {reason}" if mark.limit else reason
+
+
+def _by_end_event(log: Ending) -> ResolvedState:
+    reason, where = make_printable(log.reason), log.where(log.end_line)
+    if log.state == State.COMPLETED:
+        return ResolvedState(State.COMPLETED)
+    if log.state == State.NAN:
+        step = "" if log.diverged is None else f" at step {log.diverged}"
+        return ResolvedState(State.NAN, reason or f"the loss is not finite{step}", where)
+    if log.state == State.FAILED:
+        return ResolvedState(State.FAILED, reason or "the worker gives no reason", where)
+    if log.state == State.STOPPED:
+        return ResolvedState(State.STOPPED, reason or f"told to stop {_progress(log)}", where)
+    return ResolvedState(State.UNKNOWN, f"the end event has the state '{make_printable(str(log.state), 40)}'", where)
+
+
+def _diverged(log: Ending) -> ResolvedState | None:
+    if log.loss is None or math.isfinite(log.loss):
+        return None
+    reason = f"loss is {log.loss} at step {log.step}, and the log ends there"
+    return ResolvedState(State.NAN, reason, log.where(log.step_line))
+
+
+def _fate(job: JobSummary) -> str:
+    said = f" ({make_printable(job.reason)})" if job.reason else ""
+    if job.state == State.CANCELLED:
+        return f"job {job.id} was cancelled{said}"
+    return f"job {job.id}: {job.state}{said}"
+
+
+def _progress(log: Ending | None) -> str:
+    if log is not None and log.program:
+        return f"at line {log.lines} of its log"
+    if log is None or log.step is None:
+        return "before its first step"
+    planned = "" if log.steps is None else f" of {log.steps}"
+    return f"after step {log.step}{planned}" + (", its last line cut" if log.cut else "")
+
+
+def _at(log: Ending | None) -> str | None:
+    return log.where() if log is not None and log.lines else None
+
+
+def _marker(directory: Path) -> str:
+    return f"{directory / 'status.json'}:1"

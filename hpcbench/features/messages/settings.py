@@ -1,0 +1,39 @@
+"""Settings of message samples: which messages are saved, and in which steps."""
+
+from pydantic import Field, model_validator
+
+from hpcbench.contract.section import Count, Feature
+
+MAX_STEPS = 100
+"""Largest number of sampled steps. Each rank writes one file per step."""
+
+
+class MessageSamples(Feature):
+    """Messages that ranks save in some steps, with their values before any codec."""
+
+    steps: list[Count] = Field(
+        min_length=1,
+        max_length=MAX_STEPS,
+        description="Steps whose messages are sampled, counted from 1 and rising: [20, 60].",
+    )
+    each: int = Field(2, ge=1, le=1000, description="Messages that a rank saves per channel and step.")
+    ranks: Count = Field(8, description="Number of ranks that save messages, spread evenly over all ranks.")
+    message_mb: float = Field(
+        4.0, gt=0, le=1000, description="Largest part of a message that is saved, in MB (10^6 bytes): its first values."
+    )
+    mb: float = Field(64.0, gt=0, le=100_000, description="Most MB that a rank saves per step.")
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> "MessageSamples":
+        if sorted(set(self.steps)) != self.steps:
+            raise ValueError(f"steps {self.steps} must be different and in rising order, such as [20, 60]")
+        if self.message_mb > self.mb:
+            raise ValueError(
+                f"message_mb {self.message_mb:g} is larger than mb {self.mb:g}: lower message_mb or raise mb"
+            )
+        return self
+
+    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
+        """Return what is wrong if a sampled step comes after the last one; None otherwise."""
+        last = self.steps[-1]
+        return f"keep_messages.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None

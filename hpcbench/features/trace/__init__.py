@@ -1,0 +1,1 @@
+"""Traces: what each rank computes, sends and waits for in some steps."""

@@ -1,0 +1,95 @@
+"""Traces some steps of a run: every rank writes a file of what it was about (hpcbench.contract.trace)."""
+
+import time
+from pathlib import Path
+
+from mpi4py import MPI
+
+from hpcbench.comm.compare_clocks import compare
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.recorder import Recorder
+from hpcbench.contract.trace import STEP, StepTrace, TraceSpan, write_trace
+from hpcbench.errors import UserError
+from hpcbench.features.trace.events import TraceWritten
+from hpcbench.parallel.exact import gather
+from hpcbench.train.observer import Observer
+from hpcbench.train.trainer import Trainer
+
+
+class TraceObserver(Observer):
+    """The trace of a run that has `train.trace`. All of its methods are collective calls.
+
+    Parameters
+    ----------
+    trainer
+        Whose steps are traced.
+    comm
+        All ranks.
+    progress
+        Progress of the trainer.
+    host
+        Host of this rank.
+    directory
+        For the files.
+    """
+
+    def __init__(self, trainer: Trainer, comm: MPI.Comm, progress: Progress, host: str, directory: Path) -> None:
+        self._trainer, self._progress, self._host, self._directory = trainer, progress, host, directory
+        asked = trainer.run.train.trace
+        self._first, self._last = asked.steps if asked else (0, 0)
+        self._comm = comm.Dup() if asked else comm
+        self._recorder: Recorder | None = None
+
+    def begin(self, step: int) -> None:
+        """Before a step (from 1)."""
+        if not self._first <= step <= self._last:
+            return
+        if self._recorder is None:
+            self._recorder = Recorder(self._trainer.clock)
+            self._before = compare(self._comm, self._progress)
+        self._recorder.begin(step)
+        self._trainer.record(self._recorder)
+
+    def writes(self, step: int) -> bool:
+        """Return whether the files are written after this step."""
+        return self._recorder is not None and step == self._last
+
+    def end(self, step: int) -> TraceWritten | None:
+        """After a step; what was written, where it is the last one that is traced.
+
+        Raises
+        ------
+        UserError
+            The file cannot be written.
+        """
+        recorder = self._recorder
+        if recorder is None or not self._first <= step <= self._last:
+            return None
+        self._trainer.record(None)
+        if step < self._last:
+            return None
+        begin = time.perf_counter()
+        after = compare(self._comm, self._progress)
+        trainer = self._trainer
+        kept = _select_in_steps(recorder.spans())
+        trace = StepTrace(trainer.mesh.rank, self._host, self._before, after, kept, recorder.left_out)
+        try:
+            self._directory.mkdir(exist_ok=True)
+            write_trace(self._directory, trace)
+        except OSError as error:
+            raise UserError(f"{self._directory}: the trace cannot be written: {error.strerror}") from None
+        counts = gather(trainer.mesh.world, [len(kept), recorder.left_out], trainer.policy.exact)
+        spans, left_out = (round(sum(column)) for column in zip(*counts, strict=True))
+        return TraceWritten(
+            from_step=min(trace.steps(), default=step),
+            to_step=step,
+            spans=spans,
+            left_out=left_out,
+            seconds=round(time.perf_counter() - begin, 3),
+        )
+
+
+def _select_in_steps(spans: tuple[TraceSpan, ...]) -> tuple[TraceSpan, ...]:
+    """Return those that lie within a step: sums of what a step line says are made after it."""
+    ends = {span.step: span.end for span in spans if span.name == STEP}
+    return tuple(span for span in spans if span.begin < ends.get(span.step, 0.0))

@@ -1,0 +1,30 @@
+"""Settings of traces: the steps that are traced."""
+
+from pydantic import Field, model_validator
+
+from hpcbench.contract.section import Count, Feature
+
+MAX_STEPS = 1000
+"""Largest number of traced steps. All spans of a rank are written to one file."""
+
+
+class Trace(Feature):
+    """Steps that are traced: each rank writes the times of its computation, its calls and its codecs."""
+
+    steps: list[Count] = Field(
+        min_length=2, max_length=2, description="First and last traced step, counted from 1: [20, 25]."
+    )
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> "Trace":
+        first, last = self.steps
+        if not first <= last < first + MAX_STEPS:
+            raise ValueError(
+                f"steps {self.steps} must be a first and a last step, at most {MAX_STEPS} steps, such as [20, 25]"
+            )
+        return self
+
+    def problem(self, *, steps: int, warmup_steps: int) -> str | None:
+        """Return what is wrong if a traced step comes after the last one; None otherwise."""
+        last = self.steps[1]
+        return f"trace.steps ends with step {last}, and there are {steps}: lower it" if last > steps else None

@@ -1,1 +1,0 @@
-"""Programs of others, run with their messages counted or compressed."""

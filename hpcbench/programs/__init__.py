@@ -1,0 +1,1 @@
+"""Programs of others, run with their messages counted or compressed through PyTorch's own collectives."""

@@ -1,0 +1,191 @@
+"""Command that job scripts start in place of `hpcbench.train`: one run of a program of others.
+
+    python -m hpcbench.programs RUN.json LAUNCHER... INTERPRETER
+
+INTERPRETER is the Python of the ranks, which may be in a container. This process starts the launcher and copies the
+program's output, with the seconds since the start before each line. It also logs events: the start of the run, its
+traffic and its end.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from hpcbench import __version__
+from hpcbench.collect.program_log import read_program
+from hpcbench.contract.event.base import Event
+from hpcbench.contract.events import Configuration, End, Start
+from hpcbench.contract.program import ProgramRun, load
+from hpcbench.contract.stamp import stamp
+from hpcbench.contract.state import STOPPED_EXIT
+from hpcbench.contract.times import format_now
+from hpcbench.errors import UserError
+from hpcbench.programs.exact import is_idle, state_idle
+from hpcbench.programs.sent import events, reported
+from hpcbench.programs.table import summed
+
+_LOOK_S = 0.5
+_GRACE_S = 60.0
+"""Seconds between SIGTERM and SIGKILL when a program is stopped."""
+RANKS = "ranks"
+"""Subdirectory of the run with one file of traffic counts per rank."""
+
+
+def main(arguments: list[str]) -> int:
+    """Carry out a run, and return its exit status."""
+    try:
+        path, launcher = Path(arguments[0]).resolve(), arguments[1:]
+        run = load(path)
+    except (UserError, IndexError) as error:
+        print(f"hpcbench.program: {error}", file=sys.stderr)
+        return 2
+    begin = time.monotonic()
+    _log(_start(run))
+    _log(_configuration(run))
+    status, stopped = _launch(run, path, launcher, arguments[0], begin)
+    log = read_program(path.parent / "log.txt", run.program.log)
+    last = max((step for step in log.steps), default=None)
+    ranks = reported(path.parent / RANKS) if run.interposed else []
+    seconds = time.monotonic() - begin
+    if ranks and last:
+        for event in events(ranks, run.scheme, (1, last)):
+            _log(event)
+    if stopped:
+        _log(End(time=format_now(), state="stopped", steps=last, seconds=seconds))
+        return STOPPED_EXIT
+    if status:
+        return status  # the reason is in the program's output, from which the state of the run is resolved
+    why = _find_fault(run, ranks, last)
+    state = "failed" if why else "completed"
+    _log(End(time=format_now(), state=state, steps=last, seconds=seconds, reason=why or None))
+    return 1 if why else 0
+
+
+def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
+    """Return why a program that ended well did not measure its scheme, or an empty string."""
+    if last is None:
+        form = run.program.log
+        what = f"of {form}" if isinstance(form, str) else "that matches program.log.line"
+        return f"its log has no step {what}: correct program.log in the study"
+    if not run.interposed:
+        return ""
+    if len(ranks) < run.ranks:
+        return (
+            f"{len(ranks)} of {run.ranks} ranks have reported their traffic: the program's interpreter needs hpcbench, "
+            "and torch.distributed must have been used"
+        )
+    rows = summed(ranks)
+    if is_idle(rows, run.scheme):
+        return f"{state_idle(run.scheme.name, rows)}: see `hpcbench run --dry`"
+    return ""
+
+
+def _launch(run: ProgramRun, path: Path, launcher: list[str], run_file: str, begin: float) -> tuple[int, bool]:
+    """Run the launcher to its end; return its exit status and whether it was stopped.
+
+    Ranks get the path of the run file as in the job script: in a container, links of the host may not resolve.
+    """
+    directory = path.parent
+    (directory / RANKS).mkdir(exist_ok=True)
+    for earlier in (directory / RANKS).glob("rank-*"):
+        earlier.unlink()
+    meeting = f"{time.time_ns():x}"  # a separate name for each attempt: a file server may show an old file for a while
+    command = [*launcher, "-u", "-m", "hpcbench.programs.rank", run_file, meeting]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
+    )
+    assert process.stdout is not None
+    stop = _Stop(process, directory / "stop")
+    stop.start()
+    try:
+        _copy_lines(process.stdout, begin, _write)
+    finally:
+        status = process.wait()
+        stop.over.set()
+    (directory / f"meeting-{meeting}.json").unlink(missing_ok=True)
+    return (128 - status if status < 0 else status), stop.stopped
+
+
+class _Stop(threading.Thread):
+    """Thread that stops the program once the job script has created the stop file."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", asked: Path) -> None:
+        super().__init__(daemon=True)
+        self._process, self._asked = process, asked
+        self.over = threading.Event()
+        self.stopped = False
+
+    def run(self) -> None:
+        while not self.over.wait(_LOOK_S):
+            if self._asked.exists():
+                self.stopped = True
+                self._process.send_signal(signal.SIGTERM)
+                if not self.over.wait(_GRACE_S):
+                    self._process.kill()
+                return
+
+
+def _copy_lines(stream: IO[bytes], begin: float, write: Callable[[bytes], None]) -> None:
+    """Copy lines as they arrive, each with its seconds, and complete an unfinished last line."""
+    unfinished = b""
+    while chunk := stream.read(1 << 16):
+        at = stamp(time.monotonic() - begin)
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
+        if lines:
+            write(b"".join(at + line + b"\n" for line in lines))
+    if unfinished:
+        write(stamp(time.monotonic() - begin) + unfinished + b"\n")
+
+
+def _write(text: bytes) -> None:
+    while text:
+        text = text[os.write(1, text) :]
+
+
+def _log(event: Event) -> None:
+    _write(event.to_line().encode() + b"\n")
+
+
+def _start(run: ProgramRun) -> Start:
+    attempt = os.environ.get("HPCBENCH_ATTEMPT", "1")
+    return Start(
+        time=format_now(),
+        schema=run.version,
+        version=__version__,
+        study=run.study,
+        run=run.run,
+        site=run.site,
+        repeat=run.repeat,
+        pairing=run.pairing,
+        cell=run.cell,
+        scheme=run.scheme.name,
+        attempt=int(attempt) if attempt.isdecimal() else 1,
+        resumed_from=None,
+    )
+
+
+def _configuration(run: ProgramRun) -> Configuration:
+    """Return the contents of the run file; the model and corpus of a program are unknown."""
+    return Configuration(
+        run=run.content(),
+        parameters=None,
+        model_flops_per_sample=None,
+        hardware_flops_per_sample=None,
+        neox_flops_per_sample=None,
+        flops_formulas=None,
+        corpus=None,
+        corpus_tokens=None,
+        valid_loss_uniform=None,
+        valid_loss_unigram=None,
+        unigram_tokens=None,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

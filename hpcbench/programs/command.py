@@ -1,0 +1,127 @@
+"""The command `hpcbench run`."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from hpcbench.contract.call_treatment import explain_undecidable
+from hpcbench.contract.interpose import Interposition, TracedSteps
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.errors import UserError
+from hpcbench.programs.exact import is_idle, state_cuda, state_idle, tabulate_reasons
+from hpcbench.programs.launch import Ended, launch
+from hpcbench.programs.log import Log
+from hpcbench.programs.sent import unknown
+from hpcbench.programs.settings import load_groups, load_scheme
+from hpcbench.programs.table import summed, table
+
+
+def run(
+    command: Sequence[str],
+    *,
+    scheme: str | None,
+    groups: Path | None,
+    dry: bool,
+    out: Path | None,
+    log: Path | None = None,
+) -> int:
+    """Run a program, and print its traffic.
+
+    Parameters
+    ----------
+    command
+        The program with its launcher.
+    scheme
+        Name or file of a scheme; a dry run needs none.
+    groups
+        A file that gives dimensions to groups.
+    dry
+        Whether to count only.
+    out
+        Directory that keeps a file from each rank. It must be on a file system that all nodes see.
+    log
+        File for the counts, as events of a log.
+
+    Returns
+    -------
+    int
+        Exit status: that of the program, or 1 if no rank has reported or the scheme has encoded no call.
+    """
+    if not command:
+        raise UserError("no program: write it after --, such as `hpcbench run --dry -- torchrun train.py`")
+    if scheme is None and not dry:
+        raise UserError("no scheme: --scheme naive-int8, for example, or --dry to count only")
+    chosen = load_scheme(scheme) if scheme else NamedScheme(name="none", algorithm="native")
+    reason = explain_undecidable(chosen)
+    if reason:
+        raise UserError(f"--scheme {chosen.name}: {reason}")
+    with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as temporary:
+        where = (out or Path(temporary)).resolve()
+        settings = Interposition(scheme=chosen, groups=load_groups(groups), dry=dry, out=str(where))
+        traffic_log = Log(log, command, settings) if log else None
+        ended = launch(command, settings)
+    rows = summed(ended.ranks)
+    idle = state_idle(chosen.name, rows) if rows and not dry and is_idle(rows, chosen) else None
+    _show(ended, out, idle)
+    if traffic_log:
+        traffic_log.close(ended, idle)
+    return ended.status or int(not ended.ranks or idle is not None)
+
+
+def record(command: Sequence[str], directory: Path) -> int:
+    """Run a program unchanged while each rank traces some steps; return the program's exit status.
+
+    Raises
+    ------
+    UserError
+        There is no such command, or no rank has written a trace.
+    """
+    if not command:
+        raise UserError("no program: write it after --, such as `hpcbench diagnose --run -- torchrun train.py`")
+    directory.mkdir(parents=True, exist_ok=True)
+    for earlier in directory.glob("rank*.json.gz"):
+        earlier.unlink()
+    settings = Interposition(
+        scheme=NamedScheme(name="none", algorithm="native"),
+        dry=True,
+        out=str(directory),
+        trace=TracedSteps(directory=str(directory.resolve())),
+    )
+    with tempfile.TemporaryDirectory(prefix="hpcbench-run-") as counts:
+        ended = launch(command, settings.model_copy(update={"out": counts}))
+    if not any(directory.glob("rank*.json.gz")):
+        assert settings.trace is not None
+        steps = 2 + settings.trace.wait + settings.trace.active
+        reason = f"exit status {ended.status}" if ended.status else f"it needs {steps} steps of a torch.optim optimizer"
+        raise UserError(f"{command[0]}: no rank has written a trace ({reason})")
+    return ended.status
+
+
+def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
+    console = Console(
+        stderr=True, width=None if Console(stderr=True).is_terminal else 160, highlight=False, markup=False
+    )
+    if not ended.ranks:
+        console.print(
+            "hpcbench: no rank has reported. Is hpcbench installed in the program's environment, and has the program "
+            "used torch.distributed?"
+        )
+        return
+    shown = len(ended.ranks)
+    console.print(f"hpcbench: what {shown} of {ended.world} ranks gave to PyTorch's collectives", style="bold")
+    console.print(table(ended.ranks))
+    if shown < ended.world and out is None:
+        console.print("The others were on other nodes, or were killed: --out DIR on a shared file system collects all.")
+    for group in unknown(ended.ranks):
+        console.print(
+            f"hpcbench: group {group.group!r} has no known dimension: {(group.bytes or 0) / 1e6:.3f} MB were exact; "
+            f"--groups FILE with {group.remedy}"
+        )
+    on_gpus = state_cuda(summed(ended.ranks))
+    if on_gpus:
+        console.print(f"hpcbench: {on_gpus}.", style="bold")
+    if idle:
+        console.print(f"hpcbench: {idle}. The reasons:", style="bold")
+        console.print(tabulate_reasons(summed(ended.ranks)))

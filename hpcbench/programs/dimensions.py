@@ -1,0 +1,141 @@
+"""The parallel dimension of a group: by the user's patterns, by its description, or by a declared layout.
+
+Frameworks describe their groups. A description is not unique to a group, and some groups have none: those are replicas
+if a framework sums gradients over them. A group without a known dimension is sent exactly.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from hpcbench.contract.interpose import Axis, Groups
+
+UNDESCRIBED = ("", "undefined", "default_pg", "mesh_default")
+"""Descriptions that PyTorch itself gives to groups of any purpose."""
+SEVERAL = "several dimensions"
+"""Name of a group of all ranks in a program whose mesh has several dimensions."""
+_UNNAMED = re.compile(f"dim_[0-9]+|{SEVERAL}")
+"""Names of mesh dimensions without a meaning."""
+
+_MESH = {
+    "DP": "dp|ddp|fsdp|hsdp|dp_replicate|dp_shard|dp_shard_cp|dp_shard_mod_ep|dp_cp|efsdp|data|data_parallel"
+    "|replicate|shard",
+    "TP": "tp|etp|tensor|tensor_parallel|model",
+    "SP": "sp|sequence",
+    "CP": "cp|context",
+    "PP": "pp|pipe|pipeline",
+    "EP": "ep|expert",
+}
+"""Names of mesh dimensions: PyTorch's tutorials, torchtitan, Accelerate and Lightning."""
+
+KNOWN: tuple[tuple[re.Pattern[str], str], ...] = (
+    # additional groups of the host, for checkpoints and flags
+    (re.compile("_GLOO$"), "EXACT"),
+    *((re.compile(f"^mesh_({names})$"), dimension) for dimension, names in _MESH.items()),
+    (re.compile("^fsdp_reduce_scatter$"), "DP"),
+    # Megatron-Core
+    (re.compile("^((EXPERT_)?TENSOR_MODEL_PARALLEL_GROUP|EXPERT_TENSOR_PARALLEL_GROUP|TP_GROUP)$"), "TP"),
+    (re.compile("^PIPELINE_MODEL_PARALLEL_GROUP"), "PP"),
+    (re.compile("^(HIERARCHICAL_)?CONTEXT_PARALLEL_GROUP"), "CP"),
+    (re.compile("^EXPERT_MODEL_PARALLEL_GROUP$"), "EP"),
+    (re.compile("(?<!_AND_)DATA_PARALLEL_GROUP"), "DP"),  # TENSOR_AND_DATA_PARALLEL_GROUP has norms and flags
+)
+"""Descriptions of frameworks; the first that matches counts."""
+
+
+def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Groups) -> str | None:
+    """Return the dimension of a group; None if it is unknown.
+
+    Parameters
+    ----------
+    description
+        Description of the group.
+    ranks
+        Its ranks, as numbers in the world.
+    world
+        Number of ranks of the program.
+    groups
+        Groups file of the user.
+    """
+    for pattern in groups.groups:
+        if pattern.match is not None and re.search(pattern.match, description):
+            return pattern.dimension
+    dimensions = {_of_framework(name) for name in _names(description)} - {None}
+    if dimensions:
+        return dimensions.pop() if len(dimensions) == 1 else None
+    if not is_undescribed(description):
+        return None
+    if groups.layout:
+        return _of_axes(_axes_of_group(ranks, world, groups.layout), groups)
+    # all ranks of a program that has made no mesh: DDP and its like
+    return "DP" if description == "default_pg" and len(ranks) == world else None
+
+
+def is_undescribed(description: str) -> bool:
+    """Return whether a description does not contain the group's purpose."""
+    return description in UNDESCRIBED or all(
+        _UNNAMED.fullmatch(name.removeprefix("mesh_")) for name in _names(description)
+    )
+
+
+def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Axis]) -> str | None:
+    """Return the dimension along which two ranks of a layout are neighbours; None if there are several or none.
+
+    Parameters
+    ----------
+    ranks
+        The two ranks, as numbers in the world.
+    """
+    first, second = (_coordinates(rank, layout) for rank in ranks)
+    if math.prod(axis.size for axis in layout) != world:
+        return None
+    apart = [axis.dimension for axis, here, there in zip(layout, first, second, strict=True) if here != there]
+    return apart[0] if len(apart) == 1 else None
+
+
+def _names(description: str) -> list[str]:
+    """Return the names of a group. Several meshes may have named it."""
+    names = description.removeprefix("mesh_").split(" or ") if description.startswith("mesh_") else []
+    return [f"mesh_{name}" for name in names] or [description]
+
+
+@cache
+def _of_framework(name: str) -> str | None:
+    return next((dimension for pattern, dimension in KNOWN if pattern.search(name)), None)
+
+
+def remedy(description: str) -> str:
+    """Return the line of a groups file that gives a group a dimension."""
+    if is_undescribed(description):
+        return "layout: [{dimension: DP, size: ...}, ...]"
+    return f"groups: [{{match: '^{re.escape(description)}$', dimension: DP}}]"
+
+
+def _coordinates(rank: int, layout: Sequence[Axis]) -> list[int]:
+    coordinates = []
+    for axis in reversed(layout):
+        rank, place = divmod(rank, axis.size)
+        coordinates.append(place)
+    return coordinates[::-1]
+
+
+def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> list[Axis]:
+    """Return the axes of a layout that a group spans completely, or an empty list."""
+    if math.prod(axis.size for axis in layout) != world:
+        return []
+    places = list(zip(*(_coordinates(rank, layout) for rank in ranks), strict=True))
+    spanned = [axis for axis, place in zip(layout, places, strict=True) if len(set(place)) > 1]
+    complete = all(len(set(place)) in (1, axis.size) for axis, place in zip(layout, places, strict=True))
+    return spanned if complete and len(set(ranks)) == math.prod(axis.size for axis in spanned) else []
+
+
+def _of_axes(axes: Sequence[Axis], groups: Groups) -> str | None:
+    """Return the dimension of a group that spans axes: the user's, or DP for gradients over DP and CP."""
+    spanned = sorted(axis.dimension for axis in axes)
+    for pattern in groups.groups:
+        if pattern.axes is not None and sorted(pattern.axes) == spanned:
+            return pattern.dimension
+    if len(set(spanned)) == 1:
+        return spanned[0]
+    return "DP" if set(spanned) == {"CP", "DP"} else None

@@ -1,0 +1,86 @@
+"""Reasons why calls of a program were not encoded, and their remedies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from hpcbench.contract.scheme import Scheme
+from hpcbench.programs.dimensions import remedy
+
+PLAN = "plan"
+"""Reason of calls that `auto` left to PyTorch because that was faster."""
+CUDA = "device cuda"
+"""Reason of calls with tensors on a GPU."""
+
+_REASONS: dict[str, tuple[str, str]] = {
+    "operation": ("never encoded", ""),
+    "type": ("no floating-point type of 16 or 32 bits", ""),
+    "complex": ("complex numbers", ""),
+    "small": ("small", "min_bytes in a groups file, if larger ones are rare"),
+    "one rank": ("one rank", "start more ranks"),
+    "unknown group": ("the group has no known dimension", ""),
+    "exact group": ("asked for", ""),
+    "no codec": ("the scheme has no codec for it", "a rule for this dimension in the scheme"),
+    "outside backward": ("outside a backward pass", "lossy: [sums-outside-backward], if these are gradients"),
+    "parameters": ("parameters", "lossy: [parameters], if checkpoints may be lossy"),
+    "functional gather": ("may be a checkpoint", "lossy: [functional-gathers], if checkpoints may be lossy"),
+    "not of data parallelism": ("no part of data parallelism", "layout in a groups file, if it is a pipeline's"),
+    CUDA: (
+        "on a GPU, and nothing is compressed over NCCL yet",
+        "cuda: true in a groups file (experimental): pip install cupy-cuda13x or cupy-cuda12x",
+    ),
+    PLAN: ("PyTorch's own is faster, or there is one node", ""),
+    "between nodes": ("only plans of a group distinguish nodes", ""),
+}
+"""The reasons of calls that were not encoded: what they mean, and what may change that."""
+
+
+def explain(why: str) -> str:
+    """Return the description of a reason."""
+    return _REASONS.get(why, (why, ""))[0]
+
+
+def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
+    """Return whether no call was encoded, though the scheme encodes and did not find PyTorch faster.
+
+    Parameters
+    ----------
+    rows
+        What the ranks have counted.
+    """
+    if scheme.algorithm == "native" or any(row["codec"] for row in rows):
+        return False
+    return scheme.algorithm != "auto" or not any(row["why"] == PLAN for row in rows)
+
+
+def state_idle(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Return the sentence on a run in which no call was encoded."""
+    most = max(rows, key=lambda row: int(row["call_bytes"]), default=None)
+    reason = f": most of its bytes were exact ({explain(most['why'])})" if most else ""
+    return f"no call was encoded, so that scheme {name} has changed nothing{reason}"
+
+
+def state_cuda(rows: Sequence[dict[str, Any]]) -> str | None:
+    """Return the sentence on tensors on GPUs; None if there are none that were exact for that reason."""
+    nbytes = sum(int(row["call_bytes"]) for row in rows if row["why"] == CUDA)
+    return f"nothing is compressed over NCCL yet: {nbytes / 1e6:.3f} MB on GPUs were exact" if nbytes else None
+
+
+def tabulate_reasons(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return a table with a row for each reason, the one of most bytes first."""
+    totals: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in rows:
+        meaning, way_out = _REASONS.get(row["why"], (row["why"], ""))
+        if row["why"] == "unknown group":
+            way_out = f"--groups FILE with {remedy(row['group'])}"
+        calls, nbytes = totals.get((meaning, way_out), (0, 0))
+        totals[meaning, way_out] = calls + int(row["calls"]), nbytes + int(row["call_bytes"])
+    table = Table(box=None, pad_edge=False)
+    table.add_column("exact because")
+    table.add_column("calls", justify="right")
+    table.add_column("MB", justify="right")
+    table.add_column("what would change that")
+    for (meaning, way_out), (calls, nbytes) in sorted(totals.items(), key=lambda total: -total[1][1]):
+        table.add_row(meaning, str(calls), f"{nbytes / 1e6:.3f}", way_out)
+    return table

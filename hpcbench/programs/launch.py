@@ -1,0 +1,67 @@
+"""Runs a program with the kernels' settings in its environment, and reads what its ranks have counted."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hpcbench.contract.interpose import VARIABLE, Interposition
+from hpcbench.errors import UserError
+from hpcbench.files import read_json
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that has ended."""
+
+    status: int
+    """Exit status, as a shell gives it."""
+    ranks: list[dict[str, Any]]
+    """Counts of each rank, by rank."""
+
+    @property
+    def world(self) -> int:
+        """Number of ranks that the program had."""
+        return max((int(rank["world"]) for rank in self.ranks), default=0)
+
+
+def environment(settings: Interposition, before: Mapping[str, str]) -> dict[str, str]:
+    """Return the program's environment: the settings, and the path through which torch finds the kernels."""
+    spec = find_spec("hpcbench")
+    assert spec is not None and spec.origin is not None
+    start = Path(spec.origin).parent / "programs" / "start"
+    paths = [str(start), *filter(None, [before.get("PYTHONPATH")])]
+    return {**before, VARIABLE: settings.model_dump_json(), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def launch(command: Sequence[str], settings: Interposition) -> Ended:
+    """Run the program to its end.
+
+    Raises
+    ------
+    UserError
+        There is no such command.
+    """
+    if shutil.which(command[0]) is None:
+        raise UserError(f"{command[0]}: no such command: give the whole command after --, such as -- torchrun train.py")
+    out = Path(settings.out)
+    for earlier in out.glob("rank-*.json"):
+        earlier.unlink()
+    process = subprocess.Popen(list(command), env=environment(settings, os.environ))
+
+    def pass_on(number: int, frame: object) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    reports = [data for path in out.glob("rank-*.json") if (data := read_json(path)) is not None]
+    return Ended(128 - status if status < 0 else status, sorted(reports, key=lambda data: int(data["rank"])))

@@ -1,0 +1,113 @@
+"""The file of `hpcbench run --log`: the traffic of a program, as events like those in logs of a study."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hpcbench import __version__
+from hpcbench.contract.events import Configuration, End, Event, Start
+from hpcbench.contract.interpose import Interposition
+from hpcbench.contract.times import format_now
+from hpcbench.errors import UserError
+from hpcbench.files import shown_path
+from hpcbench.programs.launch import Ended
+from hpcbench.programs.sent import events
+
+
+class Log:
+    """A file of events. It is created before the program starts, so that a path that cannot be written fails early.
+
+    Parameters
+    ----------
+    path
+        Path of the file. An existing file is replaced.
+    command
+        The program with its launcher.
+    settings
+        Settings of the user.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written.
+    """
+
+    def __init__(self, path: Path, command: Sequence[str], settings: Interposition) -> None:
+        self._path, self._scheme, self._begin = path, settings.scheme, time.monotonic()
+        asked = settings.model_dump(mode="json", exclude={"out"})
+        self._write([_start(settings), _configuration({"command": list(command), **asked})], "w")
+
+    def close(self, ended: Ended, idle: str | None) -> None:
+        """Write the traffic and the end of the program.
+
+        Parameters
+        ----------
+        idle
+            Sentence on a scheme that has encoded no call; None if it has.
+
+        Raises
+        ------
+        UserError
+            The file cannot be written.
+        """
+        # the output of the program is not read, so its steps are unknown
+        traffic = list(events(ended.ranks, self._scheme, (None, None))) if ended.ranks else []
+        state = "failed" if ended.status or not ended.ranks or idle else "completed"
+        seconds = time.monotonic() - self._begin
+        self._write(
+            [*traffic, End(time=format_now(), state=state, steps=None, seconds=seconds, reason=_reason(ended, idle))],
+            "a",
+        )
+
+    def _write(self, log_events: Iterable[Event], mode: str) -> None:
+        try:
+            with self._path.open(mode, encoding="utf-8") as stream:
+                stream.writelines(f"{event.to_line()}\n" for event in log_events)
+        except OSError as error:
+            raise UserError(
+                f"--log {shown_path(self._path)}: {error.strerror}: name a file in a directory that can be written"
+            ) from None
+
+
+def _reason(ended: Ended, idle: str | None) -> str | None:
+    reported = len(ended.ranks)
+    reasons = [f"exit status {ended.status}"] if ended.status else []
+    if reported < max(ended.world, 1):
+        reasons.append(f"{reported} of {ended.world} ranks have reported" if ended.world else "no rank has reported")
+    if idle:
+        reasons.append(idle)
+    return ", ".join(reasons) or None
+
+
+def _start(settings: Interposition) -> Start:
+    """Return a start without a study, whose fields are null."""
+    return Start(
+        time=format_now(),
+        schema=None,
+        version=__version__,
+        study=None,
+        run=None,
+        site=None,
+        repeat=None,
+        pairing=None,
+        cell=None,
+        scheme=settings.scheme.name,
+        attempt=None,
+        resumed_from=None,
+    )
+
+
+def _configuration(asked: dict[str, object]) -> Configuration:
+    return Configuration(
+        run=asked,
+        parameters=None,
+        model_flops_per_sample=None,
+        hardware_flops_per_sample=None,
+        neox_flops_per_sample=None,
+        flops_formulas=None,
+        corpus=None,
+        corpus_tokens=None,
+        valid_loss_uniform=None,
+        valid_loss_unigram=None,
+        unigram_tokens=None,
+    )

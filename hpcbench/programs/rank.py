@@ -1,0 +1,162 @@
+"""Command that the launcher starts for each rank or node. It sets the variables of torchrun and executes the program.
+
+    python -m hpcbench.programs.rank RUN.json MEETING
+
+Rank 0 writes its host and port to a file next to the run file, which all ranks can read.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpcbench.contract.interpose import VARIABLE, Interposition
+from hpcbench.contract.program import ProgramRun, load
+from hpcbench.errors import UserError
+from hpcbench.files import read_json, shown_path
+from hpcbench.programs.launch import environment
+from hpcbench.train.container import check_version
+
+PLACES = (
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH's Hydra, and Intel's
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    ("PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_RANKID"),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+"""Variables in which launchers set the rank, the number of ranks, and the rank on the node."""
+_PATIENCE_S = 300.0
+
+
+def place(variables: Mapping[str, str]) -> tuple[int, int, int | None]:
+    """Return rank, number of ranks, and rank on the node if it is set. A process without a launcher is rank 0 of 1."""
+    for rank, size, local in PLACES:
+        if rank in variables and size in variables:
+            here = variables.get(local)
+            return int(variables[rank]), int(variables[size]), int(here) if here is not None else None
+    return 0, 1, None
+
+
+def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]:
+    """Return host and port at which the ranks meet.
+
+    Parameters
+    ----------
+    path
+        File that the first process writes.
+    first
+        Whether this process is the first.
+    one_node
+        Whether all ranks are on one node, where no name has to be resolved.
+
+    Raises
+    ------
+    UserError
+        The first process has not written the file in time.
+    """
+    if first:
+        with socket.socket() as free:
+            free.bind(("", 0))
+            port = int(free.getsockname()[1])
+        host = "127.0.0.1" if one_node else socket.getfqdn()
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"host": host, "port": port}), encoding="utf-8")
+        part.replace(path)
+        return host, port
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
+        address = read_json(path)
+        if address is not None:
+            return str(address["host"]), int(address["port"])
+        time.sleep(0.05)
+    raise UserError(
+        f"{path}: is not there after {_PATIENCE_S:.0f} s: has the first rank started, and is this the same disk?"
+    )
+
+
+def prepared(
+    run: ProgramRun, path: Path, meeting: str, variables: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the program's command and environment.
+
+    Raises
+    ------
+    UserError
+        The launcher started a wrong number of processes, or the first one did not publish its address.
+    """
+    rank, size, local = place(variables)
+    nodes, per_node = run.shape.nodes, run.shape.ranks_per_node
+    planned = run.ranks if run.program.start == "rank" else nodes
+    if size != planned:
+        raise UserError(f"{path}: the launcher has started {size} processes, and {planned} were planned")
+    host, port = meeting_point(path.parent / f"meeting-{meeting}.json", first=rank == 0, one_node=nodes == 1)
+    values: dict[str, object] = {
+        "seed": run.program.seed,
+        "ranks": run.ranks,
+        "nodes": nodes,
+        "ranks_per_node": per_node,
+        "node_rank": rank if run.program.start == "node" else rank // per_node,
+        "host": host,
+        "port": port,
+        "run": str(path.parent),
+    }
+    environ = {"PYTHONUNBUFFERED": "1", **variables}
+    if run.program.start == "rank":
+        local = rank % per_node if local is None else local
+        environ |= {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": str(per_node),
+            "MASTER_ADDR": host,
+            "MASTER_PORT": str(port),
+        }
+    environ |= run.program.variables(values)
+    if run.interposed:
+        settings = Interposition(scheme=run.scheme, groups=run.program.groups, out=str(path.parent / "ranks"))
+        environ = environment(settings, environ)
+    else:
+        environ.pop(VARIABLE, None)
+    return interpreted(run.program.words(values)), environ
+
+
+def interpreted(command: list[str]) -> list[str]:
+    """Return a command with this interpreter for `python` and its torchrun for `torchrun`."""
+    if command[0] in ("python", "python3"):
+        return [sys.executable, *command[1:]]
+    if command[0] == "torchrun":
+        return [sys.executable, "-m", "torch.distributed.run", *command[1:]]
+    return command
+
+
+def main(arguments: list[str]) -> int:
+    """Replace this process by the program; return an exit status only if that fails."""
+    path = Path(arguments[0]).absolute()
+    try:
+        check_version()
+        run = load(path)
+        command, variables = prepared(run, path, arguments[1], os.environ)
+        _become(run, command, variables)
+    except UserError as error:
+        print(f"hpcbench.program: {error}", file=sys.stderr)
+    return 2
+
+
+def _become(run: ProgramRun, command: list[str], variables: dict[str, str]) -> None:
+    try:
+        os.chdir(run.directory)
+    except OSError as error:
+        raise UserError(f"{shown_path(run.directory)}: {error.strerror}: check program.directory") from None
+    try:
+        os.execvpe(command[0], command, variables)
+    except OSError as error:
+        raise UserError(f"{shown_path(run.program.command)}: {error.strerror}: check program.command") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

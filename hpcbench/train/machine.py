@@ -1,0 +1,112 @@
+"""The surroundings of a run: processors and their clocks, modules, packages, revision.
+
+They are recorded to explain later why two results differ. What cannot be found out is left out.
+"""
+
+import os
+import platform
+import re
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from hpcbench import versions
+
+_CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+_GPU_FIELDS = {
+    "name": "name",
+    "uuid": "uuid",
+    "driver_version": "driver",
+    "clocks.sm": "clock_mhz",
+    "clocks.max.sm": "max_clock_mhz",
+    "clocks.mem": "memory_clock_mhz",
+    "power.limit": "power_limit_w",
+    "compute_mode": "compute_mode",
+}
+"""The fields that nvidia-smi is asked for, and their names here."""
+
+
+def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return facts that are the same on all ranks: loaded modules, versions of packages, revision of hpcbench."""
+    found: dict[str, Any] = {"packages": versions.packages()}
+    if modules := [name for name in environment.get("LOADEDMODULES", "").split(":") if name]:
+        found["modules"] = modules
+    if revision := versions.package_revision():
+        found["revision"] = revision
+    return found
+
+
+def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:
+    """Return the processors of each host, in the order of its first rank (a collective call).
+
+    Parameters
+    ----------
+    gpus
+        Whether to ask for the GPUs, too.
+    """
+    names = comm.allgather(socket.gethostname())
+    first = names.index(names[comm.rank]) == comm.rank
+    everyone = comm.allgather({"host": names[comm.rank], **host(gpus=gpus)} if first else None)
+    return [one for one in everyone if one is not None]
+
+
+def host(*, gpus: bool, cpu_info: Path = Path("/proc/cpuinfo"), scaling: Path = _CPU) -> dict[str, Any]:
+    """Return the processors of this host."""
+    found: dict[str, Any] = {"kernel": platform.release()}
+    words = _read(cpu_info)
+    # x86 names its processors model name, POWER cpu, and neither is sure on Arm
+    if named := re.search(r"^(?:model name|cpu)\s*:\s*(.+)$", words, re.MULTILINE):
+        found["cpu"] = named[1].strip()
+    if clocks := [float(clock) for clock in re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", words, re.MULTILINE)]:
+        found["cpu_mhz"] = round(sum(clocks) / len(clocks), 1)
+    if governor := _read(scaling / "scaling_governor").strip():
+        found["governor"] = governor
+    if (highest := _read(scaling / "scaling_max_freq").strip()).isdecimal():
+        found["cpu_max_mhz"] = int(highest) / 1000
+    if gpus and (devices := _gpus()):
+        found["gpus"] = devices
+    return found
+
+
+def _gpus() -> list[dict[str, str | float]]:
+    query = ",".join(_GPU_FIELDS)
+    try:
+        said = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return []
+    return devices(said.stdout) if said.returncode == 0 else []
+
+
+def devices(said: str) -> list[dict[str, str | float]]:
+    """Return the GPUs in the output of nvidia-smi, one a line. Fields that it does not know are left out."""
+    rows = [[value.strip() for value in line.split(",")] for line in said.splitlines() if line.strip()]
+    return [
+        {name: _value(value) for name, value in zip(_GPU_FIELDS.values(), row, strict=True) if not _absent(value)}
+        for row in rows
+        if len(row) == len(_GPU_FIELDS)
+    ]
+
+
+def _absent(value: str) -> bool:
+    return not value or value.startswith("[")  # [N/A], [Not Supported], [Unknown Error]
+
+
+def _value(value: str) -> str | float:
+    return float(value) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) else value
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,183 @@
+"""A run that keeps messages: its files hold, bit for bit, what each rank gave to each channel, and name its tensors."""
+
+import json
+import math
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from test_stop_and_resume import RUN
+from torch import nn
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.contract import message_samples
+from hpcbench.contract.events import Event
+from hpcbench.contract.experts import Experts
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.log_line import parse
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.shards import cut_evenly
+from hpcbench.contract.training import CommPrecision, Data
+from hpcbench.features.messages.events import MessagesKept
+from hpcbench.features.messages.settings import MessageSamples
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.sharding import Held, Shard
+
+WORKER = Path(__file__).with_name("sampling_worker.py")
+RANKS, EACH, STEPS = 4, 3, [1, 3]
+LAYOUTS = {
+    "positions": {"layout": Layout(cp=2, pp=2), "model": RUN.model.changed(layers=2)},
+    "experts": {"layout": Layout(dp=2, ep=2, tp=2), "model": RUN.model.changed(experts=Experts(count=2))},
+}
+ALWAYS = {"DP BACKWARD GRAD", "ZERO STEP PARAM"}
+CHANNELS = {
+    "positions": ALWAYS | {f"{name} {what}" for name in ("CP", "PP") for what in ("FORWARD ACT", "BACKWARD GRAD")},
+    "experts": ALWAYS | {f"{name} {what}" for name in ("TP", "EP") for what in ("FORWARD ACT", "BACKWARD GRAD")},
+}
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def run(request, tmp_path_factory, mpi_run):
+    """Name of the layout, the log, the kept files by step and rank, and what the witness saw by rank."""
+    folder = tmp_path_factory.mktemp(request.param)
+    text = folder / "text"
+    text.write_bytes(bytes(range(256)) * 1500)
+    own = RUN.changed(
+        data=Data(source="file", path=str(text), valid_fraction=0.5),
+        train=RUN.train.changed(
+            steps=3,
+            warmup_steps=1,
+            global_batch=8,
+            keep_messages=MessageSamples(steps=STEPS, each=EACH),
+            comm_precision=CommPrecision(activations="bf16"),
+        ),
+        scheme=NamedScheme(name="zfp", algorithm="two-shot", default="zfp:8"),
+        ranks=RANKS,
+        **LAYOUTS[request.param],
+    )
+    (folder / "run.json").write_text(json.dumps(own.content()))
+    done = mpi_run(RANKS, WORKER, str(folder / "run.json"), str(folder))
+    assert done.returncode == 0, done.stderr
+    log = [parse(line, i) for i, line in enumerate(done.stdout.splitlines(), 1)]
+    files = {
+        (step, rank): message_samples.read_samples(
+            folder / message_samples.DIRECTORY / message_samples.name_file(step, rank)
+        )
+        for step in STEPS
+        for rank in range(RANKS)
+    }
+    assert len(list((folder / message_samples.DIRECTORY).iterdir())) == len(files), (
+        "no other file, and no unfinished one"
+    )
+    seen = [pickle.loads((folder / f"seen-{rank}").read_bytes()) for rank in range(RANKS)]
+    return request.param, log, files, seen
+
+
+def wrong(files, seen):
+    """Kept messages that are not what the witness saw, by step, rank, channel and number."""
+    found = []
+    for (step, rank), file in files.items():
+        for message in file.messages:
+            own = [one for one in seen[rank] if one[:2] == (step, message.channel)]
+            _, _, operation, values = own[message.place]
+            dtype = ml_dtypes.bfloat16 if message.dtype == "bfloat16" else np.float32
+            same = values.astype(dtype).tobytes() == message.values
+            if not same or operation != message.operation or message.size != values.size:
+                found.append((step, rank, message.channel, message.place))
+    return found
+
+
+def test_files_hold_what_ranks_gave_to_their_channels(run):
+    name, _, files, seen = run
+    assert not wrong(files, seen)
+    assert {message.channel for file in files.values() for message in file.messages} == CHANNELS[name]
+    types = {m.channel.split()[0]: m.dtype for file in files.values() for m in file.messages}
+    assert types.pop("DP") == types.pop("ZERO") == "float32"
+    assert set(types.values()) == {"bfloat16"}, "as they travel"
+
+
+@pytest.mark.parametrize("fault", ["decoded", "step", "rank"])
+def test_what_is_not_what_was_sent_is_found(run, fault):
+    """Decoded values, those of another step, and those of another rank."""
+    _, _, files, seen = run
+    if fault == "decoded":
+        files = {key: replace(file, messages=tuple(map(decoded, file.messages))) for key, file in files.items()}
+    elif fault == "step":
+        files = {(step, rank): files[STEPS[0] + STEPS[1] - step, rank] for step, rank in files}
+    else:
+        files = {(step, rank): files[step, rank ^ 1] for step, rank in files}
+    faulty = {(step, channel) for step, _, channel, _ in wrong(files, seen)}
+    assert {step for step, _ in faulty} == set(STEPS)
+    assert {channel for _, channel in faulty} >= {"DP BACKWARD GRAD", "ZERO STEP PARAM"}
+
+
+def decoded(message):
+    dtype = ml_dtypes.bfloat16 if message.dtype == "bfloat16" else np.float32
+    x = np.frombuffer(message.values, dtype)
+    codec = get_codec("zfp:8")
+    wire, out = np.empty(codec.wire_bytes(x.size, x.dtype), np.uint8), np.empty_like(x)
+    codec.decode(wire[: codec.encode(x, wire)], out)
+    return replace(message, values=out.tobytes())
+
+
+def test_a_step_after_another_keeps_messages_from_the_first_to_the_last(run):
+    """How many there are, the step before tells."""
+    _, _, files, seen = run
+    for (step, rank), file in files.items():
+        for channel in {message.channel for message in file.messages}:
+            places = [message.place for message in file.messages if message.channel == channel]
+            count = sum(one[:2] == (step, channel) for one in seen[rank])
+            assert len(places) == min(EACH, count)
+            assert places[0] == 0 and (places[-1] == count - 1 if step > 1 else places == list(range(len(places))))
+
+
+def test_messages_name_their_tensors(run):
+    _, _, files, _ = run
+    for file in files.values():
+        for message in file.messages:
+            ends = [part.begin + math.prod(part.shape) for part in message.parts]
+            assert message.parts and max(ends) <= message.size
+            if message.channel == "DP BACKWARD GRAD":
+                assert all(part.name for part in message.parts) and any(len(part.shape) == 2 for part in message.parts)
+            elif not message.channel.startswith("ZERO"):
+                (part,) = message.parts
+                assert ends == [message.size] and (part.name, len(part.shape) > 1) == ("", True)
+            if message.channel.split()[0] in ("PP", "TP"):
+                assert len(message.parts[0].shape) == 3 and message.parts[0].shape[-1] == RUN.model.hidden
+
+
+def test_the_log_says_what_was_written(run):
+    _, log, files, _ = run
+    said = [record for record in log if isinstance(record, Event) and record.name == MessagesKept.NAME]
+    assert [one.step for one in said] == STEPS
+    for one in said:
+        own = [message for (step, _), file in files.items() if step == one.step for message in file.messages]
+        assert (one.messages, one.left_out) == (len(own), 0)
+        assert one.bytes == sum(len(message.values) for message in own)
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_bucket_names_the_rows_in_each_piece(pieces):
+    shapes = {"a": (5, 7), "b": (3,), "c": (4, 6)}
+    held = []
+    for k, (name, shape) in enumerate(shapes.items()):
+        values = torch.arange(math.prod(shape), dtype=torch.float32).view(shape) + 1000 * k
+        held.append(Held(nn.Parameter(values), Shard(name, shape)))
+    own = {one.shard.name: one.parameter.detach().clone() for one in held}
+    bucket = Bucket(held, pieces)
+    rows = dict.fromkeys(shapes, 0)
+    for owned in cut_evenly(bucket.values.numel(), pieces):
+        values = bucket.values[owned]
+        for part in bucket.made_of(owned if pieces > 1 else None):
+            found = values[part.begin : part.begin + math.prod(part.shape)].view(part.shape)
+            whole = own[part.name]
+            starts = [k for k in range(len(whole)) if torch.equal(whole[k : k + len(found)], found)]
+            assert len(starts) == 1, "rows of the parameter, neighbours of each other"
+            rows[part.name] += len(found)
+    missing = {name: len(own[name]) - n for name, n in rows.items()}
+    assert all(0 <= n <= pieces - 1 for n in missing.values()), "only the row that a border cuts is left out"
+    assert missing["b"] == 0
