@@ -113,7 +113,7 @@ def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
         return None
     highest = max(point.mean for _, _, curves in panels for points in curves.values() for point in points)
     gpu = any(is_gpu(run.run) for cell in cells for run in cell.runs)
-    unit = MODEL_FLOPS.unit_of([highest], gpu=gpu)
+    unit = MODEL_FLOPS.choose_unit([highest], gpu=gpu)
     scale, words = (unit.scale, unit.name) if flops else (1.0, f"{SAMPLES.label} / {'GPU' if gpu else 'rank'}")
     runs = max(row.completed for cell in cells for row in cell.rows)
 

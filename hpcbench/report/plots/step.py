@@ -48,7 +48,7 @@ def time_split(submission: Submission, cell: Cell) -> Figure | None:
     if not found:
         return None
     splits = [own for _, own in found]
-    unit = COMPUTE.unit_of(own.step for own in splits)
+    unit = COMPUTE.choose_unit(own.step for own in splits)
 
     def draw(fig: Any) -> None:
         (axes,) = lists(fig, [(cell, [row for row, _ in found])], room=0.95, line=0.3)
