@@ -69,7 +69,7 @@ class ScalingPoint:
         return self.speedup * self.smallest.ranks / self.size.ranks
 
 
-def scaling(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
+def list_points(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
     """Return the points of each series, scheme by scheme.
 
     A series has cells with equal settings, except for the global batch and the layout, and with the property of the
@@ -179,13 +179,13 @@ def _layout(run: RunResult, *, modes: bool = False) -> str:
 def strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Points with the same global batch on more and more ranks."""
     title = "Strong scaling: the same global batch on more ranks"
-    return _table(STRONG, title, scaling(cells, STRONG), modes=has_modes(cells))
+    return _table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
 
 
 def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Points with a global batch that grows with the ranks."""
     title = "Weak scaling: a global batch that grows with the ranks"
-    return _table(WEAK, title, scaling(cells, WEAK), modes=has_modes(cells))
+    return _table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
 
 
 def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
