@@ -144,7 +144,7 @@ def norm_counts_experts_of_one_rank() -> Patch:
 
 
 def expert_sum_left_out() -> Patch:
-    """A tensor-parallel rank goes on with what its part of an expert gives."""
+    """A tensor-parallel rank continues with the partial result of its part of an expert."""
 
     def faulty(x: Tensor, border: Border) -> Tensor:
         return x
