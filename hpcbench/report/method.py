@@ -144,7 +144,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
     if any(row.partial for row in cell.rows):
         sentences.append("* from runs that did not complete; they are compared with nothing.")
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)
-    configuration = log.said(Configuration) if log else Configuration.read({})
+    configuration = log.read_event(Configuration) if log else Configuration.read({})
     uniform, unigram = configuration.valid_loss_uniform, configuration.valid_loss_unigram
     if uniform is not None and unigram is not None:
         sentences.append(
