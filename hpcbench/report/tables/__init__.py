@@ -1,4 +1,4 @@
-"""The tables of a report, by name. Each builder makes one table, or None if there is nothing to show."""
+"""Tables of a report, by name. Each builder makes one table, or None if there is nothing to show."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "schemes": schemes,
     "predicted": predicted,
 }
-"""Further tables about the schemes of one cell, beside the comparison."""
+"""Tables about the schemes of one cell, in addition to the comparison."""
 
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": strong_scaling,
