@@ -54,7 +54,7 @@ _TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad"}
 """Tone of each finding about a loss. An inconclusive finding is a warning."""
 
 
-def speed(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of step time, FLOP/s by kind, utilization, samples and tokens per second.
 
     Within a cell all of them are proportional, so that one comparison with the baseline is enough.
@@ -73,7 +73,7 @@ def speed(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("speed", "Speed", cell.rows, fields, notes=_speed_notes(cell))
 
 
-def phases(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of the phases of a step and the exposed communication, in seconds and as parts of the step."""
     if not any(run.phases for run in cell.runs):
         return None
@@ -85,7 +85,7 @@ def phases(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("phases", title, cell.rows, fields, notes=[_PHASES_NOTE])
 
 
-def loss(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of the losses of completed runs, the finding about each, and the number of lost steps."""
     first = (LOSS_TRAIN, LOSS_VALID)
     shown = Column("loss_shown", "shown", words=True, help="Finding about the loss at equal steps.")
@@ -116,7 +116,7 @@ def _loss_notes(cell: Cell) -> list[str]:
     return notes
 
 
-def traffic(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
     rows, base, times = cell.rows, cell.row(cell.baseline), (EXPOSED, HIDDEN, ENCODE, DECODE)
     unit = EXPOSED.choose_unit(quantity.average(row.runs) for quantity in times for row in rows)
@@ -148,7 +148,7 @@ class _Axis:
     hidden_s: float | None
 
 
-def axes(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
     """Make the table with a row for each scheme and axis; None if no run has a tensor grid."""
     lines = [line for row in cell.rows for line in _axes(row)]
     if not lines:
@@ -202,7 +202,7 @@ def shares(run: Measures) -> int:
     return len(window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 
-def memory(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of memory: peaks compared with the baseline's, and memory that lasts from step to step."""
     peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
     lasting = list_of_table("memory", peaks)[len(peaks) :]

@@ -31,7 +31,7 @@ VERDICT = Column(
 )
 
 
-def comparison(cell: Cell, weak: Weakened) -> Table | None:
+def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
     """Make the table of speed, wire bytes, loss and verdict of each scheme."""
     rows = cell.rows
     # A column of 100 % would tell readers nothing.
@@ -72,7 +72,7 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 }
 
 
-def schemes(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
     """Make the table with a row for each pair of schemes. Pairs with the baseline are first."""
     fields: list[Field[Duel]] = [
         (Column("scheme", "scheme", words=True, help="First scheme."), lambda duel: name(duel.scheme)),

@@ -26,7 +26,7 @@ Key = tuple[int | None, str, str, str]
 _LABELS = (("datatype", "type"), ("operation", "reduction"), ("root", "root"))
 
 
-def microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
+def tabulate_microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
     """Yield a table for each benchmark.
 
     If several files contain the same benchmark, each row is compared with that of the first file. A benchmark without

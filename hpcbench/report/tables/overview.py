@@ -14,7 +14,7 @@ _CELL = Column("cell", "cell", words=True, help="Values of the study's matrix.")
 _Line = tuple[Cell, Row, Weakened]
 
 
-def overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
+def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
     """Make the table of gain, loss and verdict of every scheme in every cell.
 
     Parameters

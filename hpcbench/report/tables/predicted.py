@@ -28,7 +28,7 @@ class _Line:
         return self.predicted.value / self.measured - 1 if self.predicted and self.measured else None
 
 
-def predicted(submission: Submission, cell: Cell) -> Table | None:
+def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
     """Make the table with a row per scheme; None if no prediction rests on measurements or data sheets."""
     lines = _lines(submission, cell)
     if not any(line.predicted for line in lines):
@@ -61,7 +61,7 @@ def predicted(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("predicted", "Predicted and measured", lines, fields)
 
 
-def prediction_error(submission: Submission, cells: list[Cell]) -> Table | None:
+def tabulate_prediction_error(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of the prediction errors of a submission: a row per scheme, and a row of all runs."""
     return over_all([(submission, cells)])
 

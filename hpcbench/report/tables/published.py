@@ -92,7 +92,7 @@ _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
 """Ratios of speed. Both equal the ratio of step times, because model and sequence are the same within a study."""
 
 
-def published(submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None) -> Table | None:
+def tabulate_published(submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None) -> Table | None:
     """Make the table of figures with a counterpart in the study: the same kind of scheme, or the same GPU.
 
     Parameters

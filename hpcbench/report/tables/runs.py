@@ -31,7 +31,7 @@ _NAMED = 2
 """Number of hosts that are named. The others are only counted."""
 
 
-def runs(submission: Submission, cells: list[Cell]) -> Table | None:
+def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table with a row for each planned run, including runs without files."""
     fields = [
         (Column("run", "run", words=True, help="Name of the run in its submission."), lambda run: name(run.id)),
@@ -79,7 +79,7 @@ def _hosts(run: RunResult) -> Entry:
 _OWN = "hpcbench"
 
 
-def logs(submission: Submission, cells: list[Cell]) -> Table | None:
+def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of state, speed and loss of each run, with the columns for which a log has values."""
     runs = [run for cell in cells for run in cell.runs]
     gpu = any(is_gpu(run.run) for run in runs)

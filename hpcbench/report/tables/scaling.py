@@ -173,13 +173,13 @@ def _layout(run: RunResult, *, modes: bool = False) -> str:
     return json.dumps(layout, sort_keys=True)
 
 
-def strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
+def tabulate_strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of points with the same global batch on more ranks."""
     title = "Strong scaling: the same global batch on more ranks"
     return _table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
 
 
-def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
+def tabulate_weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table of points with a global batch that grows with the ranks."""
     title = "Weak scaling: a global batch that grows with the ranks"
     return _table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
