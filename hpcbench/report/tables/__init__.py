@@ -9,7 +9,14 @@ from hpcbench.present.document import Table
 from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
 from hpcbench.report.quantities import experts, sparse_rows
-from hpcbench.report.tables.by_scheme import tabulate_axes, tabulate_loss, tabulate_memory, tabulate_phases, tabulate_speed, tabulate_traffic
+from hpcbench.report.tables.by_scheme import (
+    tabulate_axes,
+    tabulate_loss,
+    tabulate_memory,
+    tabulate_phases,
+    tabulate_speed,
+    tabulate_traffic,
+)
 from hpcbench.report.tables.comparison import tabulate_schemes
 from hpcbench.report.tables.predicted import tabulate_predicted, tabulate_prediction_error
 from hpcbench.report.tables.published import tabulate_published

@@ -79,8 +79,8 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
         return None
     unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)
     fields = [scheme()]
-    for quantity in list_of_table("phases", first=(STEP,)):
-        fields += columns([quantity], cell.rows, unit=unit if quantity.unit == "s" else None)
+    for phase in list_of_table("phases", first=(STEP,)):
+        fields += columns([phase], cell.rows, unit=unit if phase.unit == "s" else None)
     title = f"Phases of a step: in {unit.name}, and as parts of it"
     return tabulate("phases", title, cell.rows, fields, notes=[_PHASES_NOTE])
 
@@ -208,8 +208,8 @@ def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
     lasting = list_of_table("memory", peaks)[len(peaks) :]
     unit = DEVICE.choose_unit(quantity.average(row.runs) for quantity in lasting for row in cell.rows)
     fields = [scheme()]
-    for quantity in peaks:
-        fields += [*columns([quantity], cell.rows), _over_baseline(cell, quantity)]
+    for peak in peaks:
+        fields += [*columns([peak], cell.rows), _over_baseline(cell, peak)]
     fields += columns(lasting, cell.rows, unit=unit)
     return tabulate("memory", "Memory: peaks, and memory that lasts from step to step", cell.rows, fields)
 
@@ -266,5 +266,7 @@ def _over_baseline(cell: Cell, peak_quantity: Quantity) -> Field[Row]:
         peak = None if row is base else peak_quantity.average_or_none(row.runs)
         return quantity(peak / least if peak is not None and least else None, ratio)
 
-    column = Column(f"{peak_quantity.key}_ratio", "vs baseline", group=peak_quantity.group, help="That peak over the baseline's.")
+    column = Column(
+        f"{peak_quantity.key}_ratio", "vs baseline", group=peak_quantity.group, help="That peak over the baseline's."
+    )
     return column, change

@@ -43,11 +43,19 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
     fields: list[Field[_Line]] = [
         (of_row, lambda line: shown(line.row)),
         (
-            Column("predicted_step_seconds", f"predicted step ({unit.name})", help="Step time predicted at submission."),
+            Column(
+                "predicted_step_seconds", f"predicted step ({unit.name})", help="Step time predicted at submission."
+            ),
             step(lambda prediction: prediction.value),
         ),
-        (Column("predicted_low_s", "from", help="Low end of the prediction's interval."), step(lambda prediction: prediction.low)),
-        (Column("predicted_high_s", "to", help="High end of the prediction's interval."), step(lambda prediction: prediction.high)),
+        (
+            Column("predicted_low_s", "from", help="Low end of the prediction's interval."),
+            step(lambda prediction: prediction.low),
+        ),
+        (
+            Column("predicted_high_s", "to", help="High end of the prediction's interval."),
+            step(lambda prediction: prediction.high),
+        ),
         (
             Column("measured_step_seconds", f"measured ({unit.name})", help="Geometric mean of the runs' means."),
             lambda line: quantity(line.measured, unit.show),

@@ -92,7 +92,9 @@ _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
 """Ratios of speed. Both equal the ratio of step times, because model and sequence are the same within a study."""
 
 
-def tabulate_published(submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None) -> Table | None:
+def tabulate_published(
+    submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None
+) -> Table | None:
     """Make the table of figures with a counterpart in the study: the same kind of scheme, or the same GPU.
 
     Parameters
@@ -124,7 +126,7 @@ def tabulate_published(submission: Submission, cells: Sequence[Cell], sources: S
 
 
 def _together(paper: Paper) -> list[list[Published]]:
-    """Group the figures of a paper. Ratios of speed from the same experiment are together: they have one counterpart."""
+    """Group the figures of a paper: ratios of speed from one experiment have one counterpart."""
     groups: dict[str, list[Published]] = {}
     for figure in paper.figures:
         ratio = figure.quantity in _RATIOS

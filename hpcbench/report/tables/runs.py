@@ -42,7 +42,10 @@ def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
             lambda run: name(run.job or ""),
         ),
         (Column("hosts", "nodes", words=True, group=1, help="Nodes of its ranks."), _hosts),
-        (Column("seconds", "seconds", group=1, help="Seconds from the start of the run to its end."), lambda run: quantity(run.seconds)),
+        (
+            Column("seconds", "seconds", group=1, help="Seconds from the start of the run to its end."),
+            lambda run: quantity(run.seconds),
+        ),
         (
             Column("reason", "reason", words=True, group=2, help="Reason for the state."),
             lambda run: phrase(run.verdict.reason, source=run.verdict.where),

@@ -81,9 +81,13 @@ def list_points(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
         series.setdefault((_fixed(example(size.cell), modes=modes), kind.same(size)), []).append(size)
     points: list[ScalingPoint] = []
     for (_, value), sizes_of_series in series.items():
-        for mode, sizes in _by_mode(sizes_of_series).items() if modes else ((None, sizes) for sizes in _apart(sizes_of_series)):
+        for mode, sizes in (
+            _by_mode(sizes_of_series).items() if modes else ((None, sizes) for sizes in _apart(sizes_of_series))
+        ):
             if len({size.ranks for size in sizes}) > 1:
-                series_text = ", ".join([*(_own(sizes, cells) if mode is None else [mode]), kind.template.format(value)])
+                series_text = ", ".join(
+                    [*(_own(sizes, cells) if mode is None else [mode]), kind.template.format(value)]
+                )
                 points += _points(series_text, sorted(sizes, key=lambda size: size.ranks))
     return points
 
@@ -189,7 +193,11 @@ def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     """Make the columns that papers on tensor grids compare: seconds of both passes per sample, bytes and memory."""
 
     def passes(point: ScalingPoint) -> float | None:
-        parts = [quantity.average_or_none(point.row.runs) for quantity in PHASES if quantity.key in ("forward_s", "backward_s")]
+        parts = [
+            quantity.average_or_none(point.row.runs)
+            for quantity in PHASES
+            if quantity.key in ("forward_s", "backward_s")
+        ]
         return None if None in parts else sum(part or 0.0 for part in parts) / point.size.batch
 
     def sent(point: ScalingPoint) -> float | None:
@@ -199,7 +207,11 @@ def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     seconds, size = seconds_unit(map(passes, points)), bytes_unit(map(sent, points))
     return [
         (
-            Column("pass_seconds", f"per sample ({seconds.name})", help="Seconds of the forward and backward passes per sample."),
+            Column(
+                "pass_seconds",
+                f"per sample ({seconds.name})",
+                help="Seconds of the forward and backward passes per sample.",
+            ),
             lambda point: quantity(passes(point), seconds.show),
         ),
         (
