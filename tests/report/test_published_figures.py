@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 from hpcbench.present import rich_text
 from hpcbench.present.document import Chapter, Document, parts
 from hpcbench.report.sections import read
-from hpcbench.report.tables.published import Paper, Published, papers
+from hpcbench.report.tables.published import Paper, Published, papers, tabulate_published
 
 
 def test_each_file_is_read_and_each_figure_says_where_it_stands() -> None:
