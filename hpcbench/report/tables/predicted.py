@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.collect.submission import Submission
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.document import Kept, cell_words, kept
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.prediction_file import StoredStep, format_cell, read_predictions
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
 from hpcbench.report.columns import SCHEME, scheme
@@ -19,7 +19,7 @@ class _Line:
     """A scheme of a cell, or all that a submission ran."""
 
     row: Row
-    predicted: Kept | None
+    predicted: StoredStep | None
     measured: float | None
 
     @property
@@ -36,14 +36,14 @@ def predicted(submission: Submission, cell: Cell) -> Table | None:
     known = [line.predicted.value for line in lines if line.predicted]
     unit = seconds_unit([*known, *(line.measured for line in lines)])
 
-    def step(pick: Callable[[Kept], float]) -> Callable[[_Line], Entry]:
+    def step(pick: Callable[[StoredStep], float]) -> Callable[[_Line], Entry]:
         return lambda line: quantity(pick(line.predicted) if line.predicted else None, unit.show)
 
     of_row, shown = scheme()
     fields: list[Field[_Line]] = [
         (of_row, lambda line: shown(line.row)),
         (
-            Column("predicted_step_seconds", f"predicted step ({unit.name})", help="Kept at submission."),
+            Column("predicted_step_seconds", f"predicted step ({unit.name})", help="StoredStep at submission."),
             step(lambda one: one.value),
         ),
         (Column("predicted_low_s", "from", help="Low end of the prediction's interval."), step(lambda one: one.low)),
@@ -104,13 +104,13 @@ def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
 
 def _lines(submission: Submission, cell: Cell) -> list[_Line]:
     """Return the lines of a cell; none if every prediction rests on an assumption, which no measurement can refute."""
-    predictions = kept(submission.root) if submission.root else {}
-    grounded = {key: one for key, one in predictions.items() if one.basis != Basis.ASSUMED.value}
+    predictions = read_predictions(submission.root) if submission.root else {}
+    grounded = {key: one for key, one in predictions.items() if one.basis != InputBasis.ASSUMED.value}
     return [_line(row, grounded) for row in cell.rows] if grounded else []
 
 
-def _line(row: Row, found: dict[tuple[str, str], Kept]) -> _Line:
-    words = cell_words(row.runs[0].run.cell) if row.runs else ""
+def _line(row: Row, found: dict[tuple[str, str], StoredStep]) -> _Line:
+    words = format_cell(row.runs[0].run.cell) if row.runs else ""
     return _Line(row, found.get((words, row.scheme)), row.step_seconds.estimate if row.step_seconds else None)
 
 
