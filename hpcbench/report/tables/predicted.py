@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.collect.submission import Submission
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.document import Kept, cell_words, kept
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.prediction_file import StoredStep, format_cell, read_predictions
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
 from hpcbench.report.columns import SCHEME, scheme
@@ -19,7 +19,7 @@ class _Line:
     """A scheme of a cell, with its prediction and its measured step time in seconds."""
 
     row: Row
-    predicted: Kept | None
+    predicted: StoredStep | None
     measured: float | None
 
     @property
@@ -36,7 +36,7 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
     predictions = [line.predicted.value for line in lines if line.predicted]
     unit = seconds_unit([*predictions, *(line.measured for line in lines)])
 
-    def step(pick: Callable[[Kept], float]) -> Callable[[_Line], Entry]:
+    def step(pick: Callable[[StoredStep], float]) -> Callable[[_Line], Entry]:
         return lambda line: quantity(pick(line.predicted) if line.predicted else None, unit.show)
 
     of_row, shown = scheme()
@@ -112,13 +112,15 @@ def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
 
 def _lines(submission: Submission, cell: Cell) -> list[_Line]:
     """List the lines of a cell; none if all predictions are assumed, because no measurement can refute those."""
-    predictions = kept(submission.root) if submission.root else {}
-    grounded = {key: prediction for key, prediction in predictions.items() if prediction.basis != Basis.ASSUMED.value}
+    predictions = read_predictions(submission.root) if submission.root else {}
+    grounded = {
+        key: prediction for key, prediction in predictions.items() if prediction.basis != InputBasis.ASSUMED.value
+    }
     return [_line(row, grounded) for row in cell.rows] if grounded else []
 
 
-def _line(row: Row, predictions: dict[tuple[str, str], Kept]) -> _Line:
-    cell = cell_words(row.runs[0].run.cell) if row.runs else ""
+def _line(row: Row, predictions: dict[tuple[str, str], StoredStep]) -> _Line:
+    cell = format_cell(row.runs[0].run.cell) if row.runs else ""
     return _Line(row, predictions.get((cell, row.scheme)), row.step_seconds.estimate if row.step_seconds else None)
 
 
