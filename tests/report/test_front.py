@@ -277,4 +277,4 @@ def test_the_table_of_schemes_has_each_two_once(tmp_path: Path) -> None:
         ("mzhybrid", "baseline", "faster", "beats it"),
         ("naive-bf16", "mzhybrid", "faster", "beats it"),
     ]
-    assert table.notes == ("On the front, where nothing is shown to beat them: naive-bf16.",)
+    assert table.notes == ("Pareto front (no scheme significantly beats these): naive-bf16.",)

@@ -14,7 +14,7 @@ from planted_results import Planted, write
 from hpcbench.report.answer import answer
 from hpcbench.report.compare import Cell
 from hpcbench.report.sections import read
-from hpcbench.report.tables.by_scheme import loss
+from hpcbench.report.tables.by_scheme import tabulate_loss
 from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, follow_each_other, weakened
 
 STEPS = 120
@@ -126,8 +126,11 @@ def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
         "Faster, with a loss that is no worse on average only: mzhybrid (1.33 times the baseline's speed, 1.33 to"
         " 1.33; worst pair +0.1000)."
     )
-    table = loss(submission, found)
-    assert table is not None and "mzhybrid is as good only on average: its worst pair is +0.1000." in table.notes
+    table = tabulate_loss(submission, found)
+    assert (
+        table is not None
+        and "mzhybrid is as good only on average: the difference of its worst pair is +0.1000." in table.notes
+    )
 
 
 def test_repeats_that_follow_each_other_are_marked(tmp_path: Path) -> None:
