@@ -19,15 +19,15 @@ from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.titles import cell_words
 
 _COLUMNS = (
-    Column("cell", "cell", words=True),
-    Column("scheme", "scheme", words=True),
+    Column("cell", "cell", text=True),
+    Column("scheme", "scheme", text=True),
     Column("samples_per_s_old", "samples/s then", help="Mean of the completed runs of the earlier submission."),
     Column("samples_per_s", "now"),
     Column("speed_change", "now / then (95 % CI)", help="Independent samples: Welch's interval on logarithms."),
     Column("loss_old", "loss (valid) then", group=1),
     Column("loss_now", "now", group=1),
     Column("loss_change", "now - then (95 % CI)", group=1, help="Seed by seed where the seeds are the same."),
-    Column("verdict", "verdict", words=True, group=1),
+    Column("verdict", "verdict", text=True, group=1),
 )
 
 

@@ -19,7 +19,7 @@ from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.series import series_interval
 from hpcbench.report.statistics import Interval, geometric_interval, usable
 from hpcbench.report.traffic import Unknown
-from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
+from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, verdict
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,12 @@ class SchemeRow:
     @property
     def verdict(self) -> str:
         """The outcome in words, with the states of the runs."""
-        return in_words(self.outcome, self.runs, self.completed, idle=self.idle)
+        return describe_verdict(self.outcome, self.runs, self.completed, idle=self.idle)
+
+    @property
+    def run_names(self) -> list[str]:
+        """Names of the runs."""
+        return [run.run.id for run in self.runs]
 
     @property
     def idle(self) -> bool:

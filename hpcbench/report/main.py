@@ -15,11 +15,11 @@ from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
 from hpcbench.report.against import compared
-from hpcbench.report.build import build, table_names
+from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, ReportRequest
 from hpcbench.report.pooling import parts
 from hpcbench.report.sections import read
-from hpcbench.report.thresholds import broken
+from hpcbench.report.thresholds import list_broken
 
 if TYPE_CHECKING:
     from hpcbench.report.export.files import ExportTarget
@@ -79,7 +79,7 @@ def report(
         A path, the format or a table is wrong, or a file is damaged.
     """
     form = resolve_format(format, output, FORMATS)
-    names = table_names(tables or ("all" if form in ALL_TABLES else ""))
+    names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
     if tables and (against is not None or form in ALL_FIGURES):
         fixed = f"--format {form}" if against is None else "--against"
         raise UserError(f"--tables: cannot be chosen with {fixed}: leave it out")
@@ -97,7 +97,7 @@ def report(
         raise UserError(f"--format {form}: {path} has no runs: use table, md, latex, html or json")
     request = ReportRequest(sections, names, output, found.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
-    bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
+    bad |= any(list_broken(cells, submission.plan.thresholds) for submission, cells in sections)
     bad |= any(table.is_bad for table in found.microbenchmarks)
     if against is not None:
         if form in ONLY_RUNS:

@@ -51,7 +51,7 @@ Reached = Literal["reached", "reached in part", "not reached", "unknown", "refer
 class SyncMode:
     """How the runs of a cell keep their ranks in step."""
 
-    words: str
+    name: str
     waits: bool
     """Whether gradients are always of the newest weights."""
 
@@ -82,6 +82,11 @@ class Arm:
     """The same minus the reference's."""
     ages: Ages | None
     """Staleness of the gradients of all completed runs; None where it is not counted."""
+
+    @property
+    def run_names(self) -> list[str]:
+        """Names of the runs."""
+        return [run.run.id for run in self.runs]
 
     @property
     def reached(self) -> int:
@@ -130,8 +135,8 @@ def way_of(settings: LoggedSettings) -> SyncMode | None:
     if layout.pp > 1:
         more = ", vertical sync" if train.vertical_sync else f" x {layout.chunks}" if layout.chunks > 1 else ""
         return SyncMode(f"{train.schedule}{more}", train.schedule not in UNFLUSHED)
-    words = f"ssp({train.staleness or 0})" if train.sync == "ssp" else train.sync
-    return SyncMode(words, train.sync in ("all-reduce", "bsp"))
+    mode = f"ssp({train.staleness or 0})" if train.sync == "ssp" else train.sync
+    return SyncMode(mode, train.sync in ("all-reduce", "bsp"))
 
 
 def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
@@ -168,7 +173,7 @@ def _fixed(run: RunResult) -> str:
 
 
 def _arms(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
-    waiting = [(way, cell) for name in _REFERENCES for way, cell in group if way.words.split(" x ")[0] == name]
+    waiting = [(way, cell) for name in _REFERENCES for way, cell in group if way.name.split(" x ")[0] == name]
     reference = waiting[0] if waiting else None
     shared = _shared([cell for _, cell in group], cells)
     for way, cell in group:
@@ -207,7 +212,7 @@ def _arm(
         group=group,
         way=way,
         scheme=row.scheme,
-        against=against.words if against else None,
+        against=against.name if against else None,
         is_reference=is_reference,
         runs=runs,
         times=tuple(times),
@@ -237,19 +242,19 @@ def table(submission: Submission, cells: list[Cell]) -> Table | None:
     several = len({arm.group for arm in found}) > 1
     made: list[Field[Arm]] = [
         (
-            Column("way", "in step by", words=True, help="The schedule of a pipeline, or how replicas keep in step."),
-            lambda arm: name(arm.way.words),
+            Column("way", "in step by", text=True, help="The schedule of a pipeline, or how replicas keep in step."),
+            lambda arm: name(arm.way.name),
         ),
         (SCHEME, lambda arm: name(arm.scheme)),
         (
-            Column("group", "of", words=True, help="Values of the matrix that the compared ways have in common."),
+            Column("group", "of", text=True, help="Values of the matrix that the compared ways have in common."),
             lambda arm: name(arm.group if several else ""),
         ),
         (
             Column("time_to_loss_ratio", "time to loss, vs reference (95 % CI)", help=_help("Seconds to the loss")),
             _ratio,
         ),
-        (Column("reached", "reached", words=True, help="Pairs in which the loss was reached."), _reached),
+        (Column("reached", "reached", text=True, help="Pairs in which the loss was reached."), _reached),
         (
             Column("time_to_loss_s", f"time ({unit.name})", help="Seconds in steps of the runs that reached the loss."),
             lambda arm: quantity(arm.seconds, unit.show),
@@ -313,5 +318,5 @@ def _ages(found: Sequence[Arm]) -> Iterator[str]:
     """Histograms of staleness."""
     for arm in found:
         if arm.ages:
-            who = ", ".join(name(words).shown for words in (arm.way.words, arm.group, arm.scheme) if words)
+            who = ", ".join(name(words).shown for words in (arm.way.name, arm.group, arm.scheme) if words)
             yield f"{who}: gradients by staleness: {describe_ages(arm.parts)}."

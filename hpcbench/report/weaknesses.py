@@ -46,8 +46,8 @@ class Weakness:
 
     name: str
     """Name for programs."""
-    words: str
-    """A sentence for the reader, without its full stop."""
+    text: str
+    """Sentence for the reader, without a full stop."""
     concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
     """Tells from a cell, a scheme's row and the baseline's row whether the reason holds."""
 
@@ -76,7 +76,7 @@ class Weakened:
     @property
     def sentences(self) -> list[str]:
         """The reasons with their letters."""
-        return [f"[{letter}] {weakness.words}." for letter, weakness in self.reasons]
+        return [f"[{letter}] {weakness.text}." for letter, weakness in self.reasons]
 
 
 def weakened(cell: Cell) -> Weakened:

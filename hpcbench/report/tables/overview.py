@@ -10,7 +10,7 @@ from hpcbench.report.tables.comparison import VERDICT, verdict
 from hpcbench.report.titles import cell_words
 from hpcbench.report.weaknesses import Weakened
 
-_CELL = Column("cell", "cell", words=True, help="Values of the study's matrix.")
+_CELL = Column("cell", "cell", text=True, help="Values of the study's matrix.")
 _Line = tuple[Cell, SchemeRow, Weakened]
 
 

@@ -75,15 +75,15 @@ def _read(path: Path) -> Paper:
 
 
 _COLUMNS = (
-    Column("scheme", "scheme", words=True, help="Scheme of this study that is of the same kind."),
+    Column("scheme", "scheme", text=True, help="Scheme of this study that is of the same kind."),
     Column("measured", "measured (95 % CI)", help="A ratio is samples/s over the baseline's."),
     Column("value", "published"),
-    Column("figure", "what was published", words=True, help="Quantity that was measured, and its setting."),
-    Column("reference", "source", words=True),
+    Column("figure", "what was published", text=True, help="Quantity that was measured, and its setting."),
+    Column("reference", "source", text=True),
     Column(
         "citation",
         "citation",
-        words=True,
+        text=True,
         help="How the source was read. It does not concern the measurement here. first-hand: in its own text;"
         " second-hand: in another text about it; derived: computed from first-hand figures.",
     ),
