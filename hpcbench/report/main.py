@@ -14,7 +14,7 @@ from hpcbench.contract.trace import merge_traces
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
-from hpcbench.report.against import compared
+from hpcbench.report.against import compare_submissions
 from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, ReportRequest
 from hpcbench.report.pooling import parts
@@ -102,7 +102,7 @@ def report(
     if against is not None:
         if form in ONLY_RUNS:
             raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
-        request, bad = compared(request, read([against]).sections)
+        request, bad = compare_submissions(request, read([against]).sections)
     request.show(form, output)
     if plots is not None:
         from hpcbench.present.figures import write

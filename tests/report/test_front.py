@@ -137,10 +137,7 @@ def test_the_answer_sets_the_best_scheme_beside_the_cast_and_names_the_simplest(
 def test_a_scheme_that_beats_the_cast_is_the_simplest_that_nothing_beats() -> None:
     said = answer(planted({**FOUR, "zhybrid-16-8": (1.35, 2.5)}), "local")
     assert any(sentence.startswith("zhybrid-16-8 is faster than naive-bf16 (1.1") for sentence in said)
-    assert (
-        "Simplest of the schemes that no other one significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)."
-        in said
-    )
+    assert any("one significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)." in line for line in said)
 
 
 def test_the_answer_says_that_no_cast_ran() -> None:

@@ -50,7 +50,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                     for cell in cells
                 ],
                 "synchrony": [
-                    {**_read(arm, _ARM), "staleness": {str(age): part for age, part in arm.parts.items()}}
+                    {**read_values(arm, _ARM), "staleness": {str(age): part for age, part in arm.parts.items()}}
                     for arm in arms(cells, submission.plan.criteria.loss_margin)
                 ],
             }
@@ -66,7 +66,7 @@ def _schemes(cell: Cell) -> dict[str, Any]:
     return {
         "schemes": [
             {
-                **_read(row, _SCHEME),
+                **read_values(row, _SCHEME),
                 **{name: figure(row) for name, figure in (FIGURES | LATER).items()},
                 "kind": row.kind.name.lower(),
                 "beaten_by": pareto.beaten_by(row.scheme),
@@ -76,13 +76,13 @@ def _schemes(cell: Cell) -> dict[str, Any]:
         ],
         "front": pareto.unbeaten,
         "simplest": simplest(cell, pareto),
-        "duels": [{**_read(duel, _DUEL), "beaten": duel.turned().beats} for duel in pareto.duels],
+        "duels": [{**read_values(duel, _DUEL), "beaten": duel.turned().beats} for duel in pareto.duels],
         "weaknesses": {weakness.name: weakness.text for _, weakness in weak.reasons},
         "identical": identical(cell),
     }
 
 
-def _read(item: Any, names: Mapping[str, str]) -> dict[str, Any]:
+def read_values(item: Any, names: Mapping[str, str]) -> dict[str, Any]:
     """Read attributes by their names in the document. An interval becomes an object."""
     values = {name: follow(path)(item) for name, path in names.items()}
     return {name: as_object(value) if isinstance(value, Interval) else value for name, value in values.items()}
@@ -155,7 +155,7 @@ _RUN = {
 
 def _run(measures: Measures) -> dict[str, Any]:
     log = measures.run.log
-    values = _read(measures, _RUN)
+    values = read_values(measures, _RUN)
     return values | {
         "log": str(log.path) if log else None,
         "steps": values["steps"] or 0,
