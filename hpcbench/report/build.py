@@ -40,11 +40,6 @@ def resolve_tables(wanted: str) -> tuple[str, ...]:
     ----------
     wanted
         Names joined by commas, or ``all``; empty for the usual ones.
-
-    Raises
-    ------
-    UserError
-        A table of this name does not exist.
     """
     available = (*OF_CELL, *OF_SUBMISSION)
     names = [part.strip() for part in wanted.split(",") if part.strip()]

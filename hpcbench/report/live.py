@@ -61,11 +61,6 @@ def follow(
     -------
     int
         0 if all runs completed, else 1 (also if the user stops watching; the jobs continue).
-
-    Raises
-    ------
-    UserError
-        `root` is not a submission's directory.
     """
     console = console or Console(highlight=False)
     ask = jobs or Jobs(root)

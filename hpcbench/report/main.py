@@ -72,11 +72,6 @@ def report(
         0, or 1 if a run diverged, failed, was cancelled or has an unknown state, if a threshold of the study is not
         kept, or if a micro-benchmark had wrong results. With `against`: 1 if something got slower or worse, broke or is
         missing.
-
-    Raises
-    ------
-    UserError
-        A path, the format or a table is wrong, or a file is damaged.
     """
     form = resolve_format(format, output, FORMATS)
     names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
@@ -122,11 +117,6 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
     """Write ``RUN.json`` for each run that has a trace: its ranks on one clock, in a file that Perfetto opens.
 
     Standard error says what it holds.
-
-    Raises
-    ------
-    UserError
-        No run has a trace, or a file cannot be read or written.
     """
     written: list[Path] = []
     for run in (run for submission in submissions for run in submission.runs):

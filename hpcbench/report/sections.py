@@ -24,13 +24,7 @@ Named = tuple[str, Path]
 
 
 def named(path: Path) -> Named | None:
-    """Name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign.
-
-    Raises
-    ------
-    UserError
-        Name or file is missing.
-    """
+    """Name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign."""
     name, sign, file = str(path).partition("=")
     if not sign or "/" in name or path.exists():
         return None
@@ -46,11 +40,6 @@ def together(logs: Sequence[Named]) -> Submission:
     ----------
     logs
         One or more.
-
-    Raises
-    ------
-    UserError
-        A file holds no run, or cannot be read.
     """
     counts: Counter[str] = Counter()
     runs = []
@@ -76,13 +65,7 @@ def _run(path: Path) -> RunResult:
 
 
 def _tables(path: Path) -> list[Microbenchmark]:
-    """Return the tables of a file that have rows; none if it has no table.
-
-    Raises
-    ------
-    UserError
-        No table of the file has a row.
-    """
+    """Return the tables of a file that have rows; none if it has no table."""
     tables = load_microbenchmarks(path)
     filled = [table for table in tables if table.sizes]
     if tables and not filled:
@@ -114,11 +97,6 @@ def read(paths: list[Path]) -> Subjects:
     paths
         Directories that `hpcbench submit` made, directories of such (the newest is taken), bundles, or log files;
         ``NAME=FILE`` for logs that are to be compared.
-
-    Raises
-    ------
-    UserError
-        There are no paths, or one is damaged.
     """
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")

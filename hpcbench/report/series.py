@@ -28,11 +28,6 @@ def series_interval(values: Sequence[float]) -> Interval:
     ----------
     values
         Values in the order in which they were taken.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not finite.
     """
     need_finite(values)
     mean, absent = fmean(values), Interval(fmean(values), None, None, len(values))

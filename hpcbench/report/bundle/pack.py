@@ -26,13 +26,7 @@ _LARGEST = 1 << 30
 
 
 def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) -> dict[str, str]:
-    """Return the words of ``--replace OLD=NEW`` or ``OLD``, which becomes ``name-1``, ``name-2``, ...
-
-    Raises
-    ------
-    UserError
-        The name of the file has another suffix than a bundle, or an option is wrong.
-    """
+    """Return the words of ``--replace OLD=NEW`` or ``OLD``, which becomes ``name-1``, ``name-2``, ..."""
     if path is None and (anonymous or replace):
         raise UserError(f"--{'anonymous' if anonymous else 'replace'}: is for --bundle FILE: add it")
     if path is not None and not path.name.endswith(SUFFIXES):
@@ -61,11 +55,6 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
         Whether to replace the names of hosts and users.
     replaced
         Further words, each with its replacement.
-
-    Raises
-    ------
-    UserError
-        The file cannot be written, or there is no submission.
     """
     roots = [(submission.plan.study, submission.root) for submission in submissions if submission.root is not None]
     if not roots or len(roots) < len(submissions):

@@ -103,11 +103,6 @@ def write_sqlite(path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> N
     """Write tables, and also ``meta`` (the schema's version) and ``columns`` (units and meanings).
 
     Infinity is a number. NaN, which SQLite lacks, is the text ``NaN``.
-
-    Raises
-    ------
-    OSError
-        SQLite cannot write.
     """
     try:
         # nobody sees the file before it is whole, so that it needs no journal
@@ -164,13 +159,7 @@ class ExportTarget:
 
     @classmethod
     def of(cls, path: Path) -> "ExportTarget":
-        """Return the target that a path asks for.
-
-        Raises
-        ------
-        UserError
-            Its suffix is unknown, its directory is missing or may not be written to, or a package is missing.
-        """
+        """Return the target that a path asks for."""
         name, suffix = f"--export {make_printable(str(path))}", path.suffix.lower()
         if suffix not in _ONE and suffix not in _ALL:
             raise UserError(f"{name}: the suffix says the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
@@ -188,13 +177,7 @@ class ExportTarget:
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:
-        """Write all rows, and print the result on standard error.
-
-        Raises
-        ------
-        UserError
-            The file cannot be written.
-        """
+        """Write all rows, and print the result on standard error."""
         temporary = self.path.with_name(f"hpcbench.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         runs = [(submission, run) for submission in submissions for run in submission.runs]
         written = dict.fromkeys(self.tables, 0)

@@ -55,13 +55,7 @@ class Paper(Section):
 
 
 def papers(directory: Path | None = None) -> list[Paper]:
-    """Read all papers, in the order of their files' names.
-
-    Raises
-    ------
-    UserError
-        A file is malformed.
-    """
+    """Read all papers, in the order of their files' names."""
     directory = directory or data_dir("results/published")
     return [_read(path) for path in sorted(directory.glob("*.yaml"))]
 
