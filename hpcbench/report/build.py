@@ -36,10 +36,7 @@ DEFAULT = ("predicted", "strong-scaling", "weak-scaling", "synchrony")
 def resolve_tables(wanted: str) -> tuple[str, ...]:
     """Return the names of the tables that a report has in addition to the comparison.
 
-    Parameters
-    ----------
-    wanted
-        Names joined by commas, or ``all``; empty for the usual ones.
+    `wanted` are names joined by commas, or ``all``; it is empty for the usual tables.
     """
     available = (*OF_CELL, *OF_SUBMISSION)
     names = [part.strip() for part in wanted.split(",") if part.strip()]
@@ -59,18 +56,10 @@ def build(
     figures: bool = False,
     microbenchmarks: Sequence[Microbenchmark] = (),
 ) -> Document:
-    """Build the document about the runs of some submissions.
+    """Build the document about the runs of some submissions and about the tables of other tools.
 
-    Parameters
-    ----------
-    sections
-        Submissions, each with its cells.
-    tables
-        Names of the further tables, from `resolve_tables`. Empty tables are left out.
-    figures
-        Whether to add all figures that have something to show. They are drawn later.
-    microbenchmarks
-        Tables of other tools.
+    Empty tables are left out. With `figures` the document has all figures that have something to show, to be drawn
+    later.
     """
     chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
     if len(sections) > 1 and (errors := over_all(sections)):

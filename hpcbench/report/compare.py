@@ -146,12 +146,9 @@ def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list
 
 
 def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
-    """Compare the schemes of all studies of a report, with one level for all that the report finds.
+    """Compare the schemes of all studies of a report, with one level for all findings.
 
-    Returns
-    -------
-    list of list of Cell
-        The cells of each study in the order in which they first appear.
+    Return the cells of each study.
     """
     drafts = [(i, draft) for i, study in enumerate(studies) for draft in _drafts(study)]
     findings = decide([draft.evidence for _, draft in drafts])

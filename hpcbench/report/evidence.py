@@ -115,18 +115,8 @@ def gather(
 ) -> Evidence:
     """Gather the values of the schemes of a cell, in pairs with the baseline's and with each other's.
 
-    Parameters
-    ----------
-    schemes
-        Runs of the schemes to compare, without the baseline and without those that diverged.
-    base
-        Runs of the baseline.
-    kinds
-        Kinds of the schemes.
-    idle
-        Schemes whose codecs encoded nothing. They are compared with the baseline alone.
-    criteria
-        The margins.
+    `schemes` are the runs without those of the baseline (`base`) and of diverged schemes. `idle` schemes, whose codecs
+    encoded nothing, are compared with the baseline only.
     """
     pairs = {scheme: paired(runs, base) for scheme, runs in schemes.items()}
     curves = {other.run.pairing: curve(other.run.log) for own in pairs.values() for _, other in own}
@@ -192,17 +182,9 @@ def family(
     values: Callable[[Measures, Measures], Both],
     same: Callable[[Measures], Hashable] = lambda run: run.run.pairing,
 ) -> dict[Key, Values]:
-    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out.
+    """Return the two values of each pair that has both, by scheme. Schemes without such a pair are left out.
 
-    Parameters
-    ----------
-    pairs
-        Runs of each scheme with those that they are compared with.
-    values
-        Gives the two values of a pair.
-    same
-        Gives what pairs have in common whose values are no independent ones, such as losses of equal seed. Their
-        values are averaged.
+    Pairs with the same value of `same`, such as losses of equal seed, are not independent: their values are averaged.
     """
     families: dict[Key, Values] = {}
     for scheme, own in pairs.items():

@@ -115,16 +115,10 @@ def _passed(question: Question, share: float) -> float:
 
 
 def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0) -> dict[Key, Shares]:
-    """Ask chains of equal weight. Finished ones pass on their share to the others in equal parts, as in Holm's method.
+    """Ask chains of equal weight, which divide a share of the level.
 
-    Parameters
-    ----------
-    chains
-        The chains.
-    share
-        Share of the level that they divide.
-    to_peers
-        Part of a finished chain's share that goes to the others; they pass on the same part of it.
+    Finished chains pass the part `to_peers` of their share on to the others in equal parts. With 1.0 it is Holm's
+    method.
     """
     asked: dict[Key, Shares] = {}
     while True:

@@ -46,21 +46,8 @@ def follow(
 ) -> int:
     """Watch a submission until its jobs have ended or are lost.
 
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    console
-        Console to print on; standard output by default.
-    jobs
-        Gives each job by its id; by default `Jobs`.
-    clock, sleep
-        A function that gives the seconds of a clock that never goes back, and one that pauses.
-
-    Returns
-    -------
-    int
-        0 if all runs completed, else 1 (also if the user stops watching; the jobs continue).
+    `jobs` returns each job by its id. `clock` is monotonic, in seconds. Return 0 if all runs completed, else 1, also if
+    the user stops watching: the jobs continue.
     """
     console = console or Console(highlight=False)
     ask = jobs or Jobs(root)
@@ -182,12 +169,9 @@ class _Lines(_View):
 
 
 def picture(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
-    """Return a row for each run, the reasons of some, and a line about all.
+    """Return a row for each run, the reasons of some states, and a summary.
 
-    Parameters
-    ----------
-    height, width
-        Rows and columns of the screen. If there are more runs than rows, the important ones are shown.
+    If there are more runs than the screen has rows (`height`), the most important runs are shown.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):

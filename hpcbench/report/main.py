@@ -38,40 +38,11 @@ def report(
     anonymous: bool = False,
     replace: Sequence[str] = (),
 ) -> int:
-    """Print the report about some runs.
+    """Print or write the report about some runs. The options are those of the command line.
 
-    Parameters
-    ----------
-    paths
-        Directories that `hpcbench submit` made, directories of such (the newest is taken), log files, or ``NAME=FILE``
-        for logs to compare: the first name is the baseline.
-    format
-        One of `FORMATS`; None takes it from the suffix of `output`.
-    output
-        File to write to instead of standard output.
-    tables
-        Names of further tables, joined by commas, or ``all``.
-    plots
-        Directory to write the figures to, as SVG and PNG.
-    exports
-        Files for the measured rows, see `hpcbench.report.export`.
-    against
-        An earlier submission: say what changed since, and nothing else.
-    trace
-        Directory to write the traces of the runs to, the ranks of a run joined.
-    bundle
-        File to pack the submissions into.
-    anonymous
-        Whether to replace the names of hosts and users in the bundle.
-    replace
-        Further words to replace in the bundle: ``OLD=NEW``, or ``OLD``.
-
-    Returns
-    -------
-    int
-        0, or 1 if a run diverged, failed, was cancelled or has an unknown state, if a threshold of the study is not
-        kept, or if a micro-benchmark had wrong results. With `against`: 1 if something got slower or worse, broke or is
-        missing.
+    Return 0, or 1 if a run failed, diverged, was cancelled or has an unknown state, if a threshold of the study is
+    broken, or if a micro-benchmark had wrong results. With `against`, return 1 if something got slower or worse, broke
+    or is missing.
     """
     form = resolve_format(format, output, FORMATS)
     names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))

@@ -100,12 +100,7 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
 def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
     """Return a sentence for each name with different values, up to a few.
 
-    Parameters
-    ----------
-    kind
-        Who gives the facts: ``runs`` or ``nodes``.
-    findings
-        The facts. A run or node without a value for a name does not count as different.
+    Runs or nodes (`kind`) without a value are equal.
     """
     stated: dict[str, dict[str, dict[str, None]]] = {}
     for one in findings:
@@ -222,13 +217,7 @@ def provenance(submission: Submission) -> Provenance:
 
 
 def differences(runs: Sequence[RunResult]) -> list[str]:
-    """Sentences about differences between the runs of a comparison, or their nodes, other than the compared ones.
-
-    Parameters
-    ----------
-    runs
-        Runs of one comparison, such as those of a cell.
-    """
+    """Return sentences about unintended differences between the runs of a comparison or their nodes."""
     return [
         *differing("runs", software(runs)),
         *differing("runs", packages(runs)),

@@ -110,19 +110,9 @@ class StepPhases:
 
 
 def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
-    """Means over the stages.
+    """Average the phases of a step over the stages.
 
-    Parameters
-    ----------
-    log
-        Log of the run.
-    settings
-        Its settings, for the bubble of the schedule.
-
-    Returns
-    -------
-    Phases or None
-        None if the log does not divide a step, or if the parts do not add up.
+    None if the log does not divide a step or its parts do not add up.
     """
     stages = by_stage(log)
     if not stages:

@@ -34,13 +34,7 @@ def named(path: Path) -> Named | None:
 
 
 def together(logs: Sequence[Named]) -> Submission:
-    """Return the logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order.
-
-    Parameters
-    ----------
-    logs
-        One or more.
-    """
+    """Return logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order."""
     counts: Counter[str] = Counter()
     runs = []
     for name, path in logs:
@@ -90,14 +84,7 @@ class Subjects:
 
 
 def read(paths: list[Path]) -> Subjects:
-    """Read submissions and logs, and compare their runs.
-
-    Parameters
-    ----------
-    paths
-        Directories that `hpcbench submit` made, directories of such (the newest is taken), bundles, or log files;
-        ``NAME=FILE`` for logs that are to be compared.
-    """
+    """Read submissions, bundles and logs, and compare their runs. See `hpcbench report` for the kinds of paths."""
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []

@@ -140,14 +140,9 @@ def way_of(settings: LoggedSettings) -> SyncMode | None:
 
 
 def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
-    """Ways of keeping in step with their references; none where no run goes on without waiting for all.
+    """Return the sync modes with their references; none if all runs wait for all ranks.
 
-    Parameters
-    ----------
-    cells
-        All cells of a submission.
-    margin
-        How much worse than the reference's last loss is good enough, as a part of it.
+    `margin` is the relative increase of the reference's last loss that is still good enough.
     """
     groups: dict[str, list[tuple[SyncMode, Cell]]] = {}
     for cell in cells:

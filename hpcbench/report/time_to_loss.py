@@ -32,19 +32,9 @@ class TimeToLoss:
 
 
 def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
-    """Compare the times of two runs to the second one's last loss.
+    """Compare the times of two runs to the last loss of the second one plus `margin`, a relative increase.
 
-    Parameters
-    ----------
-    mine, other
-        Logs of both.
-    margin
-        How much worse than the last loss is good enough, as a part of it.
-
-    Returns
-    -------
-    TimeToLoss or None
-        None if the time of a run's steps is not known, or if the second run has no loss at its end.
+    None if the time of a run's steps is not known, or if the second run has no loss at its end.
     """
     ours, theirs = curve(mine), curve(other)
     if mine is None or other is None or ours is None or theirs is None:

@@ -111,14 +111,9 @@ class TimeSplit:
 
 
 def channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
-    """Traffic of each channel, from the run's ``traffic`` event.
+    """Return the traffic of each channel, from the run's ``traffic`` event; none if the number of ranks is not known.
 
-    Parameters
-    ----------
-    ranks
-        Number of ranks of the run. Without it channels have no seconds, and none is given.
-    has_wire_bytes
-        Whether wire bytes are those of the network. They are not if the MPI library may have compressed by itself.
+    Without `has_wire_bytes` the wire bytes are unknown, because the MPI library may have compressed.
     """
     rows, steps = log.read_event(events.TrafficTotals).channels, len(window(log))
     if not rows or not steps or not ranks:
@@ -173,20 +168,7 @@ def by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
 
 
 def time_split(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Split the time of a step.
-
-    Parameters
-    ----------
-    rows
-        Traffic of all channels.
-    step_seconds
-        Seconds of the steps that the channels count.
-
-    Returns
-    -------
-    TimeSplit or None
-        None without steps or without traffic, because the communication is then not known.
-    """
+    """Split the time of a step; None without steps or without traffic, because communication is then not known."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
         return None

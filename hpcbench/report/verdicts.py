@@ -72,16 +72,10 @@ _WORST: tuple[str, ...] = (
 
 
 def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
-    """Return the outcome for a scheme.
+    """Return the outcome for a scheme. Its loss is None if no pair has validation losses.
 
-    Parameters
-    ----------
-    speed, loss
-        Findings; `loss` is None if no pair has validation losses.
-    steady
-        Whether no pair has a loss that is worse by more than the margin.
-    near
-        Whether the interval of the speed alone lies within the margin of as fast.
+    A scheme is `steady` if no pair has a loss that is worse by more than the margin, and `near` if the interval of its
+    speed alone lies within the margin of "as fast".
     """
     outcome = _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
     if outcome is GOOD and not steady:
@@ -90,17 +84,7 @@ def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool 
 
 
 def describe_verdict(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
-    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or none completed.
-
-    Parameters
-    ----------
-    outcome
-        The outcome; None for the baseline.
-    runs, completed
-        All runs of the scheme, and the number of completed ones.
-    idle
-        Whether the scheme's codecs encoded nothing.
-    """
+    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or none completed."""
     verdict_text = ": ".join(filter(None, (IDLE if idle else "", outcome.text if outcome else "")))
     states: Counter[str] = Counter(run.run.state for run in runs)
     total = len(runs)

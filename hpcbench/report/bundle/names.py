@@ -61,17 +61,7 @@ class Names:
 
 
 def names_of(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
-    """Return the names in submissions.
-
-    Parameters
-    ----------
-    submissions
-        Submissions whose files are passed on.
-    replaced
-        Further words, each with its replacement.
-    hosts_and_users
-        Whether to replace the hosts and users that the submissions name.
-    """
+    """Return the names to replace in submissions: further words, and optionally hosts and users."""
     words = dict(replaced)
     language: set[str] = set()
     if hosts_and_users:

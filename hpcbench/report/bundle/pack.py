@@ -43,18 +43,10 @@ def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) ->
 
 
 def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, replaced: Mapping[str, str]) -> None:
-    """Write a bundle, as a whole or not at all, and say on standard error what it does not hold.
+    """Write a bundle completely or not at all, and report on standard error what it does not contain.
 
-    Parameters
-    ----------
-    submissions
-        Submissions, each with a directory.
-    path
-        File to write. Its suffix names the compression.
-    anonymous
-        Whether to replace the names of hosts and users.
-    replaced
-        Further words, each with its replacement.
+    The suffix of `path` selects the compression. `anonymous` replaces the names of hosts and users, `replaced` further
+    words.
     """
     roots = [(submission.plan.study, submission.root) for submission in submissions if submission.root is not None]
     if not roots or len(roots) < len(submissions):

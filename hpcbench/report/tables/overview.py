@@ -15,15 +15,7 @@ _Line = tuple[Cell, SchemeRow, Weakened]
 
 
 def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
-    """Make the table of gain, loss and verdict of every scheme in every cell.
-
-    Parameters
-    ----------
-    cells
-        Cells of a submission.
-    weak
-        Weaknesses of each cell.
-    """
+    """Make the table of gain, loss and verdict of every scheme in every cell."""
     fields: list[Field[_Line]] = [
         (_CELL, lambda line: name(cell_words(line[0].values))),
         (SCHEME, lambda line: name(line[1].scheme)),

@@ -89,15 +89,7 @@ _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
 def tabulate_published(
     submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None
 ) -> Table | None:
-    """Make the table of figures with a counterpart in the study: the same kind of scheme, or the same GPU.
-
-    Parameters
-    ----------
-    submission, cells
-        Measured submission and its cells.
-    sources
-        Papers; by default those that come with the package.
-    """
+    """Make the table of published figures with a counterpart in the study: the same kind of scheme, or the same GPU."""
     compared = [(paper, same) for paper in (papers() if sources is None else sources) for same in _together(paper)]
     rows = []
     notes: dict[str, None] = {}
