@@ -34,8 +34,8 @@ class Front:
 
     def duel(self, scheme: str, other: str) -> Duel | None:
         """Return the duel of two schemes, seen from the first; None if they have no pair."""
-        found = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
-        return found.turned() if found and found.scheme == other else found
+        duel = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
+        return duel.turned() if duel and duel.scheme == other else duel
 
     def beaten_by(self, scheme: str) -> list[str]:
         """Return the schemes that significantly beat this one."""

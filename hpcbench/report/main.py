@@ -56,15 +56,15 @@ def report(
         from hpcbench.report.bundle.pack import check_options, pack
 
         replaced = check_options(bundle, anonymous, replace)
-    found = read(paths)
-    sections = found.sections
-    if found.microbenchmarks and form in ONLY_RUNS:
-        path = make_printable(str(found.microbenchmarks[0].path))
+    subjects = read(paths)
+    sections = subjects.sections
+    if subjects.microbenchmarks and form in ONLY_RUNS:
+        path = make_printable(str(subjects.microbenchmarks[0].path))
         raise UserError(f"--format {form}: {path} has no runs: use table, md, latex, html or json")
-    request = ReportRequest(sections, names, output, found.microbenchmarks)
+    request = ReportRequest(sections, names, output, subjects.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
     bad |= any(list_broken(cells, submission.plan.thresholds) for submission, cells in sections)
-    bad |= any(table.is_bad for table in found.microbenchmarks)
+    bad |= any(table.is_bad for table in subjects.microbenchmarks)
     if against is not None:
         if form in ONLY_RUNS:
             raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
@@ -104,17 +104,17 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
         except OSError as error:
             raise UserError(f"--trace {make_printable(str(path))}: cannot be written: {error.strerror}") from None
         written.append(path)
-        print(f"hpcbench: {path}: {_said(joined['otherData'])}", file=sys.stderr)
+        print(f"hpcbench: {path}: {_describe_trace(joined['otherData'])}", file=sys.stderr)
     if not written:
         raise UserError(
             "--trace: no run has a trace: set train.trace in the study, such as `trace: {steps: [20, 25]}`, and run it"
         )
 
 
-def _said(about: dict[str, float]) -> str:
+def _describe_trace(about: dict[str, float]) -> str:
     ranks, lost = about["ranks"], about["left_out"]
-    words = f"{ranks} rank{'s' * (ranks > 1)} on one clock, to {about['clock_error_us']:.0f} us"
-    return f"{words}; {lost} spans were left out: trace fewer steps" if lost else words
+    text = f"{ranks} rank{'s' * (ranks > 1)} on one clock, to {about['clock_error_us']:.0f} us"
+    return f"{text}; {lost} spans were left out: trace fewer steps" if lost else text
 
 
 def _targets(exports: Sequence[Path]) -> "list[ExportTarget]":

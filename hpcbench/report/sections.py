@@ -71,8 +71,8 @@ def _tables(path: Path) -> list[Microbenchmark]:
     return filled
 
 
-def _common(words: Sequence[str], several: str) -> str:
-    return words[0] if len(set(words)) == 1 else several
+def _common(names: Sequence[str], several: str) -> str:
+    return names[0] if len(set(names)) == 1 else several
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,12 @@ def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
         if len(homes) > 1:
             run.pairing = f"{_home(path)}:{run.pairing}"
         groups.setdefault((run.study, run.site), []).append(run)
-    found = []
+    submissions = []
     for (study, site), group in groups.items():
         base = next((run.scheme for run in group if _is_baseline(run)), "baseline")
         plan = RunPlan(study=study, site=site, baseline={"scheme": base}, jobs=[], runs=[])
-        found.append(Submission(None, plan, group))
-    return found
+        submissions.append(Submission(None, plan, group))
+    return submissions
 
 
 def _is_directory(path: Path) -> bool:

@@ -33,11 +33,11 @@ def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
     most one of them is true: a group counts as one hypothesis until all of it is rejected (Shaffer, Journal of the
     American Statistical Association 81, 1986).
     """
-    found = [[0.0] * len(group) for group in p]
+    adjusted = [[0.0] * len(group) for group in p]
     left = [len(group) for group in p]
     highest = 0.0
     for value, i, j in sorted((value, i, j) for i, group in enumerate(p) for j, value in enumerate(group)):
         highest = max(highest, min(1.0, sum(map(bool, left)) * value))
-        found[i][j] = highest
+        adjusted[i][j] = highest
         left[i] -= 1
-    return found
+    return adjusted

@@ -165,11 +165,11 @@ def _positive(values: Sequence[float]) -> Sequence[float]:
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
     """Arithmetic mean of the known values that can be summed; None if there is none."""
-    known = [value for value in values if value is not None and usable(value)]
-    return fmean(known) if known else None
+    numbers = [value for value in values if value is not None and usable(value)]
+    return fmean(numbers) if numbers else None
 
 
 def geometric_mean_of_known(values: Iterable[float | None]) -> float | None:
     """Geometric mean of the known positive values. Ratios of such means are means of their pairs' ratios."""
-    known = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
-    return geometric_mean(known) if known else None
+    numbers = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
+    return geometric_mean(numbers) if numbers else None

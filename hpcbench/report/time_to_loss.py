@@ -53,8 +53,8 @@ def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> Ti
 def evaluated(log: RunLog, along: Curve) -> Points:
     """Return validation losses by the time of the step that they follow; evaluations themselves take no time."""
     ends = dict(zip(log.steps, along.times, strict=True))
-    found = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
-    return sorted((time, loss) for time, loss in found.items() if time is not None)
+    losses = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
+    return sorted((time, loss) for time, loss in losses.items() if time is not None)
 
 
 def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
@@ -66,11 +66,11 @@ def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
 def _means(along: Curve, window: int) -> Points:
     fine = list(map(usable, along.losses))
     sums = list(accumulate((loss if ok else 0.0 for loss, ok in zip(along.losses, fine, strict=True)), initial=0.0))
-    known = list(accumulate(fine, initial=0))
+    counts = list(accumulate(fine, initial=0))
     return [
         (along.times[done - 1], (sums[done] - sums[done - window]) / window)
         for done in range(window, len(along.times) + 1)
-        if known[done] - known[done - window] == window
+        if counts[done] - counts[done - window] == window
     ]
 
 

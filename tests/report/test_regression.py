@@ -227,7 +227,7 @@ def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
 def test_submissions_with_nothing_in_common_are_not_compared(tmp_path: Path) -> None:
     new = write(tmp_path / "new", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 4})])
     old = write(tmp_path / "old", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 8})])
-    with pytest.raises(UserError, match="no scheme and cell stands in both"):
+    with pytest.raises(UserError, match="no scheme and cell in common"):
         report([new], against=old)
     with pytest.raises(UserError, match="compares one submission with one"):
         report([new, old], against=old)

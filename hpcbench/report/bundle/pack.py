@@ -33,13 +33,13 @@ def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) ->
         raise UserError(
             f"--bundle {make_printable(str(path))}: not the name of a bundle: end it with {', '.join(SUFFIXES)}"
         )
-    words = {}
+    replacements = {}
     for k, option in enumerate(replace, 1):
         old, sign, new = option.partition("=")
         if not old or (sign and not new):
             raise UserError(f"--replace {make_printable(option, 40)}: say OLD=NEW, or a word that is to go")
-        words[old] = new or f"name-{k}"
-    return words
+        replacements[old] = new or f"name-{k}"
+    return replacements
 
 
 def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, replaced: Mapping[str, str]) -> None:

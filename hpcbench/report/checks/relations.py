@@ -172,10 +172,10 @@ class CheckedRun:
         """Whether the log is one of hpcbench."""
         return self.log.dialect == "hpcbench"
 
-    def at(self, line: int | None, words: str) -> str:
+    def at(self, line: int | None, text: str) -> str:
         """Return a sentence about a line of the log, or about the whole log."""
         place = make_printable(str(self.log.path) if line is None else self.log.where(line))
-        return f"{self.id}: {place}: {words}"
+        return f"{self.id}: {place}: {text}"
 
     def mismatch(self, relation: Relation) -> Mismatch | None:
         """Return the first step at which a relation does not hold."""
