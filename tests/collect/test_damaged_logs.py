@@ -60,7 +60,7 @@ def read_line_by_line(data: bytes) -> RunLog:
         return read(data)
 
 
-def told(log: RunLog) -> str:
+def list_facts(log: RunLog) -> str:
     """All that a log says, in words: NaN is like itself there."""
     seen = [*log.steps.values(), *log.events, *log.notes, log.lines, log.cut, log.starts, log.steps.last]
     return "\n".join(map(repr, seen))
@@ -69,9 +69,9 @@ def told(log: RunLog) -> str:
 def with_value(line: bytes, field: int, value: bytes) -> bytes:
     """A line whose field has another value; field 0 is its step."""
     fields = line.split(b" | ")
-    words = fields[field % len(fields)].split()
-    words[1:2] = [value]
-    fields[field % len(fields)] = b" ".join(words)
+    parts = fields[field % len(fields)].split()
+    parts[1:2] = [value]
+    fields[field % len(fields)] = b" ".join(parts)
     return b" | ".join(fields)
 
 
@@ -122,8 +122,8 @@ def logs(draw: st.DrawFn) -> bytes:
 @given(logs(), st.lists(st.integers(0, len(WHOLE)), max_size=6))
 def test_in_bulk_as_line_by_line(data: bytes, places: list[int]) -> None:
     expected = read_line_by_line(data)
-    assert told(read(data)) == told(expected)
-    assert told(read(data, places)) == told(expected)
+    assert list_facts(read(data)) == list_facts(expected)
+    assert list_facts(read(data, places)) == list_facts(expected)
 
 
 @settings(max_examples=200, deadline=None)
@@ -134,7 +134,7 @@ def test_each_number_stands_in_the_line_that_its_record_names(data: bytes) -> No
         raw = file[record.line - 1].decode("utf-8", "replace").rstrip()
         head = re.match(r"\s*step\s+(\d+)/(\d+) \|", raw)
         assert head and (int(head[1]), int(head[2])) == (record.step, record.steps)
-        given = {words[0]: words[1:] for part in raw.split(" | ") if (words := part.removesuffix("|").split())}
+        given = {parts[0]: parts[1:] for part in raw.split(" | ") if (parts := part.removesuffix("|").split())}
         for name, (attribute, units) in FIELDS.items():
             value = getattr(record, attribute)
             assert (value is None) == (name not in given)
@@ -202,9 +202,9 @@ def test_a_number_beyond_64_bits_is_none(number: str) -> None:
     log = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode()))
     assert not log.steps
     assert "beyond 64 bits" in log.notes[0].why
-    one = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode(), 1))
-    assert list(one.steps) == list(range(2, STEPS + 1))
-    assert one.notes[0].line == FIRST + 1
+    first_log = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode(), 1))
+    assert list(first_log.steps) == list(range(2, STEPS + 1))
+    assert first_log.notes[0].line == FIRST + 1
 
 
 def test_a_record_is_of_numbers_that_are_exact() -> None:

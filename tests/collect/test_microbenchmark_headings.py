@@ -93,14 +93,14 @@ OSU_COLUMNS = {
 def test_known_columns_in_any_order_between_unknown_ones(heads: list[str], prefixed: bool) -> None:
     if "Bandwidth (GB/s)" in heads and "Bandwidth(furlongs)" in heads:
         heads.remove("Bandwidth(furlongs)")
-    known = {name: value for name, _, value in (OSU_COLUMNS[head] for head in heads) if value is not None}
+    expected = {name: value for name, _, value in (OSU_COLUMNS[head] for head in heads) if value is not None}
     cells = [OSU_COLUMNS[head][1] for head in heads]
     begin = "[1,0]<stdout>:" if prefixed else ""
     lines = ("# OSU MPI Some Test v9.0", "# Size      " + "   ".join(heads), "64   " + "  ".join(cells))
     tables = read_lines(*(begin + line for line in lines))
-    assert [size.values for table in tables for size in table.sizes] == ([pytest.approx(known)] if known else [])
+    assert [size.values for table in tables for size in table.sizes] == ([pytest.approx(expected)] if expected else [])
     unknown = [head for head in heads if OSU_COLUMNS[head][2] is None]
-    assert all(head in "".join(tables[0].remarks) for head in unknown if known)
+    assert all(head in "".join(tables[0].remarks) for head in unknown if expected)
 
 
 NCCL_COLUMNS = {
@@ -132,8 +132,8 @@ def test_columns_of_nccl_tests_in_any_order(
 ) -> None:
     lead, heads = lead[:leading], [head for head in order if head not in missing]
     cells = {"count": "128", "type": "half", "redop": "prod", "root": "3"}
-    own = {"us": (units[0], units[2]), "GB/s": (units[1], units[3]), "%": ("%", 1.0)}
-    in_units = [f"({own[unit][0]})" for head in heads if (unit := NCCL_COLUMNS[head][2])]
+    columns = {"us": (units[0], units[2]), "GB/s": (units[1], units[3]), "%": ("%", 1.0)}
+    in_units = [f"({columns[unit][0]})" for head in heads if (unit := NCCL_COLUMNS[head][2])]
     lines = (
         "# Collective test starting: all_reduce_perf",
         f"#  size  {'  '.join([*lead, *heads, '#wrong', *heads, '#wrong'])}{'  timestamp' if stamped else ''}",
@@ -145,7 +145,7 @@ def test_columns_of_nccl_tests_in_any_order(
     )
     (table,) = read_lines(*lines)
     truth = {
-        name + place: value * own[unit][1]
+        name + place: value * columns[unit][1]
         for name, _, unit, value in (NCCL_COLUMNS[head] for head in heads)
         if value is not None and unit is not None
         for place in ("", "_in_place")
@@ -229,10 +229,10 @@ def test_marks_of_a_pasted_text(name: str, begin: str) -> None:
 
 
 def test_a_table_that_ends_early_is_remarked() -> None:
-    stopped, whole = load(FIXTURES / "nccl-one-of-two-stopped.txt")
-    assert (stopped.name, whole.name) == ("all_reduce_perf", "all_gather_perf")
-    assert "ends early" in stopped.remarks[0] and whole.remarks == []
-    assert len(stopped.sizes) == len(whole.sizes) == 1
+    stopped, complete = load(FIXTURES / "nccl-one-of-two-stopped.txt")
+    assert (stopped.name, complete.name) == ("all_reduce_perf", "all_gather_perf")
+    assert "ends early" in stopped.remarks[0] and complete.remarks == []
+    assert len(stopped.sizes) == len(complete.sizes) == 1
 
 
 def test_a_row_that_was_cut_is_remarked() -> None:

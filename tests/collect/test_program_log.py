@@ -51,7 +51,7 @@ def test_steps_of_a_framework_between_events_of_ours(tmp_path: Path) -> None:
 
 def test_a_log_is_the_same_whatever_pieces_it_comes_in(tmp_path: Path) -> None:
     content = (START + RUN).encode() + stamped(NANOGPT) + END.encode()
-    whole = log_of(content, "nanogpt", tmp_path).close()
+    expected = log_of(content, "nanogpt", tmp_path).close()
     reader = ProgramReader(tmp_path / "log.txt", "nanogpt")
     seen = []
     for begin in range(0, len(content), 7):
@@ -59,7 +59,7 @@ def test_a_log_is_the_same_whatever_pieces_it_comes_in(tmp_path: Path) -> None:
         seen.append(len(reader.log.steps))
     last = reader.close()
     assert seen == sorted(seen) and seen[-1] == 3
-    assert dict(last.steps) == dict(whole.steps) and last.events == whole.events and last.lines == whole.lines
+    assert dict(last.steps) == dict(expected.steps) and last.events == expected.events and last.lines == expected.lines
 
 
 def test_lines_without_a_number_are_counted_and_timed_as_they_come(tmp_path: Path) -> None:

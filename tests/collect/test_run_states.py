@@ -45,8 +45,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def run_of(root: Path, job: State = "unknown", exit: int | None = None, attempt: int = 1) -> RunResult:
-    found = submission.load(root, {"j0001-r1": JobSummary("j0001-r1", job, exit, attempt=attempt)})
-    return next(run for run in found.runs if run.scheme == "mzhybrid")
+    jobs = submission.load(root, {"j0001-r1": JobSummary("j0001-r1", job, exit, attempt=attempt)})
+    return next(run for run in jobs.runs if run.scheme == "mzhybrid")
 
 
 def directory(root: Path) -> Path:
@@ -101,14 +101,14 @@ def test_a_killed_rank_is_named(root: Path, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(9, "9 (KILL)"), (137, "9 (KILL)"), (139, "11 (SEGV)"), (15, "15 (TERM)")]
+    ("status", "reason"), [(9, "9 (KILL)"), (137, "9 (KILL)"), (139, "11 (SEGV)"), (15, "15 (TERM)")]
 )
-def test_an_exit_status_alone_tells_the_signal(root: Path, status: int, words: str) -> None:
+def test_an_exit_status_alone_tells_the_signal(root: Path, status: int, reason: str) -> None:
     edit_log(root, 7)
     write_marker(directory(root), "j0001-r1", status)
     run = run_of(root)
     assert run.state == "failed"
-    assert run.verdict.reason == f"a rank was killed by signal {words}, exit status {status}, after step 4 of 6"
+    assert run.verdict.reason == f"a rank was killed by signal {reason}, exit status {status}, after step 4 of 6"
 
 
 def test_signals_in_exit_statuses() -> None:
@@ -136,7 +136,7 @@ def test_the_workers_own_words_come_first(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         (
             "mpirun noticed that process rank 2 with PID 0 on node n7 exited on signal 9 (Killed).",
@@ -149,11 +149,11 @@ def test_the_workers_own_words_come_first(root: Path) -> None:
         ("slurmstepd: error: *** JOB 3 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***", "the job's time was up"),
     ],
 )
-def test_what_launchers_say(tmp_path: Path, said: str, reason: str) -> None:
-    (tmp_path / "err.txt").write_text(f"noise\n{said}\nnoise\n")
-    found = diagnose(3, tmp_path / "err.txt", tmp_path / "none.txt")
-    assert found.reason == reason
-    assert found.where == f"{tmp_path / 'err.txt'}:2"
+def test_what_launchers_say(tmp_path: Path, output: str, reason: str) -> None:
+    (tmp_path / "err.txt").write_text(f"noise\n{output}\nnoise\n")
+    diagnosis = diagnose(3, tmp_path / "err.txt", tmp_path / "none.txt")
+    assert diagnosis.reason == reason
+    assert diagnosis.where == f"{tmp_path / 'err.txt'}:2"
 
 
 def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
@@ -294,9 +294,9 @@ def test_a_plan_that_is_none(root: Path, content: bytes, message: str) -> None:
 def stop(root: Path) -> None:
     """The run was told to stop after its third step."""
     path = directory(root) / "log.txt"
-    kept = path.read_text().splitlines(keepends=True)[:6]
+    lines = path.read_text().splitlines(keepends=True)[:6]
     end = {"event": "end", "state": "stopped", "steps": 3, "reason": "told to stop, checkpoint at step 3"}
-    path.write_text("".join(kept) + json.dumps(end) + "\n")
+    path.write_text("".join(lines) + json.dumps(end) + "\n")
     write_marker(directory(root), "j0001-r1", 75)
 
 

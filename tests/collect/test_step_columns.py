@@ -20,17 +20,17 @@ RECORDS = st.builds(
 )
 
 
-def kept(records: list[Step]) -> dict[int, Step]:
-    found: dict[int, Step] = {}
+def select_kept(records: list[Step]) -> dict[int, Step]:
+    steps: dict[int, Step] = {}
     for record in records:
-        found.setdefault(record.step, record)
-    return found
+        steps.setdefault(record.step, record)
+    return steps
 
 
 @given(st.lists(RECORDS, max_size=15), st.booleans(), st.integers(0, 13))
 def test_columns_say_what_records_say(records: list[Step], ascending: bool, first: int) -> None:
     records = sorted(records, key=lambda record: record.step) if ascending else records
-    steps, truth = Steps(), kept(records)
+    steps, truth = Steps(), select_kept(records)
     for record in records:
         assert steps.add(record) == truth[record.step]
     assert list(steps.items()) == list(truth.items())
@@ -74,6 +74,6 @@ def test_a_name_that_is_none_is_refused() -> None:
 
 
 def test_whole_numbers_stay_whole() -> None:
-    whole = {name for name, code in TYPECODES.items() if code == "q"}
-    assert {"line", "step", "steps", "message_bytes", "wire_bytes", "skipped"} <= whole
-    assert not {"loss", "seconds", "model_flops_per_rank"} & whole
+    integers = {name for name, code in TYPECODES.items() if code == "q"}
+    assert {"line", "step", "steps", "message_bytes", "wire_bytes", "skipped"} <= integers
+    assert not {"loss", "seconds", "model_flops_per_rank"} & integers

@@ -123,15 +123,17 @@ def foretold(case: Case, topology: Topology) -> list[Told] | None:
         blocks = -(-case.n // 64)
         return [Told(result, round(share * 4 * case.n), round(share * blocks * (64 * 2 + 4)), 0)] * topology.ranks
     outcome = simulate(laid, values)
-    told = []
-    for rank, whole in enumerate(outcome.values):
+    expected = []
+    for rank, outcome_of_rank in enumerate(outcome.values):
         sent = [s for s in outcome.sent if s.source == rank]
         result = (
-            whole[cut_evenly(case.n, topology.ranks)[rank]] if case.operation is Operation.REDUCE_SCATTER else whole
+            outcome_of_rank[cut_evenly(case.n, topology.ranks)[rank]]
+            if case.operation is Operation.REDUCE_SCATTER
+            else outcome_of_rank
         )
         network = sum(s.wire for s in sent if not topology.near(rank, s.target))
-        told.append(Told(digest(result), sum(s.message for s in sent), sum(s.wire for s in sent), network))
-    return told
+        expected.append(Told(digest(result), sum(s.message for s in sent), sum(s.wire for s in sent), network))
+    return expected
 
 
 def exact(case: Case, ranks: int) -> Array:

@@ -53,8 +53,8 @@ def run(group: Group, name: str, case: Case, index: int) -> dict[str, Any]:
     ch = channel(case.codec, case.algorithm, slices=case.slices)
     result, intact = perform(group, case, ch)
     counted = ch.counters
-    told = Told(digest(result), counted.message_bytes, counted.wire_bytes, counted.network_bytes)
-    line = {"comm": name, "case": index, "rank": group.rank, "ranks": group.size, "told": told, "intact": intact}
+    report = Told(digest(result), counted.message_bytes, counted.wire_bytes, counted.network_bytes)
+    line = {"comm": name, "case": index, "rank": group.rank, "ranks": group.size, "told": report, "intact": intact}
     plain = planned(case, group.topology).algorithm is Algorithm.NATIVE
     # the bits of a sum by the MPI library are its own affair
     line["samples_error"] = counted.sampled_square > 0
@@ -174,7 +174,7 @@ def non_finite() -> None:
 def refusals() -> None:
     """Impossible requests are refused before anything is sent."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
-    said = []
+    messages = []
     for dtype, ch, op in (
         (np.float16, channel("none", Algorithm.TWO_SHOT), MPI.SUM),
         (np.float32, channel("zfp:8", Algorithm.TWO_SHOT), MPI.MAX),
@@ -183,10 +183,10 @@ def refusals() -> None:
         try:
             group.all_reduce(np.ones(10, dtype), channel=ch, op=op).wait()
         except (ValueError, TypeError) as error:
-            said.append(str(error))
+            messages.append(str(error))
     ch, dst = channel("none", Algorithm.DOUBLING), np.empty(10 // WORLD.size, np.float32)
     group.reduce_scatter(np.ones(10, np.float32), dst, channel=ch).wait()
-    tell([{"said": said, "instead": ch.counters.algorithms, "sums": dst.tolist()}])
+    tell([{"said": messages, "instead": ch.counters.algorithms, "sums": dst.tolist()}])
 
 
 if __name__ == "__main__":

@@ -29,13 +29,13 @@ MESSAGE, SUM = _Run._message, _Run._sum
 
 def one_dropped(self, step, posted):
     """Rank 0's contribution is received and not added."""
-    kept = []
+    remaining = []
     for part, (request, inbox) in zip(step.receives, posted, strict=True):
         if part.peer == 0 and request is not None:
             yield [request]
         else:
-            kept.append((part, (request, inbox)))
-    yield from summed(self, step, kept)
+            remaining.append((part, (request, inbox)))
+    yield from summed(self, step, remaining)
 
 
 def own_exact(self, step, part):
@@ -115,9 +115,9 @@ def faults() -> None:
             slow = Hooked(case.codec, lambda: time.sleep(late)) if name == "exact" else case.codec
             with planted(_Run, method, function):
                 result, _ = perform(group, case, channel(slow, case.algorithm))
-            told = foretold(case, topology)
-            assert told is not None
-            right = digest(result) == told[group.rank].result
+            expected = foretold(case, topology)
+            assert expected is not None
+            right = digest(result) == expected[group.rank].result
             lines.append({"fault": fault, "case": name, "rank": WORLD.rank, "right": right})
     tell(lines)
 
@@ -174,10 +174,10 @@ def transit() -> None:
                     wire.turn = 0
                 wire.sent, wire.how = 0, how if WORLD.rank == 1 else None
                 with planted(frame, "opened", None if looked else unlooked):
-                    said = attempt(group, call, codec)
+                    message = attempt(group, call, codec)
                 wire.turn = wire.turn or wire.sent  # the calm run tells which one is the last
                 line = {"what": name, "codec": codec, "looked": looked, "how": how, "rank": WORLD.rank}
-                lines.append({**line, "said": said})
+                lines.append({**line, "said": message})
     tell(lines)
 
 

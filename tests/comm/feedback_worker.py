@@ -65,8 +65,8 @@ def residuals() -> None:
                 feedback.forget()
             buf = contribution(WORLD.rank, N, "float32")
             group.all_reduce(buf, channel=ch, feedback=feedback).wait()
-            told = [digest(x) for x in (buf, feedback.sent, feedback.summed)]
-            lines.append({"codec": codec, "turn": turn, "rank": WORLD.rank, "told": told})
+            digests = [digest(x) for x in (buf, feedback.sent, feedback.summed)]
+            lines.append({"codec": codec, "turn": turn, "rank": WORLD.rank, "told": digests})
     tell(lines)
 
 

@@ -367,8 +367,8 @@ def compare_all(side: Side, chosen: Sequence[tuple[Any, ...]]) -> None:
     places, before = Places(), group_of.cache_info().misses
     for case in chosen:
         compare(side, places, False, *case)
-    made = group_of.cache_info().misses - before
-    assert made == 2, f"{made} groups for {len(chosen)} cases: MPICH has 2048 communicators in all"
+    new_groups = group_of.cache_info().misses - before
+    assert new_groups == 2, f"{new_groups} groups for {len(chosen)} cases: MPICH has 2048 communicators in all"
 
 
 def on_gpu() -> None:

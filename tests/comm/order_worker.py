@@ -53,10 +53,10 @@ CROWD = [
 
 def groups(background: bool) -> list[Group]:
     progress = Progress(Wait.GIVE_WAY, background=background)
-    made = [Group(WORLD.Dup(), progress, SLICING) for _ in range(2)]
-    made.append(Group(WORLD.Split(WORLD.rank % 2, WORLD.rank), progress, SLICING))
-    made[1].topology = Topology.regular(WORLD.size, 1)
-    return made
+    both = [Group(WORLD.Dup(), progress, SLICING) for _ in range(2)]
+    both.append(Group(WORLD.Split(WORLD.rank % 2, WORLD.rank), progress, SLICING))
+    both[1].topology = Topology.regular(WORLD.size, 1)
+    return both
 
 
 def begin(group: Group, todo: Todo, before: Callable[[], None]) -> tuple[Work, Array]:
@@ -78,9 +78,9 @@ def begin(group: Group, todo: Todo, before: Callable[[], None]) -> tuple[Work, A
 
 
 def calm(todo: list[Todo]) -> list[str]:
-    made, results = groups(False), []
+    pair, results = groups(False), []
     for item in todo:
-        work, result = begin(made[item.group], item, lambda: None)
+        work, result = begin(pair[item.group], item, lambda: None)
         work.wait()
         results.append(digest(result))
     return results
@@ -95,11 +95,11 @@ def disorder(todo: list[Todo], *, background: bool, seed: int) -> list[str]:
         if sleeping.random() < 0.1:
             time.sleep(sleeping.exponential(1e-3))
 
-    made, started = groups(background), []
+    pair, started = groups(background), []
     for item in todo:
         if random.random() < 0.5:
             time.sleep(random.exponential(3e-3))
-        started.append(begin(made[item.group], item, sleep))
+        started.append(begin(pair[item.group], item, sleep))
     for k in random.permutation(len(started)):
         started[k][0].wait()
         sleep()

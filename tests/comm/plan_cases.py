@@ -63,10 +63,10 @@ def _contribution(rank: int, n: int, dtype: str, integers: bool) -> Array:
 
 def only(values: Array, pieces: Sequence[slice]) -> Array:
     """The pieces of a vector, all else poisoned."""
-    kept = np.full_like(values, POISON)
+    masked = np.full_like(values, POISON)
     for piece in pieces:
-        kept[piece] = values[piece]
-    return kept
+        masked[piece] = values[piece]
+    return masked
 
 
 def carried_out(plan: Plan, values: Sequence[Array], *, order: int | None = None) -> Outcome:

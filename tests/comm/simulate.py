@@ -143,9 +143,9 @@ class _Rank:
             arrived: dict[ElementRange, list[Array]] = defaultdict(list)
             for part in step.receives:
                 if part.peer == self.rank:
-                    own = values[part.span.start : part.span.stop]
+                    contribution = values[part.span.start : part.span.stop]
                     exact = step.combine is Combine.SUM
-                    arrived[part.span].append(own.copy() if exact else roundtrip(self.codec, own)[1])
+                    arrived[part.span].append(contribution.copy() if exact else roundtrip(self.codec, contribution)[1])
                     continue
                 queue = self.mail[part.peer, self.rank]
                 while not queue:
@@ -157,20 +157,22 @@ class _Rank:
 
     def _send(self, step: Step, values: Array) -> None:
         for part in step.sends:
-            own = values[part.span.start : part.span.stop]
-            content = self._form(step.combine, part.span, own) if step.coded else own.copy()
+            contribution = values[part.span.start : part.span.stop]
+            content = self._form(step.combine, part.span, contribution) if step.coded else contribution.copy()
             self.mail[self.rank, part.peer].append(Mail(step.stage, step.coded, part.span, content))
         if step.combine is Combine.REPLACE and step.coded:
             for part in step.sends:
                 held = values[part.span.start : part.span.stop]
                 held[...] = decoded(self.codec, self.forms[part.span], held.size, held.dtype)
 
-    def _form(self, combine: Combine, span: ElementRange, own: Array) -> Array:
+    def _form(self, combine: Combine, span: ElementRange, contribution: Array) -> Array:
         if combine is not Combine.REPLACE:
             worker = self.feedback.worker(span) if self.feedback and combine is Combine.SUM else None
-            return roundtrip(self.codec, own, worker)[0]
+            return roundtrip(self.codec, contribution, worker)[0]
         if span not in self.forms:
-            self.forms[span] = roundtrip(self.codec, own, self.feedback.server(span) if self.feedback else None)[0]
+            self.forms[span] = roundtrip(
+                self.codec, contribution, self.feedback.server(span) if self.feedback else None
+            )[0]
         return self.forms[span]
 
     def _opened(self, mail: Mail, step: Step, peer: int, span: ElementRange, dtype: np.dtype[Any]) -> Array:

@@ -27,13 +27,13 @@ BYTES = {
 }
 
 
-def told(results):
+def by_case(results):
     """Each case with its topology, and what its ranks told, by rank."""
-    found = defaultdict(list)
+    reports = defaultdict(list)
     for line in results:
-        found[line["comm"], line["case"], line["ranks"]].append(line)
+        reports[line["comm"], line["case"], line["ranks"]].append(line)
     lists = {}
-    for (comm, index, ranks), lines in found.items():
+    for (comm, index, ranks), lines in reports.items():
         world = comm.startswith("world")
         place = int(comm.split()[1]) if world else 1
         topology = topologies(ranks)[place] if world else Topology.flat(ranks)
@@ -45,7 +45,7 @@ def told(results):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_results_and_bytes_are_those_of_the_steps(mpi_results, ranks):
     seen, sliced = set(), set()
-    for case, topology, lines in told(mpi_results(ranks, WORKER, "collectives")):
+    for case, topology, lines in by_case(mpi_results(ranks, WORKER, "collectives")):
         assert all(line["intact"] for line in lines), case
         want = foretold(case, topology)
         if want is None:
@@ -65,7 +65,7 @@ def test_results_and_bytes_are_those_of_the_steps(mpi_results, ranks):
 @pytest.mark.parametrize("ranks", RANKS[1:])
 def test_a_broadcast_samples_the_error_of_its_root_only(mpi_results, ranks):
     lossy = 0
-    for case, topology, lines in told(mpi_results(ranks, WORKER, "collectives")):
+    for case, topology, lines in by_case(mpi_results(ranks, WORKER, "collectives")):
         if case.operation is not Operation.BROADCAST or topology.ranks == 1:
             continue
         samples = {line["rank"] for line in lines if line["samples_error"]}
@@ -77,7 +77,7 @@ def test_a_broadcast_samples_the_error_of_its_root_only(mpi_results, ranks):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_results, ranks):
     compared = 0
-    for case, topology, lines in told(mpi_results(ranks, WORKER, "collectives")):
+    for case, topology, lines in by_case(mpi_results(ranks, WORKER, "collectives")):
         by_library = planned(case, topology).algorithm is Algorithm.NATIVE
         if topology.ranks > 1 and not by_library:
             continue

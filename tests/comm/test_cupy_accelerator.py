@@ -25,9 +25,9 @@ def cupy(need: Callable[[str | None], None]) -> Iterator[Any]:
 
 @pytest.fixture
 def accelerator(cupy: Any) -> Accelerator:
-    found = accelerator_of(cupy.zeros(3, F32))
-    assert found is accelerator_of(cupy.zeros(5, F32))
-    return found
+    resolved = accelerator_of(cupy.zeros(3, F32))
+    assert resolved is accelerator_of(cupy.zeros(5, F32))
+    return resolved
 
 
 def on_host(x: DeviceArray, accelerator: Accelerator) -> np.ndarray:
@@ -140,7 +140,7 @@ def refusals(cupy: Any, accelerator: Accelerator) -> dict[str, tuple[type[Except
 
 
 def test_what_cupy_refuses_is_refused(cupy: Any, accelerator: Accelerator) -> None:
-    for what, (error, words, call) in refusals(cupy, accelerator).items():
+    for what, (error, message, call) in refusals(cupy, accelerator).items():
         with pytest.raises(error) as raised:
             call()
-        assert words in str(raised.value), what
+        assert message in str(raised.value), what

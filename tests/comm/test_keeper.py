@@ -42,31 +42,31 @@ def test_there_are_always_so_many(each: int) -> None:
 
 def test_kept_values_are_copies_of_the_first_values() -> None:
     keeper = Keeper(each=5, message_bytes=40, step_bytes=100)
-    own = keeper.of("DP BACKWARD GRAD")
+    channel = keeper.of("DP BACKWARD GRAD")
     keeper.begin(keeps=True)
     x = vector(16)
     place = place_of(x)
-    own.message("all-to-all", place, (x[:4], x[8:]), F32, (-1, 4))
+    channel.message("all-to-all", place, (x[:4], x[8:]), F32, (-1, 4))
     x[:] = -1
-    own.message("all-to-all", place, (vector(9),), np.dtype(ml_dtypes.bfloat16), None)
-    own.message("all-to-all", place, (vector(30),), F32, None)
-    own.message("all-to-all", place, (vector(30),), F32, None)
+    channel.message("all-to-all", place, (vector(9),), np.dtype(ml_dtypes.bfloat16), None)
+    channel.message("all-to-all", place, (vector(30),), F32, None)
+    channel.message("all-to-all", place, (vector(30),), F32, None)
     first, second, third = keeper.end()
     assert np.frombuffer(first.values, F32).tolist() == [0, 1, 2, 3, 8, 9, 10, 11, 12, 13], "40 bytes of 48"
     assert (first.size, len(first.values), first.parts[0].shape, first.parts[0].begin) == (12, 40, (3, 4), 0)
     assert (second.dtype, second.values) == ("bfloat16", vector(9).astype(ml_dtypes.bfloat16).tobytes())
-    assert len(third.values) == 40 and [one.place for one in (first, second, third)] == [0, 1, 2]
+    assert len(third.values) == 40 and [sample.place for sample in (first, second, third)] == [0, 1, 2]
     assert keeper.left_out == 1, "18 bytes after 40 and 40 leave 2 of 100"
 
 
 def test_only_what_is_within_a_step_counts() -> None:
     keeper = Keeper(each=2, message_bytes=400, step_bytes=4000)
-    own = keeper.of("DP BACKWARD GRAD")
+    channel = keeper.of("DP BACKWARD GRAD")
     x = vector(3)
 
     def send(n: int, first: float) -> None:
         for k in range(n):
-            own.message("send", place_of(x), (vector(3, first + k),), F32, None)
+            channel.message("send", place_of(x), (vector(3, first + k),), F32, None)
 
     send(3, 100.0)  # before the first step
     keeper.begin(keeps=False)
@@ -75,8 +75,10 @@ def test_only_what_is_within_a_step_counts() -> None:
     send(9, 300.0)  # an evaluation
     keeper.begin(keeps=True)
     send(5, 400.0)
-    kept = keeper.end()
-    assert [np.frombuffer(one.values, F32)[0] for one in kept] == [400, 404] and [one.place for one in kept] == [0, 4]
+    samples = keeper.end()
+    assert [np.frombuffer(sample.values, F32)[0] for sample in samples] == [400, 404] and [
+        sample.place for sample in samples
+    ] == [0, 4]
     send(2, 500.0)
     keeper.begin(keeps=True)
     assert keeper.end() == ()
@@ -94,7 +96,7 @@ def test_exact_channels_are_not_kept() -> None:
     x = vector(4)
     for channel in (gradients, later, policy.exact):
         channel.sample("all-reduce", place_of(x), (x,))
-    assert [one.channel for one in keeper.end()] == ["DP BACKWARD GRAD", "TP FORWARD ACT"]
+    assert [sample.channel for sample in keeper.end()] == ["DP BACKWARD GRAD", "TP FORWARD ACT"]
 
 
 def test_values_of_a_device_are_those_that_its_stream_makes_first() -> None:
@@ -103,11 +105,11 @@ def test_values_of_a_device_are_those_that_its_stream_makes_first() -> None:
     array = OnDevice(np.full(12, 7.7e33, np.float32))
     accelerator.fill(array, vector(12))
     keeper = Keeper(each=1, message_bytes=1000, step_bytes=1000)
-    own = keeper.of("DP BACKWARD GRAD")
+    channel = keeper.of("DP BACKWARD GRAD")
     keeper.begin(keeps=True)
     place = DevicePlace(Pools(accelerator, aware=False), CALLER)
     x = accelerator.array(array, CALLER)
-    own.message("all-to-all", place, (x[:4], x[8:]), np.dtype(ml_dtypes.bfloat16), (-1, 4))
+    channel.message("all-to-all", place, (x[:4], x[8:]), np.dtype(ml_dtypes.bfloat16), (-1, 4))
     accelerator.fill(array, -vector(12))
     (message,) = keeper.end()
     expected = np.concatenate([vector(4), vector(4, 8.0)]).astype(ml_dtypes.bfloat16)

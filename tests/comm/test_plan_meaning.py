@@ -86,5 +86,5 @@ def test_sums_do_not_depend_on_the_order_in_which_ranks_go_on():
             values = inputs(planned, "float32", integers=False)
             calm = wholes(planned, carried_out(planned, values))
             for order in range(3):
-                for one, other in zip(calm, wholes(planned, carried_out(planned, values, order=order)), strict=True):
-                    assert one.tobytes() == other.tobytes()
+                for result, other in zip(calm, wholes(planned, carried_out(planned, values, order=order)), strict=True):
+                    assert result.tobytes() == other.tobytes()

@@ -25,7 +25,7 @@ def scheme(*listed: Any) -> Scheme:
 
 
 @pytest.mark.parametrize(
-    ("listed", "change", "said"),
+    ("listed", "change", "messages"),
     [
         ([{"dimension": "DP", "codec": "zfp:8"}, {"dimension": "PP", "codec": "zfp:8"}], {}, []),
         (
@@ -49,8 +49,8 @@ def scheme(*listed: Any) -> Scheme:
         ([{"codec": "xpk"}], {"dp": 1, "tp": 1, "pp": 1}, ["rule 1 (xpk) carries nothing in this layout"]),
     ],
 )
-def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, said: list[str]) -> None:
-    assert list_idle_rules(scheme(*listed), setting(**change)) == said
+def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, messages: list[str]) -> None:
+    assert list_idle_rules(scheme(*listed), setting(**change)) == messages
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ RANDOM = "int8:256:stochastic"
 
 
 @pytest.mark.parametrize(
-    ("listed", "change", "words"),
+    ("listed", "change", "reason"),
     [
         (
             [{**FORWARD, "codec": "int8:256"}],
@@ -103,10 +103,10 @@ RANDOM = "int8:256:stochastic"
         ([{"dimension": "TP", "codec": "int8:256"}], {"recompute": "full"}, None),
     ],
 )
-def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, change: Any, words: str | None) -> None:
-    said = explain_wrong_gradients(scheme(*listed), setting(**{"zero": 3, **change}))
-    assert said is None if words is None else said is not None and words in said
-    if words and "recompute" not in change:
+def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, change: Any, reason: str | None) -> None:
+    message = explain_wrong_gradients(scheme(*listed), setting(**{"zero": 3, **change}))
+    assert message is None if reason is None else message is not None and reason in message
+    if reason and "recompute" not in change:
         assert explain_wrong_gradients(scheme(*listed), setting(**{**change, "zero": 2, "node_copy": False})) is None
 
 
@@ -122,9 +122,9 @@ def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, ch
     ],
 )
 def test_copies_of_a_tied_weight_that_would_part_are_refused(rule: Any, change: Any, parts: bool) -> None:
-    said = explain_drifting_copies(scheme(rule), setting(**{"tied": True, **change}))
-    assert (said is not None and "rule 1 (" in said and "use a codec that does not" in said) is parts
-    assert (said is None) is not parts
+    message = explain_drifting_copies(scheme(rule), setting(**{"tied": True, **change}))
+    assert (message is not None and "rule 1 (" in message and "use a codec that does not" in message) is parts
+    assert (message is None) is not parts
 
 
 def test_only_one_bit_adam_sends_optimizer_states() -> None:

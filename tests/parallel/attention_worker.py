@@ -34,25 +34,25 @@ def errors(way: str, ranks: Sharers, *, causal: bool, dtype: torch.dtype) -> dic
     attention, order = WAYS[way]  # type: ignore[index]
     group = ranks.group
     places = order(M, group.rank, group.size)
-    whole = [random(B, A, M * group.size, D, seed=seed).requires_grad_() for seed in range(3)]
+    full = [random(B, A, M * group.size, D, seed=seed).requires_grad_() for seed in range(3)]
     upstream = random(B, A, M * group.size, D, seed=3)
-    expected = dense(*whole, causal=causal)
+    expected = dense(*full, causal=causal)
     expected.backward(upstream)  # type: ignore[no-untyped-call]
-    own = [x.detach()[:, :, places].to(dtype).requires_grad_() for x in whole]
-    result = attention(*own, ranks, causal=causal)
+    local = [x.detach()[:, :, places].to(dtype).requires_grad_() for x in full]
+    result = attention(*local, ranks, causal=causal)
     result.backward(upstream[:, :, places].to(dtype))
     pairs = {"result": (result.detach(), expected.detach())}
-    pairs |= {name: (x.grad, y.grad) for name, x, y in zip("qkv", own, whole, strict=True)}
-    found = {
+    pairs |= {name: (x.grad, y.grad) for name, x, y in zip("qkv", local, full, strict=True)}
+    results = {
         name: float((mine.double() - theirs[:, :, places]).norm() / theirs[:, :, places].norm())
         for name, (mine, theirs) in pairs.items()
     }
-    return {name: max(WORLD.allgather(error)) for name, error in found.items()}
+    return {name: max(WORLD.allgather(error)) for name, error in results.items()}
 
 
-def say(**words: object) -> None:
+def say(**fields: object) -> None:
     if WORLD.rank == 0:
-        print(json.dumps(words), flush=True)
+        print(json.dumps(fields), flush=True)
 
 
 def attention() -> None:
@@ -84,8 +84,8 @@ def faulty() -> None:
 
 def blocks(ranks: Sharers) -> list[list[list[float]]]:
     """What each rank decodes of the block of each rank: by owner, then by the rank that decodes."""
-    own = random(1000, seed=WORLD.rank).float()
-    seen = {source: block.clone().tolist() for source, block in go_round(own, ranks)}
+    own_block = random(1000, seed=WORLD.rank).float()
+    seen = {source: block.clone().tolist() for source, block in go_round(own_block, ranks)}
     everyones = WORLD.allgather([seen[source] for source in range(WORLD.size)])
     return [[rank[source] for rank in everyones] for source in range(WORLD.size)]
 
@@ -96,11 +96,11 @@ def passed_on() -> None:
     for codec, anew in (("zfp:4", False), ("zfp:4", True), ("none", False)):
         ranks = Sharers.of(group, Policy(Scheme(algorithm="encoded", default=codec)), overlap=False)
         with patch.object(Relay, "keep", lambda self, message, memory: None) if anew else nullcontext():
-            found = blocks(ranks)
+            blocks_seen = blocks(ranks)
         alike = all(
-            rank == others[0] for owner in range(4) if (others := without(found[owner], owner)) for rank in others
+            rank == others[0] for owner in range(4) if (others := without(blocks_seen[owner], owner)) for rank in others
         )
-        exact = all(rank == found[owner][owner] for owner in range(4) for rank in found[owner])
+        exact = all(rank == blocks_seen[owner][owner] for owner in range(4) for rank in blocks_seen[owner])
         counters = ranks.forward.counters
         sizes = [counters.calls, counters.message_bytes, counters.wire_bytes, counters.coded_bytes]
         say(scene="passed on", codec=codec, anew=anew, alike=alike, exact=exact, sizes=sizes)

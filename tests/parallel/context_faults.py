@@ -42,9 +42,9 @@ def mask_off_by_one_block() -> Patch:
 def stale_block() -> Patch:
     """The block of the hop before is still in the buffer that is read."""
 
-    def faulty(own: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
-        before = own.clone()
-        for source, block in passing.go_round(own, ranks):
+    def faulty(own_block: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
+        before = own_block.clone()
+        for source, block in passing.go_round(own_block, ranks):
             now = block.clone()
             yield source, before
             before = now
@@ -69,9 +69,9 @@ def share_of_the_own_block() -> Patch:
     """In the backward pass a block's probabilities are those among its own keys, not among all."""
     backward = ring.attend_backward
 
-    def faulty(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, whole: Attended, *, causal: bool) -> Gradients:
+    def faulty(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool) -> Gradients:
         alone = attend(q, k, v, causal=causal)
-        return backward(gradient, q, k, v, whole._replace(weight=alone.weight), causal=causal)
+        return backward(gradient, q, k, v, attended._replace(weight=alone.weight), causal=causal)
 
     return patch.object(ring, "attend_backward", faulty)
 
@@ -142,10 +142,10 @@ def mean_divided_twice() -> Patch:
 
 def other_samples_on_each_rank() -> Patch:
     """Ranks that share positions read different samples, as if they were replicas."""
-    made = Mesh.__init__
+    initialize = Mesh.__init__
 
     def faulty(self: Mesh, *arguments: Any) -> None:
-        made(self, *arguments)
+        initialize(self, *arguments)
         self.sample_rank = self.dp.rank % self.layout.dp
 
     return patch.object(Mesh, "__init__", faulty)

@@ -57,19 +57,19 @@ def cover(
 
 def once(cases: Sequence[Case]) -> list[Case]:
     """The cases in which some key has a value that it has in none before."""
-    known: set[tuple[str, Any]] = set()
+    covered: set[tuple[str, Any]] = set()
     taken = []
     for case in cases:
-        if new := set(case.items()) - known:
-            known |= new
+        if new := set(case.items()) - covered:
+            covered |= new
             taken.append(case)
     return taken
 
 
 def _codes(values: Sequence[Any]) -> np.ndarray:
     """A number for each value: [number of cases]."""
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(value, len(known)) for value in values])
+    codes: dict[Any, int] = {}
+    return np.array([codes.setdefault(value, len(codes)) for value in values])
 
 
 def _numbered(columns: Sequence[np.ndarray]) -> np.ndarray:

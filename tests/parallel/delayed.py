@@ -39,7 +39,7 @@ def stage_of(case: Case, name: str, layers: int) -> int:
     """The stage that has a parameter."""
     if name.startswith("blocks."):
         layer = int(name.split(".")[1])
-        return next(stage for stage, own in enumerate(case.layout.layers_of(layers)) if layer in own)
+        return next(stage for stage, layers_here in enumerate(case.layout.layers_of(layers)) if layer in layers_here)
     return 0 if name.startswith("embedding") else case.layout.pp - 1
 
 

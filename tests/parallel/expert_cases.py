@@ -211,7 +211,7 @@ def sound(settings: Case) -> Case:
 def faulty_experts() -> Iterator[Comparison]:
     """Each run without a fault, and with its own."""
     for name in dict.fromkeys(compared(sound(settings)).name for settings, _ in FAULTY.values()):
-        yield next(one for s, _ in FAULTY.values() if (one := compared(sound(s))).name == name)
+        yield next(case for s, _ in FAULTY.values() if (case := compared(sound(s))).name == name)
     for name, (settings, _) in FAULTY.items():
         yield compared(sound(settings), fault=name)
 

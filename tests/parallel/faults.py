@@ -167,10 +167,10 @@ def stale_weights_after_the_gather() -> Patch:
 @seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def decay_of_everything() -> Patch:
     """Weights decay wherever they lie in a bucket: biases and norms, too."""
-    made = data_parallel.make_piece
+    make_piece = data_parallel.make_piece
 
     def faulty(*arguments: Any, **how: Any) -> Piece:
-        piece = made(*arguments, **how)
+        piece = make_piece(*arguments, **how)
         piece.adam._decays = [slice(0, piece.master.numel())]
         return piece
 
@@ -263,9 +263,9 @@ def own_piece_exact() -> Patch:
     all_gather = Group.all_gather
 
     def faulty(self: Group, src: Array, dst: Array, *, channel: Channel, **others: Any) -> Work:
-        own = src.copy()
+        piece = src.copy()
         all_gather(self, src, dst, channel=channel).wait()
-        dst[cut_evenly(dst.size, self.size)[self.rank]] = own
+        dst[cut_evenly(dst.size, self.size)[self.rank]] = piece
         return Work.nothing(channel)
 
     return patch.object(Group, "all_gather", faulty)
@@ -351,19 +351,21 @@ def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def largest_logit_left_out() -> Patch:
     """Each rank takes the exponentials relative to the largest logit of its own."""
-    return statistics(lambda own, whole, op: own if op is MPI.MAX else whole)
+    return statistics(lambda local, reduced, op: local if op is MPI.MAX else reduced)
 
 
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def exponentials_left_out() -> Patch:
     """Each rank divides by the sum of its own exponentials."""
-    return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((own[0], whole[1])))
+    return statistics(lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((local[0], reduced[1])))
 
 
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def target_counted_twice() -> Patch:
     """Two ranks give the logit of the target."""
-    return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((whole[0], 2 * whole[1])))
+    return statistics(
+        lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((reduced[0], 2 * reduced[1]))
+    )
 
 
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
@@ -442,15 +444,15 @@ def described(source: Path) -> dict[str, str]:
     """The functions that a module's lists of faults name, and what their docstrings say; nothing is imported."""
     body = ast.parse(source.read_text()).body
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    found = {}
+    descriptions = {}
     for node in body:
         target = node.target if isinstance(node, ast.AnnAssign) else (*getattr(node, "targets", ()), None)[0]
         if isinstance(target, ast.Name) and target.id.startswith("FAULTS"):
             called = {call.func for call in ast.walk(node) if isinstance(call, ast.Call)}
             for name in ast.walk(node):
                 if isinstance(name, ast.Name) and name not in called and name.id in functions:
-                    found[name.id] = " ".join((ast.get_docstring(functions[name.id]) or "").split())
-    return found
+                    descriptions[name.id] = " ".join((ast.get_docstring(functions[name.id]) or "").split())
+    return descriptions
 
 
 def table_of_others() -> str:

@@ -54,7 +54,7 @@ INT8 = NamedScheme(name="int8", algorithm="two-shot", default=CODEC)
 def settings() -> dict[str, tuple[Run, bool]]:
     """Runs that together use every operation of training, and whether MPI takes device pointers."""
 
-    def made(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
+    def run_settings(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
         base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
         train = {"steps": 2, "global_batch": 4, "micro_batch": 1, "overlap": False, **train}
         model = base.model.changed(layers=2)
@@ -63,16 +63,16 @@ def settings() -> dict[str, tuple[Run, bool]]:
     fp16, bf16 = (CommPrecision(activations=name, gradients=name, parameters=name) for name in ("fp16", "bf16"))
 
     return {
-        "native": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, overlap=True), False),
-        "native by pointers": (made(Layout(tp=2), SCHEMES["baseline"], sequence_parallel=True), True),
-        "pipeline": (made(Layout(pp=2), INT8), False),
-        "tensor": (made(Layout(tp=2), INT8, sequence_parallel=True), True),
-        "residuals": (made(Layout(dp=2), KEEPING, zero=2, overlap=True), False),
-        "onebit": (made(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1, clip=0.0), False),
-        "weights": (made(Layout(dp=2), INT8, zero=3, offload=True), True),
-        "halves": (made(Layout(dp=2), KEEPING, zero=2, overlap=True, precision="bf16"), False),
-        "halves by pointers": (made(Layout(tp=2), INT8, sequence_parallel=True, comm_precision=fp16), True),
-        "halves in the baseline": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, comm_precision=bf16), False),
+        "native": (run_settings(Layout(dp=2), SCHEMES["baseline"], zero=1, overlap=True), False),
+        "native by pointers": (run_settings(Layout(tp=2), SCHEMES["baseline"], sequence_parallel=True), True),
+        "pipeline": (run_settings(Layout(pp=2), INT8), False),
+        "tensor": (run_settings(Layout(tp=2), INT8, sequence_parallel=True), True),
+        "residuals": (run_settings(Layout(dp=2), KEEPING, zero=2, overlap=True), False),
+        "onebit": (run_settings(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1, clip=0.0), False),
+        "weights": (run_settings(Layout(dp=2), INT8, zero=3, offload=True), True),
+        "halves": (run_settings(Layout(dp=2), KEEPING, zero=2, overlap=True, precision="bf16"), False),
+        "halves by pointers": (run_settings(Layout(tp=2), INT8, sequence_parallel=True, comm_precision=fp16), True),
+        "halves in the baseline": (run_settings(Layout(dp=2), SCHEMES["baseline"], zero=1, comm_precision=bf16), False),
     }
 
 
@@ -167,16 +167,16 @@ def disguised() -> None:
         _, expected = train(run, None)
         device = Disguised()
         places = Watched(aware=aware, device_of=lambda x, device=device: device)
-        trainer, found = on_disguise(run, places)
-        own = {
-            "differs": [key for key in expected if found[key] != expected[key]],
+        trainer, run_result = on_disguise(run, places)
+        expected_bytes = {
+            "differs": [key for key in expected if run_result[key] != expected[key]],
             "largest": places.largest,
             "smallest": min(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces),
             "staged": device.to_host,
             "elsewhere": device.elsewhere,
             "buffers": places.device_bytes,
         }
-        tell({"setting": name, "aware": aware}, own)
+        tell({"setting": name, "aware": aware}, expected_bytes)
     planted()
 
 
@@ -185,8 +185,8 @@ def planted() -> None:
     run, aware = settings()["tensor"]
     _, expected = train(run, None)
     device = Forgetful()
-    _, found = on_disguise(run, Places(aware=aware, device_of=lambda x: device))
-    tell({"setting": "planted"}, {"differs": [key for key in expected if found[key] != expected[key]]})
+    _, run_result = on_disguise(run, Places(aware=aware, device_of=lambda x: device))
+    tell({"setting": "planted"}, {"differs": [key for key in expected if run_result[key] != expected[key]]})
 
 
 def on_gpu() -> None:
@@ -239,15 +239,15 @@ def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes
                     settings = {"zero": 0, "optimizer": scheme.optimizer, "freeze_step": 1, "clip": 0}
                     run = run.changed(train=run.train.changed(**settings))
                 _, expected = train(run, None)
-                trainer, found = train_there(run)
+                trainer, run_result = train_there(run)
                 memory = resources.memory(trainer).to_json()
-                about = {"scheme": name, "precision": precision, "agree": found["agree"], "memory": memory}
-                results = {"cpu": expected, "gpu": found}
+                about = {"scheme": name, "precision": precision, "agree": run_result["agree"], "memory": memory}
+                results = {"cpu": expected, "gpu": run_result}
                 tell({**about, **{key: {**each, "state": ""} for key, each in results.items()}}, {})
 
 
-def tell(about: dict[str, Any], own: dict[str, Any]) -> None:
-    everyone = WORLD.gather(own)
+def tell(about: dict[str, Any], fields: dict[str, Any]) -> None:
+    everyone = WORLD.gather(fields)
     if everyone:
         print(json.dumps({**about, "ranks": everyone}), flush=True)
 

@@ -24,8 +24,8 @@ def axes_swapped() -> Patch:
     cuts = Grid.cuts
 
     def faulty(self: Grid, word: str, attribute: str) -> tuple[Axes, ...]:
-        found = cuts(self, word, attribute)
-        return found[::-1] if (word, attribute) == ("row", "weight") else found
+        places = cuts(self, word, attribute)
+        return places[::-1] if (word, attribute) == ("row", "weight") else places
 
     return patch.object(Grid, "cuts", faulty)
 

@@ -70,43 +70,43 @@ def operations() -> Iterator[dict[str, Any]]:
         group.topology = Topology.regular(nodes, RANKS // nodes)
         for name, half in HALF.items():
             for codec in ("none", "mpc"):
-                told: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
+                report: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
                 reduced, ch = contribution(WORLD.rank), channel(codec, name)
                 group.all_reduce(reduced, channel=ch).wait()
                 # a rounding of each contribution and one of the sum, and one more of those within nodes
                 bound = UNIT[name] * (nodes * magnitudes + (1 + 2 * UNIT[name]) * magnitudes) * 1.01
-                told["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
-                told["replicas"] = digests_equal(reduced)
-                told["rounded"] = bool(np.array_equal(reduced, reduced.astype(half).astype(np.float32)))
+                report["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
+                report["replicas"] = digests_equal(reduced)
+                report["rounded"] = bool(np.array_equal(reduced, reduced.astype(half).astype(np.float32)))
                 plain = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, get_codec(codec), Algorithm.TWO_SHOT)
                 narrow = replace(plain, dtype=half, counters=type(plain.counters)())
                 for each in (plain, narrow):
                     group.all_reduce(contribution(WORLD.rank), channel=each).wait()
-                told["halved"] = plain.counters.message_bytes == 2 * narrow.counters.message_bytes > 0
+                report["halved"] = plain.counters.message_bytes == 2 * narrow.counters.message_bytes > 0
                 if codec == "none":
-                    told["wire"] = narrow.counters.wire_bytes == narrow.counters.message_bytes
+                    report["wire"] = narrow.counters.wire_bytes == narrow.counters.message_bytes
                 scattered = np.full(count_elements(piece), np.nan, np.float32)
                 group.reduce_scatter(contribution(WORLD.rank), scattered, channel=ch).wait()
-                told["reduce_scatter"] = float((np.abs(scattered - exact[piece]) / bound[piece]).max())
+                report["reduce_scatter"] = float((np.abs(scattered - exact[piece]) / bound[piece]).max())
                 want = np.concatenate([everyone[r][p] for r, p in enumerate(cut_evenly(N, RANKS))]).astype(half)
                 gathered = np.full(N, np.nan, np.float32)
                 group.all_gather(contribution(WORLD.rank)[piece], gathered, channel=ch).wait()
-                told["all_gather"] = bool(np.array_equal(gathered, want.astype(np.float32)))
+                report["all_gather"] = bool(np.array_equal(gathered, want.astype(np.float32)))
                 sent = contribution(0 if WORLD.rank == 0 else 99)
                 group.broadcast(sent, 0, channel=ch).wait()
-                told["broadcast"] = bool(np.array_equal(sent, everyone[0].astype(half).astype(np.float32)))
+                report["broadcast"] = bool(np.array_equal(sent, everyone[0].astype(half).astype(np.float32)))
                 came = np.full(N, np.nan, np.float32)
                 group.shift(contribution(WORLD.rank), came, by=1, channel=ch).wait()
                 before = everyone[(WORLD.rank - 1) % RANKS].astype(half).astype(np.float32)
-                told["shift"] = bool(np.array_equal(came, before))
+                report["shift"] = bool(np.array_equal(came, before))
                 swapped = np.full(N, np.nan, np.float32)
                 counts = [N // RANKS] * RANKS
                 group.all_to_all(contribution(WORLD.rank), swapped, (counts, counts), channel=ch).wait()
                 size = N // RANKS
                 parts = [x[WORLD.rank * size : (WORLD.rank + 1) * size] for x in everyone]
                 parts = [x if r == WORLD.rank else x.astype(half).astype(np.float32) for r, x in enumerate(parts)]
-                told["all_to_all"] = bool(np.array_equal(swapped, np.concatenate(parts)))
-                yield told
+                report["all_to_all"] = bool(np.array_equal(swapped, np.concatenate(parts)))
+                yield report
 
 
 def reductions() -> Iterator[dict[str, Any]]:
@@ -272,15 +272,15 @@ def reduce_small_gradients(trainer: Trainer) -> None:
 
 def small_gradients() -> dict[str, Any]:
     """Gradients too small for fp16 survive in fp16 messages, because the loss scale is still on them."""
-    found = []
+    gradients = []
     for name, fault in (("fp32", nullcontext), ("auto", nullcontext), ("auto", scale_off_too_early)):
         with fault():
             how: dict[str, Any] = {"precision": "fp16", "comm_precision": messages(name), "zero": 0}
             trainer = trainer_of(run("neox", Layout(dp=4), **how))
         engine = trainer.data_parallel
         reduce_small_gradients(trainer)
-        found.append(float(engine.pieces[0].gradient[0]))
-    return {"gradients": found}
+        gradients.append(float(engine.pieces[0].gradient[0]))
+    return {"gradients": gradients}
 
 
 def tied_copies() -> dict[str, Any]:
@@ -306,15 +306,15 @@ def masters() -> Iterator[dict[str, Any]]:
             for k in range(2):
                 trainer.step(k)
             weights.append([piece.bucket.values.clone() for piece in trainer.data_parallel.pieces])
-            whole = [
+            full = [
                 np.concatenate(WORLD.allgather(piece.master.numpy())) if zero else piece.master.numpy()
                 for piece in trainer.data_parallel.pieces
             ]
             rounded = all(
                 torch.equal(torch.from_numpy(master).to(torch.bfloat16), values)
-                for master, values in zip(whole, weights[-1], strict=True)
+                for master, values in zip(full, weights[-1], strict=True)
             )
-            finer = any(not np.array_equal(master, master.astype(BFLOAT16).astype(np.float32)) for master in whole)
+            finer = any(not np.array_equal(master, master.astype(BFLOAT16).astype(np.float32)) for master in full)
             yield {"zero": zero, "comm": name, "rounded": rounded, "finer": finer}
         same = all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
         yield {"zero": zero, "comm": "both", "same": same}
@@ -397,10 +397,10 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
 
 def scale_off_too_early() -> Any:
     """Gradients are divided by the loss scale before they are rounded to fp16."""
-    made = Gradients.__init__
+    initialize = Gradients.__init__
 
     def faulty(self: Gradients, *arguments: Any, **how: Any) -> None:
-        made(self, *arguments, **how)
+        initialize(self, *arguments, **how)
         self._scaled_messages = False
 
     return patch.object(Gradients, "__init__", faulty)

@@ -167,10 +167,10 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
     unknown = True
     for k in range(STEPS):
         if k == WARM:
-            own = states(trainer)
+            states_here = states(trainer)
             simulations = [
                 Simulation(state, piece.bucket, planned_for(piece.master.numel()))
-                for state, piece in zip(own, engine.pieces, strict=True)
+                for state, piece in zip(states_here, engine.pieces, strict=True)
             ]
         with fault() if k >= WARM else nullcontext():
             trainer.backward(k)
@@ -192,8 +192,8 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
                     ("errors", simulation.server[rank]),
                 ):
                     key = name if name != "errors" else ("worker_error", "server_error")[want.base is simulation.server]
-                    found = after[rank][i][key]
-                    worst[name] = max(worst[name], float(np.abs(found - want).max() / (np.abs(want).max() or 1)))
+                    actual = after[rank][i][key]
+                    worst[name] = max(worst[name], float(np.abs(actual - want).max() / (np.abs(want).max() or 1)))
             loss = lost([rank[i] for rank in before], [rank[i] for rank in after], gradients, simulation.used)
             worst["lost"] = max(worst["lost"], loss)
     if WORLD.rank:
@@ -208,10 +208,10 @@ def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradient
     f8 = np.float64
     errors = ("worker_error", "server_error")
     beta = TRAIN.beta1
-    wanted = sum(beta * own["first"].astype(f8) + (1 - beta) * g for own, g in zip(before, gradients, strict=True))
-    wanted = wanted / RANKS + sum(own[name].astype(f8) for own in before for name in errors)
-    kept = after[0]["first"] + sum(own[name].astype(f8) for own in after for name in errors)
-    return float(np.linalg.norm((wanted - kept)[used]) / np.linalg.norm(wanted))
+    wanted = sum(beta * state["first"].astype(f8) + (1 - beta) * g for state, g in zip(before, gradients, strict=True))
+    wanted = wanted / RANKS + sum(state[name].astype(f8) for state in before for name in errors)
+    retained = after[0]["first"] + sum(state[name].astype(f8) for state in after for name in errors)
+    return float(np.linalg.norm((wanted - retained)[used]) / np.linalg.norm(wanted))
 
 
 # ---------------------------------------------------------------- planted faults
@@ -310,7 +310,7 @@ def warm_up() -> dict[str, Any]:
         grads.append(counters[0].message_bytes)
         momenta.append((counters[1].message_bytes, counters[1].wire_bytes))
     plans = [planned_for(piece.master.numel()) for piece in ours.data_parallel.pieces]
-    one = [sum(p.message_bytes(WORLD.rank) for p in plans), sum(p.wire_bytes(WORLD.rank) for p in plans)]
+    per_step = [sum(p.message_bytes(WORLD.rank) for p in plans), sum(p.wire_bytes(WORLD.rank) for p in plans)]
     settings = ours.run.model, ours.run.train, ours.run.layout
     steps = [volume.count_all_ranks_bytes(*settings, updates=k) for k in range(STEPS)]
     predicted = [[step.get(key, 0) for step in steps] for key in (("DP", "BACKWARD", "GRAD"), ("DP", "STEP", "OPTIM"))]
@@ -318,7 +318,7 @@ def warm_up() -> dict[str, Any]:
         "same": same,
         "gradients": grads,
         "momenta": momenta,
-        "one_step": one,
+        "one_step": per_step,
         "predicted": predicted,
         "agree": replicas_agree(ours),
     }
@@ -361,21 +361,21 @@ def layouts() -> Iterator[dict[str, Any]]:
             with fault():
                 for k in range(STEPS):
                     trainer.step(k)
-            whole = parity.assemble(WORLD, parity.parameters(trainer))
+            weights = parity.assemble(WORLD, parity.parameters(trainer))
             answer: dict[str, Any] = {"scheme": scheme.name, "fault": fault.__name__, "agree": replicas_agree(trainer)}
-            if whole is not None:
-                answer["differ"] = whole.replicas_differ
+            if weights is not None:
+                answer["differ"] = weights.replicas_differ
                 if scheme is not SIGNS:
-                    answer["error"], _ = parity.relative_error(whole.values, reference)
+                    answer["error"], _ = parity.relative_error(weights.values, reference)
             yield {"model": model, **answer}
 
 
 def resumed() -> dict[str, Any]:
     """Steps after the state was saved and loaded, against those without: the same bits, errors included."""
     settings = run("neox", Layout(dp=RANKS), precision="bf16")
-    whole, first, second = (trainer_of(settings, WORLD.Dup()) for _ in range(3))
+    uninterrupted, first, second = (trainer_of(settings, WORLD.Dup()) for _ in range(3))
     for k in range(STEPS):
-        whole.step(k)
+        uninterrupted.step(k)
     for k in range(WARM + 1):
         first.step(k)
     file = io.BytesIO()
@@ -385,13 +385,15 @@ def resumed() -> dict[str, Any]:
     for k in range(WARM + 1, STEPS):
         second.step(k)
     same = all(
-        np.array_equal(a[name], b[name]) for a, b in zip(states(whole), states(second), strict=True) for name in a
+        np.array_equal(a[name], b[name])
+        for a, b in zip(states(uninterrupted), states(second), strict=True)
+        for name in a
     )
     engine = second.data_parallel
     errors = {
         name: sum(float(np.abs(s[name]).sum()) for s in states(second)) for name in ("worker_error", "server_error")
     }
-    return {"same": same and bits(whole) == bits(second), "frozen": engine.frozen, **errors}
+    return {"same": same and bits(uninterrupted) == bits(second), "frozen": engine.frozen, **errors}
 
 
 def overflow() -> dict[str, Any]:
@@ -404,11 +406,19 @@ def overflow() -> dict[str, Any]:
     if WORLD.rank == 1:
         trainer.data_parallel.pieces[0].gradient[3] = torch.inf
     trainer.update(WARM + 1)
-    kept = all(np.array_equal(a[name], b[name]) for a, b in zip(before, states(trainer), strict=True) for name in a)
-    kept &= weights == bits(trainer)
+    unchanged = all(
+        np.array_equal(a[name], b[name]) for a, b in zip(before, states(trainer), strict=True) for name in a
+    )
+    unchanged &= weights == bits(trainer)
     trainer.step(WARM + 2)
     moved = weights != bits(trainer)
-    return {"kept": kept, "skipped": trainer.skipped, "moved": moved, "agree": replicas_agree(trainer), "scale": scale}
+    return {
+        "kept": unchanged,
+        "skipped": trainer.skipped,
+        "moved": moved,
+        "agree": replicas_agree(trainer),
+        "scale": scale,
+    }
 
 
 def tell(answer: dict[str, Any]) -> None:

@@ -29,8 +29,8 @@ class Pairs:
     def name(self) -> str:
         """The labels that the case would not have without being asked."""
         plain = completed({})
-        words = [f"{axis}={label}" for axis, label in self.labels.items() if label != plain[axis]]
-        return ",".join(words).replace(" ", "-") or "plain"
+        labels = [f"{axis}={label}" for axis, label in self.labels.items() if label != plain[axis]]
+        return ",".join(labels).replace(" ", "-") or "plain"
 
     @cached_property
     def exact(self) -> bool:
@@ -84,8 +84,8 @@ def parts() -> dict[str, list[Pairs]]:
         missing -= best.labels.items()
         few.append(best)
     others = [case for case in cases() if case not in few]
-    rest = [case for case in others if case.run.ranks <= PARTS["rest"]]
-    return {"few": few, "rest": rest, "wide": [case for case in others if case not in rest]}
+    remaining = [case for case in others if case.run.ranks <= PARTS["rest"]]
+    return {"few": few, "rest": remaining, "wide": [case for case in others if case not in remaining]}
 
 
 def tables() -> Iterator[str]:

@@ -85,8 +85,8 @@ def _grown(
 _PLACES = {axis: place for place, axis in enumerate(AXES)}
 
 
-def _pair(one: Value, other: Value) -> Pair:
-    return (one, other) if _PLACES[one[0]] < _PLACES[other[0]] else (other, one)
+def _pair(first: Value, other: Value) -> Pair:
+    return (first, other) if _PLACES[first[0]] < _PLACES[other[0]] else (other, first)
 
 
 def store(cases: Sequence[Labels]) -> None:

@@ -98,9 +98,9 @@ def noting(results: list[StepResult], gradients: list[parity.Whole], comm: MPI.C
     update, line = Trainer.update, Milestones.line
 
     def noted(self: Trainer, step: int) -> tuple[float, float]:
-        whole = parity.assemble(comm, parity.gradients(self))
-        if whole:
-            gradients.append(whole)
+        assembled = parity.assemble(comm, parity.gradients(self))
+        if assembled:
+            gradients.append(assembled)
         return update(self, step)
 
     def written(self: Milestones, step: int, result: StepResult, **others: Any) -> None:
@@ -121,15 +121,15 @@ def far(ours: float | None, theirs: float | None) -> float:
 def errors(ours: History, theirs: History) -> dict[str, Any]:
     """The largest distances over all steps."""
     worst: dict[str, Any] = {}
-    found = {"gradients": 0.0, "replicas": ours["weights"].replicas_differ}
+    result = {"gradients": 0.0, "replicas": ours["weights"].replicas_differ}
     for mine, other in zip(ours["gradients"], theirs["gradients"], strict=False):
         error, tensor = parity.relative_error(mine.values, other.values)
-        if error >= found["gradients"]:
-            found["gradients"], worst["gradients"] = error, tensor
-    found["weights"], worst["weights"] = parity.relative_error(ours["weights"].values, theirs["weights"].values)
+        if error >= result["gradients"]:
+            result["gradients"], worst["gradients"] = error, tensor
+    result["weights"], worst["weights"] = parity.relative_error(ours["weights"].values, theirs["weights"].values)
     steps = list(zip(ours["losses"], theirs["losses"], strict=True))
     return {
-        **found,
+        **result,
         "loss": max(far(*pair) for pair in steps),
         "norm": max(far(*pair) for pair in zip(ours["norms"], theirs["norms"], strict=True)),
         "evaluation": far(ours["evaluation"], theirs["evaluation"]),

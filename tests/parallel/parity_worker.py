@@ -122,20 +122,20 @@ def noting(begun: list[bool]) -> Callable[[DataParallel], None]:
 
 def errors(history: History, reference: History) -> dict[str, Any]:
     """The largest errors over all steps."""
-    found: dict[str, float] = dict.fromkeys(("loss", "norm", "gradients", "weights", "replicas", "padding"), 0.0)
+    largest: dict[str, float] = dict.fromkeys(("loss", "norm", "gradients", "weights", "replicas", "padding"), 0.0)
     worst = {}
     for ours, theirs in zip(history[:-1], reference[:-1], strict=True):
         for name in ("loss", "norm"):
-            found[name] = max(found[name], abs(ours[name] - theirs[name]) / abs(theirs[name]))
+            largest[name] = max(largest[name], abs(ours[name] - theirs[name]) / abs(theirs[name]))
         for name in ("gradients", "weights"):
             error, tensor = parity.relative_error(ours[name].values, theirs[name].values)
-            if error >= found[name]:
-                found[name], worst[name] = error, tensor
-            found["replicas"] = max(found["replicas"], ours[name].replicas_differ)
-        found["padding"] = max(found["padding"], ours["padding"])
+            if error >= largest[name]:
+                largest[name], worst[name] = error, tensor
+            largest["replicas"] = max(largest["replicas"], ours[name].replicas_differ)
+        largest["padding"] = max(largest["padding"], ours["padding"])
     final, expected = history[-1], reference[-1]
     return {
-        **found,
+        **largest,
         "evaluation": abs(final["evaluation"] - expected["evaluation"]) / expected["evaluation"],
         "worst": worst,
         "agree": all(step["agree"] for step in history[:-1]),
@@ -160,8 +160,8 @@ def compared(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[
             history = train(comparison.run, team, steps)
         reference = references[key]
         if history and reference:
-            words = {"name": comparison.name, "steps": steps, "predicted": predicted(comparison.run, steps)}
-            results.append({**words, **errors(history, reference)})
+            fields = {"name": comparison.name, "steps": steps, "predicted": predicted(comparison.run, steps)}
+            results.append({**fields, **errors(history, reference)})
     return results
 
 

@@ -51,10 +51,10 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> dict[str,
     for (loss, *tensors), (expected, *wanted) in zip(ours["history"], theirs["history"], strict=True):
         other.append(set())
         off["loss"] = max(off["loss"], abs(loss - expected) / expected)
-        for name, whole, reference in zip(("gradients", "weights"), tensors, wanted, strict=True):
-            off[name] = max(off[name], parity.relative_error(whole.values, reference.values)[0])
+        for name, values, reference in zip(("gradients", "weights"), tensors, wanted, strict=True):
+            off[name] = max(off[name], parity.relative_error(values.values, reference.values)[0])
             if name == "gradients":
-                pairs = ((key, whole.values[key], reference.values[key]) for key in reference.values)
+                pairs = ((key, values.values[key], reference.values[key]) for key in reference.values)
                 other[-1] = {key for key, value, wanted in pairs if not np.array_equal(value, wanted)}
     (loss, tokens), (expected, count) = ours["evaluation"], theirs["evaluation"]
     off["evaluation"] = abs(loss - expected) / expected if tokens == count else float("inf")
@@ -75,17 +75,17 @@ def schedules() -> None:
         if plain.name not in references:
             references[plain.name] = on_ranks(plain)
         with planted(fault) if fault else nullcontext():
-            found = on_ranks(case)
+            results = on_ranks(case)
         if WORLD.rank == 0:
             reference = references[plain.name]
             answer = {
                 "fault": fault,
                 "case": case.name,
-                "bytes": found["bytes"],
-                "phases": found["phases"],
-                "alive": [found["alive"][stage] for stage in sorted(found["alive"])],
+                "bytes": results["bytes"],
+                "phases": results["phases"],
+                "alive": [results["alive"][stage] for stage in sorted(results["alive"])],
             }
-            print(json.dumps({**answer, **differences(found, reference)}), flush=True)
+            print(json.dumps({**answer, **differences(results, reference)}), flush=True)
 
 
 class Half(nn.Module):

@@ -76,8 +76,8 @@ MOST = 4
 
 def fits(case: Case) -> bool:
     """Whether the engine would take it."""
-    whole = {**MODEL, **COMMON, **case}
-    return cases.run_of(whole).ranks <= MOST and cases.valid(whole)
+    settings = {**MODEL, **COMMON, **case}
+    return cases.run_of(settings).ranks <= MOST and cases.valid(settings)
 
 
 @cache
@@ -97,8 +97,8 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
     settings = {**settings, **COMMON}
     experts = {"model.experts": settings[EXPERTS][0]} if EXPERTS in settings else {}
     model = {name: value for name, value in one_process(settings).items() if name != EXPERTS}
-    said = {name: settings[name] for name in ("train.clip",) if name in settings}
-    alone = {**model, **experts, **COMMON, **said}
+    named = {name: settings[name] for name in ("train.clip",) if name in settings}
+    alone = {**model, **experts, **COMMON, **named}
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
 
 

@@ -131,7 +131,7 @@ def sent_where_whole_is_shorter() -> Patch:
 
 def decides_by_its_own_times() -> Patch:
     """A rank takes the switch point that it has measured itself: ranks go other ways, and wait for each other."""
-    return patch.object(measure, "longest", lambda world, own, exact: list(own))
+    return patch.object(measure, "longest", lambda world, times, exact: list(times))
 
 
 def alternating() -> Patch:

@@ -45,38 +45,38 @@ CODED = NamedScheme(
 
 
 def run(sync: str, scheme: NamedScheme = IDENTITY, **settings: Any) -> Run:
-    found = run_of("neox", Layout(dp=WORKERS), precision="fp32", clip=0.0)
-    train = found.train.changed(
+    base = run_of("neox", Layout(dp=WORKERS), precision="fp32", clip=0.0)
+    train = base.train.changed(
         **{"steps": STEPS, "global_batch": 2 * WORKERS, "lr": 1e-2, "eval_samples": 6, "sync": sync, **settings}
     )
-    return found.changed(scheme=scheme, train=train)
+    return base.changed(scheme=scheme, train=train)
 
 
-def made(settings: Run) -> Trainer:
+def make_trainer(settings: Run) -> Trainer:
     return trainer_of(settings, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), CORPUS)
 
 
 def weights(trainer: Trainer) -> dict[str, Any]:
-    whole = parity.assemble(WORLD, parity.parameters(trainer))
-    return whole.values if whole else {}
+    assembled = parity.assemble(WORLD, parity.parameters(trainer))
+    return assembled.values if assembled else {}
 
 
-def said(stream: io.StringIO) -> list[float]:
+def read_losses(stream: io.StringIO) -> list[float]:
     """Losses of the steps, and of the evaluations."""
-    found = []
+    losses = []
     for line in stream.getvalue().splitlines():
         if line.startswith("step "):
-            found.append(float(line.split("| loss ")[1].split()[0]))
+            losses.append(float(line.split("| loss ")[1].split()[0]))
         elif '"evaluation"' in line:
-            found.append(json.loads(line)["loss"])
-    return found
+            losses.append(json.loads(line)["loss"])
+    return losses
 
 
-def whole(settings: Run) -> tuple[Trainer, list[float], tuple[str, str, int], dict[str, Any]]:
+def run_whole(settings: Run) -> tuple[Trainer, list[float], tuple[str, str, int], dict[str, Any]]:
     stream = io.StringIO()
-    trainer = made(settings)
+    trainer = make_trainer(settings)
     outcome = train(trainer, LogWriter(stream if WORLD.rank == 0 else None))
-    return trainer, said(stream), outcome, weights(trainer)
+    return trainer, read_losses(stream), outcome, weights(trainer)
 
 
 def tell(**answer: Any) -> None:
@@ -91,9 +91,9 @@ def same_bits() -> None:
         "bsp": run("bsp", eval_every=3),
         "ssp0": run("ssp", eval_every=3),
     }
-    found = {name: whole(settings) for name, settings in runs.items()}
-    for name, (trainer, losses, outcome, values) in found.items():
-        other = found["all-reduce"]
+    results = {name: run_whole(settings) for name, settings in runs.items()}
+    for name, (trainer, losses, outcome, values) in results.items():
+        other = results["all-reduce"]
         same = all(np.array_equal(values[key], other[3][key]) for key in values)
         stale = trainer.staleness()
         counts = [place.counts for place in stale.places] if stale else []
@@ -110,8 +110,8 @@ class Held:
     def __call__(self, trainer: ServedTrainer) -> bool:
         rank = trainer.mesh.rank
         if rank == WORKERS - 1:
-            shard, own = trainer.server.shard, trainer.worker.clock
-            most = min(own + self._bound + 1, STEPS)
+            shard, clock = trainer.server.shard, trainer.worker.clock
+            most = min(clock + self._bound + 1, STEPS)
             trainer.server.wait(lambda: min(shard.clocks[:-1]) >= most)
         return self._turn(trainer)
 
@@ -133,7 +133,7 @@ def bounds() -> None:
                     else patch.object(Shard, "MARK", 0, create=True)
                 )
                 with rule:
-                    trainer, losses, outcome, _ = whole(settings)
+                    trainer, losses, outcome, _ = run_whole(settings)
             traces = WORLD.gather([list(entry) for entry in trainer.server.shard.trace])
             clocks = WORLD.gather(trainer.server.shard.clocks)
             tell(bound=bound, fault=fault, traces=traces, clocks=clocks, outcome=outcome, losses=losses)
@@ -149,7 +149,7 @@ SCRIPT = [
 
 def scripted() -> None:
     """Workers that go on one at a time, in the order of a script."""
-    trainer = made(run("asp", steps=3, warmup_steps=0))
+    trainer = make_trainer(run("asp", steps=3, warmup_steps=0))
     assert isinstance(trainer, ServedTrainer)
     trainer.begin_counting()
     trainer.open(3)
@@ -177,7 +177,7 @@ def coded() -> None:
     """Codecs on both ways, with error feedback on pushes, in each way of keeping in step."""
     for sync in ("bsp", "ssp", "asp"):
         settings = run(sync, CODED, staleness=2 if sync == "ssp" else 0)
-        trainer, losses, outcome, _ = whole(settings)
+        trainer, losses, outcome, _ = run_whole(settings)
         rows = {row.dimension: row for row in trainer.traffic.report()}
         residual = sum(float(r["sent"].abs().sum()) for r in trainer.data_parallel.residuals().values())
         sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
@@ -197,20 +197,20 @@ def resumes() -> None:
     """BSP with a checkpoint has the bits of a run without one."""
     directory = Path(WORLD.bcast(tempfile.mkdtemp()))
     settings = run("bsp", CODED, checkpoint_every=4)
-    expected = whole(settings)[3]
+    expected = run_whole(settings)[3]
     checkpoints = Checkpoints(directory, WORLD.Dup(), settings)
-    kept = directory / "clocks"
-    first = made(settings)
+    saved = directory / "clocks"
+    first = make_trainer(settings)
     train(first, LogWriter(None), checkpoints=checkpoints)
-    first.write_clocks(kept)
-    second = made(settings)
+    first.write_clocks(saved)
+    second = make_trainer(settings)
     newest = checkpoints.find().newest
     assert newest is not None
     second.load(checkpoints.load(newest, second.state()))
     outcome = train(second, LogWriter(None), taken=newest.step)
-    second.write_clocks(kept)
+    second.write_clocks(saved)
     WORLD.Barrier()
-    recorded = [path.read_text().splitlines() for path in sorted(kept.iterdir())]
+    recorded = [path.read_text().splitlines() for path in sorted(saved.iterdir())]
     values = weights(second)
     same = all(np.array_equal(values[key], expected[key]) for key in values)
     tell(resume=same, outcome=outcome, step=newest.step, recorded=recorded)
@@ -227,7 +227,7 @@ def differing() -> None:
         return last
 
     checkpoints = Checkpoints(Path(WORLD.bcast(tempfile.mkdtemp())), WORLD.Dup(), settings)
-    trainer = made(settings)
+    trainer = make_trainer(settings)
     assert isinstance(trainer, ServedTrainer)
     with patch.object(ServedTrainer, "close", changed):
         outcome = train(trainer, LogWriter(None), checkpoints=checkpoints)
@@ -236,7 +236,7 @@ def differing() -> None:
 
 def killed(what: str) -> None:
     """One rank dies in the middle of a round: while it computes, or while it serves a push."""
-    trainer = made(run("asp", steps=50))
+    trainer = make_trainer(run("asp", steps=50))
     if WORLD.rank == 1:
         if what == "worker":
             compute = ServedTrainer.compute

@@ -53,9 +53,9 @@ class _Join(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
-        whole = torch.cat(WORLD.allgather(x.detach()), dim=dim)
-        ctx.place = index(whole.shape[dim], dim)
-        return whole
+        joined = torch.cat(WORLD.allgather(x.detach()), dim=dim)
+        ctx.place = index(joined.shape[dim], dim)
+        return joined
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -95,8 +95,8 @@ def operations() -> None:
         for operation, (ours, theirs, arguments) in cases(group, policy, border, tokens).items():
             upstream = values(*theirs(*arguments).shape, seed=9).detach()
             expected = differentiated(theirs, arguments, upstream)
-            found = differentiated(ours, arguments, upstream)
-            off = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+            results = differentiated(ours, arguments, upstream)
+            off = [float((a - b).norm() / b.norm()) for a, b in zip(results, expected, strict=True)]
             checked = torch.autograd.gradcheck(ours, arguments, raise_exception=False)
             report({"operation": operation, "stream": name, "errors": off, "gradcheck": checked})
 
@@ -165,14 +165,14 @@ def lossy() -> None:
     ):
         policy = Policy(Scheme(rules=[Rule(codec=codec, phase=phase.value)]))
         border = Border.of(group, stream, policy)
-        own = x[index(x.shape[1], 1)] if stream.spread else x
-        outer, inner = own.clone().requires_grad_(), x.clone().requires_grad_()
+        part = x[index(x.shape[1], 1)] if stream.spread else x
+        outer, inner = part.clone().requires_grad_(), x.clone().requires_grad_()
         entered, left = enter(outer, border), leave(inner, border)
         entered.backward(x)
-        left.backward(own)
+        left.backward(part)
         gathered, summed = (entered, left) if phase is Phase.FORWARD else (inner.grad, outer.grad)
         straight = (inner.grad, outer.grad) if phase is Phase.FORWARD else (entered, left)
-        whole = torch.cat(WORLD.allgather(own), dim=1) if stream.spread else x
+        joined = torch.cat(WORLD.allgather(part), dim=1) if stream.spread else x
         total = torch.from_numpy(WORLD.allreduce(x.numpy()))[index(64, 1) if stream.spread else ...]
         counters = {channel.phase: channel.counters for channel in (border.forward, border.backward)}
         mine = counters.pop(phase)
@@ -184,7 +184,9 @@ def lossy() -> None:
                 "stream": name,
                 "same": alike(gathered if stream.spread else summed),
                 "error": relative(summed, total),
-                "straight": [relative(found, wanted) for found, wanted in zip(straight, (whole, total), strict=True)],
+                "straight": [
+                    relative(actual, wanted) for actual, wanted in zip(straight, (joined, total), strict=True)
+                ],
                 "ratio": mine.message_bytes / mine.wire_bytes,
                 "plain": other.message_bytes == other.wire_bytes,
             }

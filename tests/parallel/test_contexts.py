@@ -40,8 +40,8 @@ EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
 
 
 def result_of(mpi_results, suite, name):
-    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
-    return found
+    (result_,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
+    return result_
 
 
 def of_cover(mpi_results, name):
@@ -49,8 +49,8 @@ def of_cover(mpi_results, name):
 
 
 def seen(mpi_results, scene, **case):
-    found = [one for one in mpi_results(4, ATTENTION) if one["scene"] == scene]
-    return [one for one in found if case.items() <= one.items()]
+    lines = [line for line in mpi_results(4, ATTENTION) if line["scene"] == scene]
+    return [line for line in lines if case.items() <= line.items()]
 
 
 def names(suite):
@@ -59,21 +59,21 @@ def names(suite):
 
 @pytest.mark.parametrize(("way", "ranks", "overlap", "causal"), EACH)
 def test_attention_over_ranks_is_dense_attention(mpi_results, way, ranks, overlap, causal):
-    (one,) = seen(mpi_results, "attention", way=way, ranks=ranks, overlap=overlap, causal=causal)
-    assert set(one["errors"]) == {"result", "q", "k", "v"}
-    assert max(one["errors"].values()) < TOLERANCE, one
+    (line,) = seen(mpi_results, "attention", way=way, ranks=ranks, overlap=overlap, causal=causal)
+    assert set(line["errors"]) == {"result", "q", "k", "v"}
+    assert max(line["errors"].values()) < TOLERANCE, line
 
 
 @pytest.mark.parametrize(("way", "ranks", "overlap", "causal"), EACH)
 def test_bytes_of_attention_equal_the_closed_forms(mpi_results, way, ranks, overlap, causal):
-    (one,) = seen(mpi_results, "bytes", way=way, ranks=ranks, overlap=overlap, causal=causal)
+    (line,) = seen(mpi_results, "bytes", way=way, ranks=ranks, overlap=overlap, causal=causal)
     n, p = 8 * B * A * M * D, ranks
     closed = {
         "ring": [2 * n * 2 * (p - 1), 2 * n * (p - 1)],
         "rsa": [2 * n * 2 * (p - 1), 2 * n * (p - 1)],
         "ulysses": [4 * n * (p - 1) // p, 4 * n * (p - 1) // p],
     }
-    assert one["sent"] == [closed[way]] * 4
+    assert line["sent"] == [closed[way]] * 4
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -95,8 +95,8 @@ def test_both_forms_of_the_ring_give_the_same(mpi_results):
 
 @pytest.mark.parametrize(("way", "fault"), [(way, fault) for way, faults in FAULTS.items() for fault in faults])
 def test_planted_fault_of_attention_is_seen(mpi_results, way, fault):
-    (one,) = seen(mpi_results, "fault", way=way, fault=fault)
-    assert max(one["errors"].values()) > 1e-3
+    (line,) = seen(mpi_results, "fault", way=way, fault=fault)
+    assert max(line["errors"].values()) > 1e-3
 
 
 def test_a_block_that_is_passed_on_is_encoded_once(mpi_results):
@@ -110,8 +110,8 @@ def test_a_block_that_is_passed_on_is_encoded_once(mpi_results):
 
 
 def test_summands_of_all_ranks_arrive_at_home(mpi_results):
-    (one,) = seen(mpi_results, "homeward")
-    assert one["found"] == [[10.0**rank * (1 + 2 + 3 + 4)] * 3 for rank in range(4)]
+    (line,) = seen(mpi_results, "homeward")
+    assert line["found"] == [[10.0**rank * (1 + 2 + 3 + 4)] * 3 for rank in range(4)]
 
 
 @pytest.mark.parametrize("name", COVER + names(grid_contexts))
@@ -163,9 +163,9 @@ def test_planted_fault_is_seen(mpi_results, name):
 
 
 def test_every_way_meets_every_value_of_every_other_setting():
-    settings = [one.settings for one in contexts()]
+    settings = [chosen.settings for chosen in contexts()]
     for name in settings[0]:
-        met = {(one[CP], one[name]) for one in settings}
+        met = {(chosen[CP], chosen[name]) for chosen in settings}
         fixed = {(case[CP], case[name]) for case in possible()} if name in AXES else None
         assert met == fixed if fixed else len(met) == len({value for _, value in met}) * len(AXES[CP]), name
 
@@ -179,9 +179,9 @@ def test_every_fault_is_in_a_suite():
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("order", [in_order, zigzag])
 def test_the_ranks_have_every_position_once(order, ranks):
-    found = [order(6, rank, ranks) for rank in range(ranks)]
-    assert sorted(torch.cat(found).tolist()) == list(range(6 * ranks))
-    assert all(places.tolist() == sorted(places.tolist()) for places in found)
+    positions = [order(6, rank, ranks) for rank in range(ranks)]
+    assert sorted(torch.cat(positions).tolist()) == list(range(6 * ranks))
+    assert all(places.tolist() == sorted(places.tolist()) for places in positions)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -203,12 +203,14 @@ def test_pairs_are_what_the_mask_leaves_and_no_rank_idles(ranks):
 def test_fused_kernels_and_plain_products_give_the_same(causal):
     q, k, v, upstream = (random(B, A, M, D, seed=seed) for seed in range(4))
     fused, plain = blocks.attend(q, k, v, causal=causal), blocks._attend(q, k, v, causal=causal)
-    for one, other in zip(fused, plain, strict=True):
-        assert torch.allclose(one, other, rtol=1e-13, atol=1e-14)
+    for ours, other in zip(fused, plain, strict=True):
+        assert torch.allclose(ours, other, rtol=1e-13, atol=1e-14)
     assert torch.allclose(fused.values, dense(q, k, v, causal=causal), rtol=1e-13, atol=1e-14)
-    found = (way(upstream, q, k, v, plain, causal=causal) for way in (blocks.attend_backward, blocks._attend_backward))
-    for one, other in zip(*found, strict=True):
-        assert torch.allclose(one, other, rtol=1e-12, atol=1e-14)
+    gradients = (
+        way(upstream, q, k, v, plain, causal=causal) for way in (blocks.attend_backward, blocks._attend_backward)
+    )
+    for ours, other in zip(*gradients, strict=True):
+        assert torch.allclose(ours, other, rtol=1e-12, atol=1e-14)
 
 
 def test_blocks_are_joined_as_if_they_were_one():

@@ -56,22 +56,22 @@ def equal(ours, theirs):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_adamw_gives_an_element_the_same_bits_wherever_it_lies(dtype):
-    whole = trained(dtype)
-    assert equal(trained(dtype, (0, 16, 1003, 150001, N)), whole)
-    assert not equal(trained(dtype, factor=0.3000001), whole)
+    weights = trained(dtype)
+    assert equal(trained(dtype, (0, 16, 1003, 150001, N)), weights)
+    assert not equal(trained(dtype, factor=0.3000001), weights)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_build_gives_the_same_bits(dtype, monkeypatch):
     values = torch.randn(N, dtype=dtype)
-    found = []
+    results = []
     for build in builds():
         monkeypatch.setattr(flat, "kernels", lambda build=build: build)
-        found.append((build.instruction_set, trained(dtype), flat.squares(values)))
-    assert len(found) >= 1
-    for name, states, sum_ in found[1:]:
-        assert equal(states, found[0][1]), name
-        assert sum_ == found[0][2], name
+        results.append((build.instruction_set, trained(dtype), flat.squares(values)))
+    assert len(results) >= 1
+    for name, states, sum_ in results[1:]:
+        assert equal(states, results[0][1]), name
+        assert sum_ == results[0][2], name
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -65,11 +65,11 @@ def test_what_only_the_cpu_does_is_refused_in_one_line():
     assert "scheme sums: homomorphic sums" in gpu.refusal(sums)
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_the_site_decides_whether_mpi_is_given_pointers(said):
-    run = run_of("neox", Layout()).changed(gpu_aware_mpi=said)
+@pytest.mark.parametrize("setting", [True, False])
+def test_the_site_decides_whether_mpi_is_given_pointers(setting):
+    run = run_of("neox", Layout()).changed(gpu_aware_mpi=setting)
     assert gpu.awareness(MPI.COMM_SELF, run) is None
-    assert bool(gpu.awareness(MPI.COMM_SELF, run.changed(device="cuda"))) == said
+    assert bool(gpu.awareness(MPI.COMM_SELF, run.changed(device="cuda"))) == setting
 
 
 @pytest.mark.parametrize("why", [ImportError("codecs on a GPU need CuPy: pip install it"), RuntimeError("no GPU")])

@@ -22,9 +22,9 @@ def results(mpi_results, mode, ranks):
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(("mode", "ranks"), GRIDS)
 def test_a_layer_on_a_grid_is_the_whole_one(mpi_results, mode, ranks, layer):
-    found = [line for line in results(mpi_results, mode, ranks) if line.get("layer") == layer]
-    assert len(found) == (2 if ranks < 9 else 1)
-    for line in found:
+    lines = [line for line in results(mpi_results, mode, ranks) if line.get("layer") == layer]
+    assert len(lines) == (2 if ranks < 9 else 1)
+    for line in lines:
         assert len(line["errors"]) == LAYERS[layer] + (1 if layer == "embedding" else 2)
         assert line["parameters"] and max(line["errors"].values()) <= TOLERANCE, line
 

@@ -25,8 +25,8 @@ WORKER = Path(__file__).with_name("grid_worker.py")
 
 
 def result_of(mpi_results, suite, name):
-    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
-    return found
+    (match,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
+    return match
 
 
 def names(suite):

@@ -14,9 +14,9 @@ def cases(mpi_results):
     results = mpi_results(RANKS, WORKER, "everything")
 
     def of(case, **wanted):
-        found = [r for r in results if r["case"] == case and all(r[key] == value for key, value in wanted.items())]
-        assert found and len(found) % RANKS == 0
-        return found
+        matching = [r for r in results if r["case"] == case and all(r[key] == value for key, value in wanted.items())]
+        assert matching and len(matching) % RANKS == 0
+        return matching
 
     return of
 

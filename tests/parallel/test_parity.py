@@ -82,15 +82,15 @@ def assert_bytes(result):
 def result_of(mpi_results, suite, name):
     part = TIERS[suite].part(name) if suite in TIERS else ()
     results = mpi_results(MOST_RANKS, WORKER, suite, *part)
-    (found,) = (result for result in results if result["name"] == name)
-    return found
+    (match,) = (result for result in results if result["name"] == name)
+    return match
 
 
 def of_fault(mpi_results, scene, fault):
     """Every rank's answer."""
-    found = [rank for rank in mpi_results(MOST_RANKS, WORKER, scene) if rank["fault"] == fault]
-    assert len(found) == MOST_RANKS
-    return found
+    reports = [rank for rank in mpi_results(MOST_RANKS, WORKER, scene) if rank["fault"] == fault]
+    assert len(reports) == MOST_RANKS
+    return reports
 
 
 @pytest.mark.parametrize("name", TIERS["grid"].names)
@@ -108,25 +108,25 @@ def test_what_every_run_of_the_tests_has_of_the_grid_has_every_value():
     assert len(few) < len(grid()) / 3
     for name in (*AXES, *FREE):
         assert values(few, [name]) == values(grid(), [name])
-    assert not {one.name for one in few} & {one.name for one in others}
+    assert not {comparison.name for comparison in few} & {comparison.name for comparison in others}
     assert len(few) + len(others) == len(grid())
 
 
 def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
     had = {group: values(grid(), group) for group in (*combinations([*AXES, *FREE], 2), *TOGETHER)}
     possible = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
-    for group, found in had.items():
+    for group, met in had.items():
         fixed, free = [name for name in group if name in AXES], [name for name in group if name in FREE]
         wanted = {
             (*(case[name] for name in fixed), *chosen)
             for case in possible
             for chosen in product(*(FREE[name] for name in free))
         }
-        assert found == wanted, group
+        assert met == wanted, group
 
 
 def values(comparisons, group):
-    return {tuple(one.settings[name] for name in group) for one in comparisons}
+    return {tuple(comparison.settings[name] for name in group) for comparison in comparisons}
 
 
 def test_a_cover_leaves_nothing_out_and_is_always_the_same():
@@ -212,8 +212,8 @@ def test_a_run_sees_that_its_replicas_differ(mpi_results):
 def test_the_page_lists_the_faults():
     assert {fault.red for fault in faults.FAULTS.values()} <= globals().keys()
     for source in faults.ELSEWHERE:
-        found = faults.described(Path(__file__).parents[1] / source)
-        assert found and all(found.values()), f"{source}: faults that nobody describes"
+        described = faults.described(Path(__file__).parents[1] / source)
+        assert described and all(described.values()), f"{source}: faults that nobody describes"
     page = PAGE.read_text()
     for table in (faults.table(), faults.table_of_others()):
         assert table in page, "print the tables with `python tests/parallel/faults.py`"

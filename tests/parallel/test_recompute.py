@@ -39,11 +39,11 @@ def passed(what, *, core=None):
     names = [name for name, _ in model.named_parameters()]
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     recompute(model, what)
-    kept = {}
+    saved = {}
 
     def pack(x: Tensor) -> Tensor:
         if x.untyped_storage().data_ptr() not in weights:
-            kept[x.untyped_storage().data_ptr(), x.shape] = x
+            saved[x.untyped_storage().data_ptr(), x.shape] = x
         return x
 
     x = torch.randn(B, S, H, dtype=torch.float64, requires_grad=True)
@@ -52,7 +52,7 @@ def passed(what, *, core=None):
         y = x
         for block in model.blocks.values():
             y = block(y)
-    shapes = [tuple(tensor.shape) for tensor in kept.values()]
+    shapes = [tuple(tensor.shape) for tensor in saved.values()]
     y.backward(upstream)
     if what in ("none", "selective"):
         assert names == [name for name, _ in model.named_parameters()], "names of weights in a checkpoint"
@@ -62,9 +62,9 @@ def passed(what, *, core=None):
 @pytest.mark.parametrize("what", ["selective", "full", 1, 2, 3, 99])
 def test_recomputation_changes_no_bit(what):
     for core in (None, explicit):
-        plain, found = passed("none", core=core), passed(what, core=core)
-        assert torch.equal(plain[0], found[0])
-        assert torch.equal(plain[1], found[1])
+        plain, recomputed = passed("none", core=core), passed(what, core=core)
+        assert torch.equal(plain[0], recomputed[0])
+        assert torch.equal(plain[1], recomputed[1])
 
 
 @pytest.mark.parametrize(("what", "inputs"), [("full", 5), (1, 5), (2, 3), (3, 2), (99, 1)])
@@ -76,9 +76,9 @@ def test_only_the_inputs_are_kept(what, inputs):
 def test_selective_keeps_no_scores():
     scores = (B, A, S, S)
     assert passed("none", core=explicit)[2].count(scores) >= LAYERS
-    kept = passed("selective", core=explicit)[2]
-    assert scores not in kept and (B * A, S, S) not in kept
-    assert len(kept) > 10 * LAYERS, "the rest of the layer is kept"
+    saved = passed("selective", core=explicit)[2]
+    assert scores not in saved and (B * A, S, S) not in saved
+    assert len(saved) > 10 * LAYERS, "the rest of the layer is kept"
 
 
 def test_nothing_is_kept_nor_wrapped_without_gradients():

@@ -64,27 +64,27 @@ def test_as_many_micro_batches_are_alive_as_the_formula_says(name, stages, micro
 
 @EACH
 def test_the_bubble_is_that_of_the_formula(name, stages, microbatches, chunks):
-    found = timeline(SCHEDULES[name], stages, microbatches, chunks)
-    assert found.bubble == pytest.approx(
+    times = timeline(SCHEDULES[name], stages, microbatches, chunks)
+    assert times.bubble == pytest.approx(
         compute_bubble(stages=stages, microbatches=microbatches, chunks=chunks), abs=1e-12
     )
     # each stage computes 3 s a micro-batch, and waits the 3 s of p - 1 parts
-    assert found.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
+    assert times.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
 
 
 def test_timeline_by_hand():
     """Two stages, two micro-batches, 1F1B; forward 1 s, backward 2 s, a message 0.5 s."""
-    found = timeline(one_f_one_b, 2, 2, 1, message=0.5)
-    assert [[timed[1:] for timed in stage] for stage in found.stages] == [
+    times = timeline(one_f_one_b, 2, 2, 1, message=0.5)
+    assert [[timed[1:] for timed in stage] for stage in times.stages] == [
         [(0, 1), (1, 2), (5.0, 7.0), (8.0, 10.0)],
         [(1.5, 2.5), (2.5, 4.5), (4.5, 5.5), (5.5, 7.5)],
     ]
-    assert found.bubble == pytest.approx(1 - 12 / 20)
+    assert times.bubble == pytest.approx(1 - 12 / 20)
 
 
 def test_the_slowest_part_sets_the_pace():
-    found = simulate(one_f_one_b, microbatches=50, forward_s=[1, 3, 1], backward_s=[2, 6, 2], stages=3)
-    assert found.seconds == pytest.approx(1 + 50 * 9 + 2), "the middle stage works without a pause"
+    simulated = simulate(one_f_one_b, microbatches=50, forward_s=[1, 3, 1], backward_s=[2, 6, 2], stages=3)
+    assert simulated.seconds == pytest.approx(1 + 50 * 9 + 2), "the middle stage works without a pause"
 
 
 def test_chunks_in_the_wrong_order_are_a_deadlock():
@@ -171,5 +171,5 @@ def test_selective_recomputation_saves_what_was_published(heads, hidden, saved):
     """arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, whatever they are split over."""
     for split in ({}, {"tp": 8, "sequence_parallel": True}):
         shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads, **split}
-        kept = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)
-        assert 1 - kept == pytest.approx(saved, abs=0.005)
+        share = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)
+        assert 1 - share == pytest.approx(saved, abs=0.005)

@@ -15,14 +15,14 @@ HEAVY = ("sympy", "torch.fx.experimental.symbolic_shapes", "torch._dynamo")
 def test_gradients_have_the_bits_of_pytorchs_backward(dtype: torch.dtype) -> None:
     draw = torch.Generator().manual_seed(5)
     x, w, gradient = (torch.randn(*shape, generator=draw).to(dtype) for shape in ((6, 9), (9, 7), (6, 7)))
-    found = []
+    gradients = []
     for start in (torch.Tensor.backward, start_backward):
         leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
         result = torch.tanh(leaves[0] @ leaves[1]) * 1.7
         start(result, gradient)
         start(leaves[0] * 3, x)  # added to what is there
-        found.append([leaf.grad for leaf in leaves])
-    for theirs, ours in zip(*found, strict=True):
+        gradients.append([leaf.grad for leaf in leaves])
+    for theirs, ours in zip(*gradients, strict=True):
         assert theirs is not None and ours is not None and theirs.abs().sum() > 0
         assert torch.equal(theirs, ours)
 

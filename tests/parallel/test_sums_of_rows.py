@@ -39,12 +39,12 @@ def test_sums_of_rows_have_the_bits_of_sums_of_tables(ranks):
         places = table.view(torch.int32).ne(0).any(dim=1).nonzero()[:, 0]
         tables.append(table)
         everyones.append(Rows(places, table[places]))
-    found = torch.zeros(40, 8)
-    add_rows(found, everyones)
+    summed = torch.zeros(40, 8)
+    add_rows(summed, everyones)
     expected = whole_sum(tables)
-    same = (found.view(torch.int32) == expected.view(torch.int32)) | (found.isnan() & expected.isnan())
+    same = (summed.view(torch.int32) == expected.view(torch.int32)) | (summed.isnan() & expected.isnan())
     assert same.all()
-    assert bits(found[7]) == bits(torch.full((8,), -0.0)) and bits(found[8]) == bits(torch.zeros(8))
+    assert bits(summed[7]) == bits(torch.full((8,), -0.0)) and bits(summed[8]) == bits(torch.zeros(8))
 
 
 def test_rows_that_nobody_has_stay():
@@ -114,7 +114,7 @@ def test_the_density_is_the_mean_over_the_replicas(ways):
 
 
 @pytest.mark.parametrize(
-    ("rows", "whole", "density"),
+    ("rows", "table", "density"),
     [
         ((1.0, 2.0, 4.0), 3.0, 0.75),
         ((1.0, 2.0, 4.0), 2.0, 0.5),
@@ -125,9 +125,9 @@ def test_the_density_is_the_mean_over_the_replicas(ways):
         ((1.0, 1.0, 1.0), 1.0, 0.0),
     ],
 )
-def test_rows_are_quicker_up_to_where_the_lines_cross(rows, whole, density):
+def test_rows_are_quicker_up_to_where_the_lines_cross(rows, table, density):
     """Between the first two measurements of which the later one is no quicker."""
-    assert crossing((0.25, 0.5, 1.0), rows, whole) == density
+    assert crossing((0.25, 0.5, 1.0), rows, table) == density
 
 
 @pytest.mark.parametrize("density", DENSITIES)

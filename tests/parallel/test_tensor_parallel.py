@@ -23,15 +23,15 @@ TOLERANCE = 1e-14
 """In fp64 relative to the reference's own norm: sums of a few values of order one."""
 
 
-def one(results, **wanted):
-    (found,) = [result for result in results if all(result.get(key) == value for key, value in wanted.items())]
-    return found
+def find_result(results, **wanted):
+    (match,) = [result for result in results if all(result.get(key) == value for key, value in wanted.items())]
+    return match
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operation_and_its_gradients_are_those_of_one_process(mpi_results, operation, stream):
-    result = one(mpi_results(2, WORKER, "alone"), operation=operation, stream=stream)
+    result = find_result(mpi_results(2, WORKER, "alone"), operation=operation, stream=stream)
     assert max(result["errors"]) <= TOLERANCE
     assert result["gradcheck"]
 
@@ -40,7 +40,7 @@ def test_operation_and_its_gradients_are_those_of_one_process(mpi_results, opera
 @pytest.mark.parametrize("phase", ["FORWARD", "BACKWARD"])
 @pytest.mark.parametrize("codec", ["zfp:8", "int8:256"])
 def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, codec, phase, stream):
-    result = one(mpi_results(2, WORKER, "alone"), codec=codec, phase=phase, stream=stream)
+    result = find_result(mpi_results(2, WORKER, "alone"), codec=codec, phase=phase, stream=stream)
     assert result["same"]
     assert 1e-4 < result["error"] < 0.2, "the codec was never in the way, or lost everything"
     assert result["ratio"] > 3
@@ -78,17 +78,17 @@ def test_closed_form_by_hand():
     def sent(layout, **more):
         return volume.count_all_ranks_bytes(model, train.changed(**more), layout)
 
-    rest = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
-    whole = sent(Layout(tp=2))
-    assert whole == {("TP", "FORWARD", "ACT"): 144, ("TP", "BACKWARD", "GRAD"): 144, **rest}
-    again = {**whole, ("TP", "FORWARD", "ACT"): 144 + 96}
+    exact = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
+    undivided = sent(Layout(tp=2))
+    assert undivided == {("TP", "FORWARD", "ACT"): 144, ("TP", "BACKWARD", "GRAD"): 144, **exact}
+    again = {**undivided, ("TP", "FORWARD", "ACT"): 144 + 96}
     assert sent(Layout(tp=2), recompute="full") == sent(Layout(tp=2), recompute=3) == again
-    assert sent(Layout(tp=2), recompute="selective") == whole
+    assert sent(Layout(tp=2), recompute="selective") == undivided
     assert sent(Layout(tp=2), sequence_parallel=True) == {
         ("SP", "FORWARD", "ACT"): 144,
         ("SP", "BACKWARD", "GRAD"): 144,
         ("EXACT", "BACKWARD", "GRAD"): 8 * (4 + 2 + 2 + 3) * 2,
-        **rest,
+        **exact,
     }
     assert sent(Layout(), sequence_parallel=True) == {}
 
@@ -115,8 +115,8 @@ def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
     def cut(rank: int) -> list[list[str]]:
         held = []
         for name, shape in shapes.items():
-            whole = Shard(name, shape, replicated=("t",), copy=rank, copies=2)
-            shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else whole
+            copied = Shard(name, shape, replicated=("t",), copy=rank, copies=2)
+            shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else copied
             held.append(Held(nn.Parameter(torch.zeros(shard.local_shape)), shard))
         buckets = make_buckets(held, limit_bytes=limit / 4, replicas=1)
         return [[slot.shard.name for slot in bucket.slots] for bucket in buckets]

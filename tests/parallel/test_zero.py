@@ -26,13 +26,13 @@ WEIGHT_TOLERANCE = 1e-9
 @pytest.fixture(scope="module")
 def results(mpi_results):
     def of(test, *part, **wanted):
-        found = [
+        matching = [
             result
             for result in mpi_results(RANKS, WORKER, *part)
             if result["test"] == test and all(result[key] == value for key, value in wanted.items())
         ]
-        assert found, f"no result of {test} for {wanted}"
-        return found
+        assert matching, f"no result of {test} for {wanted}"
+        return matching
 
     return of
 
@@ -96,11 +96,11 @@ def test_messages_and_states_are_as_predicted(results):
 
 def test_the_log_has_what_crossed_all_hosts_links_in_the_steps(results):
     for stage, more in ((3, {"node_copy": True, "offload": True}), (2, {"offload": True}), (1, {"offload": True})):
-        ranks = [one for one in results("counted", zero=stage) if more.items() <= one["more"].items()]
+        ranks = [result for result in results("counted", zero=stage) if more.items() <= result["more"].items()]
         assert len(ranks) == 4
-        expected = [sum(both) for both in zip(*(one["crossed"][1] for one in ranks), strict=True)]
-        assert all(expected) and all(one["crossed"][0] == expected for one in ranks)
-    assert all(one["crossed"][0] == [] for one in results("counted", zero=0))
+        expected = [sum(both) for both in zip(*(result["crossed"][1] for result in ranks), strict=True)]
+        assert all(expected) and all(result["crossed"][0] == expected for result in ranks)
+    assert all(result["crossed"][0] == [] for result in results("counted", zero=0))
 
 
 def test_the_owners_tile_the_parameters(results):
@@ -163,20 +163,20 @@ def test_planted_fault_is_seen(results, fault, seen_in):
 
 @pytest.mark.parametrize(("stage", "most"), [(2, "values"), (3, "nothing")])
 def test_a_rank_lets_go_of_what_it_does_not_own_before_the_next_bucket_is_made(monkeypatch, stage, most):
-    made, values, gradients = [], [], []
+    buckets, values, gradients = [], [], []
     make = Bucket.__init__
 
     def noted(self, *given):
-        values.append(sum(bucket.values.untyped_storage().nbytes() for bucket in made))
-        gradients.append(sum(bucket.gradients.nbytes for bucket in made))
+        values.append(sum(bucket.values.untyped_storage().nbytes() for bucket in buckets))
+        gradients.append(sum(bucket.gradients.nbytes for bucket in buckets))
         make(self, *given)
-        made.append(self)
+        buckets.append(self)
 
     monkeypatch.setattr(Bucket, "__init__", noted)
     run = run_of("neox", Layout(), zero=stage)
     run = run.changed(train=run.train.changed(bucket_mb=1e-6))
     Trainer(run, MPI.COMM_SELF, Progress(Wait.GIVE_WAY), text.load(run.data, run.train.seq_len))
-    assert len(made) > 20 and not any(gradients)
+    assert len(buckets) > 20 and not any(gradients)
     assert any(values) is (most == "values")
 
 

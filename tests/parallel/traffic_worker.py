@@ -72,8 +72,8 @@ def main(tier: str = "") -> None:
         if team >= teams:
             continue
         for number in [number for number, run in enumerate(runs) if run.ranks == ranks][team::teams]:
-            if said := logged(runs[number], comm):
-                results.append({"case": number, "name": cases.label(drawn[number]), **said})
+            if lines := logged(runs[number], comm):
+                results.append({"case": number, "name": cases.label(drawn[number]), **lines})
     meet(WORLD)
     for result in [result for rank in WORLD.gather(results) or [] for result in rank]:
         print(json.dumps(result), flush=True)

@@ -70,10 +70,10 @@ def spread(run: Run) -> list[dict[str, object]] | None:
     return train(run, comm, FEWER_STEPS) if comm else None
 
 
-def say(run: Run, history: Any, reference: Any, **words: Any) -> None:
+def say(run: Run, history: Any, reference: Any, **fields: Any) -> None:
     if WORLD.rank == 0:
-        found = errors(history, reference)
-        print(json.dumps({"layout": label(run.layout), "zero": run.train.zero, **words, **found}), flush=True)
+        differences = errors(history, reference)
+        print(json.dumps({"layout": label(run.layout), "zero": run.train.zero, **fields, **differences}), flush=True)
 
 
 @contextmanager
@@ -221,9 +221,11 @@ def resumed() -> None:
 
 def lossy() -> None:
     """ZeRO++: every rank computes with the same decoded bytes. That fails if a rank keeps its own exact bytes."""
-    found = preset("zeropp")
-    rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in found["rules"]]
-    scheme = NamedScheme(name="zeropp", algorithm=found["algorithm"], default=found["default"], rules=rules)
+    named_scheme = preset("zeropp")
+    rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in named_scheme["rules"]]
+    scheme = NamedScheme(
+        name="zeropp", algorithm=named_scheme["algorithm"], default=named_scheme["default"], rules=rules
+    )
     with patch.dict(SCHEMES, zeropp=scheme), nodes():
         exact = spread(case("gpt2", Layout(dp=4), 3, precision="fp32"))
         for fault in (None, own_piece_exact):
@@ -356,7 +358,7 @@ def faults() -> None:
                 say(run, spread(run), sound[str(run)], test="faults", fault=name)
 
 
-def rest() -> None:
+def run_other_scenes() -> None:
     """What `make test-long` adds."""
     stages(MORE_PLACES)
 

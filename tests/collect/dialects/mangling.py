@@ -61,6 +61,6 @@ def evaluations(log: RunLog) -> list[tuple[int | None, str | None, float | None]
 EVALUATIONS = {name: evaluations(_truth(name)) for name in LOGS}
 
 
-def within(found: Quantities, truth: Quantities) -> bool:
+def within(quantities: Quantities, truth: Quantities) -> bool:
     """Whether nothing was found that is not true."""
-    return all(values.items() <= truth.get(step, {}).items() for step, values in found.items())
+    return all(values.items() <= truth.get(step, {}).items() for step, values in quantities.items())

@@ -33,8 +33,8 @@ def log_of(run: RunResult) -> RunLog:
 
 
 def test_our_own_lines_win(tmp_path: Path) -> None:
-    own = log_lines(Planted("mzhybrid", 1, 0.25, 2.75, 0.5), steps=4, warmup=1)
-    run = written(tmp_path, *lines_of("megatron-2021"), *own, *lines_of("neox"))
+    our_lines = log_lines(Planted("mzhybrid", 1, 0.25, 2.75, 0.5), steps=4, warmup=1)
+    run = written(tmp_path, *lines_of("megatron-2021"), *our_lines, *lines_of("neox"))
     assert (log_of(run).dialect, run.scheme, run.state) == ("hpcbench", "mzhybrid", "completed")
 
 

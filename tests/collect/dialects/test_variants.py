@@ -197,8 +197,8 @@ def test_statistics_of_mlperf(separators: tuple[str, str], place: str, first: bo
     row = {**event, "value": {"train_step_time": 8.0, "throughput": 142.5, "loss": 4.5}, "metadata": metadata}
     other = {**event, "key": "eval_accuracy", "value": 4.75, "metadata": metadata}
     stop = {**event, "key": "run_stop", "value": None, "metadata": {"status": "aborted", **metadata}}
-    rows = [":::MLLOG " + json.dumps(one, separators=separators) for one in (row, other, stop)]
-    log = read_lines(MLPERF, *(f"0: {one}" for one in rows))
+    rows = [":::MLLOG " + json.dumps(fields, separators=separators) for fields in (row, other, stop)]
+    log = read_lines(MLPERF, *(f"0: {fields}" for fields in rows))
     assert quantities(log) == {20: {"step": 20, "samples_per_s": 142.5, "seconds": 8.0}}
     end = log.event(End)
     assert end is not None and end.state == "stopped"
