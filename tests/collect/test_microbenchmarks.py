@@ -1,4 +1,4 @@
-"""Tables of the OSU micro-benchmarks and of nccl-tests: what is read, and that nothing else is."""
+"""Tables of the OSU micro-benchmarks and of nccl-tests, and text that must not be read."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_two_tables_in_one_file_and_one_without_sizes() -> None:
     assert only.bytes is None and only.values == {"seconds": pytest.approx(5.21e-6)}
 
 
-def test_what_failed_its_validation_is_told() -> None:
+def test_failed_validation_is_reported() -> None:
     (table,) = tables("osu-validation.txt")
     assert [size.wrong for size in table.sizes] == [0, 1]
 

@@ -1,4 +1,4 @@
-"""Rules with a threshold, and rules for what crosses nodes only, on four ranks that pass for two nodes or for one."""
+"""Rules with a size threshold, and rules for traffic between nodes, on four ranks that form one node or two."""
 
 import sys
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def collectives() -> Iterator[dict[str, Any]]:
 
 
 def exchanges() -> Iterator[dict[str, Any]]:
-    """What comes is exact where it was sent plain, and what one encoding makes of it elsewhere."""
+    """Check that values are exact where they were sent unencoded, and those of one encoding elsewhere."""
     for name, topology in TOPOLOGIES.items():
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
         group.topology = topology
@@ -111,7 +111,7 @@ def exchanges() -> Iterator[dict[str, Any]]:
 
 
 def everyone(group: Group, ch: Channel, case: str) -> dict[str, Any]:
-    """From rank i to rank j more or less than 2000 values, not as from j to i."""
+    """Exchange more or fewer than 2000 values from rank i to rank j, and another number from j to i."""
     rank, topology = group.rank, group.topology
     counts = [[1000 + 1000 * (2 * i + j) // 2 % 2500 for j in range(4)] for i in range(4)]
     inputs = [contribution(i, sum(counts[i]), "float32") for i in range(4)]
@@ -147,7 +147,7 @@ def expected(ch: Channel, values: Array, *, plain: bool) -> Array:
 
 
 def messages() -> Iterator[dict[str, Any]]:
-    """Both sides of a message of n values with a threshold of 400 bytes, within a node and between nodes."""
+    """Report both sides of a message of n values with a threshold of 400 bytes, within a node and between nodes."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = TOPOLOGIES["two"]
     for peer in (1, 2):

@@ -1,4 +1,4 @@
-"""What the workers share: channels, communicators, and lines of JSON that the first rank prints for all."""
+"""Helpers of the workers: channels, communicators, and lines of JSON that the first rank prints for all."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED, *, sli
 
 
 def communicators() -> dict[str, MPI.Comm]:
-    """Communicators: the rank alone, a copy of the world, and splits of sizes that do not match."""
+    """Return communicators: one for this rank alone, a copy of the world, and splits of unequal sizes."""
     return {
         "self": MPI.COMM_SELF.Dup(),
         "dup": WORLD.Dup(),

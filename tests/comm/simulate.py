@@ -1,8 +1,8 @@
-"""The meaning of a plan's steps, carried out for all ranks in one process: the oracle for plans and for real ranks.
+"""Simulation of a plan's steps for all ranks in one process: the oracle for plans and for real ranks.
 
-Written from what `hpcbench.comm.steps` says, not from `execute`: no MPI, nothing posted ahead, nothing decoded late,
-every codec call on memory of its own. Each rank is a generator that stops where a message has not been sent yet, and
-ranks go on in any order that the caller likes: a result that depended on it would show.
+It implements the documentation of `hpcbench.comm.steps`, independently of `execute`: no MPI, no operation posted ahead,
+nothing decoded late, and every codec call on its own memory. Each rank is a generator that stops at a message that was
+not sent yet. Ranks advance in any order that the caller chooses, so a result that depends on the order is detected.
 """
 
 from collections import defaultdict, deque
@@ -46,7 +46,7 @@ class Mail(NamedTuple):
 
 @dataclass
 class Outcome:
-    """The outcome: values of each rank, delivered values, and every message."""
+    """Values of each rank, delivered values, and every message."""
 
     values: list[Array]
     delivered: list[Array]
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def roundtrip(codec: Codec, values: Array, residual: Array | None = None) -> tuple[Array, Array]:
-    """The codec's bytes of values, and what they decode to."""
+    """Return the codec's bytes of values, and their decoded values."""
     wire = np.empty(codec.wire_bytes(values.size, values.dtype), np.uint8)
     wire = wire[: codec.encode(np.ascontiguousarray(values), wire, residual=residual)]
     return wire, decoded(codec, wire, values.size, values.dtype)
@@ -81,13 +81,13 @@ def simulate(
     Parameters
     ----------
     plan
-        Not one that the MPI library carries out.
+        A plan that the MPI library does not carry out.
     values
         Values of each rank before the call, shape (n,). They do not change.
     feedback
         Residuals of each rank.
     order
-        In which ranks go on; without it, always rank by rank.
+        Order in which ranks advance; by default rank by rank.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def exchange(
     feedback: Sequence[Feedback] | None = None,
     order: np.random.Generator | None = None,
 ) -> None:
-    """Carry out steps of every rank on the values of `outcome`, which is written to."""
+    """Carry out the steps of every rank on the values of `outcome`, which is modified."""
     mail: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
     ranks = [_Rank(rank, codec, outcome, mail, feedback[rank] if feedback else None) for rank in range(len(programs))]
     under_way = {rank: ranks[rank].run(steps) for rank, steps in enumerate(programs)}
@@ -195,7 +195,7 @@ def _total(parts: list[Array]) -> Array:
 
 
 def homomorphic_sum(values: Sequence[Array], block: int) -> Array:
-    """Sum of 8-bit integers whose scale all ranks share: the formula, on the vectors of all ranks at once."""
+    """Return the sum of 8-bit integers whose scale all ranks share: the formula on the vectors of all ranks."""
     n = values[0].size
     padded = np.zeros((len(values), -(-n // block) * block), values[0].dtype)
     padded[:, :n] = values

@@ -1,4 +1,4 @@
-"""Every operation on real ranks: the simulated bits on every rank, and the bytes that were simulated, as integers."""
+"""Every operation on real ranks: the simulated bits on every rank, and exactly the simulated numbers of bytes."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -28,7 +28,7 @@ BYTES = {
 
 
 def by_case(results):
-    """Each case with its topology, and what its ranks told, by rank."""
+    """Return each case with its topology and the reports of its ranks."""
     reports = defaultdict(list)
     for line in results:
         reports[line["comm"], line["case"], line["ranks"]].append(line)
@@ -75,7 +75,7 @@ def test_a_broadcast_samples_the_error_of_its_root_only(mpi_results, ranks):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_results, ranks):
+def test_operations_without_a_codec_are_exact_and_counted(mpi_results, ranks):
     compared = 0
     for case, topology, lines in by_case(mpi_results(ranks, WORKER, "collectives")):
         by_library = planned(case, topology).algorithm is Algorithm.NATIVE
@@ -106,7 +106,7 @@ def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_resu
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_exchanges_bring_what_one_encoding_makes_of_it(mpi_results, ranks):
+def test_exchanges_deliver_values_that_were_encoded_once(mpi_results, ranks):
     results = mpi_results(ranks, WORKER, "exchanges")
     assert {line["what"] for line in results} >= {"all-to-all", "shift by 0", "shift by -1", "shift by 2"}
     for line in results:
@@ -128,7 +128,7 @@ def test_nan_and_infinity_on_any_rank_reach_every_rank(mpi_results, ranks):
     assert [line for line in results if line["finite"]] == []
 
 
-def test_what_cannot_be_done_is_refused_or_done_by_another_algorithm_that_is_counted(mpi_results):
+def test_impossible_operations_are_refused_or_done_by_another_algorithm(mpi_results):
     for line in mpi_results(2, WORKER, "refusals"):
         half, other, double = line["said"]
         assert half == "a reduction sums fp32 or fp64, not float16: convert before it"

@@ -1,4 +1,4 @@
-"""Whether MPI takes device pointers: what each library's own way of telling is read as, and what ranks make of it."""
+"""Detection of MPI libraries that accept device pointers: each library's own query, and the agreement of ranks."""
 
 import ctypes
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ CRAY, MVAPICH2 = "MPI VERSION    : CRAY MPICH version 8.1.30", "MVAPICH2 Version
 
 
 def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = None) -> SimpleNamespace:
-    """Its functions: the answer of one, status and answer of the other."""
+    """Return an MPI library's functions: the answer of one, and status and answer of the other."""
     functions = SimpleNamespace()
     if query_cuda is not None:
         functions.MPIX_Query_cuda_support = lambda: query_cuda
@@ -85,14 +85,14 @@ def test_site_and_user_have_the_last_word():
     assert "as the site or the user says" in str(gpu_aware(MPI.COMM_SELF, True))
 
 
-def test_the_words_say_what_follows():
+def test_the_message_names_the_consequence():
     assert str(Awareness(Answer.YES, "x")).startswith("GPU-aware MPI: yes (x); messages go from GPU memory")
     assert "without a checksum" in str(Awareness(Answer.YES, "x"))
     for answer in (Answer.NO, Answer.UNKNOWN):
         assert "through pinned host memory, with a checksum" in str(Awareness(answer, "x"))
 
 
-def test_ranks_that_differ_make_it_a_no():
+def test_ranks_that_disagree_count_as_no():
     first, other = Awareness(Answer.YES, "one"), Awareness(Answer.UNKNOWN, "other")
     comm = SimpleNamespace(allgather=lambda here: [first, first, other])
     agreed = gpu_aware(comm)

@@ -1,4 +1,4 @@
-"""Values of a device that travel in another type: what the MPI library is given of them, and what comes back."""
+"""Device values that travel in another dtype: the values that the MPI library gets, and the returned values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def values(n: int = 1001) -> np.ndarray:
 
 
 def late(accelerator: LazyAccelerator, x: np.ndarray) -> OnDevice:
-    """Values that the caller's stream has yet to make."""
+    """Return values that the caller's stream has yet to write."""
     array = OnDevice(np.full_like(x, 7.7e33))
     accelerator.fill(array, x)
     return array
@@ -35,14 +35,14 @@ def rounded(x: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def carry(call: Slice) -> None:
-    """Wait for what a slice waits for."""
+    """Wait for the events of a slice."""
     for waited in call:
         while not waited.done():
             pass
 
 
 def doubling(given: list[Any]) -> Callable[[Any, Any], Slice]:
-    """A collective that writes twice what it reads, from and to wherever that is, as soon as it is begun."""
+    """Return a collective that writes twice the values that it reads, as soon as it begins."""
 
     def at(x: Any) -> np.ndarray:
         return x if isinstance(x, np.ndarray) else seen(x.view(np.uint8)).view(x.dtype)

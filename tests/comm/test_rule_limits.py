@@ -1,4 +1,4 @@
-"""Thresholds, and what is encoded between nodes only: bytes as integers, and both sides of a message of one mind."""
+"""Size thresholds and rules for traffic between nodes: exact numbers of bytes, and agreement of both sides."""
 
 from pathlib import Path
 
@@ -23,20 +23,20 @@ SHARE = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
 
 @pytest.fixture(scope="module")
 def reports(mpi_results):
-    """Lines by the worker's function."""
+    """Return the lines by the worker's function."""
     lines = mpi_results(4, WORKER, "collectives", "exchanges", "messages", "refusals")
     return {name: [line for line in lines if line["test"] == name] for name in {line["test"] for line in lines}}
 
 
 def encoded_between(line):
-    """Message, wire and network bytes of two calls: a half goes to the neighbour, a quarter to the other node."""
+    """Return message, wire and network bytes of two calls: a half goes to the neighbor, a quarter to the other node."""
     share = 2 * SHARE[line["what"]]
     if line["nodes"] == "one":
         return [share * 3 * N, share * 3 * N, 0]
     return [share * 3 * N, share * (2 * N + QUARTER), share * QUARTER]
 
 
-def test_collectives_encode_what_crosses_nodes_and_nothing_else(reports):
+def test_collectives_encode_only_traffic_between_nodes(reports):
     for line in reports["collectives"]:
         if line["case"] == "between":
             assert line["bytes"] == encoded_between(line), line
@@ -46,7 +46,7 @@ def test_collectives_encode_what_crosses_nodes_and_nothing_else(reports):
             ), line
 
 
-def test_a_collective_below_the_threshold_goes_without_the_codec_and_is_counted(reports):
+def test_a_collective_below_the_threshold_is_not_encoded_and_is_counted(reports):
     for line in reports["collectives"]:
         message = 2 * SHARE[line["what"]] * 3 * N
         if line["case"] == "below":
@@ -68,7 +68,7 @@ def test_a_codec_within_nodes_would_show_in_the_bytes(reports):
     assert wrong and all(line["case"] == "fault" for line in reports["exchanges"] if not line["right"])
 
 
-def test_each_message_of_an_exchange_is_judged_by_itself(reports):
+def test_each_message_of_an_exchange_is_decided_on_its_own(reports):
     coded_bytes, topology = CODEC.wire_bytes(N, FLOAT), {"two": Topology.regular(2, 2), "one": Topology.flat(4)}
     mixed = 0
     for line in reports["exchanges"]:
@@ -100,7 +100,7 @@ def test_both_sides_of_a_message_agree_at_the_threshold(reports):
             assert line["plain_calls"] == plain, line
 
 
-def test_what_no_algorithm_can_do_is_refused(reports):
+def test_rules_that_no_algorithm_can_follow_are_refused(reports):
     for line in reports["refusals"]:
         assert line["said"] == [
             "no all-reduce over 4 ranks on 2 nodes, 3 + 1 is encoded between nodes only: it needs the same number of "
@@ -112,7 +112,7 @@ def test_what_no_algorithm_can_do_is_refused(reports):
 
 
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.AUTO])
-def test_the_text_of_a_plan_says_so(algorithm):
+def test_the_text_of_a_plan_names_the_limits(algorithm):
     channel = Channel(
         Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, CODEC, algorithm, min_bytes=4 * 1000, between_nodes=True
     )

@@ -1,4 +1,4 @@
-"""Which traffic there is, which rule applies to it, and where the backward pass would see other values."""
+"""The traffic of a run, the rule that applies to it, and values that forward and backward would see differently."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from hpcbench.contract.training import Train
 
 
 def setting(*, tied: bool = False, **change: Any) -> TrafficSettings:
-    """A run with all traffic there is in two ranks of each dimension, but for the change."""
+    """Return a run with all kinds of traffic on two ranks of each dimension, with a change."""
     sizes = {name: change.pop(name, 2) for name in ("dp", "tp", "pp")}
     return TrafficSettings(Layout(**sizes), Train(steps=100, global_batch=2, **change), tied)
 
@@ -103,7 +103,9 @@ RANDOM = "int8:256:stochastic"
         ([{"dimension": "TP", "codec": "int8:256"}], {"recompute": "full"}, None),
     ],
 )
-def test_what_forward_and_backward_would_see_differently_is_said(listed: Any, change: Any, reason: str | None) -> None:
+def test_values_that_forward_and_backward_would_see_differently_are_refused(
+    listed: Any, change: Any, reason: str | None
+) -> None:
     message = explain_wrong_gradients(scheme(*listed), setting(**{"zero": 3, **change}))
     assert message is None if reason is None else message is not None and reason in message
     if reason and "recompute" not in change:
@@ -139,7 +141,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_know_which_codecs_take_fp64(name: str) -> None:
+def test_dimensions_report_which_codecs_take_fp64(name: str) -> None:
     assert {spec.parse(each).family for each in NAMES} == set(spec.FAMILIES)
     codec = get_codec(name)
     if spec.parse(name).takes_fp64:

@@ -1,4 +1,4 @@
-"""The logs of the fixtures, and how to read one that has been mangled."""
+"""The logs of the fixtures, and readers of damaged copies of them."""
 
 import io
 import math
@@ -62,5 +62,5 @@ EVALUATIONS = {name: evaluations(_truth(name)) for name in LOGS}
 
 
 def within(quantities: Quantities, truth: Quantities) -> bool:
-    """Whether nothing was found that is not true."""
+    """Return whether every read quantity is in the original."""
     return all(values.items() <= truth.get(step, {}).items() for step, values in quantities.items())

@@ -1,4 +1,4 @@
-"""Logs as launchers, ranks and terminals leave them: nothing is lost that is whole."""
+"""Logs with the prefixes of launchers and ranks, and with wrapped lines: complete lines are read."""
 
 import textwrap
 
@@ -33,14 +33,14 @@ LOSE = {"deepspeed-engine", "deepspeed-trainer", "deepspeed-pipeline", "megatron
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_a_prefix_tells_the_rank(prefix: str) -> None:
+def test_a_prefix_contains_the_rank(prefix: str) -> None:
     assert split(plain(prefix) + "loss: 1.5") == (3, "loss: 1.5")
 
 
 @pytest.mark.parametrize(
     "line", ["loss: 1.5", "step: 3", "lm_loss: 3", "number of nan iterations:   0 |", "| lr: 1", "1.5 |", "[1,2]"]
 )
-def test_a_field_is_no_prefix(line: str) -> None:
+def test_a_field_is_not_a_prefix(line: str) -> None:
     assert split(line) == (None, line)
 
 
@@ -60,7 +60,7 @@ def test_prefixes_and_other_line_ends_make_no_difference(name: str, prefix: str)
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_lines_glued_together_are_told_apart(name: str) -> None:
+def test_lines_glued_together_are_separated(name: str) -> None:
     rows = [line if DIALECT[name].heads(plain(line)) else f"{line}\n" for line in lines_of(name)]
     read = quantities(read_as(DIALECT[name], "".join(rows).encode() + b"\n"))
     assert within(read, TRUTH[name])
@@ -111,7 +111,7 @@ def test_wrapped_lines_of_ranks_that_interleave() -> None:
     assert [note.why for note in log.notes] == ["lines of other ranks left out: 2; rank 0's is used, else the first"]
 
 
-def test_without_rank_0_the_first_is_used_and_what_it_skipped_counts_once() -> None:
+def test_without_rank_0_the_first_rank_is_used_and_skipped_steps_count_once() -> None:
     rows = [f"[default{rank}]:{LINE.format(step=s, loss=s + rank, skipped=2)}" for s in (1, 2) for rank in (3, 1, 2)]
     log = read_as(MEGATRON, "\n".join([*rows, ""]).encode())
     assert [(record.loss, record.skipped) for record in log.steps.values()] == [(4.0, 2), (5.0, 4)]

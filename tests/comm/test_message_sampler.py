@@ -1,4 +1,4 @@
-"""A keeper: which messages it takes, how much of them, and that it takes copies in the type in which they travel."""
+"""The message sampler: it chooses messages, limits their size, and copies values in the dtype in which they travel."""
 
 from typing import Any
 
@@ -30,17 +30,17 @@ def place_of(x: Any) -> Any:
     ("count", "each", "numbers"),
     [(0, 2, {0, 1}), (1, 2, {0, 1}), (9, 1, {4}), (9, 2, {0, 8}), (9, 3, {0, 4, 8}), (100, 4, {0, 33, 66, 99})],
 )
-def test_messages_are_spread_over_those_of_the_step_before(count: int, each: int, numbers: set[int]) -> None:
+def test_samples_are_spread_over_the_messages_of_the_previous_step(count: int, each: int, numbers: set[int]) -> None:
     assert spread(count, each) == numbers
 
 
 @pytest.mark.parametrize("each", range(1, 8))
-def test_there_are_always_so_many(each: int) -> None:
+def test_the_number_of_samples_is_exact(each: int) -> None:
     for count in range(each, 60):
         assert len(spread(count, each)) == each and max(spread(count, each)) < count
 
 
-def test_kept_values_are_copies_of_the_first_values() -> None:
+def test_samples_are_copies_of_the_first_values() -> None:
     keeper = Keeper(each=5, message_bytes=40, step_bytes=100)
     channel = keeper.of("DP BACKWARD GRAD")
     keeper.begin(keeps=True)
@@ -59,7 +59,7 @@ def test_kept_values_are_copies_of_the_first_values() -> None:
     assert keeper.left_out == 1, "18 bytes after 40 and 40 leave 2 of 100"
 
 
-def test_only_what_is_within_a_step_counts() -> None:
+def test_messages_outside_of_steps_do_not_count() -> None:
     keeper = Keeper(each=2, message_bytes=400, step_bytes=4000)
     channel = keeper.of("DP BACKWARD GRAD")
     x = vector(3)
@@ -84,7 +84,7 @@ def test_only_what_is_within_a_step_counts() -> None:
     assert keeper.end() == ()
 
 
-def test_exact_channels_are_not_kept() -> None:
+def test_exact_channels_are_not_sampled() -> None:
     policy = Policy(NamedScheme(name="plain"))
     gradients = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     assert gradients.keeper is None
@@ -99,8 +99,8 @@ def test_exact_channels_are_not_kept() -> None:
     assert [sample.channel for sample in keeper.end()] == ["DP BACKWARD GRAD", "TP FORWARD ACT"]
 
 
-def test_values_of_a_device_are_those_that_its_stream_makes_first() -> None:
-    """What the caller's stream had yet to make is there, and what it makes of them later is not."""
+def test_samples_of_a_device_follow_its_stream() -> None:
+    """Values that the caller's stream writes before the sample are in it; values that it writes later are not."""
     accelerator = LazyAccelerator()
     array = OnDevice(np.full(12, 7.7e33, np.float32))
     accelerator.fill(array, vector(12))
