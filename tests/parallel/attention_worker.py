@@ -1,4 +1,7 @@
-"""Attention over four ranks, and over two, beside dense attention in one process. Prints a JSON line a case."""
+"""Attention over four ranks and over two, compared with dense attention in one process.
+
+Prints one JSON line per case.
+"""
 
 import json
 from collections.abc import Iterator
@@ -24,13 +27,13 @@ WORLD = MPI.COMM_WORLD
 
 
 def groups() -> Iterator[Group]:
-    """This rank's group of two, and that of four; once with messages in the background, once without."""
+    """Return this rank's groups of two and of four, with messages in the background and without."""
     for ranks, overlap in product((2, 4), (False, True)):
         yield Group(WORLD.Split(WORLD.rank // ranks), Progress(Wait.GIVE_WAY, background=overlap))
 
 
 def errors(way: str, ranks: Sharers, *, causal: bool, dtype: torch.dtype) -> dict[str, float]:
-    """Relative errors of the result and of the gradients, the largest over the ranks."""
+    """Return the relative errors of the result and of the gradients, the largest over the ranks."""
     attention, order = WAYS[way]  # type: ignore[index]
     group = ranks.group
     places = order(M, group.rank, group.size)
@@ -56,7 +59,7 @@ def say(**fields: object) -> None:
 
 
 def attention() -> None:
-    """Every way, causal and not, of each number of ranks; with the MPI library's collectives and with our own."""
+    """Check every method, causal and not, for each number of ranks, with the MPI library's collectives and our own."""
     for group in groups():
         overlap = group._own.progress.background
         scheme = Scheme(algorithm="encoded" if overlap else "native")
@@ -83,7 +86,7 @@ def faulty() -> None:
 
 
 def blocks(ranks: Sharers) -> list[list[list[float]]]:
-    """What each rank decodes of the block of each rank: by owner, then by the rank that decodes."""
+    """Return each rank's decoded values of each rank's block, by owner and then by the rank that decodes."""
     own_block = random(1000, seed=WORLD.rank).float()
     seen = {source: block.clone().tolist() for source, block in go_round(own_block, ranks)}
     everyones = WORLD.allgather([seen[source] for source in range(WORLD.size)])
@@ -91,7 +94,7 @@ def blocks(ranks: Sharers) -> list[list[list[float]]]:
 
 
 def passed_on() -> None:
-    """Under a lossy codec all ranks but its owner decode the same values of a block, whichever way it came."""
+    """Check that under a lossy codec all ranks but the owner decode the same values of a block, on every path."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     for codec, anew in (("zfp:4", False), ("zfp:4", True), ("none", False)):
         ranks = Sharers.of(group, Policy(Scheme(algorithm="encoded", default=codec)), overlap=False)
@@ -111,7 +114,7 @@ def without(items: list[list[float]], index: int) -> list[list[float]]:
 
 
 def homeward() -> None:
-    """Each rank adds 10^source x (rank + 1) to the block of `source`: at home are all four digits' worth."""
+    """Let each rank add 10^source x (rank + 1) to the block of `source`: the owner gets the sum of all four digits."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=False)
     home = Homeward(ranks, torch.zeros(3))

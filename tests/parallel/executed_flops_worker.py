@@ -1,4 +1,4 @@
-"""Counts the operations of matrix products in a step of models with experts; prints a JSON line a case."""
+"""Counts the operations of matrix products in a step of models with experts. Prints one JSON line per case."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ AGAIN = {"dp2-ep2": "full"}
 
 
 def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
-    """Operations of the passes of a step, and choices that experts kept, summed over the ranks."""
+    """Return the operations of a step, and the choices that experts kept, summed over the ranks."""
     trainer = parity_worker.trainer_of(run, comm)
     with FlopCounterMode(display=False) as counter:
         trainer.backward(0)
@@ -36,7 +36,7 @@ def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
 
 
 def beyond_dense(run: Run, kept_tokens: float) -> dict[str, Any]:
-    """Operations of a step beyond a dense model's, by the formulas and the choices that experts kept."""
+    """Return the operations of a step beyond a dense model's, by the formulas and the choices that experts kept."""
     shape, recompute = shape_of(run), run.train.recompute
     experts = shape.pop("experts")
     experts = experts._replace(kept=kept_tokens / run.train.global_batch / experts.layers)

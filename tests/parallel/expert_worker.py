@@ -1,4 +1,4 @@
-"""Trains small models with experts beside one process; prints a JSON line a case."""
+"""Trains small models with experts, compared with one process. Prints one JSON line per case."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ KNOWN: dict[str, list[Routed]] = {}
 
 @contextmanager
 def counting_rows(rows: list[Rows]) -> Iterator[None]:
-    """Notes what a rank sends, receives and computes in the forward passes of its steps."""
+    """Count the rows that a rank sends, receives and computes in the forward passes of its steps."""
     make, backward = parcels.without_places, Trainer.backward
     active = [False]
 
@@ -61,7 +61,7 @@ def counting_rows(rows: list[Rows]) -> Iterator[None]:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """As the worker of all parity tests does, and with the rows counted."""
+    """Train as the worker of all parity tests does, with the rows counted."""
     rows: list[Rows] = []
     with counting_rows(rows):
         history = plain_train(run, comm, steps)
@@ -73,7 +73,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """The expected bytes by rank, from the settings and the counts of rows."""
+    """Return the expected bytes by rank, from the settings and the counts of rows."""
     counts = []
     for rank, routed in enumerate(KNOWN[run.model_dump_json()]):
         once, counted = (
@@ -88,7 +88,7 @@ plain_train = parity_worker.train
 
 
 def memory(trainer: Trainer) -> list[dict[str, int]]:
-    """What a rank holds from step to step, and what it is said to hold."""
+    """Return the elements that a rank holds between steps, and the predicted number."""
     run = trainer.run
     workload = Workload(run.model, run.train, run.layout, run.ranks)
     calls = StepCalls(run.model, run.train, run.layout, trainer.mesh.rank)
@@ -96,7 +96,7 @@ def memory(trainer: Trainer) -> list[dict[str, int]]:
 
 
 def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
-    """Which choices of each sample are kept in a step, by layer, on rank 0: a character a choice."""
+    """Return the kept choices of each sample in a step, by layer, on rank 0: one character per choice."""
     choices: list[tuple[int, int, str]] = []
     for number, block in trainer.module.blocks.items():
 
@@ -115,7 +115,7 @@ def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
 
 
 def drops() -> None:
-    """What is dropped in every layout."""
+    """Print the dropped tokens in every layout."""
     for settings in expert_cases.dropping():
         run = cases.run_of(settings)
         parity_worker.meet(parity_worker.WORLD)
@@ -131,7 +131,7 @@ def drops() -> None:
 
 
 def main(part: str = "") -> None:
-    """Everything in one start of the ranks, of which each takes a second; or the rest of the cover."""
+    """Run all scenes in one start of the ranks, which takes seconds, or the rest of the cover."""
     comparisons = [comparison for suite in expert_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:

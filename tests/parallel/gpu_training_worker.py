@@ -1,7 +1,9 @@
-"""Training on a device that is host memory in disguise, or on a real GPU, beside training on the CPU; prints JSON.
+"""Training on an emulated device in host memory, or on a real GPU, compared with training on the CPU.
 
-The disguise is that of the collectives' tests: streams are lazy, so that a result that was not waited for is not there.
-PyTorch's own work is at once; what the stream of the caller is told to wait for has therefore come to its end.
+Prints JSON lines.
+
+The emulated device is that of the tests of collectives: streams are lazy, so a result is missing without a wait.
+PyTorch computes immediately, so work that the caller's stream waits for is always complete.
 """
 
 import io
@@ -52,7 +54,7 @@ INT8 = NamedScheme(name="int8", algorithm="two-shot", default=CODEC)
 
 
 def settings() -> dict[str, tuple[Run, bool]]:
-    """Runs that together use every operation of training, and whether MPI takes device pointers."""
+    """Return runs that use every operation of training together, and whether MPI accepts device pointers."""
 
     def run_settings(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
         base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
@@ -82,7 +84,7 @@ def view_of_tensor(x: torch.Tensor) -> View:
 
 
 class TensorDevice(LazyDevice):
-    """Takes tensors of the host for its own."""
+    """A device that takes host tensors for its own."""
 
     def view(self, name: str, array: Any, stream: int) -> View:
         if not isinstance(array, torch.Tensor):
@@ -107,7 +109,7 @@ class Disguised(LazyAccelerator):
 
 
 class Forgetful(Disguised):
-    """A clock that says of every event that it is done."""
+    """A clock that reports every event as complete."""
 
     def mark(self, stream: int) -> Any:
         event = super().mark(stream)
@@ -118,7 +120,7 @@ class Forgetful(Disguised):
 
 
 class Watched(Places):
-    """Remembers the largest array of the host that a group was given."""
+    """A group that records the largest host array that it was given."""
 
     largest = 0
 
@@ -129,7 +131,7 @@ class Watched(Places):
 
 
 def train(run: Run, places: Places | None) -> tuple[Trainer, dict[str, Any]]:
-    """Results of a few steps. Counts are sums over the ranks."""
+    """Return the results of a few steps. Counts are sums over the ranks."""
     corpus = shared_text.corpus()
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
     trainer = Trainer(run, WORLD.Dup(), progress, corpus, places)
@@ -161,7 +163,7 @@ def compile_kernels() -> None:
 
 
 def disguised() -> None:
-    """Every setting."""
+    """Check every setting on the emulated device."""
     compile_kernels()
     for name, (run, aware) in settings().items():
         _, expected = train(run, None)
@@ -181,7 +183,7 @@ def disguised() -> None:
 
 
 def planted() -> None:
-    """The result is different if nobody waits for the device."""
+    """Check that the result differs if the device is not waited for."""
     run, aware = settings()["tensor"]
     _, expected = train(run, None)
     device = Forgetful()
@@ -190,20 +192,20 @@ def planted() -> None:
 
 
 def on_gpu() -> None:
-    """Every training on a GPU, which ranks share where there are fewer."""
+    """Check every training on a GPU. Ranks share GPUs if there are fewer."""
     torch.cuda.set_device(WORLD.rank % torch.cuda.device_count())
     parity(lambda run: train(run.changed(device="cuda"), None), [*SCHEMES, "onebit"])
 
 
 def on_standin(*schemes: str) -> None:
-    """Trainings through the stand-in for CuPy."""
+    """Check trainings on the stand-in for CuPy."""
     use_standin.use()
     accelerator = accelerator_of_tensors()
     parity(lambda run: on_disguise(run, Places(device_of=lambda x: accelerator)), schemes)
 
 
 def accelerator_of_tensors() -> CupyAccelerator:
-    """The stand-in's accelerator, for tensors of the host. PyTorch's own work is at once, as for `Disguised`."""
+    """Return the stand-in's accelerator for host tensors. PyTorch computes immediately, as for `Disguised`."""
 
     class TensorDevice(CupyDevice):
         def stream(self, stream: Any, array: Any) -> int:
@@ -229,7 +231,7 @@ def accelerator_of_tensors() -> CupyAccelerator:
 
 
 def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes: Sequence[str]) -> None:
-    """Losses on the CPU and there."""
+    """Return the losses on the CPU and on the device."""
     for name in schemes:
         scheme = {**SCHEMES, "onebit": ONEBIT}[name]
         for precision in ("fp64", "fp32") if name in ("baseline", "identity") else ("fp32",):

@@ -1,4 +1,7 @@
-"""Layers of a model on a tensor grid beside the whole ones: values, gradients, bytes, memory. Prints JSON lines."""
+"""Layers of a model on a tensor grid, compared with undivided layers: values, gradients, bytes, memory.
+
+Prints JSON lines.
+"""
 
 import json
 from collections import Counter
@@ -39,7 +42,7 @@ BLOCK = "blocks.0"
 
 
 class Side(NamedTuple):
-    """A model, of one process or this rank's part of it."""
+    """A model of one process, or this rank's part of it."""
 
     module: Any
     held: list[Held]
@@ -49,7 +52,7 @@ class Side(NamedTuple):
 
 
 def model_on(layout: Layout) -> Model:
-    """Sizes that every piece of the grid divides, and not by more than it must."""
+    """Return a model whose sizes every piece of the grid divides, as small as possible."""
     q = layout.grid.sizes["j"] if layout.tensor != "1d" else 2
     fine = q * q
     return Model(
@@ -70,7 +73,7 @@ def random(name: str, *shape: int) -> Tensor:
 
 
 def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: torch.dtype, overlap: bool) -> Side:
-    """With random values everywhere, biases and norms too."""
+    """Build a model with random values everywhere, including biases and norms."""
     mesh, policy = Mesh(comm, layout, Progress(Wait.GIVE_WAY, background=overlap)), Policy(scheme)
     tensors = tensors_of(mesh, policy, by_positions=False, overlap=overlap)
     with torch.device("meta"):
@@ -82,7 +85,7 @@ def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: t
 
 
 def part(side: Side, x: Tensor, spread: ActivationCuts) -> Tensor:
-    """The rank's rows and columns of activations [b, s, n]."""
+    """Return the rank's rows and columns of activations [b, s, n]."""
     grid, rank = side.mesh.grid, side.mesh.tp.rank
     slices = [
         cut_evenly(size, grid.count(axes))[grid.index(rank, axes)]
@@ -92,7 +95,7 @@ def part(side: Side, x: Tensor, spread: ActivationCuts) -> Tensor:
 
 
 def gradients(side: Side) -> dict[str, tuple[Shard, Tensor]]:
-    """Gradients of the parameters that have one, completed over the ranks that hold the same part."""
+    """Return the gradients of parameters, completed over the ranks that hold the same part."""
     result = {}
     for parameter, shard in side.held:
         if parameter.grad is None:
@@ -129,7 +132,7 @@ def sent(side: Side) -> Counter[str]:
 
 
 def foretold(layout: Layout, model: Model, rows: int) -> dict[str, dict[str, int]]:
-    """Bytes of each layer, forward and backward, in fp64."""
+    """Return the expected bytes of each layer, forward and backward, in fp64."""
     qkv, out, up, down = predicted.list_block_products(rows, model.hidden)
     used = {
         "embedding": [predicted.make_lookup(rows, model)],
@@ -182,7 +185,10 @@ def compare(layout: Layout, overlap: bool) -> None:
 
 
 def memory(layout: Layout) -> dict[str, Any]:
-    """Elements that a rank holds of the model, and that a layer keeps for its backward pass, beside the formulas."""
+    """Return the elements of the model that a rank holds, and those that a layer keeps for its backward pass.
+
+    Also return the predictions of the formulas.
+    """
     model, samples = model_on(layout), layout.grid.samples
     side = build(layout, model, WORLD.Dup(), Scheme(algorithm="native"), torch.float64, False)
     held = sum(parameter.numel() for parameter, _ in side.held)
@@ -205,7 +211,10 @@ def memory(layout: Layout) -> dict[str, Any]:
 
 
 def lossy(layout: Layout) -> dict[str, Any]:
-    """A layer whose weights travel as 8-bit integers, and the bound: of each weight, times the inputs' sizes."""
+    """Check a layer whose weights travel as 8-bit integers.
+
+    The bound is that of each weight, times the sizes of the inputs.
+    """
     model, samples = model_on(layout), layout.grid.samples
     rules = [Rule(dimension="TP", kind="PARAM", axis="i", codec="int8:256")]
     coded = build(layout, model, WORLD.Dup(), Scheme(algorithm="two-shot", rules=rules), torch.float32, False)

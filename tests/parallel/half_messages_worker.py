@@ -1,4 +1,4 @@
-"""Messages of half precision, bf16 weights and lost overflows on real ranks; prints JSON lines."""
+"""Messages in half precision, bf16 weights and lost overflows on real ranks. Prints JSON lines."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def digests_equal(values: Array) -> bool:
 
 
 def operations() -> Iterator[dict[str, Any]]:
-    """Each operation with half messages, over a flat group and over two nodes."""
+    """Run each operation with half-precision messages, over a flat group and over two nodes."""
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
     magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
@@ -110,7 +110,7 @@ def operations() -> Iterator[dict[str, Any]]:
 
 
 def reductions() -> Iterator[dict[str, Any]]:
-    """Sums by algorithms that round elsewhere: by the MPI library, and within a single node without the codec."""
+    """Check sums by algorithms that round elsewhere: the MPI library's, and those within a node without the codec."""
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
     magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
@@ -145,7 +145,7 @@ def reductions() -> Iterator[dict[str, Any]]:
 
 
 def many_sums() -> dict[str, Any]:
-    """Sums of the MPI library in the background, of which each is a reduce-scatter and an all-gather."""
+    """Run sums of the MPI library in the background, each a reduce-scatter and an all-gather."""
     group, ch = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True)), channel("none", "bf16", Algorithm.NATIVE)
     rng = np.random.default_rng(WORLD.rank)
     sizes = [20_000, 300_000, 17_000, 90_000, 40]
@@ -159,7 +159,7 @@ def many_sums() -> dict[str, Any]:
 
 
 def residuals() -> dict[str, Any]:
-    """With residuals the mean of many half-precision sums comes to the exact one: the rounding is in them, too."""
+    """Check that with residuals the mean of many half-precision sums converges: the rounding is in the residuals."""
     group, errors = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
     exact = np.sum([contribution(rank) for rank in range(RANKS)], axis=0, dtype=np.float64)
     for feedback in (Feedback(N), None):
@@ -173,7 +173,7 @@ def residuals() -> dict[str, Any]:
 
 
 def overflowing() -> dict[str, Any]:
-    """A value beyond fp16 is infinite on all ranks."""
+    """Check that a value beyond fp16 is infinite on all ranks."""
     group, values = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), contribution(WORLD.rank)
     values[7] = 1e6 if WORLD.rank == 2 else 0
     group.all_reduce(values, channel=channel("none", "fp16")).wait()
@@ -204,14 +204,14 @@ def message_bytes(trainer: Trainer) -> dict[str, int]:
 
 
 def predicted(trainer: Trainer) -> dict[str, int]:
-    """Predicted bytes of the two steps."""
+    """Return the predicted bytes of the two steps."""
     a_run = trainer.run
     step = volume.count_all_ranks_bytes(a_run.model, a_run.train, a_run.layout)
     return {" ".join(key): 2 * nbytes for key, nbytes in step.items()}
 
 
 def training() -> Iterator[dict[str, Any]]:
-    """The baseline with half messages in every dimension: half the bytes, nearly the same loss, equal replicas."""
+    """Train the baseline with half-precision messages: half the bytes, nearly the same loss, equal replicas."""
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
         runs = [trainer_of(run(model, layout, identity))]
@@ -230,7 +230,7 @@ def training() -> Iterator[dict[str, Any]]:
 
 
 def squeezed() -> dict[str, Any]:
-    """A bf16 run under MPC: the codec is given the 16 bits of the values, and no zeros beside them."""
+    """Check a bf16 run under MPC: the codec gets the 16 bits of the values, without padding zeros."""
     scheme, seen = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc"), []
     wide = run("neox", Layout(dp=2, tp=2), scheme, precision="bf16", zero=0, bucket_mb=4.0)
     trainer = trainer_of(wide.changed(model=wide.model.changed(hidden=256)))
@@ -261,7 +261,7 @@ def squeezed() -> dict[str, Any]:
 
 
 def reduce_small_gradients(trainer: Trainer) -> None:
-    """2^-28 each, without the loss scale of 2^12."""
+    """Reduce gradients of 2^-28 without the loss scale of 2^12."""
     engine = trainer.data_parallel
     engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
     for piece in engine.pieces:
@@ -271,7 +271,7 @@ def reduce_small_gradients(trainer: Trainer) -> None:
 
 
 def small_gradients() -> dict[str, Any]:
-    """Gradients too small for fp16 survive in fp16 messages, because the loss scale is still on them."""
+    """Check that small gradients survive in fp16 messages, because the loss scale is still on them."""
     gradients = []
     for name, fault in (("fp32", nullcontext), ("auto", nullcontext), ("auto", scale_off_too_early)):
         with fault():
@@ -284,7 +284,7 @@ def small_gradients() -> dict[str, Any]:
 
 
 def tied_copies() -> dict[str, Any]:
-    """The sum of a tied weight's two small gradients; then the last stage's copy drifts away."""
+    """Check the sum of a tied weight's two small gradients, and that a drift of the last stage's copy is detected."""
     trainer = trainer_of(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)
@@ -296,7 +296,10 @@ def tied_copies() -> dict[str, Any]:
 
 
 def masters() -> Iterator[dict[str, Any]]:
-    """bf16 weights are the rounded fp32 masters, on every rank; bf16 messages change no bit of them."""
+    """Check that bf16 weights are the rounded fp32 masters on every rank.
+
+    Messages in bf16 change no bit of them.
+    """
     for zero in (0, 1):
         weights = []
         for name in ("fp32", "bf16"):
@@ -324,7 +327,7 @@ def masters() -> Iterator[dict[str, Any]]:
 
 
 class Clamp(Identity):
-    """A codec that makes everything finite."""
+    """A codec that makes every value finite."""
 
     name = "clamp"
     lossless = False
@@ -339,7 +342,7 @@ def codec_of(name: str) -> Codec:
 
 
 def hidden() -> Iterator[dict[str, Any]]:
-    """An infinity of one rank in a gradient, and in a message between stages, behind a codec that makes it finite."""
+    """Check an infinity of one rank, in a gradient and between stages, behind a codec that makes it finite."""
     for dimension, layout in (("DP", Layout(dp=4)), ("PP", Layout(dp=2, pp=2))):
         for fault in (False, True):
             scheme = NamedScheme(
@@ -368,7 +371,7 @@ def hidden() -> Iterator[dict[str, Any]]:
 
 
 def poisoned(dimension: str, trainer: Trainer) -> Any:
-    """An infinity on one rank, right before it is sent."""
+    """Plant an infinity on one rank right before it is sent."""
     if dimension == "DP":
         engine = trainer.data_parallel
         reduce = engine.reduce_gradients
@@ -407,7 +410,7 @@ def scale_off_too_early() -> Any:
 
 
 def overflow_not_told() -> Any:
-    """The sender does not say that its codec has made an infinity finite."""
+    """The sender does not report that its codec made an infinity finite."""
     return patch.object(policy.Policy, "lost_overflows", PropertyMock(return_value=0))
 
 

@@ -1,4 +1,7 @@
-"""Single layers of the model, split over the ranks, beside the whole ones: values and gradients. Prints JSON lines."""
+"""Single layers of the model, split over ranks, compared with undivided layers: values and gradients.
+
+Prints JSON lines.
+"""
 
 import json
 from contextlib import nullcontext
@@ -32,7 +35,7 @@ def trainer_of(name: str, tp: int, comm: MPI.Comm, *, spread: bool) -> Trainer:
 
 
 def compared(split: Trainer, reference: Trainer, layer: str, *, spread: bool) -> dict[str, float]:
-    """Errors relative to the whole one's norms, the largest over the ranks."""
+    """Return errors relative to the norms of the undivided layer, the largest over the ranks."""
     path = ".".join(filter(None, ("blocks.1", layer)))
     size = split.run.train.seq_len
     positions = cut_evenly(size, WORLD.size)[WORLD.rank] if spread else slice(0, size)

@@ -1,4 +1,4 @@
-"""Trains small models whose embedding's gradient travels by rows; prints a JSON line a case."""
+"""Trains small models whose embedding's gradient travels by rows. Prints one JSON line per case."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ KNOWN: dict[str, list[list[Step]]] = {}
 
 @contextmanager
 def noting_tokens(run: Run, steps: list[Step]) -> Iterator[None]:
-    """Notes the tokens of each reduction of the embedding's gradient, from the batches."""
+    """Record the tokens of each reduction of the embedding's gradient, from the batches."""
     passes = Trainer._passes
 
     def noted(self: Trainer, step: int, batches: list[Any]) -> list[float]:
@@ -57,7 +57,7 @@ def noting_tokens(run: Run, steps: list[Step]) -> Iterator[None]:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """As the worker of all parity tests does, and with the tokens noted."""
+    """Train as the worker of all parity tests does, with the tokens recorded."""
     records: list[Step] = []
     with noting_tokens(run, records):
         history = plain_train(run, comm, steps)
@@ -68,7 +68,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
 
 def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> SentRows:
-    """What a replica sends in one reduction of which the replicas have these tokens, by first principles."""
+    """Return the bytes that a replica sends in one reduction, computed from the tokens of the replicas."""
     train, p, h = run.train, run.layout.replicas, run.model.hidden
     held = cut_evenly(run.model.vocab, run.layout.tp)[place]
     touched = [[token - held.start for token in each if held.start <= token < held.stop] for each in tokens]
@@ -95,7 +95,7 @@ def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> Se
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """The expected bytes by rank and channel, from the settings and the tokens."""
+    """Return the expected bytes by rank and channel, from the settings and the tokens."""
     layout, touched, predictions = run.layout, KNOWN[run.model_dump_json()], []
     for rank in range(run.ranks):
         stage, replica, place = layout.coordinates(rank)
@@ -119,7 +119,7 @@ plain_train = parity_worker.train
 
 
 def conserved() -> None:
-    """What arrives and what is kept back add up to all gradients, in a few steps of top-k with error feedback."""
+    """Check that received values and residuals add up to all gradients, in a few steps of top-k with error feedback."""
     start = ByRows.start
     for zero in (0, 1):
         settings = {**row_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
@@ -162,7 +162,7 @@ def conserved() -> None:
 
 
 def planted_times(kind: str, rank: int) -> list[float]:
-    """Seconds of the whole gradient and of rows at each density, other ones on each rank."""
+    """Return the seconds of the whole gradient and of rows at each density, different on each rank."""
     if kind == "rows quick":
         return [1.0 + rank, 0.1, 0.2, 0.3, 0.4]
     if kind == "rows slow":
@@ -180,7 +180,7 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
 
 
 def switched() -> None:
-    """Ranks whose clocks differ: which ways they would go, and do go; and one real measurement."""
+    """Print the ways that ranks with different clocks would choose and do choose, and one real measurement."""
     comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= 4), parity_worker.WORLD.rank)
     if parity_worker.WORLD.rank >= 4:
         return
@@ -207,7 +207,7 @@ def switched() -> None:
 
 
 def tell_each(comm: MPI.Comm, times: str, stage: int, fault: str | None, trainer: Trainer) -> None:
-    """A line a rank: its switch point, the ways of gradients of some densities, and that of a step."""
+    """Print one line per rank: its switch point, the ways of gradients of some densities, and that of a step."""
     by_rows, switch = trainer.data_parallel.by_rows, trainer.rows.switch
     assert by_rows and switch
     (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
@@ -247,7 +247,7 @@ GATHERED = (
 
 
 def gathered() -> None:
-    """Parts of other lengths on each rank, some empty, joined on all of them."""
+    """Join parts of different lengths, some empty, on all ranks."""
     group = Group(parity_worker.WORLD.Split(0, parity_worker.WORLD.rank), Progress(Wait.GIVE_WAY))
     counts = [0, 1000, 3, 0, 17, 4096, 1, 250]
     values = np.random.default_rng(group.rank).standard_normal(counts[group.rank]).astype("f4")
@@ -269,7 +269,7 @@ def gathered() -> None:
 
 
 def main(part: str = "") -> None:
-    """Everything in one start of the ranks, of which each takes a second; or the rest of the cover."""
+    """Run all scenes in one start of the ranks, which takes seconds, or the rest of the cover."""
     comparisons = [comparison for suite in row_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:

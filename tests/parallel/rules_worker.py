@@ -1,4 +1,4 @@
-"""What four ranks really send under each setting, and schemes with limits in training; prints a JSON line a case."""
+"""The traffic of four ranks under each setting, and schemes with limits in training. Prints one JSON line per case."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def case(layout: Layout, scheme: NamedScheme = IDENTITY, **train: Any) -> Run:
 
 
 def trained(run: Run) -> list[dict[str, Any]]:
-    """Every channel that carried something in a step, or with 1-bit Adam in two, with its sums over all ranks."""
+    """Return every channel that sent something in a step (with 1-bit Adam, in two), with its sums over all ranks."""
     trainer = Trainer(run, WORLD.Dup(), QUIET, CORPUS)
     for step in range(2 if run.train.freeze_step else 1):
         trainer.step(step)
@@ -40,7 +40,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
 
 
 def triples() -> None:
-    """`list_live_traffic` against the channels that carried something."""
+    """Compare `list_live_traffic` with the channels that sent something."""
     onebit = {"zero": 0, "optimizer": "onebit-adam", "freeze_step": 1, "clip": 0.0}
     for layout, train in (
         (Layout(dp=2, pp=2), onebit),
@@ -58,7 +58,7 @@ def triples() -> None:
 
 
 def limited() -> None:
-    """Two nodes of two ranks: dp crosses them, tp does not. All that crosses is encoded, and nothing else."""
+    """Train on two nodes of two ranks. dp crosses them and tp does not, so exactly the traffic of dp is encoded."""
     rules = [Rule(codec="int8:256", min_bytes=1024, between_nodes=True)]
     limited = NamedScheme(name="limited", algorithm="encoded", default="none", rules=rules)
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
@@ -71,7 +71,7 @@ def limited() -> None:
 
 
 def experts() -> None:
-    """Four ranks that share out the experts: each has one peer on its node, and two on the other."""
+    """Train on four ranks with different experts: each has one peer on its node and two on the other."""
     rules = [Rule(dimension="EP", codec="int8:256", between_nodes=True)]
     scheme = NamedScheme(name="experts", algorithm="encoded", default="none", rules=rules)
     run = case(Layout(dp=4, ep=4), scheme)

@@ -1,4 +1,4 @@
-"""Trains with a parameter server that is spread over the ranks; prints JSON lines."""
+"""Trains with a parameter server that is distributed over the ranks. Prints JSON lines."""
 
 import io
 import json
@@ -62,7 +62,7 @@ def weights(trainer: Trainer) -> dict[str, Any]:
 
 
 def read_losses(stream: io.StringIO) -> list[float]:
-    """Losses of the steps, and of the evaluations."""
+    """Return the losses of the steps and of the evaluations."""
     losses = []
     for line in stream.getvalue().splitlines():
         if line.startswith("step "):
@@ -85,7 +85,7 @@ def tell(**answer: Any) -> None:
 
 
 def same_bits() -> None:
-    """BSP beside collectives, and SSP with a bound of 0 beside BSP."""
+    """Compare BSP with collectives, and SSP with a bound of 0 with BSP."""
     runs = {
         "all-reduce": run("all-reduce", eval_every=3),
         "bsp": run("bsp", eval_every=3),
@@ -101,7 +101,7 @@ def same_bits() -> None:
 
 
 class Held:
-    """Makes the last rank wait before each gradient until all others are as far ahead as the bound lets them."""
+    """A gate that makes the last rank wait before each gradient until all others are ahead by the bound."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -117,7 +117,7 @@ class Held:
 
 
 def bounds() -> None:
-    """The traces of all shards, with one worker that is always as late as it can be; and with a rule off by one."""
+    """Return the traces of all shards with one worker that is as late as possible, and with a rule off by one."""
 
     def off_by_one(self: Shard, clock: int) -> bool:
         return self.bound is None or min(self.clocks) >= clock - self.bound - 1
@@ -148,7 +148,7 @@ SCRIPT = [
 
 
 def scripted() -> None:
-    """Workers that go on one at a time, in the order of a script."""
+    """Let workers continue one at a time, in the order of a script."""
     trainer = make_trainer(run("asp", steps=3, warmup_steps=0))
     assert isinstance(trainer, ServedTrainer)
     trainer.begin_counting()
@@ -174,7 +174,7 @@ def scripted() -> None:
 
 
 def coded() -> None:
-    """Codecs on both ways, with error feedback on pushes, in each way of keeping in step."""
+    """Check codecs in both directions, with error feedback on pushes, for each kind of synchronization."""
     for sync in ("bsp", "ssp", "asp"):
         settings = run(sync, CODED, staleness=2 if sync == "ssp" else 0)
         trainer, losses, outcome, _ = run_whole(settings)
@@ -194,7 +194,7 @@ def coded() -> None:
 
 
 def resumes() -> None:
-    """BSP with a checkpoint has the bits of a run without one."""
+    """Check that BSP with a checkpoint has the bits of a run without one."""
     directory = Path(WORLD.bcast(tempfile.mkdtemp()))
     settings = run("bsp", CODED, checkpoint_every=4)
     expected = run_whole(settings)[3]
@@ -217,7 +217,7 @@ def resumes() -> None:
 
 
 def differing() -> None:
-    """Replicas that differ at a checkpoint: the second rank's weights change at the end of the first round."""
+    """Change the second rank's weights at the end of the first round, so that replicas differ at a checkpoint."""
     settings = run("bsp", checkpoint_every=3)
     close = ServedTrainer.close
 
@@ -235,7 +235,7 @@ def differing() -> None:
 
 
 def killed(what: str) -> None:
-    """One rank dies in the middle of a round: while it computes, or while it serves a push."""
+    """Kill one rank in the middle of a round: while it computes, or while it serves a push."""
     trainer = make_trainer(run("asp", steps=50))
     if WORLD.rank == 1:
         if what == "worker":

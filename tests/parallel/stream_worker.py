@@ -1,4 +1,4 @@
-"""Trains with pipelines that are never flushed; prints a JSON line a case."""
+"""Trains with pipelines that are never flushed. Prints one JSON line per case."""
 
 import io
 import json
@@ -49,13 +49,13 @@ def weights(trainer: Trainer, comm: MPI.Comm) -> dict[str, Any]:
 
 
 def on(ranks: int, do: Callable[[MPI.Comm], Any]) -> Any:
-    """Let the first ranks of the world do something."""
+    """Call a function on the first ranks of the world."""
     comm = WORLD.Split(0 if WORLD.rank < ranks else 1, WORLD.rank)
     return do(comm) if WORLD.rank < ranks else None
 
 
 def trained(case: Case, comm: MPI.Comm) -> dict[str, Any]:
-    """Losses and newest weights after each step, and which versions were used and held."""
+    """Return losses and newest weights after each step, and the versions that were used and held."""
     trainer = make_trainer(case.run, comm)
     trainer.pipeline.keeps_record = True
     history: History = []
@@ -117,12 +117,12 @@ def never_stashed() -> object:
 
 
 def newest_everywhere() -> object:
-    """A stage does not look at the version in the header."""
+    """A stage ignores the version in the header."""
     return _versions(lambda self: self._versions.newest)
 
 
 def newest_with_two_buffers() -> object:
-    """A micro-batch enters with the newest weights although its step has begun with older ones."""
+    """A micro-batch enters with the newest weights, although its step has begun with older ones."""
     return _versions(lambda self: self._versions.newest)
 
 
@@ -144,7 +144,7 @@ def _both(*patches: Any) -> Iterator[None]:
 
 
 def version_off_by_one() -> object:
-    """After a resume each stashed version is taken for the one before."""
+    """After a resume, each stashed version is taken for the previous one."""
     return _stashes(lambda entry, delay: entry["values" if delay == 1 else f"delay {delay - 1}"])
 
 
@@ -170,7 +170,7 @@ def _stashes(chosen: Callable[[dict[str, Any], int], Any]) -> object:
 
 
 def flights_with_other_seeds() -> object:
-    """Forward passes are repeated with the seeds that come after them."""
+    """Forward passes are repeated with the seeds of the following ones."""
     load, load_calls = StreamTrainer.load, Policy.load_calls
 
     def faulty(self: StreamTrainer, state: dict[str, Any]) -> None:
@@ -211,7 +211,7 @@ def schedules() -> None:
 
 
 def resumed(case: Case, directory: Path, comm: MPI.Comm) -> dict[str, Any]:
-    """All steps at once, and a part, a checkpoint and the rest by another trainer."""
+    """Compare all steps at once with a part, a checkpoint, and the rest by another trainer."""
     run = case.run.changed(train=case.run.train.changed(checkpoint_every=4))
     streams = [io.StringIO() for _ in range(3)]
     uninterrupted = make_trainer(run, comm)
@@ -245,7 +245,7 @@ def resumes() -> None:
 
 
 def diverges() -> None:
-    """A loss, or a gradient, that is not finite in one step on one stage: the log of the run that it ends."""
+    """Return the log of a run that ends because a loss or a gradient of one stage is not finite in one step."""
     timed = StreamTrainer._timed
     for case, stage, field, step in DIVERGED:
 

@@ -1,8 +1,8 @@
-"""Operations of tensor parallelism on two ranks, each alone; and what a step of a model sends. Prints JSON lines.
+"""Single operations of tensor parallelism on two ranks, and the messages of a model's step. Prints JSON lines.
 
-A function of tensors that all ranks hold alike is checked as if there were one process: every rank takes its part of
-the arguments (`part`), and joins what the ranks found (`join`), so that finite differences on both ranks together see
-the whole function.
+A function of tensors that all ranks hold is checked as in one process: every rank takes its part of the arguments
+(`part`) and joins the results of the ranks (`join`). So finite differences on both ranks together see the full
+function.
 """
 
 import json
@@ -49,7 +49,7 @@ class _Part(torch.autograd.Function):
 
 
 class _Join(torch.autograd.Function):
-    """The ranks' parts side by side. In the backward pass each rank takes its own part of the gradient."""
+    """The ranks' parts, concatenated. In the backward pass each rank takes its own part of the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -109,7 +109,7 @@ def differentiated(f: Callable[..., Tensor], arguments: tuple[Tensor, ...], upst
 def cases(
     group: Group, policy: Policy, border: Border, tokens: Tensor
 ) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]]:
-    """Name -> the operation on the ranks, the same in one process, and its arguments."""
+    """Return, by name, the operation on the ranks, the same in one process, and its arguments."""
     spread = border.stream.spread
 
     def inward(x: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def cases(
 
 
 def lossy() -> None:
-    """The effect of codecs in each direction: ranks that must hold the same do, and gradients pass straight through."""
+    """Check codecs in each direction: ranks decode the same values, and gradients pass straight through."""
     group = Group(WORLD, Progress(Wait.GIVE_WAY))
     x = torch.randn(2, 64, 32, generator=torch.Generator().manual_seed(WORLD.rank))
     for codec, phase, (name, stream) in product(
@@ -202,7 +202,7 @@ def relative(x: Tensor, expected: Tensor) -> float:
 
 
 def traffic() -> None:
-    """Message bytes of one step, summed over the ranks."""
+    """Return the message bytes of one step, summed over the ranks."""
     corpus = shared_text.corpus()
     for name, layout, by_positions, scheme, precision in TRAFFIC:
         run = in_pairs(run_of(name, layout, scheme=scheme, precision=precision, sequence_parallel=by_positions))

@@ -1,4 +1,4 @@
-"""Models with experts against one process, as test_parity.py does for dense ones; and what each rank sends."""
+"""Models with experts compared with one process, as in test_parity.py for dense models, and the bytes of each rank."""
 
 from itertools import combinations, product
 from pathlib import Path
@@ -43,7 +43,7 @@ def names(suite):
 
 
 @pytest.mark.parametrize("name", COVER.names)
-def test_trains_as_one_process(mpi_results, name):
+def test_trains_like_one_process(mpi_results, name):
     assert_same(result_of(mpi_results, name))
 
 
@@ -65,7 +65,7 @@ def test_the_same_tokens_are_dropped_in_every_layout(mpi_results, kind):
     assert all(result["kept"] == alone for result in results)
 
 
-def test_a_rank_holds_as_many_bytes_as_the_closed_form_says(mpi_results):
+def test_a_rank_holds_the_bytes_of_the_closed_form(mpi_results):
     results = drops(mpi_results)
     assert len({tuple(result["place"]) for result in results}) == len(SPREAD)
     for result in results:
@@ -79,7 +79,7 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
 
 
 @pytest.mark.parametrize("name", names(lossy_experts))
-def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, name):
+def test_copies_stay_equal_under_a_lossy_codec(mpi_results, name):
     result = result_of(mpi_results, name)
     assert_lossy(result)
     assert result["loss"] < 0.01
@@ -91,7 +91,7 @@ def test_overlap_changes_no_bit(mpi_results, name):
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_planted_fault_is_seen(mpi_results, name):
+def test_planted_fault_is_detected(mpi_results, name):
     settings, seen_in = FAULTY[name]
     right = result_of(mpi_results, compared(sound(settings)).name)
     faulty = result_of(mpi_results, compared(sound(settings), fault=name).name)

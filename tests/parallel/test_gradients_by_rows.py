@@ -1,4 +1,4 @@
-"""Embeddings whose gradient travels by rows against one process, and against whole gradients; and what is sent."""
+"""Embeddings whose gradient travels by rows, compared with one process and with whole gradients; and their bytes."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def names(suite):
 
 
 @pytest.mark.parametrize("name", COVER.names)
-def test_trains_as_one_process(mpi_results, name):
+def test_trains_like_one_process(mpi_results, name):
     assert_same(result_of(mpi_results, name))
 
 
@@ -74,7 +74,7 @@ def test_error_feedback_conserves_the_sum(mpi_results):
         assert result["lost"] < 1e-5 * total
 
 
-def test_the_log_says_how_many_rows_were_touched_and_which_way_they_went(mpi_results):
+def test_the_log_has_the_number_of_touched_rows_and_the_chosen_ways(mpi_results):
     results = [result for result in mpi_results(MOST_RANKS, WORKER) if "said" in result]
     assert len(results) == 2
     for result in results:
@@ -83,7 +83,7 @@ def test_the_log_says_how_many_rows_were_touched_and_which_way_they_went(mpi_res
         assert 0 < result["said"]["switch_density"] < 1
 
 
-def test_parts_of_other_lengths_are_joined_alike_on_all_ranks(mpi_results):
+def test_parts_of_different_lengths_are_joined_equally_on_all_ranks(mpi_results):
     results = [result for result in mpi_results(MOST_RANKS, WORKER) if "gathered" in result]
     assert len(results) == 6
     for result in results:
@@ -95,7 +95,7 @@ def test_parts_of_other_lengths_are_joined_alike_on_all_ranks(mpi_results):
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_planted_fault_is_seen(mpi_results, name):
+def test_planted_fault_is_detected(mpi_results, name):
     check = CHECKS[FAULTY[name][1]]
     right, wrong = (result_of(mpi_results, comparison.name) for comparison in faulty_pair(name))
     check(right)
@@ -109,7 +109,7 @@ def switched(mpi_results, **wanted):
 
 
 @pytest.mark.parametrize("stage", [0, 1])
-def test_ranks_with_other_clocks_take_the_same_ways(mpi_results, stage):
+def test_ranks_with_different_clocks_choose_the_same_ways(mpi_results, stage):
     """Rows and whole gradients cross where the longest times of all ranks do, to the bit."""
     results = switched(mpi_results, stage=stage, fault=None, times="planted")
     assert {result["rank"] for result in results} == {0, 1, 2, 3}
@@ -121,7 +121,7 @@ def test_ranks_with_other_clocks_take_the_same_ways(mpi_results, stage):
         assert len(set(result["went"])) == 2
 
 
-def test_a_rank_that_decides_by_its_own_times_is_seen(mpi_results):
+def test_a_rank_that_decides_by_its_own_times_is_detected(mpi_results):
     results = switched(mpi_results, fault="decides_by_its_own_times")
     assert len(results) == 4
     assert len({result["switch"]["measured"] for result in results}) == 4
@@ -129,8 +129,8 @@ def test_a_rank_that_decides_by_its_own_times_is_seen(mpi_results):
 
 
 @pytest.mark.parametrize(("times", "by_rows"), [("rows quick", 1), ("rows slow", 0)])
-def test_a_step_goes_the_way_that_was_quicker(mpi_results, times, by_rows):
-    """Whatever the bytes say."""
+def test_a_step_goes_the_faster_way(mpi_results, times, by_rows):
+    """The numbers of bytes do not matter."""
     results = switched(mpi_results, times=times)
     assert [result["by_rows"] for result in results] == [by_rows] * 4
     assert {result["switch"]["measured"] for result in results} == {float(by_rows)}

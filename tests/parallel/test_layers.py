@@ -1,4 +1,4 @@
-"""Each layer, split over two and over four ranks, has the values and gradients of the whole one in fp64."""
+"""Each layer, split over two and over four ranks, has the values and gradients of the undivided one in fp64."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def results_of(mpi_results, ranks, fault):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("layer", PARAMETERS)
-def test_a_split_layer_is_the_whole_one(mpi_results, ranks, layer):
+def test_a_split_layer_equals_the_undivided_one(mpi_results, ranks, layer):
     for result in results_of(mpi_results, ranks, None):
         if result["layer"] == layer:
             assert len(result["errors"]) == 2 + PARAMETERS[layer]
@@ -33,7 +33,7 @@ def test_a_split_layer_is_the_whole_one(mpi_results, ranks, layer):
         ("row_split_swapped", "attention", "result"),
     ],
 )
-def test_planted_fault_is_seen(mpi_results, fault, layer, seen_in):
+def test_planted_fault_is_detected(mpi_results, fault, layer, seen_in):
     for result in results_of(mpi_results, 2, fault):
         if result["layer"] == layer:
             assert result["errors"][seen_in] > 1e-5

@@ -33,7 +33,7 @@ def assert_same(result):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_trains_as_one_process(mpi_results, name):
+def test_trains_like_one_process(mpi_results, name):
     result = result_of(mpi_results, name)
     (case,) = (case for case in cases() if case.name == name)
     assert result["state"] == "completed"
@@ -50,7 +50,7 @@ def test_trains_as_one_process(mpi_results, name):
 
 
 def settings():
-    """What the values that a study may have set."""
+    """Return the settings of the values that a study may have."""
     return [AXES[axis].values[label] for axis, label in values()]
 
 

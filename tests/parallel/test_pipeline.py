@@ -1,4 +1,4 @@
-"""Every schedule and every recomputation against the same model without: the same order of sums, so the same bits.
+"""Every schedule and every recomputation, compared with the same model without: equal order of sums, equal bits.
 
 Only the tied embedding has other bits under a pipeline: its two copies sum over the micro-batches first.
 """
@@ -36,7 +36,7 @@ def named(mpi_results, fault, case):
 
 
 @EACH
-def test_gradients_have_the_bits_of_no_pipeline(report, case):
+def test_gradients_have_the_bits_of_a_run_without_pipeline(report, case):
     tied_on_two_stages = case.model == "gpt2" and case.layout.pp > 1
     assert report["other_bits"] == (["embedding.tokens.weight"] if tied_on_two_stages else [])
     assert report["ever"] == tied_on_two_stages, "bits of a later step"
@@ -46,7 +46,7 @@ def test_gradients_have_the_bits_of_no_pipeline(report, case):
 
 
 @EACH
-def test_as_many_activations_are_alive_as_the_schedule_says(report, case):
+def test_the_schedule_keeps_the_expected_number_of_activations(report, case):
     pp, chunks = case.layout.pp, case.layout.chunks
     shape = {"stages": pp, "microbatches": BATCH // case.layout.dp, "chunks": chunks}
     assert report["alive"] == [count_alive_by_formula(case.schedule, stage=stage, **shape) for stage in range(pp)]
@@ -61,9 +61,10 @@ def test_message_bytes_are_those_of_the_formula(report, case):
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_closed_form_by_hand(sequence_parallel):
-    """An activation crosses each of ``p v - 1`` boundaries once each way, from every tensor rank all or its part.
+    """An activation crosses each of ``p v - 1`` boundaries once in each direction, from every tensor rank.
 
-    Both copies' gradients of the tied weight are summed over the two ends: each sends as many bytes as it holds.
+    Both copies' gradients of the tied weight are summed over the two ends: each sends the number of bytes that it
+    holds.
     """
     layout = Layout(tp=2, pp=2, chunks=2, stages=[1, 3, 2, 2])
     run = Case(layout, "interleaved", model="gpt2", zero=0).run
@@ -90,7 +91,7 @@ def test_the_phases_add_up_to_the_step(report, case):
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_messages_of_any_size_arrive(mpi_results, schedule):
-    """Each part doubles; the loss of micro-batch i is 3 (i + 1) + 10 times that, a weight's gradient half of it."""
+    """Each part doubles. The loss of micro-batch i is 3 (i + 1) + 10 times that, and a weight's gradient half of it."""
     results = [result for result in mpi_results(RANKS, WORKER) if result.get("schedule") == schedule]
     assert len(results) == 3 * RANKS
     gain = 2 ** (8 if schedule == "interleaved" else 4)
@@ -117,6 +118,6 @@ def test_tags_differ_and_every_library_has_them(parts):
 
 
 @pytest.mark.parametrize("fault", FAULTY)
-def test_planted_fault_is_seen(mpi_results, fault):
+def test_planted_fault_is_detected(mpi_results, fault):
     assert FAULTY[fault] in GRID, "without the fault it is sound"
     assert named(mpi_results, fault, FAULTY[fault])["gradients"] > 1e-5 > TOLERANCE

@@ -1,4 +1,4 @@
-"""What a recomputed layer keeps, without ranks."""
+"""The activations that a recomputed layer keeps, without ranks."""
 
 import math
 
@@ -17,7 +17,7 @@ H, A = NEOX.hidden, NEOX.heads
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """More would only wait for each other over tensors this small."""
+    """Use one thread: tensors this small gain nothing from more."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -25,13 +25,13 @@ def one_thread():
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The attention core written out: it keeps the scores, which the fused kernels do not."""
+    """Compute the attention core explicitly. It keeps the scores, which the fused kernels do not."""
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     return scores.masked_fill(torch.ones(S, S).triu(1).bool(), -torch.inf).softmax(-1) @ v
 
 
 def passed(what, *, core=None):
-    """Gradients of a model's blocks, and the shapes of the activations that they keep for the backward pass."""
+    """Return gradients of a model's blocks, and the shapes of the activations that they keep for the backward pass."""
     torch.manual_seed(3)
     model = GPT(NEOX.changed(layers=LAYERS), S).double()
     for block in model.blocks.values():
@@ -87,7 +87,7 @@ def test_nothing_is_kept_nor_wrapped_without_gradients():
         assert not Recomputed(lambda y: y * 2)(x).requires_grad
 
 
-def test_an_input_that_takes_no_gradient_gets_none():
+def test_an_input_without_gradient_gets_none():
     x, weight = torch.ones(3), torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
     Recomputed(lambda x, w: (x + 1) * w)(x, weight).sum().backward()
     assert x.grad is None

@@ -1,4 +1,4 @@
-"""Which experts take which tokens: cases that were worked out by hand, and the order in which rows travel."""
+"""The assignment of tokens to experts, in cases computed by hand, and the order in which rows travel."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ FIRST = [0.9, 0.6, 0.8, 0.7]
 
 
 def logits_of(first):
-    """Logits of two experts, [1, s, 2], from the probabilities of the first one."""
+    """Return logits of two experts, [1, s, 2], from the probabilities of the first one."""
     p = torch.tensor(first, dtype=torch.float64)
     return torch.stack((p, 1 - p), dim=-1).log()[None]
 
@@ -49,13 +49,13 @@ def test_of_equal_probabilities_the_earlier_token_is_kept():
     assert of_tokens(routing.place) == [[0], [1], [2], [3]]
 
 
-def test_what_is_equal_but_for_rounding_is_equal():
+def test_values_that_differ_by_rounding_count_as_equal():
     routing = route(logits_of([0.8, 0.8 + 1e-15, 0.8 - 1e-15, 0.8 + 2e-15]), NARROW.changed(drop="probability"))
     assert of_tokens(routing.place) == [[0], [1], [2], [3]]
 
 
 @pytest.mark.parametrize("drop", ["position", "probability"])
-def test_each_expert_has_places_of_its_own(drop):
+def test_each_expert_has_its_own_places(drop):
     routing = route(logits_of([0.9, 0.2, 0.8, 0.4]), NARROW.changed(drop=drop))
     assert of_tokens(routing.expert) == [[0], [1], [0], [1]]
     assert of_tokens(routing.place) == [[0], [0], [1], [1]]
@@ -67,7 +67,7 @@ def test_nothing_is_dropped():
 
 
 def test_two_experts_a_token():
-    """Three experts with three places for eight choices, ``max(1, ceil(2 * 4 / 3 * 0.75)) = 2`` each."""
+    """Three experts have ``max(1, ceil(2 * 4 / 3 * 0.75)) = 2`` places each for eight choices."""
     probabilities = torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.4, 0.1, 0.5]]).double()
     settings = Experts(count=3, top=2, capacity=0.75, min_capacity=1)
     assert settings.places(4) == 2
@@ -126,7 +126,7 @@ def test_losses_are_means_over_samples():
 
 
 def test_a_penalty_has_the_gradient_of_a_summand():
-    """Against the same loss written out, with the factor of one of four micro-batches and a loss scale."""
+    """The reference is the same loss with an explicit summand, one of four micro-batches, and a loss scale."""
     model = Model(layers=1, hidden=8, heads=2, experts=Experts(count=4, top=2, balance=0.5, z_loss=0.25, drop="none"))
     assert model.experts
     torch.manual_seed(3)
@@ -165,7 +165,7 @@ def test_a_dropped_token_adds_nothing_and_its_gate_gets_no_gradient():
     assert x.grad[0, :2].abs().sum() > 0 and torch.equal(x.grad[0, 2:], torch.zeros(2, 2, dtype=torch.float64))
 
 
-def test_outside_a_graph_a_penalty_is_nothing():
+def test_a_penalty_outside_a_graph_does_nothing():
     x = torch.ones(2)
     with torch.no_grad():
         assert Penalty().add(x, torch.ones(())) is x
@@ -186,8 +186,11 @@ def routings(draw):
 
 @given(routings())
 @settings(max_examples=60, deadline=None)
-def test_every_row_goes_to_its_expert_and_comes_back(given_):
-    """All ranks in one process: a row carries its rank, its choice and its expert, and experts note whom they saw."""
+def test_every_row_reaches_its_expert_and_returns(given_):
+    """All ranks are in one process.
+
+    A row contains its rank, choice and expert, and experts record the rows that they get.
+    """
     settings_, everyones = given_
     ranks, held = len(everyones), settings_.count // len(everyones)
     counts = [each.expert.reshape(-1).bincount(minlength=settings_.count).tolist() for each in everyones]

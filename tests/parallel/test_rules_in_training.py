@@ -1,4 +1,4 @@
-"""Which traffic a run has, against what the engine sends; and rules with limits in training, bytes as integers."""
+"""The list of a run's traffic compared with the engine's messages; rules with limits in training, in exact bytes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def reports(mpi_results):
 
 @pytest.fixture
 def limited(reports):
-    """Rows by channel of the schemes that are tried with limits, by scheme and size of dp and pp."""
+    """Return rows by channel of the schemes with limits, by scheme and size of dp and pp."""
 
     def of(scheme, dp, pp):
         (rows,) = (line["rows"] for line in reports if line.get("case") == [scheme, dp, pp])
@@ -27,7 +27,7 @@ def limited(reports):
     return of
 
 
-def test_the_list_of_traffic_is_what_is_sent(reports):
+def test_the_list_of_traffic_equals_the_sent_traffic(reports):
     cases = [line for line in reports if line["test"] == "triples"]
     assert len(cases) == 4
     for line in cases:
@@ -35,7 +35,7 @@ def test_the_list_of_traffic_is_what_is_sent(reports):
     assert len({tuple(triple) for line in cases for triple in line["live"]}) == 12, "every one is live in some case"
 
 
-def test_what_stays_on_a_node_travels_as_it_is_and_what_crosses_is_encoded(limited):
+def test_only_traffic_between_nodes_is_encoded(limited):
     rows, plain = limited("limited", 2, 1), limited("identity", 2, 1)
     assert rows.keys() == plain.keys()
     for key, row in rows.items():
@@ -66,7 +66,7 @@ def test_a_sum_over_nodes_of_several_ranks_is_encoded_between_them_only(limited)
 
 
 def test_tokens_for_experts_are_encoded_between_nodes_only(reports):
-    """Of three parts that leave a rank one stays on its node, and two go to the other: bytes as integers."""
+    """Of three parts that leave a rank, one stays on its node and two go to the other."""
     (line,) = (line for line in reports if line["test"] == "experts")
     rows = [row for row in line["rows"] if row["dimension"] == "EP"]
     assert [row["phase"] for row in rows] == ["BACKWARD", "FORWARD"]

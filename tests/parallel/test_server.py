@@ -1,4 +1,4 @@
-"""The parameter server: its clocks and updates alone, and on ranks beside collectives and beside a script."""
+"""The parameter server: its clocks and updates alone, and on ranks compared with collectives and with a script."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ WORKERS, STEPS = 3, 6
 
 
 def lead(trace):
-    """The most by which a reading worker was ahead of the slowest one, in a shard's trace."""
+    """Return the largest lead of a reading worker over the slowest one, in a shard's trace."""
     clocks, most = [0] * WORKERS, 0
     for what, worker, clock, _, _ in trace:
         if what == "pull":
@@ -32,7 +32,7 @@ def lead(trace):
 
 
 def updates(trace):
-    """The number of updates at each entry, by counting."""
+    """Count the updates at each entry."""
     pushes = 0
     for what, _, _, version, seen in trace:
         assert seen == pushes // WORKERS
@@ -42,7 +42,7 @@ def updates(trace):
 
 
 def random_run(bound, seed, shard=None):
-    """Workers that read and push in a random order, as far as the rule lets them."""
+    """Let workers read and push in a random order, within the rule."""
     random = Random(seed)
     shard = shard or Shard(WORKERS, bound, lambda sums, number: None)
     reading = {}
@@ -68,7 +68,7 @@ def test_no_order_breaks_the_bound(bound):
             assert max(shard.staleness) <= bound + 1, "what may be missing are gradients of the last clocks"
 
 
-def test_a_clock_rule_off_by_one_is_seen():
+def test_a_clock_rule_off_by_one_is_detected():
     class OffByOne(Shard):
         def may_read(self, clock):
             return min(self.clocks) >= clock - self.bound - 1
@@ -77,7 +77,7 @@ def test_a_clock_rule_off_by_one_is_seen():
     assert max(leads) == 2
 
 
-def test_a_push_that_is_lost_or_doubled_is_seen():
+def test_a_lost_or_repeated_push_is_detected():
     shard = Shard(2, None, lambda sums, number: None)
     shard.push(Push(0, 0, 0, (), []))
     for clock in (0, 2):
@@ -85,7 +85,7 @@ def test_a_push_that_is_lost_or_doubled_is_seen():
             shard.push(Push(0, clock, 0, (), []))
 
 
-def test_an_update_sums_by_worker_and_clock_whoever_came_first():
+def test_an_update_sums_by_worker_and_clock_in_any_order_of_arrival():
     taken = []
     shard = Shard(3, None, lambda sums, number: taken.append((number, sums[0].tolist())))
     values = {0: 1e16, 1: 1.0, 2: -1e16}
@@ -100,7 +100,9 @@ def test_tickets():
     assert [shared.take(0) for _ in range(3)] == [True, True, True] and shared.take(1) and not shared.take(1)
     separate.until = shared.until = 9
     assert separate.end_early() == 2 and shared.end_early() == 2
-    assert separate.take(1) and not separate.take(0) and not separate.take(1), "those behind go on to the same step"
+    assert separate.take(1) and not separate.take(0) and not separate.take(1), (
+        "the ranks behind continue to the same step"
+    )
     shared.until = 9
     assert shared.take(1)
     assert shared.end_early() == 3 and [shared.take(0) for _ in range(2)] == [True, False]
@@ -120,7 +122,7 @@ def test_a_bound_of_none_has_the_bits_of_collectives(mpi_results, name):
 
 
 @pytest.mark.parametrize("bound", [0, 1, 3])
-def test_recorded_clocks_reach_the_bound_and_never_break_it(mpi_results, bound):
+def test_recorded_clocks_reach_the_bound_and_never_exceed_it(mpi_results, bound):
     result = find_result(mpi_results, "bound", bound)
     assert result["outcome"] == ["completed", "", STEPS]
     assert [lead(trace) for trace in result["traces"]] == [bound] * WORKERS
@@ -129,7 +131,7 @@ def test_recorded_clocks_reach_the_bound_and_never_break_it(mpi_results, bound):
     assert len(result["losses"]) == STEPS + 1
 
 
-def test_a_clock_rule_off_by_one_is_seen_on_ranks(mpi_results):
+def test_a_clock_rule_off_by_one_is_detected_on_ranks(mpi_results):
     (result,) = [r for r in mpi_results(WORKERS, WORKER) if r.get("fault")]
     assert max(lead(trace) for trace in result["traces"]) == result["bound"] + 1
 
@@ -190,7 +192,7 @@ def test_replicas_that_differ_at_a_checkpoint_end_the_run_and_the_service(mpi_re
     assert result["serving"] == [False] * WORKERS
 
 
-def test_clocks_are_kept_in_a_file_for_each_shard_and_a_run_that_continues_adds_to_it(mpi_results):
+def test_clocks_are_written_to_a_file_per_shard_and_extended_after_a_resume(mpi_results):
     """The first attempt took all six steps, the second one the last two."""
     result = find_result(mpi_results, "resume", True)
     assert len(result["recorded"]) == WORKERS
@@ -206,7 +208,7 @@ def test_clocks_are_kept_in_a_file_for_each_shard_and_a_run_that_continues_adds_
         assert [entry["clock"] for entry in later if entry["what"] == "push"] == [4] * WORKERS + [5] * WORKERS
 
 
-def test_a_trace_says_what_it_has_left_out(monkeypatch):
+def test_a_trace_reports_its_omitted_entries(monkeypatch):
     monkeypatch.setattr("hpcbench.parallel.server.MOST_RECORDED", 3)
     shard = Shard(1, None, lambda sums, number: None)
     for clock in range(3):
@@ -224,7 +226,7 @@ def test_clocks_that_cannot_be_written_are_one_line(tmp_path):
 
 @pytest.mark.parametrize("who", ["worker", "shard"])
 def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
-    """What the run leaves behind names the signal: no hang, and no complaint of another rank in its place."""
+    """The error names the signal. The run neither hangs nor reports another rank."""
     done = mpi_run(WORKERS, WORKER, who, server=None, timeout=60)
     assert done.returncode != 0
     errors, log = tmp_path / "err.txt", tmp_path / "log.txt"
@@ -251,7 +253,7 @@ def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
         ({}, {"dp": 1}, "layout.dp: sync bsp"),
     ],
 )
-def test_what_is_not_supported_together_is_refused_with_a_remedy(changes, layout, message):
+def test_unsupported_combinations_are_refused_with_a_remedy(changes, layout, message):
     from runs import MODELS, TRAIN
 
     train = TRAIN.changed(**{"sync": "bsp", "clip": 0.0, **changes})

@@ -1,4 +1,4 @@
-"""A backward pass that starts with a given gradient: the bits of PyTorch's own, without what that imports."""
+"""A backward pass that starts with a given gradient: the bits of PyTorch's own, without its imports."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_gradients_have_the_bits_of_pytorchs_backward(dtype: torch.dtype) -> Non
 
 
 def imported_by(call: str) -> list[str]:
-    """Which of the heavy modules an interpreter of its own imports for a call on `y` and `g`."""
+    """Return the heavy modules that a separate interpreter imports for a call on `y` and `g`."""
     code = (
         "import sys, torch\n"
         "from hpcbench.parallel.start_backward import start_backward\n"

@@ -1,4 +1,4 @@
-"""Tensor parallelism operation by operation: against one process, by finite differences, under codecs; its bytes."""
+"""Operations of tensor parallelism compared with one process, by finite differences, under codecs; and their bytes."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def find_result(results, **wanted):
 
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_operation_and_its_gradients_are_those_of_one_process(mpi_results, operation, stream):
+def test_operation_and_its_gradients_equal_those_of_one_process(mpi_results, operation, stream):
     result = find_result(mpi_results(2, WORKER, "alone"), operation=operation, stream=stream)
     assert max(result["errors"]) <= TOLERANCE
     assert result["gradcheck"]
@@ -48,7 +48,7 @@ def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, c
 
 
 def test_message_bytes_equal_the_closed_form(mpi_results):
-    """Our own algorithms' too, and each precision's, summed over the ranks."""
+    """Our own algorithms and each precision are included. Bytes are summed over the ranks."""
     results = mpi_results(4, WORKER, "traffic")
     assert len(results) == 7
     for result in results:
@@ -67,10 +67,10 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
 
 
 def test_closed_form_by_hand():
-    """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes a value.
+    """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes per value.
 
-    The stream crosses three borders each way, with 6 values; norms 4h, biases of rows 2h, last norm 2h and positions 3h
-    are completed.
+    The stream crosses three borders in each direction, with 6 values. Norms 4h, biases of rows 2h, last norm 2h and
+    positions 3h are completed.
     """
     model = MODELS["gpt2"].changed(layers=1, hidden=2, heads=2)
     train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
@@ -109,7 +109,7 @@ def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
 
 @pytest.mark.parametrize("limit", [100, 220, 400, 1000])
 def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
-    """Else replicas over the tensor group would make other calls: wrong seeds of random rounding, or a standstill."""
+    """Otherwise replicas over the tensor group would make different calls: wrong random seeds, or a deadlock."""
     shapes = {"table": (7, 4), "norm": (4,), "up": (8, 4), "bias": (4,), "head": (7, 4)}
 
     def cut(rank: int) -> list[list[str]]:

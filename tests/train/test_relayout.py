@@ -67,7 +67,7 @@ def test_a_stage_opens_no_file_of_another_stage(mpi_results, place):
 
 
 @pytest.mark.parametrize("fault", ["slices_swapped", "moments_of_another", "index_stale", "halves_swapped"])
-def test_planted_fault_is_seen(mpi_results, place, fault):
+def test_planted_fault_is_detected(mpi_results, place, fault):
     results = {result["fault"]: result for result in mpi_results(8, WORKER, "faults", place + "/faults")}
     assert_goes_on(results["none"])
     with pytest.raises(AssertionError):
