@@ -29,7 +29,7 @@ def find_worst(bases: Iterable[InputBasis]) -> InputBasis:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PredictedValue:
     """A predicted number with its interval."""
 
     value: float
@@ -38,14 +38,14 @@ class Estimate:
     basis: InputBasis
 
     @classmethod
-    def around(cls, value: float, error: float, basis: InputBasis) -> "Estimate":
+    def around(cls, value: float, error: float, basis: InputBasis) -> "PredictedValue":
         """Return `value` with an interval of `error` on both sides, cut off at 0."""
         return cls(value, max(value - error, 0.0), value + error, basis)
 
-    def inverse(self, numerator: float) -> "Estimate":
+    def inverse(self, numerator: float) -> "PredictedValue":
         """Return `numerator` divided by this estimate, for example samples per second from seconds."""
         value, low, high = (numerator / at if at else math.inf for at in (self.value, self.high, self.low))
-        return Estimate(value, low, high, self.basis)
+        return PredictedValue(value, low, high, self.basis)
 
 
 def combine_errors(parts: Iterable[tuple[float, float]]) -> float:

@@ -24,19 +24,19 @@ class Parameter:
     Attributes
     ----------
     shape
-        In the whole model.
+        Shape in the whole model.
     cuts
-        The axes of the tensor grid that cut each dim.
+        Axes of the tensor grid that cut each dim.
     units
-        Places of the units that use it: embedding, blocks, norm and head are units, in this order.
+        Indices of the units that use the parameter. Units are the embedding, the blocks, the norm and the head.
     tied
-        It is one of the two copies of a tied weight.
+        Whether it is one of the two copies of a tied weight.
     ep
-        Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert.
+        Number of data-parallel ranks that hold different experts in its place; 1 for a parameter outside of experts.
     by_rows
-        Its gradient may travel by the rows that were touched.
+        Whether its gradient may be sent as the rows that were touched.
     role
-        BlockParameter and attribute, as ``mlp.up.weight``, of what can become sparse; empty for all else.
+        Layer and attribute, such as ``mlp.up.weight``, of a parameter that can be pruned; else empty.
     """
 
     shape: tuple[int, ...]

@@ -112,7 +112,7 @@ def predict_runs(
     plans: list[Plans] = []
     machine = None
     for (cell, _), workloads in cells.items():
-        machine, speeds = lesson.applied(_measured_machine(place, workloads[0][1], measured_tables))
+        machine, speeds = lesson.apply(_measured_machine(place, workloads[0][1], measured_tables))
         left_out = refused if skip else None
         if partition:
             plans += [plan_stages(cell, name, workload, machine, speeds) for name, workload in workloads]
@@ -134,7 +134,7 @@ def predict_runs(
         "measured": [str(measured_tables.directory / name) for name in measured_tables.names]
         if measured_tables.directory
         else [],
-        "learned": lesson.words(),
+        "learned": lesson.describe(),
         "refused": list(dict.fromkeys(refused)),
         "plans": plans,
         "products": {"basis": machine.products.basis.value, "source": machine.products.source},

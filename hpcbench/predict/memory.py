@@ -1,4 +1,4 @@
-"""MemoryUse of a rank at the three peaks of a step, by kind, and whether it fits. Pure; needs no NumPy.
+"""PredictedMemory of a rank at the three peaks of a step, by kind, and whether it fits. Pure; needs no NumPy.
 
 Before the backward pass all activations are alive that the schedule keeps; after it all gradients are; after the
 reduction the owner's sums are left, and the optimizer works.
@@ -15,7 +15,7 @@ from hpcbench.parallel.stream import Stream
 from hpcbench.predict import context, zero
 from hpcbench.predict import grid as grids
 from hpcbench.predict.activations import count_alive, count_layer_bytes
-from hpcbench.predict.basis import Estimate, InputBasis
+from hpcbench.predict.basis import PredictedValue, InputBasis
 from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.calls import StepCalls
@@ -30,8 +30,8 @@ _ERROR = 0.10
 
 
 @dataclass(frozen=True)
-class MemoryUse:
-    """MemoryUse of the worst rank."""
+class PredictedMemory:
+    """PredictedMemory of the worst rank."""
 
     rank: int
     """The first of the stage that needs the most."""
@@ -40,7 +40,7 @@ class MemoryUse:
     host_bytes: float
     """With its host: what is offloaded."""
     limit: float | None
-    """MemoryUse of a device; None if nobody said."""
+    """PredictedMemory of a device; None if nobody said."""
 
     @property
     def peak(self) -> str:
@@ -53,9 +53,9 @@ class MemoryUse:
         return sum(self.peaks[self.peak].values())
 
     @property
-    def figure(self) -> Estimate:
+    def figure(self) -> PredictedValue:
         """The same with its interval."""
-        return Estimate.around(self.bytes, _ERROR * self.bytes, InputBasis.ELSEWHERE)
+        return PredictedValue.around(self.bytes, _ERROR * self.bytes, InputBasis.ELSEWHERE)
 
     @property
     def fits(self) -> bool | None:
@@ -80,8 +80,8 @@ def format_bytes(size: float) -> str:
     return f"{size / scale:.3g} {unit}"
 
 
-def predict_memory(workload: Workload, limit: float | None) -> MemoryUse:
-    """MemoryUse of the rank that needs the most.
+def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
+    """PredictedMemory of the rank that needs the most.
 
     Parameters
     ----------
@@ -92,10 +92,10 @@ def predict_memory(workload: Workload, limit: float | None) -> MemoryUse:
     stages = [_stage(workload, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
-    return MemoryUse(worst * layout.replicas * layout.tp, peaks, host, limit)
+    return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit)
 
 
-def suggest_remedy(workload: Workload, found: MemoryUse) -> str:
+def suggest_remedy(workload: Workload, found: PredictedMemory) -> str:
     """What to change so that it fits: the first of the usual means that this run does not use yet."""
     train, layout = workload.train, workload.layout
     if train.recompute == "none" and found.peaks[found.peak]["activations"] > 0.3 * found.bytes:

@@ -17,7 +17,7 @@ Requests and their headers are left out of the traffic: a few hundred bytes a tu
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hpcbench.predict.basis import Estimate
+from hpcbench.predict.basis import PredictedValue
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.step import StepModel, StepTime
@@ -99,7 +99,7 @@ def _made(turn: StepTime, seconds: float, parts: dict[str, float], network: floa
     return StepTime(figure, {name: parts[name] for name in turn.parts}, network, channels)
 
 
-def _as_wide(known: Estimate, value: float) -> Estimate:
+def _as_wide(known: PredictedValue, value: float) -> PredictedValue:
     """Another value whose interval is as wide for its length."""
     error = (known.high - known.value) / known.value if known.value else 0.0
-    return Estimate.around(value, error * value, known.basis)
+    return PredictedValue.around(value, error * value, known.basis)

@@ -6,13 +6,13 @@ from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
-from hpcbench.predict.basis import Estimate, InputBasis
+from hpcbench.predict.basis import PredictedValue, InputBasis
 from hpcbench.predict.break_even import BreakEven, compare_steps, leave_undecided
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.experts import describe_experts
 from hpcbench.predict.fabric import Fabric
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import MemoryUse, predict_memory
+from hpcbench.predict.memory import PredictedMemory, predict_memory
 from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload
@@ -26,12 +26,12 @@ class Prediction:
     scheme: str
     workload: Workload
     time: StepTime
-    memory: MemoryUse
+    memory: PredictedMemory
     against: BreakEven | None = None
     """None for the baseline, and if no baseline was predicted."""
 
     @property
-    def samples_per_s(self) -> Estimate:
+    def samples_per_s(self) -> PredictedValue:
         """Samples of a step over its seconds."""
         return self.time.seconds.inverse(self.workload.train.global_batch)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.predict import plots as predicted_plots
-from hpcbench.predict.basis import Estimate
+from hpcbench.predict.basis import PredictedValue
 from hpcbench.predict.break_even import EQUAL, BreakEven
 from hpcbench.predict.command import make_document, predict_study
 from hpcbench.predict.machine import Machine
@@ -122,7 +122,7 @@ def _first(item: tuple[Any, ...]) -> Prediction:
     return prediction
 
 
-def _interval(figure: Estimate, digits: int = 3) -> Entry:
+def _interval(figure: PredictedValue, digits: int = 3) -> Entry:
     words = f"{figure.value:.{digits}g} ({figure.low:.{digits}g} to {figure.high:.{digits}g})"
     return Entry(words, figure.value)
 

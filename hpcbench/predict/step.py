@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
-from hpcbench.predict.basis import Estimate, InputBasis, combine_errors, find_worst
+from hpcbench.predict.basis import PredictedValue, InputBasis, combine_errors, find_worst
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.simulator import CoreUse, Simulation
@@ -46,7 +46,7 @@ class ChannelBytes:
 class StepTime:
     """A predicted step."""
 
-    seconds: Estimate
+    seconds: PredictedValue
     parts: dict[str, float]
     """Seconds of each of `PARTS`, on the stage that works the longest."""
     network_seconds: float
@@ -188,7 +188,7 @@ class StepModel:
         parts["decode"] += decode * exposed
         parts["data"] = max(data - (encode + decode) * exposed, 0.0)
 
-    def _figure(self, total: float, parts: dict[str, float]) -> Estimate:
+    def _figure(self, total: float, parts: dict[str, float]) -> PredictedValue:
         """The interval: errors of the inputs, each on its own part of the time."""
         machine, fabric = self.machine, self.machine.fabric
         between = fabric.between_basis if self.workload.crosses_nodes else fabric.within_basis
@@ -211,14 +211,14 @@ class StepModel:
         used = find_worst(
             of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting"
         )
-        return Estimate.around(total, error, used)
+        return PredictedValue.around(total, error, used)
 
     def _channels(self) -> dict[Traffic, ChannelBytes]:
         """What the first rank of each stage sends, the mean over the stages."""
         total: dict[Traffic, list[float]] = {}
         for kind, costs in self._kinds.items():
             stages = self._count[kind]
-            for call, times in costs.calls.all():
+            for call, times in costs.calls.list_all():
                 size, index = costs.calls.locate(call)
                 if size == 1:
                     continue

@@ -61,7 +61,7 @@ def count_step_bytes(
         zeros=zeros,
     )
     sent = Counter[Traffic]()
-    for call, times in calls.all():
+    for call, times in calls.list_all():
         sent[call.channel] += times * call.message_bytes(*calls.locate(call))
     return dict(+sent)
 

@@ -12,7 +12,7 @@ from hpcbench.contract.section import Section
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict import volume, zero
 from hpcbench.predict.activations import count_layer_bytes
-from hpcbench.predict.basis import Estimate, InputBasis
+from hpcbench.predict.basis import PredictedValue, InputBasis
 from hpcbench.predict.break_even import find_break_even
 from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.memory import predict_memory, suggest_remedy
@@ -242,7 +242,7 @@ def test_a_products_time_is_known_from_the_others(family: str) -> None:
 
 
 def test_intervals_hold_their_value() -> None:
-    figure = Estimate.around(2.0, 0.5, InputBasis.SHEET)
+    figure = PredictedValue.around(2.0, 0.5, InputBasis.SHEET)
     assert (figure.low, figure.high) == (1.5, 2.5)
     rate = figure.inverse(10.0)
     assert rate.low == 4.0 and rate.value == 5.0 and rate.high == pytest.approx(10 / 1.5)

@@ -390,11 +390,11 @@ def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path)
     assert computed < 0.5 * seconds, "most of the step is waiting, which says nothing of computing"
     factor = fit_slowdown(made[0], (found, {}), computed)
     assert factor == pytest.approx(1.3, rel=2e-3)
-    taught, _ = Calibration(1, work=factor).applied((found, {}))
+    taught, _ = Calibration(1, work=factor).apply((found, {}))
     assert taught.work_factor == 1.0 and taught.work_basis is InputBasis.HERE
     waiting = fit_waiting(made[0], (taught, {}), seconds, computed)
     assert waiting == pytest.approx(2.0, rel=0.05)
-    taught, _ = Calibration(1, work=factor, waiting=waiting or 0.0).applied((found, {}))
+    taught, _ = Calibration(1, work=factor, waiting=waiting or 0.0).apply((found, {}))
     assert StepModel(made[1], taught).run().seconds.value == pytest.approx(measured[1].seconds.value, rel=0.05)
     assert fit_slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
     fast = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e15))
