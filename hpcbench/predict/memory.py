@@ -15,7 +15,7 @@ from hpcbench.parallel.stream import Stream
 from hpcbench.predict import context, zero
 from hpcbench.predict import grid as grids
 from hpcbench.predict.activations import count_alive, count_layer_bytes
-from hpcbench.predict.basis import PredictedValue, InputBasis
+from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.calls import StepCalls

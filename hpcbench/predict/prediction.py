@@ -6,7 +6,7 @@ from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
-from hpcbench.predict.basis import PredictedValue, InputBasis
+from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.break_even import BreakEven, compare_steps, leave_undecided
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.experts import describe_experts

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
-from hpcbench.predict.basis import PredictedValue, InputBasis, combine_errors, find_worst
+from hpcbench.predict.basis import InputBasis, PredictedValue, combine_errors, find_worst
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.simulator import CoreUse, Simulation

@@ -12,7 +12,7 @@ from hpcbench.contract.section import Section
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict import volume, zero
 from hpcbench.predict.activations import count_layer_bytes
-from hpcbench.predict.basis import PredictedValue, InputBasis
+from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.break_even import find_break_even
 from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.memory import predict_memory, suggest_remedy
