@@ -118,7 +118,7 @@ class StepCalls:
             times = count * (self.micro_batches if self._train.zero >= 2 else 1)
             yield from list_reductions(self.reduction(bucket), times, bucket.width, self._layout.replicas, self._rows)
         if self._routed:
-            yield from self._experts.counted_calls(self._routed, forwards=1 + self._again)
+            yield from self._experts.list_counted(self._routed, forwards=1 + self._again)
         yield from self.end()
 
     def forward(self, number: int) -> list[RepeatedCall]:
@@ -185,7 +185,7 @@ class StepCalls:
 
     def _to_experts(self, phase: str, number: int) -> list[RepeatedCall]:
         """List the calls of experts in one pass of a micro-batch."""
-        return list(self._experts.calls(phase, len(self._expert_layers(number)), counted=self._routed is not None))
+        return list(self._experts.list_pass(phase, len(self._expert_layers(number)), counted=self._routed is not None))
 
     def _crossings(self, phase: str, summed: int, gathered: int) -> list[RepeatedCall]:
         """List the sums over the tensor group, and with sequence parallelism the all-gathers."""
