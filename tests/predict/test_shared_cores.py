@@ -97,7 +97,7 @@ def test_a_step_of_a_plan_pays_for_each_message_and_waits_once() -> None:
     # all-reduces of all ranks and of a pair between nodes differ by twice six messages
     smallest = CORES / RANKS * (1e-3 + 1e-9 * 1024)
     assert found.part_s == pytest.approx((3 - 2) * smallest / 12)
-    assert replace(found, plan_factor=1.5).step([(0, True)]) == 1.5 * start
+    assert replace(found, plan_factor=1.5).time_step([(0, True)]) == 1.5 * start
 
 
 def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
