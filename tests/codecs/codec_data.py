@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 POISON = 0xA5
 
 
-def words(n: int, seed: int) -> npt.NDArray[np.uint64]:
+def random_words(n: int, seed: int) -> npt.NDArray[np.uint64]:
     """`n` random words of 64 bits: SplitMix64 of a counter."""
     z = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -23,7 +23,7 @@ def words(n: int, seed: int) -> npt.NDArray[np.uint64]:
 
 def uniform(n: int, seed: int) -> npt.NDArray[np.float64]:
     """Values in [0, 1), multiples of 2^-53."""
-    return (words(n, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (random_words(n, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def bell(n: int, seed: int) -> npt.NDArray[np.float64]:
@@ -36,12 +36,12 @@ def bell(n: int, seed: int) -> npt.NDArray[np.float64]:
 
 def integers(n: int, low: int, high: int, seed: int) -> npt.NDArray[np.int64]:
     """Whole numbers in [low, high)."""
-    return low + (words(n, seed) % np.uint64(high - low)).astype(np.int64)
+    return low + (random_words(n, seed) % np.uint64(high - low)).astype(np.int64)
 
 
 def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
     """What training sends and what breaks codecs, `n` values each, all with magnitudes of 0 or at least 2^-90."""
-    bits = words(n, 9)
+    bits = random_words(n, 9)
     sets = {
         "bell": bell(n, 1) * 1e-3,
         "heavy-tail": bell(n, 2) / np.maximum(uniform(n, 3), 2.0**-20) * 1e-4,
@@ -67,13 +67,13 @@ def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
 
 def builds() -> dict[str, Kernels]:
     """Every build of the kernels that this machine can run."""
-    found = {}
+    by_build = {}
     for name in INSTRUCTION_SETS:
         try:
-            found[name] = kernels(name)
+            by_build[name] = kernels(name)
         except ValueError:
             continue
-    return found
+    return by_build
 
 
 def encode(codec: Codec, x: Array, *, seed: int = 0) -> npt.NDArray[np.uint8]:

@@ -36,11 +36,11 @@ def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
 
 def plain_nan(x: Array) -> Array:
     """NaN with its sign and nothing else."""
-    found = x.copy()
+    result = x.copy()
     nan = np.isnan(x)
     with np.errstate(invalid="ignore"):
-        found[nan] = np.where(np.signbit(x[nan].astype(F32)), -np.nan, np.nan)
-    return found
+        result[nan] = np.where(np.signbit(x[nan].astype(F32)), -np.nan, np.nan)
+    return result
 
 
 def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], offset: int = 0) -> None:
@@ -54,8 +54,8 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
         rounded = x.astype(sent)
         lack = x - rounded.astype(x.dtype)
         lacked = np.where(np.arange(n) % 5 == 0, np.float32(-0.0), bell(n, 3).astype(F32) * np.float32(1e-3))
-        kept = lacked.copy()
-        np.add(kept, lack, out=kept, where=np.isfinite(lack), casting="same_kind")
+        expected_residual = lacked.copy()
+        np.add(expected_residual, lack, out=expected_residual, where=np.isfinite(lack), casting="same_kind")
         total = rounded.astype(F32) + lacked
         anew = total.astype(sent)
         lacking = total - anew.astype(F32)
@@ -66,12 +66,12 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
     out, residual = memory.new(n, sent, offset), memory.put(lacked, offset)
     convert(device, view(out), view(values), 0, residual=view(residual))
     assert same_bits(plain_nan(memory.get(out)), plain_nan(rounded)), where
-    assert same_bits(memory.get(residual).copy(), kept), f"residual of {where}"
+    assert same_bits(memory.get(residual).copy(), expected_residual), f"residual of {where}"
     assert memory.intact(out)
     assert memory.intact(residual)
 
-    own, out, residual = memory.put(rounded, offset), memory.new(n, sent, offset), memory.put(lacked, offset)
-    add_residual(device, view(out), view(own), view(residual), 0)
+    source, out, residual = memory.put(rounded, offset), memory.new(n, sent, offset), memory.put(lacked, offset)
+    add_residual(device, view(out), view(source), view(residual), 0)
     assert same_bits(plain_nan(memory.get(out)), plain_nan(anew)), f"sum with a residual of {where}"
     assert same_bits(memory.get(residual).copy(), np.where(np.isfinite(lacking), lacking, F32.type(0)))
 

@@ -78,9 +78,9 @@ def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
 
 
 def compiler() -> str:
-    found = shutil.which("g++") or shutil.which("c++")
-    assert found, "needs a C++ compiler, as building the package does"
-    return found
+    path = shutil.which("g++") or shutil.which("c++")
+    assert path, "needs a C++ compiler, as building the package does"
+    return path
 
 
 @functools.cache
@@ -109,11 +109,11 @@ def run(kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int
     flushes
         Whether subnormal values are 0 for it. Only x86-64 can do that.
     """
-    words = (ctypes.c_ulonglong * len(arguments))(*arguments)
+    argument_words = (ctypes.c_ulonglong * len(arguments))(*arguments)
     if flushes:
         kernels.flush_subnormals(1)
     try:
-        getattr(kernels, f"run_{name}")(ctypes.byref(launch), words)
+        getattr(kernels, f"run_{name}")(ctypes.byref(launch), argument_words)
     finally:
         if flushes:
             kernels.flush_subnormals(0)

@@ -117,7 +117,7 @@ def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes
 
 def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
     """Streams with some bytes changed, most of them near the front, cut and longer ones among them."""
-    found = []
+    differing = []
     for k, (where, what) in enumerate(zip(words(count, seed), words(count, seed + 1), strict=True)):
         wire = stream.copy()
         span = wire.size if k % 2 else min(wire.size, 64)
@@ -128,5 +128,5 @@ def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
             wire = np.append(wire, np.full(1 if k % 2 else 4, what & np.uint64(255), np.uint8))
         elif wire.size:
             wire[at] = (0xFF, 0, int(what & np.uint64(255)), int(wire[at]) ^ 1, int(wire[at]) + 1 & 255)[k % 5]
-        found.append(wire)
-    return found
+        differing.append(wire)
+    return differing

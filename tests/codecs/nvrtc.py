@@ -40,8 +40,8 @@ class Kernel:
 def library_path(major: int) -> Path | None:
     """Where a version's wheel lies, if it is installed."""
     folder, name = LIBRARIES[major]
-    found = (Path(place) / "nvidia" / folder / "lib" / name for place in sys.path if place)
-    return next((path for path in found if path.is_file()), None)
+    candidates = (Path(place) / "nvidia" / folder / "lib" / name for place in sys.path if place)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 class Compiler:
@@ -118,14 +118,14 @@ def kernels_of(cubin: bytes) -> dict[str, Kernel]:
             name = text(symbol_strings + struct.unpack_from("<I", cubin, symbols[4] + 24 * symbol)[0])
             attributes[kind, name] = value
         at += 4 + (length if form == 4 else 0)
-    found = {}
+    kernels = {}
     for name, section in by_name.items():
         if name.startswith(".text."):
             kernel = name[len(".text.") :]
             shared = by_name.get(f".nv.shared.{kernel}")
             registers, stack = attributes[0x2F, kernel], attributes[0x11, kernel]
-            found[kernel] = Kernel(section[5] // 16, registers, stack, shared[5] if shared else 0)
-    return found
+            kernels[kernel] = Kernel(section[5] // 16, registers, stack, shared[5] if shared else 0)
+    return kernels
 
 
 def main() -> None:
@@ -133,8 +133,8 @@ def main() -> None:
     work = json.load(sys.stdin)
     compiler = Compiler(work["major"])
     for source, options in work["jobs"]:
-        found = kernels_of(compiler.compile(Path(source), options))
-        print(json.dumps({name: asdict(kernel) for name, kernel in found.items()}), flush=True)
+        kernels = kernels_of(compiler.compile(Path(source), options))
+        print(json.dumps({name: asdict(kernel) for name, kernel in kernels.items()}), flush=True)
 
 
 if __name__ == "__main__":

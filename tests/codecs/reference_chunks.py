@@ -51,9 +51,9 @@ def unpack(wire: bytes, n: int, dtype: np.dtype[Any], coder: Callable[[bytes, st
 
 
 # ---------------------------------------------------------------------------------------------------- MPC
-def transposed(words: Array) -> Array:
+def transposed(values: Array) -> Array:
     """32 x 32 bits of each 32 words turned; its own inverse."""
-    bits = (words[:, None] >> np.arange(32, dtype=np.uint32)) & 1  # row: word, column: bit
+    bits = (values[:, None] >> np.arange(32, dtype=np.uint32)) & 1  # row: word, column: bit
     planes = bits.reshape(-1, 32, 32).transpose(0, 2, 1).reshape(-1, 32)
     turned: Array = (planes.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
     return turned
@@ -131,8 +131,8 @@ def level(x: Array, width: int, start: int) -> tuple[bytes, Array]:
     """Planes of one level's codes, and what is left."""
     m = 2**width - 1
     code = np.minimum((x - start) % 256, m)
-    rest = x[code == m]
-    return planes(code, width), np.where(rest < start, rest, (rest - m) % 256)
+    remaining = x[code == m]
+    return planes(code, width), np.where(remaining < start, remaining, (remaining - m) % 256)
 
 
 def turned(data: bytes, kind: str) -> tuple[Array, int]:
@@ -177,8 +177,8 @@ class Reader:
     def planes(self, n: int, width: int) -> Array:
         codes = np.zeros(n, dtype=int)
         for b in range(width):
-            words = np.frombuffer(self.take(-(-n // 32) * 4), dtype=np.uint8)
-            codes |= np.unpackbits(words, bitorder="little")[:n].astype(int) << b
+            data = np.frombuffer(self.take(-(-n // 32) * 4), dtype=np.uint8)
+            codes |= np.unpackbits(data, bitorder="little")[:n].astype(int) << b
         return codes
 
     def bytes(self, n: int) -> Array:

@@ -88,8 +88,8 @@ def topk_size(n: int, k: int, item: int) -> int:
 def topk(x: Array, k: int, *, by: Array | None = None) -> bytes:
     """The message of `x`; the choice is made `by` other values."""
     marks = largest(x if by is None else by, k)
-    made = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
-    return made + bytes(topk_size(x.size, k, x.itemsize) - len(made))
+    encoded = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
+    return encoded + bytes(topk_size(x.size, k, x.itemsize) - len(encoded))
 
 
 def threshold(x: Array, limit: float, *, by: Array | None = None) -> bytes:
@@ -101,8 +101,8 @@ def rowsparse(x: Array, width: int) -> bytes:
     rows = x[: x.size // width * width].reshape(-1, width)
     marks = rows.view(np.uint8).any(axis=1)
     chunk = max(1, CHUNK // width)
-    made = message(rows, chunk, lambda at, part: marks[at : at + len(part)], all_where_shorter=True)
-    return made + x[x.size // width * width :].tobytes()
+    encoded = message(rows, chunk, lambda at, part: marks[at : at + len(part)], all_where_shorter=True)
+    return encoded + x[x.size // width * width :].tobytes()
 
 
 def quieted(x: Array) -> Array:
@@ -120,6 +120,6 @@ def pick(x: Array) -> bytes:
     groups[: x.size] = quieted(x)
     order = np.argsort(-magnitudes(groups).reshape(-1, 4), axis=1, kind="stable")
     places = np.sort(order[:, :2], axis=1)  # [n/4, 2]
-    kept = np.take_along_axis(groups.reshape(-1, 4), places, axis=1)[: -(-x.size // 4)]
+    chosen = np.take_along_axis(groups.reshape(-1, 4), places, axis=1)[: -(-x.size // 4)]
     codes = (places[:, 0] | places[:, 1] << 2).astype(np.uint8).reshape(-1, 2)
-    return padded(kept.tobytes()) + (codes[:, 0] | codes[:, 1] << 4).tobytes()
+    return padded(chosen.tobytes()) + (codes[:, 0] | codes[:, 1] << 4).tobytes()

@@ -73,7 +73,7 @@ def sets(n: int) -> dict[str, Array]:
 LONG = ("bell", "sparse", "constant", "zeros", "negative-zeros", "gradient", "integers")
 
 
-def kept(codec: Codec, x: Array) -> Array:
+def decode_kept(codec: Codec, x: Array) -> Array:
     """What a decoder must give of `x`: the values that are sent, zeros elsewhere."""
     marks = np.ones(x.size, dtype=bool)
     if isinstance(codec, TopK):

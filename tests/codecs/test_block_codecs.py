@@ -246,11 +246,11 @@ def test_error_feedback_sends_everything_in_the_end(name: str) -> None:
 def test_one_hop_is_decode_add_encode(name: str, dtype: Any) -> None:
     codec = get_codec(name)
     for n in (0, 1, 5, 127, 1024, 2500):
-        theirs, own = bell(n, 74).astype(dtype), bell(n, 75).astype(dtype)
+        theirs, ours = bell(n, 74).astype(dtype), bell(n, 75).astype(dtype)
         wire = encode(codec, theirs)
-        total = own.astype(np.float32)
+        total = ours.astype(np.float32)
         codec.decode(wire, total, dtype=np.dtype(dtype), accumulate=True)
-        expected = np.zeros(codec.wire_bytes(n, own.dtype), dtype=np.uint8)
+        expected = np.zeros(codec.wire_bytes(n, ours.dtype), dtype=np.uint8)
         if codec.name == "none":  # rounds the sum to the type
             codec.encode(total.astype(dtype), expected)
         elif codec.name == "2:4":
@@ -260,7 +260,7 @@ def test_one_hop_is_decode_add_encode(name: str, dtype: Any) -> None:
         else:
             codec.encode(total, expected, seed=5)
         out = np.full(expected.size + 8, 0xA5, dtype=np.uint8)
-        used = codec.decode_add_encode(wire, own, out[: expected.size], seed=5)
+        used = codec.decode_add_encode(wire, ours, out[: expected.size], seed=5)
         assert used == expected.size
         assert same_bits(out[:used], expected), n
         assert (out[used:] == 0xA5).all()

@@ -72,7 +72,7 @@ def test_any_alignment(dtype: str, name: str, build: str) -> None:
     codec = CODECS[name](BUILDS[build])
     x = bell(4501, 61).astype(FLOATS.get(dtype, np.dtype("f8")))
     expected = encode(codec, x)
-    one = np.ones((), dtype=x.dtype)
+    scalar = np.ones((), dtype=x.dtype)
     for offset in (1, 2, 3, 6):
         values = np.zeros(x.nbytes + 8, dtype=np.uint8)[offset : offset + x.nbytes].view(x.dtype)
         values[:] = x
@@ -80,7 +80,7 @@ def test_any_alignment(dtype: str, name: str, build: str) -> None:
         wire = np.zeros(room + 8, dtype=np.uint8)[offset : offset + room]
         used = codec.encode(values, wire)
         assert same_bits(wire[:used], expected)
-        values[:] = one
+        values[:] = scalar
         codec.decode(wire[:used], values)
         assert same_bits(values.copy(), x)
         codec.decode(wire[:used], values, accumulate=True)

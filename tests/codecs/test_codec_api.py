@@ -44,17 +44,17 @@ def test_properties(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_builds_agree(name: str, dtype: Any) -> None:
     """Every build makes the same bytes and values, of finite and other input alike."""
-    made = {build: get_codec(name, kernels) for build, kernels in builds().items()}
-    assert "generic" in made
+    codecs = {build: get_codec(name, kernels) for build, kernels in builds().items()}
+    assert "generic" in codecs
     sets = float_sets(1500)
     sets["special"] = np.where(sets["bell"] > 2e-3, np.float32(np.inf), sets["bell"])
     sets["subnormal"] = np.ldexp(sets["bell"], -130).astype(np.float32)
     for label, wide in sets.items():
         with np.errstate(over="ignore"):
             x = wide.astype(dtype)
-        wires = {build: encode(codec, x) for build, codec in made.items()}
-        values = {build: decode(codec, wires[build], x.size, x.dtype) for build, codec in made.items()}
-        for build in made:
+        wires = {build: encode(codec, x) for build, codec in codecs.items()}
+        values = {build: decode(codec, wires[build], x.size, x.dtype) for build, codec in codecs.items()}
+        for build in codecs:
             assert same_bits(wires[build], wires["generic"]), (label, build)
             assert same_bits(values[build], values["generic"]), (label, build)
 

@@ -129,8 +129,8 @@ def test_a_view_is_what_the_interface_says() -> None:
     for wrong in ({"shape": (7, 1)}, {"strides": (8,)}, {"typestr": ">f4"}):
         with pytest.raises(ValueError, match=r"contiguous|byte order"):
             view_of("x", interface | wrong)
-    words = SimpleNamespace(__cuda_array_interface__=interface | {"typestr": "<i2"})
-    assert view_of("x", BFloat16(words).__cuda_array_interface__).dtype == BFLOAT16
+    int16_array = SimpleNamespace(__cuda_array_interface__=interface | {"typestr": "<i2"})
+    assert view_of("x", BFloat16(int16_array).__cuda_array_interface__).dtype == BFLOAT16
     with pytest.raises(TypeError, match="uint16 or int16"):
         BFloat16(SimpleNamespace(__cuda_array_interface__=interface))
 

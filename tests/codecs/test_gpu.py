@@ -222,8 +222,8 @@ def test_torch_shares_its_memory() -> None:
         gpu, codec = pair(name)
         for tensor in (x, x.half(), x.bfloat16(), x.clone().requires_grad_()):
             dtype = BFLOAT16 if tensor.dtype == torch.bfloat16 else np.dtype(str(tensor.dtype).removeprefix("torch."))
-            words = tensor.detach().view(torch.int16) if dtype == BFLOAT16 else tensor.detach()
-            host = words.cpu().numpy().view(dtype)
+            view = tensor.detach().view(torch.int16) if dtype == BFLOAT16 else tensor.detach()
+            host = view.cpu().numpy().view(dtype)
             wire = torch.zeros(codec.wire_bytes(host.size, dtype), dtype=torch.uint8, device="cuda")
             expected = np.zeros(wire.numel(), np.uint8)
             used = codec.encode(host, expected)

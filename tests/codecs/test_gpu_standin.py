@@ -111,9 +111,9 @@ def subnormals() -> dict[str, np.ndarray]:
 
 
 def test_subnormal_values_survive() -> None:
-    made = subnormals()
-    assert made["widened"].tolist() == [2.0**-24, 2.0**-23, -3 * 2.0**-24]
-    assert made["sums"].tolist() == [2, 3, 8]
+    results = subnormals()
+    assert results["widened"].tolist() == [2.0**-24, 2.0**-23, -3 * 2.0**-24]
+    assert results["sums"].tolist() == [2, 3, 8]
 
 
 def test_source_that_cupy_compiles_itself_loses_subnormal_values(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,8 +123,8 @@ def test_source_that_cupy_compiles_itself_loses_subnormal_values(cupy: Any, monk
         return cupy.RawModule(code=f'#include "{build.source}"\n', options=build.options())
 
     monkeypatch.setattr(device.CupyDevice, "_module", module)
-    made = subnormals()
-    assert made["widened"].tolist() == made["sums"].tolist() == [0, 0, 0]
+    results = subnormals()
+    assert results["widened"].tolist() == results["sums"].tolist() == [0, 0, 0]
 
 
 def test_the_package_uses_nothing_of_cupy_that_computes() -> None:
@@ -193,18 +193,18 @@ def test_a_stream_of_another_library_is_used_without_deprecated_names(cupy: Any)
 def test_a_stream_of_another_library_is_used_by_the_only_name_that_cupy_13_has(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
+    streams: list[int] = []
 
     class ExternalStream(cupy.cuda.stream._BaseStream):  # type: ignore[misc, name-defined]
         def __init__(self, ptr: int) -> None:
-            made.append(ptr)
+            streams.append(ptr)
             super().__init__(ptr)
 
     monkeypatch.delattr(cupy.cuda.Stream, "from_external")
     monkeypatch.setattr(cupy.cuda, "ExternalStream", ExternalStream)
     stream = Foreign(cupy)
     work_on(stream)
-    assert made == [stream.cuda_stream]
+    assert streams == [stream.cuda_stream]
 
 
 def test_a_stream_of_another_library_outlives_a_cupy_that_destroys_it(

@@ -79,8 +79,8 @@ class Front:
     backwards: bool = False
 
     def _run(self, name: str, *arguments: Array | int | None) -> None:
-        words = [a if isinstance(a, int) else 0 if a is None else a.ctypes.data for a in arguments]
-        run(self.kernels, name, Launch(self.grid, self.first, self.backwards), words)
+        argument_words = [a if isinstance(a, int) else 0 if a is None else a.ctypes.data for a in arguments]
+        run(self.kernels, name, Launch(self.grid, self.first, self.backwards), argument_words)
 
     def encode(self, x: Array, wire: Bytes, residual: Array | None = None, seed: int = 0) -> None:
         self._run("hb_encode", x, x.size, wire, residual, seed)

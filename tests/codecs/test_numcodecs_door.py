@@ -26,14 +26,14 @@ class _Codec:
 
 @pytest.fixture(scope="module")
 def doors() -> Iterator[dict[str, Any]]:
-    found = find_spec("numcodecs")
-    if found is None:
+    spec = find_spec("numcodecs")
+    if spec is None:
         stand_in, base = ModuleType("numcodecs"), ModuleType("numcodecs.abc")
         base.Codec = _Codec  # type: ignore[attr-defined]
         sys.modules |= {"numcodecs": stand_in, "numcodecs.abc": base}
-    own = {entry.name: entry for entry in entry_points(group="numcodecs.codecs") if entry.name.startswith("hpcbench.")}
-    yield {name: entry.load() for name, entry in own.items()}
-    if found is None:
+    ours = {entry.name: entry for entry in entry_points(group="numcodecs.codecs") if entry.name.startswith("hpcbench.")}
+    yield {name: entry.load() for name, entry in ours.items()}
+    if spec is None:
         for name in ("numcodecs", "numcodecs.abc", "hpcbench.codecs.numcodecs_door"):
             sys.modules.pop(name, None)
 

@@ -14,8 +14,8 @@ DOCS = (CHECKOUT / "docs" / "reference" / "codecs.md").read_text(encoding="utf-8
 
 def block(language: str) -> str:
     """The one block of code in a language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
-    return str(found)
+    (text,) = re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
+    return str(text)
 
 
 @pytest.fixture

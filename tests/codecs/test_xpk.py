@@ -15,14 +15,14 @@ DTYPES = {"f4": np.dtype(np.float32), "f2": np.dtype(np.float16), "bf16": BFLOAT
 
 
 def sets(n: int, dtype: str) -> dict[str, Array]:
-    found: dict[str, npt.NDArray[np.float64]] = {name: x.astype(np.float64) for name, x in float_sets(n).items()}
-    found["outliers"] = np.where(uniform(n, 90) < 0.01, 1e30, found["bell"])
-    found["subnormal"] = bell(n, 91) * 2.0**-130
-    found["specials"] = np.choose(integers(n, 0, 4, 92), [np.nan, -np.inf, -0.0, 1.0])
-    found["few-values"] = np.where(uniform(n, 93) < 0.98, 0.0, bell(n, 94))
-    found["two-scales"] = np.where(uniform(n, 95) < 0.5, 2.0**-60, 1.0) * bell(n, 96)
+    arrays: dict[str, npt.NDArray[np.float64]] = {name: x.astype(np.float64) for name, x in float_sets(n).items()}
+    arrays["outliers"] = np.where(uniform(n, 90) < 0.01, 1e30, arrays["bell"])
+    arrays["subnormal"] = bell(n, 91) * 2.0**-130
+    arrays["specials"] = np.choose(integers(n, 0, 4, 92), [np.nan, -np.inf, -0.0, 1.0])
+    arrays["few-values"] = np.where(uniform(n, 93) < 0.98, 0.0, bell(n, 94))
+    arrays["two-scales"] = np.where(uniform(n, 95) < 0.5, 2.0**-60, 1.0) * bell(n, 96)
     with np.errstate(over="ignore"):
-        return {name: x.astype(DTYPES[dtype]) for name, x in found.items()}
+        return {name: x.astype(DTYPES[dtype]) for name, x in arrays.items()}
 
 
 def ratio(x: Array) -> float:

@@ -145,13 +145,13 @@ class Fake:
     @property
     def calls(self) -> list[Called]:
         """All calls of the programs, in order."""
-        found: list[Called] = []
+        calls: list[Called] = []
         for path in sorted((self._store.directory / "calls").glob("*.json")):
             data = json.loads(path.read_text(encoding="ascii"))
             stdin = path.with_suffix(".stdin")
             data["stdin"] = stdin.read_bytes() if stdin.exists() else None
-            found.append(Called(**data))
-        return found
+            calls.append(Called(**data))
+        return calls
 
     def run(self, *argv: str, stdin: bytes | None = None, **keywords: Any) -> "subprocess.CompletedProcess[str]":
         """Call one of the programs, or any other with them on PATH. Both outputs are caught."""
@@ -185,9 +185,9 @@ class Fake:
         """Wait until the job is in one of these states, and return it."""
         deadline = time.monotonic() + seconds
         while True:
-            found = next((job for job in self.jobs if job.key == key and job.state in states), None)
-            if found:
-                return found
+            reached = next((job for job in self.jobs if job.key == key and job.state in states), None)
+            if reached:
+                return reached
             if time.monotonic() > deadline:
                 raise TimeoutError(f"job {key} is in none of {states}: {[(job.key, job.state) for job in self.jobs]}")
             time.sleep(0.05)
@@ -219,8 +219,8 @@ class Fake:
         return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
     def _executable(self, path: Path, line: str) -> None:
-        told = f"# hpcbench's fake of {path.name}: it is not the program of a real scheduler."
-        path.write_text(f'#!/bin/sh\n{told}\nexec {line} "$@"\n', encoding="utf-8")
+        header = f"# hpcbench's fake of {path.name}: it is not the program of a real scheduler."
+        path.write_text(f'#!/bin/sh\n{header}\nexec {line} "$@"\n', encoding="utf-8")
         path.chmod(0o755)
 
 

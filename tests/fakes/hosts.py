@@ -34,7 +34,7 @@ def enter(host: str) -> None:
     libc.sethostname(name, len(name))
 
 
-def run_on(words: list[str]) -> None:
+def run_on(arguments: list[str]) -> None:
     """Run ``[-n] HOST COMMAND...`` in place of this process, as ssh and blaunch do: a shell reads the command.
 
     Parameters
@@ -42,7 +42,7 @@ def run_on(words: list[str]) -> None:
     words
         The words. With ``-n``, which is always assumed, standard input is empty.
     """
-    host, *command = words[1:] if words[:1] == ["-n"] else words
+    host, *command = arguments[1:] if arguments[:1] == ["-n"] else arguments
     enter(host)
     os.environ.setdefault(RANK_MARK, host)
     with Path(os.devnull).open("rb") as nothing:

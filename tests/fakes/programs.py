@@ -112,10 +112,10 @@ def _resend(call: Call, copies: int, seconds: float) -> None:
 def strike(store: Store, program: str) -> list[dict[str, Any]]:
     """The faults of this call. Each one that was ordered for a number of calls is counted down."""
     with store.change() as state:
-        found = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
-        for fault in found:
+        matching = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
+        for fault in matching:
             _count_down(state, fault)
-    return found
+    return matching
 
 
 def job_faults(state: State, job: Job, kind: str) -> dict[str, Any] | None:

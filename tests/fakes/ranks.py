@@ -36,9 +36,9 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
     RefusedError
         There is no such job.
     """
-    own = os.environ.get(MARK, "")
+    mark = os.environ.get(MARK, "")
     for job in store.read().jobs:
-        if own == f"{store.directory}:{job.key}" and job_id == str(job.id) and job.places:
+        if mark == f"{store.directory}:{job.key}" and job_id == str(job.id) and job.places:
             return job
     raise RefusedError(complaint, 1)
 
@@ -49,18 +49,18 @@ def launch(
     """Start the ranks, pass on their output, wait for them, and return the exit status."""
     if not command:
         raise RefusedError("no command was given", 1)
-    told = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
+    descriptions = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
     environment = {
         **os.environ,
         **variables,
-        "HPCBENCH_FAKE_RANKS": json.dumps({"ranks": told, "names": names.for_json()}),
+        "HPCBENCH_FAKE_RANKS": json.dumps({"ranks": descriptions, "names": names.for_json()}),
         RANK_MARK: "mpiexec",
     }
     each = [sys.executable, "-E", "-S", "-c", _ENTRY, *command]
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    found = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
-    if found:
-        lines = [[found, "-n", str(len(ranks)), "-bind-to", "none", *_hosts(ranks, store), *each]]
+    path = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
+    if path:
+        lines = [[path, "-n", str(len(ranks)), "-bind-to", "none", *_hosts(ranks, store), *each]]
         extra: list[dict[str, str]] = [{}]
     else:
         lines = [each] * len(ranks)
@@ -89,11 +89,11 @@ class Names:
 
 def become() -> None:
     """Set the launcher's variables in a rank's process, and replace the process by the program."""
-    told = json.loads(os.environ.pop("HPCBENCH_FAKE_RANKS"))
+    descriptions = json.loads(os.environ.pop("HPCBENCH_FAKE_RANKS"))
     number = int(os.environ["PMI_RANK"])
-    host, local_rank, local_size, gpus = told["ranks"][number]
-    *names, narrows = told["names"]
-    for group, value in zip(names, (number, len(told["ranks"]), local_rank, local_size), strict=True):
+    host, local_rank, local_size, gpus = descriptions["ranks"][number]
+    *names, narrows = descriptions["names"]
+    for group, value in zip(names, (number, len(descriptions["ranks"]), local_rank, local_size), strict=True):
         os.environ.update({name: str(value) for name in group})
     os.environ[RANK_MARK] = host
     if narrows:

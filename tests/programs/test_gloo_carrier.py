@@ -132,45 +132,47 @@ class Asked:
 
     slice: int
     stage: int
-    told: list[tuple[int, int]]
+    order: list[tuple[int, int]]
 
     def wait(self) -> int:
-        self.told.append((self.slice, self.stage))
+        self.order.append((self.slice, self.stage))
         return 0
 
 
 def driven(stages: dict[int, list[int]]) -> tuple[list[tuple[int, int]], list[int]]:
     """The order in which slices wait, by slice and stage, and how many had waited when each slice began."""
-    told: list[tuple[int, int]] = []
+    order: list[tuple[int, int]] = []
     begun: list[int] = []
 
-    def one(number: int) -> Any:
-        begun.append(len(told))
+    def stages_of(number: int) -> Any:
+        begun.append(len(order))
         for stage in stages[number]:
-            yield [Asked(number, stage, told)]
+            yield [Asked(number, stage, order)]
 
-    drive(one(number) for number in stages)
-    return told, begun
+    drive(stages_of(number) for number in stages)
+    return order, begun
 
 
 def test_slices_begin_between_the_stages_of_an_older_one() -> None:
-    told, begun = driven({k: [0, 1] for k in range(6)})
-    assert told[:6] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (3, 0)], "sums of newer slices before the older gathers"
+    order, begun = driven({k: [0, 1] for k in range(6)})
+    assert order[:6] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (3, 0)], (
+        "sums of newer slices before the older gathers"
+    )
     assert begun[:4] == [0, 0, 1, 2], "two slices are on their way before anybody waits"
-    assert sorted(told) == [(k, stage) for k in range(6) for stage in (0, 1)]
+    assert sorted(order) == [(k, stage) for k in range(6) for stage in (0, 1)]
 
 
 def test_all_ranks_wait_in_one_order_even_if_some_have_fewer_stages() -> None:
-    whole, _ = driven({k: [0, 1, 2] for k in range(8)})
+    full_order, _ = driven({k: [0, 1, 2] for k in range(8)})
     less, _ = driven({k: [0, 2] if k % 2 else [2] for k in range(8)})
-    assert less == [event for event in whole if event in less], "otherwise two ranks could wait for each other"
+    assert less == [event for event in full_order if event in less], "otherwise two ranks could wait for each other"
 
 
 def test_stages_whose_tags_begin_anew_come_after_the_others() -> None:
     """The hops of a long ring: the 17th has the tag of the first."""
-    told, _ = driven({k: [14, 15, 0, 1] for k in range(40)})
-    assert [stage for number, stage in told if number == 0] == [14, 15, 0, 1]
-    at = {event: k for k, event in enumerate(told)}
+    order, _ = driven({k: [14, 15, 0, 1] for k in range(40)})
+    assert [stage for number, stage in order if number == 0] == [14, 15, 0, 1]
+    at = {event: k for k, event in enumerate(order)}
     assert all(at[5, stage] < at[6, stage] for stage in (14, 15, 0, 1))
     assert at[5, 15] < at[4, 0] < at[5, 0], "a newer slice goes on before the older one's next stage"
 

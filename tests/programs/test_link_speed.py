@@ -45,24 +45,24 @@ def links(speeds: list[float], nodes: str) -> Links:
     """What all ranks find; they must agree."""
     lines = [Line(rank, len(speeds), speed) for rank, speed in enumerate(speeds)]
     topology = Topology.by_label(list(nodes))
-    said: dict[int, str] = {}
+    messages: dict[int, str] = {}
 
     def run(line: Line, answer: list[str] | None) -> Links | None:
-        def told(text: str) -> list[str]:
-            said[line.rank] = text
+        def exchange(text: str) -> list[str]:
+            messages[line.rank] = text
             return answer if answer is not None else [text] * line.size
 
         line.now = 0.0
-        return measure_links(cast(GlooCarrier, line), topology, told, lambda: line.now)
+        return measure_links(cast(GlooCarrier, line), topology, exchange, lambda: line.now)
 
     for line in lines:
         run(line, None)
-    every = [said[rank] for rank in range(len(lines))]
-    found = {run(line, every) for line in lines}
-    assert len(found) == 1
-    (one,) = found
-    assert one is not None
-    return one
+    every = [messages[rank] for rank in range(len(lines))]
+    results = {run(line, every) for line in lines}
+    assert len(results) == 1
+    (result,) = results
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,18 @@ def links(speeds: list[float], nodes: str) -> Links:
     ],
 )
 def test_the_slowest_link_between_nodes_is_found_on_all_ranks(speeds: list[float], nodes: str, expected: float) -> None:
-    found = links(speeds, nodes)
-    assert found.between.bytes_per_s == pytest.approx(expected, rel=1e-3)
-    assert (found.within, found.between.latency_s) == (GUESS.within, GUESS.between.latency_s)
+    measured = links(speeds, nodes)
+    assert measured.between.bytes_per_s == pytest.approx(expected, rel=1e-3)
+    assert (measured.within, measured.between.latency_s) == (GUESS.within, GUESS.between.latency_s)
 
 
 OPERATIONS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
 
 
-def left_to_gloo(operation: Operation, nbytes: int, nodes: str, found: Links) -> bool:
+def left_to_gloo(operation: Operation, nbytes: int, nodes: str, measured: Links) -> bool:
     topology, codec = Topology.by_label(list(nodes)), get_codec("int8:256")
     asked = Request(operation, nbytes // 4, np.dtype(np.float32), topology, codec, Algorithm.AUTO)
-    return plan(asked, add_gloo_times(found, 4)).algorithm is Algorithm.NATIVE
+    return plan(asked, add_gloo_times(measured, 4)).algorithm is Algorithm.NATIVE
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -42,10 +42,10 @@ def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> t
     text = render(jobs[0], site=site, study="mine", root="/r")
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
     (line,) = (line for line in text.splitlines() if "hpcbench.programs" in line)
-    words = shlex.split(line)
-    assert words[:6] == ["launch", "/host/py", "-u", "-m", "hpcbench.programs", "runs/$run/run.json"], words
-    assert words[6] == "$@" and words[words.index("/opt/py") + 1] == ">"
-    return shlex.split(launch.removeprefix("launch=(").removesuffix(")")), words[7 : words.index("/opt/py")]
+    arguments = shlex.split(line)
+    assert arguments[:6] == ["launch", "/host/py", "-u", "-m", "hpcbench.programs", "runs/$run/run.json"], arguments
+    assert arguments[6] == "$@" and arguments[arguments.index("/opt/py") + 1] == ">"
+    return shlex.split(launch.removeprefix("launch=(").removesuffix(")")), arguments[7 : arguments.index("/opt/py")]
 
 
 def test_the_image_stands_between_the_launcher_and_the_rank(tmp_path: Path) -> None:
@@ -86,13 +86,13 @@ os.execvp(words[0], words)
 
 
 @pytest.mark.parametrize(
-    ("inside", "status", "words"),
+    ("inside", "status", "message"),
     [
         ({}, 0, '"state": "completed", "steps": 2'),
         ({"HPCBENCH_VERSION": "0.0.7"}, 1, f"has hpcbench {__version__}, and the job is of 0.0.7: build the image"),
     ],
 )
-def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], status: int, words: str) -> None:
+def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], status: int, message: str) -> None:
     """The stand-in starts this interpreter in place of the image's, as if all were the same inside."""
     seen = tmp_path / "seen"
     (tmp_path / "bin").mkdir()
@@ -121,9 +121,9 @@ def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], stat
     done = subprocess.run(["bash", str(job)], env=environment, capture_output=True, text=True, check=False)
     (log,) = root.glob("runs/*/log.txt")
     assert done.returncode == status, done.stderr
-    assert words in log.read_text(encoding="utf-8")
-    told = seen.read_text(encoding="utf-8")
-    assert told.startswith(
+    assert message in log.read_text(encoding="utf-8")
+    output = seen.read_text(encoding="utf-8")
+    assert output.startswith(
         f"exec --bind {tmp_path}:{tmp_path} --pwd {root} {STUDY['container']['image']} /opt/py -u -m "
     )
-    assert "hpcbench.programs.rank runs/r1-baseline/run.json" in told, "and no path of the host's without its links"
+    assert "hpcbench.programs.rank runs/r1-baseline/run.json" in output, "and no path of the host's without its links"

@@ -146,7 +146,7 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "scheme", "words"),
+    ("script", "scheme", "message"),
     [
         (TRAINS, INT8, "0 of 2 ranks have reported their traffic"),
         (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "bytes were exact (small)"),
@@ -156,11 +156,11 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_measurement_fails_and_says_why(
-    tmp_path: Path, script: str, scheme: dict[str, Any], words: str
+    tmp_path: Path, script: str, scheme: dict[str, Any], message: str
 ) -> None:
     status, verdict = played(tmp_path, script, scheme)
     assert status != 0 and verdict.state == "failed"
-    assert words in verdict.reason
+    assert message in verdict.reason
     mark = Mark("ended", exit=status)
     assert (
         resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
@@ -206,10 +206,10 @@ def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("names", PLACES)
 def test_every_launcher_tells_a_rank_its_place(names: tuple[str, str, str]) -> None:
-    said = dict(zip(names, ("5", "8", "1"), strict=True))
-    assert place(said) == (5, 8, 1)
-    del said[names[2]]
-    assert place(said) == (5, 8, None)
+    values = dict(zip(names, ("5", "8", "1"), strict=True))
+    assert place(values) == (5, 8, 1)
+    del values[names[2]]
+    assert place(values) == (5, 8, None)
     assert place({}) == (0, 1, None)
 
 

@@ -30,13 +30,13 @@ from hpcbench.programs.command import run as run_command
 
 
 def run(*options: str, command: list[str]) -> subprocess.CompletedProcess[str]:
-    whole = [sys.executable, "-m", "hpcbench", "run", *options, "--", *command]
+    arguments = [sys.executable, "-m", "hpcbench", "run", *options, "--", *command]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.run(whole, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=300, env=environment, check=False)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ([], "no scheme: --scheme naive-int8"),
         (["--scheme", "naive-int9"], "naive-int9"),
@@ -44,10 +44,10 @@ def run(*options: str, command: list[str]) -> subprocess.CompletedProcess[str]:
         (["--dry", "--groups", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )
-def test_wrong_input_is_one_line(options: list[str], words: str) -> None:
+def test_wrong_input_is_one_line(options: list[str], message: str) -> None:
     done = run(*options, command=["true"])
     assert done.returncode == 2
-    assert words in done.stderr and "Traceback" not in done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_command_that_is_not_there_and_a_program_that_says_nothing() -> None:

@@ -12,14 +12,14 @@ Ranks = list[dict[str, Any]]
 
 @pytest.fixture
 def ranks(played: dict[str, Any]) -> Ranks:
-    found: Ranks = played["ranks"]
-    return found
+    results: Ranks = played["ranks"]
+    return results
 
 
 def results(ranks: Ranks, program: str, mode: str) -> list[dict[str, Any]]:
-    found = [rank["programs"][f"{program}, {mode}"] for rank in ranks]
-    assert not any("error" in result for result in found), next(r["error"] for r in found if "error" in r)
-    return found
+    outcomes = [rank["programs"][f"{program}, {mode}"] for rank in ranks]
+    assert not any("error" in result for result in outcomes), next(r["error"] for r in outcomes if "error" in r)
+    return outcomes
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -84,14 +84,14 @@ def test_each_call_brings_what_it_would_within_the_codecs_error(ranks: Ranks, co
     rounding = {"float32": 1e-6, "bfloat16": 2.0**-7, "float16": 2.0**-10}[dtype]
     bound = rounding + (0.04 if codec.startswith("int8") else 0)
     for rank in ranks:
-        found = rank["calls"][f"{codec}, torch.{dtype}"]
-        assert "error" not in found, found.get("error")
-        assert found["errors"].pop("integers") == 0
-        assert found["errors"].pop("maximum") == 0
-        assert max(found["errors"].values()) <= bound, found["errors"]
+        calls = rank["calls"][f"{codec}, torch.{dtype}"]
+        assert "error" not in calls, calls.get("error")
+        assert calls["errors"].pop("integers") == 0
+        assert calls["errors"].pop("maximum") == 0
+        assert max(calls["errors"].values()) <= bound, calls["errors"]
         if codec.startswith("int8"):
-            lossy = {name for name, error in found["errors"].items() if error > 2 * rounding}
-            assert len(lossy) == len(found["errors"]) or dtype != "float32"
+            lossy = {name for name, error in calls["errors"].items() if error > 2 * rounding}
+            assert len(lossy) == len(calls["errors"]) or dtype != "float32"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -160,8 +160,8 @@ def test_exchanges_of_experts_in_equal_and_unequal_parts(ranks: Ranks) -> None:
 
 def test_error_feedback_is_kept_from_call_to_call_and_its_loss_shows(ranks: Ranks) -> None:
     for rank in ranks:
-        kept, lost = rank["feedback"]
-        assert kept < 0.15 < 0.4 < lost
+        with_feedback, lost = rank["feedback"]
+        assert with_feedback < 0.15 < 0.4 < lost
 
 
 def test_checkpoints_are_exact_and_a_lossy_one_would_be_seen(ranks: Ranks) -> None:
@@ -172,9 +172,9 @@ def test_checkpoints_are_exact_and_a_lossy_one_would_be_seen(ranks: Ranks) -> No
 
 def test_the_hook_of_ddp_does_what_the_kernels_do(ranks: Ranks) -> None:
     for rank in ranks:
-        found = rank["hook"]
-        assert found["hook"] == found["kernels"] != found["plain"]
-        assert found["small"] == pytest.approx(found["plain"], rel=1e-6)
+        hook = rank["hook"]
+        assert hook["hook"] == hook["kernels"] != hook["plain"]
+        assert hook["small"] == pytest.approx(hook["plain"], rel=1e-6)
 
 
 def test_messages_of_a_batch_are_decoded_and_one_that_is_not_shows(ranks: Ranks) -> None:
@@ -189,20 +189,20 @@ def test_a_mesh_that_is_made_between_two_calls_says_what_the_group_is(played: di
 
 
 def test_automatic_choice_measures_the_links_once_and_all_ranks_decide_alike(played: dict[str, Any]) -> None:
-    found = [rank["automatic"] for rank in played["ranks"]]
-    (speed,) = found[0]["speeds"]
+    decisions = [rank["automatic"] for rank in played["ranks"]]
+    (speed,) = decisions[0]["speeds"]
     assert 1e5 < speed <= 1e9
-    assert found[0]["rows"] in ([["int8:256", "", 3]], [["", "plan", 3]])
-    assert all(one == found[0] for one in found)
+    assert decisions[0]["rows"] in ([["int8:256", "", 3]], [["", "plan", 3]])
+    assert all(decision == decisions[0] for decision in decisions)
 
 
 def test_within_a_machine_each_kind_of_call_is_tried_once_and_all_ranks_decide_alike(played: dict[str, Any]) -> None:
-    found = [rank["tried"] for rank in played["ranks"]]
-    one = found[0]
-    scattered, gathered, summed = one["tried"]
+    decisions = [rank["tried"] for rank in played["ranks"]]
+    decision = decisions[0]
+    scattered, gathered, summed = decision["tried"]
     expected = {"reduce-scatter": (scattered, 1), "all-gather": (gathered, 1), "all-reduce": (summed, 3)}
-    assert one["rows"] == sorted(
+    assert decision["rows"] == sorted(
         [call, "int8:256" if coded else "", "" if coded else "plan", count] for call, (coded, count) in expected.items()
     )
-    assert (0 < one["error"] < 0.3) if scattered or gathered else one["error"] < 1e-5
-    assert all({**other, "error": one["error"]} == one for other in found)
+    assert (0 < decision["error"] < 0.3) if scattered or gathered else decision["error"] < 1e-5
+    assert all({**other, "error": decision["error"]} == decision for other in decisions)

@@ -16,8 +16,8 @@ SETTINGS = Interposition(scheme=NamedScheme(name="baseline", algorithm="native")
 
 
 def test_every_operator_of_this_torch_is_known() -> None:
-    found = {s.name.removeprefix("c10d::") for s in torch._C._jit_get_all_schemas() if s.name.startswith("c10d::")}
-    assert found == set(schemas.ARGUMENTS) | schemas.SILENT
+    operators = {s.name.removeprefix("c10d::") for s in torch._C._jit_get_all_schemas() if s.name.startswith("c10d::")}
+    assert operators == set(schemas.ARGUMENTS) | schemas.SILENT
     assert schemas.unknown() == []
     for name in schemas.ARGUMENTS:
         assert schemas.strange(name, getattr(torch.ops.c10d, name).default._schema) is None

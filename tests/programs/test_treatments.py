@@ -148,7 +148,7 @@ def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precis
 
 
 @pytest.mark.parametrize(
-    ("rule", "words"),
+    ("rule", "message"),
     [
         ({"dimension": "DP", "codec": "zfp:8"}, r"rule 1 \(DP zfp:8\): homomorphic sums are of 8-bit integers"),
         ({"dimension": "TP", "codec": "int8:256:stochastic"}, "rounded to nearest: use codec int8, not int8:256:stoch"),
@@ -159,10 +159,10 @@ def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precis
         ({"dimension": "DP", "codec": "none"}, None),
     ],
 )
-def test_homomorphic_sums_of_another_codec_are_refused_by_rule(rule: dict[str, Any], words: str | None) -> None:
+def test_homomorphic_sums_of_another_codec_are_refused_by_rule(rule: dict[str, Any], message: str | None) -> None:
     stated = {"algorithm": "homomorphic", "default": "int8:256", "rules": [rule]}
-    if words is None:
+    if message is None:
         assert Scheme.model_validate(stated)
     else:
-        with pytest.raises(ValidationError, match=words):
+        with pytest.raises(ValidationError, match=message):
             Scheme.model_validate(stated)

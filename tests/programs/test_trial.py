@@ -24,17 +24,17 @@ class Sharing:
 
     def __init__(self, size: int) -> None:
         self._meet = threading.Barrier(size, timeout=PATIENCE_S)
-        self._told: list[torch.Tensor] = [torch.zeros(0)] * size
+        self._sent: list[torch.Tensor] = [torch.zeros(0)] * size
 
     def end(self, rank: int) -> Any:
-        told, meet = self._told, self._meet
+        sent, meet = self._sent, self._meet
 
         class End:
             def allreduce(self, tensors: list[torch.Tensor], *options: Any) -> Done:
-                told[rank] = tensors[0].clone()
+                sent[rank] = tensors[0].clone()
                 meet.wait()
-                largest = [one for one in options if one.reduceOp == ReduceOp.MAX]
-                tensors[0].copy_(torch.stack(told).amax(0) if largest else torch.stack(told).sum(0))
+                largest = [option for option in options if option.reduceOp == ReduceOp.MAX]
+                tensors[0].copy_(torch.stack(sent).amax(0) if largest else torch.stack(sent).sum(0))
                 meet.wait()
                 return Done()
 
@@ -61,12 +61,12 @@ class Timed:
 
 def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool], set[int]]:
     """What the ranks find, and how many calls they make."""
-    sharing, found, counts = Sharing(len(plain)), [], []
+    sharing, decisions, counts = Sharing(len(plain)), [], []
 
     def run(rank: int) -> None:
         timed = Timed()
         calls = timed.call(*plain[rank]), timed.call(*ours[rank])
-        found.append(is_faster(sharing.end(rank), *calls, clock=lambda: timed.now))
+        decisions.append(is_faster(sharing.end(rank), *calls, clock=lambda: timed.now))
         counts.append(timed.calls)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(plain))]
@@ -74,8 +74,8 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == len(plain)
-    return set(found), set(counts)
+    assert len(decisions) == len(plain)
+    return set(decisions), set(counts)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
 def test_all_ranks_find_what_is_faster_on_the_slowest(
     plain: list[list[float]], ours: list[list[float]], expected: bool
 ) -> None:
-    found, counts = answers(plain, ours)
-    assert found == {expected}
+    decisions, counts = answers(plain, ours)
+    assert decisions == {expected}
     assert len(counts) == 1
 
 
 def test_slow_calls_are_tried_once_more_than_not_at_all() -> None:
-    found, counts = answers([[2.0], [1.0]], [[1.0], [1.5]])
-    assert (found, counts) == ({True}, {4})
+    decisions, counts = answers([[2.0], [1.0]], [[1.0], [1.5]])
+    assert (decisions, counts) == ({True}, {4})
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 64])

@@ -70,26 +70,26 @@ def by_the_plan(row: dict[str, Any]) -> list[int]:
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     for name, program in PROGRAMS.items():
         for mode, asked in MODES.items():
             try:
                 (losses, parameters), rows = interposed(asked, program)
             except Exception:
-                found[f"{name}, {mode}"] = {"error": traceback.format_exc()}
+                outcomes[f"{name}, {mode}"] = {"error": traceback.format_exc()}
                 break
             digest = hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
             for row in rows:
                 if row["codec"].startswith("int8") and row["call"] != "point to point":
                     row["plan"] = by_the_plan(row)
-            found[f"{name}, {mode}"] = {"losses": losses, "digest": digest, "rows": rows}
-    return found
+            outcomes[f"{name}, {mode}"] = {"losses": losses, "digest": digest, "rows": rows}
+    return outcomes
 
 
 def calls() -> dict[str, Any]:
     """Each kind of call with codecs of fixed and of variable size: largest errors, relative to the largest value."""
     rank, p, n = dist.get_rank(), dist.get_world_size(), 4096
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     stages = dist.new_group(list(range(p)), group_desc="mesh_pp")
 
     def values(of: int, dtype: torch.dtype, count: int = n) -> torch.Tensor:
@@ -119,9 +119,9 @@ def calls() -> dict[str, Any]:
         largest = mine.clone()
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         errors["maximum"] = error(largest, torch.stack(every).amax(0))
-        whole = torch.arange(n) * (rank + 1)
-        dist.all_reduce(whole)
-        errors["integers"] = float((whole - torch.arange(n) * (p * (p + 1) // 2)).abs().max())
+        numbers = torch.arange(n) * (rank + 1)
+        dist.all_reduce(numbers)
+        errors["integers"] = float((numbers - torch.arange(n) * (p * (p + 1) // 2)).abs().max())
         peer, before = (rank + 1) % p, (rank - 1) % p
         got = torch.empty(n, dtype=dtype)
         sent = dist.isend(mine, peer, group=stages)
@@ -136,10 +136,10 @@ def calls() -> dict[str, Any]:
             try:
                 errors, rows = interposed(asked, lambda dtype=dtype: work(dtype))
             except Exception:
-                found[f"{codec}, {dtype}"] = {"error": traceback.format_exc()}
+                results[f"{codec}, {dtype}"] = {"error": traceback.format_exc()}
                 continue
-            found[f"{codec}, {dtype}"] = {"errors": errors, "rows": rows}
-    return found
+            results[f"{codec}, {dtype}"] = {"errors": errors, "rows": rows}
+    return results
 
 
 def exchange() -> dict[str, Any]:
@@ -169,7 +169,7 @@ def feedback(*, lost: bool) -> float:
 
     x = torch.randn(4096, generator=torch.Generator().manual_seed(7))
     buffer = torch.empty_like(x)
-    kept = residuals.Residuals.of
+    residual_of = residuals.Residuals.of
     if lost:
         residuals.Residuals.of = lambda self, operation, tensor: Feedback(tensor.numel())  # type: ignore[method-assign]
 
@@ -184,7 +184,7 @@ def feedback(*, lost: bool) -> float:
     try:
         mean, _ = interposed(settings(dp="sign:1024", groups=ASKED, feedback=True), work)
     finally:
-        residuals.Residuals.of = kept  # type: ignore[method-assign]
+        residuals.Residuals.of = residual_of  # type: ignore[method-assign]
     return float((mean - x).norm() / x.norm())
 
 
@@ -288,7 +288,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             world_size=ranks,
             timeout=timedelta(seconds=90),
         )
-        found = {
+        report = {
             "programs": programs(),
             "calls": calls(),
             "exchange": exchange(),
@@ -304,7 +304,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
-        dist.all_gather_object(every, found)
+        dist.all_gather_object(every, report)
         if number == 0:
             (directory / "ranks.json").write_text(json.dumps(every), encoding="utf-8")
         dist.barrier()
@@ -319,11 +319,11 @@ def main() -> int:
     torch.set_num_threads(1)
     directory = Path(sys.argv[1])
     if len(sys.argv) > 2:
-        found = []
+        reports = []
         for first in range(0, int(sys.argv[2]), AT_ONCE):  # most of the time they wait for one another
             tries = range(first, min(first + AT_ONCE, int(sys.argv[2])))
-            found += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
-        (directory / "faults.json").write_text(json.dumps(found), encoding="utf-8")
+            reports += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
+        (directory / "faults.json").write_text(json.dumps(reports), encoding="utf-8")
         return 0
     torch.compile(nn.Linear(2, 2), backend="aot_eager")(torch.ones(2)).sum().backward()  # its imports, once for all
     played = Played(directory / "faults")

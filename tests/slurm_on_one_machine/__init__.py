@@ -313,10 +313,10 @@ def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
 
 def _free_ports(count: int) -> list[int]:
     """Ports that no process listens at, below those that the kernel gives to clients."""
-    found: set[int] = set()
-    while len(found) < count:
+    ports: set[int] = set()
+    while len(ports) < count:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
-            found.add(port)
-    return list(found)
+            ports.add(port)
+    return list(ports)

@@ -120,10 +120,10 @@ def test_long_and_history_of_a_killed_job(fake_of: Callable[..., Fake]) -> None:
     submit(lsf, "sleep 60", "-W", "1", "-J", "late")
     lsf.wait()
     for text in (lsf.run("bjobs", "-l", "1").stdout, lsf.run("bhist", "-l", "1").stdout):
-        whole = text.replace("\n" + " " * 21, "")
-        assert "Job <1>, Job Name <late>" in whole
-        assert "Exited with exit code 140. The CPU time used is" in whole
-        assert "Completed <exit>; TERM_RUNLIMIT: job killed after reaching LSF run time limit;" in whole
+        joined = text.replace("\n" + " " * 21, "")
+        assert "Job <1>, Job Name <late>" in joined
+        assert "Exited with exit code 140. The CPU time used is" in joined
+        assert "Completed <exit>; TERM_RUNLIMIT: job killed after reaching LSF run time limit;" in joined
     assert "Summary of time in seconds spent in various states by" in lsf.run("bhist", "-l", "1").stdout
     assert lsf.run("bhist", "77").stderr == "No matching job found\n"
     assert lsf.run("bhist").stdout.splitlines()[2].split()[:3] == ["1", lsf.config.user[:7], "late"]

@@ -168,10 +168,10 @@ def test_a_slow_answer_comes_before_its_work() -> None:
 
 
 def test_the_directory_may_be_named_by_the_environment() -> None:
-    one, other = FakeLSF(), FakeLSF()
-    elsewhere = {**one.environment, "HPCBENCH_FAKE_DIR": other.config.directory}
-    assert one.run("bsub", stdin=b"true\n", env=elsewhere).returncode == 0
-    assert (len(one.jobs), len(other.jobs)) == (0, 1)
+    first, other = FakeLSF(), FakeLSF()
+    elsewhere = {**first.environment, "HPCBENCH_FAKE_DIR": other.config.directory}
+    assert first.run("bsub", stdin=b"true\n", env=elsewhere).returncode == 0
+    assert (len(first.jobs), len(other.jobs)) == (0, 1)
 
 
 def test_faults_and_flavours_must_be_known(fake_of: Callable[..., Fake]) -> None:

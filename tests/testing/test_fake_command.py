@@ -22,9 +22,9 @@ checked: never
 """
 
 
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Call it as people do."""
-    line = [sys.executable, with_fake.__file__, *words]
+    line = [sys.executable, with_fake.__file__, *arguments]
     return subprocess.run(line, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
@@ -102,7 +102,7 @@ def test_flux_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("arguments", "text"),
     [
         (["flux", "--site", "lassen", "--", "true"], "site lassen: its scheduler is lsf: give lsf, not flux"),
         (["lsf", "--flavour", "sge", "--", "true"], "flavour 'sge' of LSF: known are csm, lsf, old, lsf-like"),
@@ -110,8 +110,8 @@ def test_flux_too(tmp_path: Path) -> None:
         (["lsf", "--site", "nowhere", "--", "true"], "unknown site 'nowhere'"),
     ],
 )
-def test_wrong_input(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert with_fake.main(words) == 2
+def test_wrong_input(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert with_fake.main(arguments) == 2
     assert text in capsys.readouterr().err
 
 

@@ -76,8 +76,8 @@ def test_durations(text: str, minutes: float) -> None:
 
 
 def test_ids() -> None:
-    known = {0: "1", 57: "z", 1234: "NH", 6731191091817518: "uZZybuNNy", 2**64 - 1: "jpXCZedGfVQ"}
-    for number, text in known.items():
+    examples = {0: "1", 57: "z", 1234: "NH", 6731191091817518: "uZZybuNNy", 2**64 - 1: "jpXCZedGfVQ"}
+    for number, text in examples.items():
         assert decimal(f"ƒ{text}") == decimal(f"f{text}") == number
         assert f58(number)[1:] == text
     assert decimal("42") == 42
@@ -142,13 +142,13 @@ def test_which_jobs_are_listed(fake_of: Callable[..., Fake]) -> None:
 def test_dependencies(flux: Fake, scheme: str, code: int, runs: bool) -> None:
     first = submit(flux, f"#!/bin/bash\nsleep 0.2; exit {code}\n", "-N1")
     submit(flux, "#!/bin/bash\ntrue\n", "-N1", f"--dependency={scheme}:{first}")
-    one, two = flux.wait()
+    failed, two = flux.wait()
     assert (two.state == DONE) is runs
     if runs:
-        assert two.started >= one.ended
+        assert two.started >= failed.ended
     else:
-        told = flux.run("flux", "jobs", "-no", "{status} {returncode} {exception.type}", str(two.id)).stdout
-        assert told == "FAILED -128 dependency\n"
+        answer = flux.run("flux", "jobs", "-no", "{status} {returncode} {exception.type}", str(two.id)).stdout
+        assert answer == "FAILED -128 dependency\n"
 
 
 def test_flux_run_starts_tasks(flux: Fake) -> None:
@@ -164,9 +164,9 @@ flux hostlist -e local > hosts
 """
     printed = submit(flux, script)
     flux.wait()
-    said = {name: sorted(Path(name).read_text(encoding="utf-8").splitlines()) for name in ("per-task", "per-node")}
-    assert said["per-task"] == ["0 0 0,1 node1", "1 1 2,3 node1", "2 0 0,1 node2", "3 1 2,3 node2"]
-    assert said["per-node"] == [f"{k} {k % 2} 0,1,2,3 node{k // 2 + 1}" for k in range(4)]
+    outputs = {name: sorted(Path(name).read_text(encoding="utf-8").splitlines()) for name in ("per-task", "per-node")}
+    assert outputs["per-task"] == ["0 0 0,1 node1", "1 1 2,3 node1", "2 0 0,1 node2", "3 1 2,3 node2"]
+    assert outputs["per-node"] == [f"{k} {k % 2} 0,1,2,3 node{k // 2 + 1}" for k in range(4)]
     assert sorted(Path("off").read_text(encoding="utf-8").splitlines())[0] == "0 0 node1"
     texts = [Path(name).read_text(encoding="utf-8") for name in ("status", "nodes", "hosts")]
     assert texts == ["6\n", "2\n", "node1 node2\n"]

@@ -55,17 +55,17 @@ def test_states_and_exit_codes(start: Callable[[str], tuple[Fake, Lsf]], flavour
     late = lsf.submit(batch_job("late", "sleep 60", limit="0:01")).id
     after = lsf.submit(batch_job("after", "true", after=[array.id], after_any=True)).id
     fake.wait()
-    words = lsf.poll([good, *array.elements, late, after, "999"])
-    assert words[good].state is State.COMPLETED
-    assert [words[one].state for one in array.elements] == [State.COMPLETED, State.FAILED, State.FAILED]
-    assert [words[one].exit for one in array.elements[1:]] == [1, 2]
-    assert (words[late].state, words[late].exit) == (State.TIMED_OUT, 130 if flavour == "lsf-like" else 140)
-    assert ("LSF's run limit" if flavour == "lsf-like" else "TERM_RUNLIMIT") in words[late].reason
-    assert words[after].state is State.COMPLETED
-    assert "999" not in words
-    found = lsf.find("array", 3)
-    assert found is not None
-    assert list(found.elements) == list(array.elements)
+    answers = lsf.poll([good, *array.elements, late, after, "999"])
+    assert answers[good].state is State.COMPLETED
+    assert [answers[element].state for element in array.elements] == [State.COMPLETED, State.FAILED, State.FAILED]
+    assert [answers[element].exit for element in array.elements[1:]] == [1, 2]
+    assert (answers[late].state, answers[late].exit) == (State.TIMED_OUT, 130 if flavour == "lsf-like" else 140)
+    assert ("LSF's run limit" if flavour == "lsf-like" else "TERM_RUNLIMIT") in answers[late].reason
+    assert answers[after].state is State.COMPLETED
+    assert "999" not in answers
+    job = lsf.find("array", 3)
+    assert job is not None
+    assert list(job.elements) == list(array.elements)
     assert lsf.find("nothing", 1) is None
 
 
@@ -79,9 +79,9 @@ def test_cancel_and_history(start: Callable[[str], tuple[Fake, Lsf]], flavour: s
     assert lsf.cancel([over, runs]) == {over: "already over", runs: "ended"}
     assert lsf.poll([runs])[runs].state is State.CANCELLED
     fake.order("clean", job="*")
-    words = lsf.poll([over, runs])
-    assert (words[over].state, words[over].exit) == (State.FAILED, 4)
-    assert words[runs].state is State.CANCELLED
+    answers = lsf.poll([over, runs])
+    assert (answers[over].state, answers[over].exit) == (State.FAILED, 4)
+    assert answers[runs].state is State.CANCELLED
     fake.order("lose", job="*")
     assert lsf.poll([over, runs]) == {}
 
@@ -108,9 +108,9 @@ def test_unclear_submission_is_found_by_name(
     fake.order("hang", program="bsub", seconds=30, times=1)
     with pytest.raises(UnclearError):
         lsf.submit(batch_job("slow", "true"))
-    found = lsf.find("slow", 1)
-    assert found is not None
-    assert found.id == fake.jobs[0].key
+    job = lsf.find("slow", 1)
+    assert job is not None
+    assert job.id == fake.jobs[0].key
 
 
 def test_refusals_reach_the_user(start: Callable[[str], tuple[Fake, Lsf]]) -> None:

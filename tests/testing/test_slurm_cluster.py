@@ -154,11 +154,11 @@ def test_accounting_answers_if_wanted(cluster: Cluster) -> None:
         assert other.run(["sbatch", "--parsable", "--wrap=exit 3"], check=True).stdout == "1\n", "a cluster of its own"
         other.wait_job("1", "FAILED")
         for _ in range(300):  # it hears of jobs with a delay
-            said = other.run(["sacct", "-X", "-n", "-P", "-j", "1", "-o", "State,ExitCode"], check=True).stdout
-            if "FAILED" in said:
+            output = other.run(["sacct", "-X", "-n", "-P", "-j", "1", "-o", "State,ExitCode"], check=True).stdout
+            if "FAILED" in output:
                 break
             time.sleep(0.1)
-        assert said == "FAILED|3:0\n"
+        assert output == "FAILED|3:0\n"
         other.stop_accounting()
         assert other.run(["sacct", "-j", "1"]).returncode != 0
         other.start_accounting()

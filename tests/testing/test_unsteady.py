@@ -35,8 +35,8 @@ BESIDE = ("-n2", "--dist", "loadgroup", "--once-more", "3")
 def test_what_passes_alone_is_told_with_its_first_words(tmp_path: Path) -> None:
     done = run(tmp_path, *BESIDE, passing="def test(): pass", unsteady=UNSTEADY)
     assert done.returncode == 0, done.stdout
-    told = done.stdout[done.stdout.index("UNSTEADY: failed beside others, passed alone") :]
-    assert "UNSTEADY test_unsteady.py::test_unsteady" in told and "its first words" in told
+    report = done.stdout[done.stdout.index("UNSTEADY: failed beside others, passed alone") :]
+    assert "UNSTEADY test_unsteady.py::test_unsteady" in report and "its first words" in report
 
 
 @pytest.mark.parametrize("options", [(), BESIDE[:-2]], ids=["one after another", "beside others"])

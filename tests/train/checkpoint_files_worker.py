@@ -53,12 +53,14 @@ def found_in(directory: Path, run: Run = TOY) -> dict[str, Any]:
     """The checkpoint that is found, and whether it is the written one."""
     checkpoints = Checkpoints(directory, WORLD, run)
     try:
-        found = checkpoints.find()
+        checkpoint = checkpoints.find()
     except UserError as error:
         return {"error": str(error)}
-    step = found.newest.step if found.newest else None
-    sound = found.newest is None or not differences(checkpoints.load(found.newest, toy_state(0)), toy_state(step or 0))
-    return {"step": step, "damaged": found.damaged, "sound": sound}
+    step = checkpoint.newest.step if checkpoint.newest else None
+    sound = checkpoint.newest is None or not differences(
+        checkpoints.load(checkpoint.newest, toy_state(0)), toy_state(step or 0)
+    )
+    return {"step": step, "damaged": checkpoint.damaged, "sound": sound}
 
 
 @contextmanager

@@ -143,15 +143,15 @@ def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
 
 def lines(stream: io.StringIO) -> list[str]:
     """What the log says of losses and bytes; times differ."""
-    found = []
+    output = []
     for line in stream.getvalue().splitlines():
         if line.startswith("step "):
             parts = line.split(" | ")
             timed = ("time ", "samples/s ", "model ", "hardware ")
-            found.append(" | ".join(part for part in parts if not part.startswith(timed)))
+            output.append(" | ".join(part for part in parts if not part.startswith(timed)))
         elif line.startswith('{"event": "evaluation"'):
-            found.append(line)
-    return found
+            output.append(line)
+    return output
 
 
 def differences(a: Any, b: Any, name: str = "") -> list[str]:
@@ -159,7 +159,7 @@ def differences(a: Any, b: Any, name: str = "") -> list[str]:
     if isinstance(a, dict):
         if a.keys() != b.keys():
             return [name]
-        return [found for key in a for found in differences(a[key], b[key], f"{name}/{key}")]
+        return [difference for key in a for difference in differences(a[key], b[key], f"{name}/{key}")]
     same = a.dtype == b.dtype and torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
     return [] if same else [name]
 
@@ -170,13 +170,13 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
     if WORLD.rank >= run.ranks:
         return None
     streams = [io.StringIO() for _ in range(3)]
-    whole = trainer_of(run, comm.Dup())
-    outcome = [train(whole, LogWriter(streams[0]))]
+    uninterrupted = trainer_of(run, comm.Dup())
+    outcome = [train(uninterrupted, LogWriter(streams[0]))]
     checkpoints = Checkpoints(directory / name, comm, run)
     first = trainer_of(run, comm.Dup())
     asked = iter(range(1, STEPS + 1))
-    told = (lambda: next(asked) == STOP) if comm.rank == 0 else never
-    outcome.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints, told_to_stop=told))
+    stop = (lambda: next(asked) == STOP) if comm.rank == 0 else never
+    outcome.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints, told_to_stop=stop))
     second = trainer_of(run, comm.Dup())
     newest = checkpoints.find().newest
     assert newest is not None
@@ -188,12 +188,12 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
         "states": [state for state, _, _ in outcome],
         "steps": [steps for _, _, steps in outcome],
         "reloaded": at_once,
-        "weights": differences(second.state(), whole.state()),
+        "weights": differences(second.state(), uninterrupted.state()),
         "whole": lines(streams[0]),
         "parts": lines(streams[1]) + lines(streams[2]),
-        "skipped": whole.skipped,
-        "scale": whole.state()["loss_scale"]["value"],
-        "residual": sum(float(r["sent"].abs().sum()) for r in whole.data_parallel.residuals().values()),
+        "skipped": uninterrupted.skipped,
+        "scale": uninterrupted.state()["loss_scale"]["value"],
+        "residual": sum(float(r["sent"].abs().sum()) for r in uninterrupted.data_parallel.residuals().values()),
     }
 
 
@@ -287,8 +287,8 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
 def faults(directory: str) -> None:
     for name, (fault, case) in FAULTS.items():
         with fault():  # type: ignore[attr-defined]
-            found = compare(case, CASES[case], Path(directory) / name)
-        tell(found and {**found, "fault": name})
+            mistakes = compare(case, CASES[case], Path(directory) / name)
+        tell(mistakes and {**mistakes, "fault": name})
 
 
 if __name__ == "__main__":

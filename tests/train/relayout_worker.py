@@ -198,19 +198,19 @@ def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[
             if fragment.kind != "residuals":
                 parts.setdefault(field, []).append(parity.Part(shard, local))
     fields = {field: parity.assemble(comm, these) for field, these in sorted(parts.items())}
-    return {field: whole.values for field, whole in fields.items() if whole} if comm.rank == 0 else None
+    return {field: tensor.values for field, tensor in fields.items() if tensor} if comm.rank == 0 else None
 
 
 def begin(run: Run, directory: Path) -> Any:
     """Some steps and a checkpoint."""
-    comm, known = spread(run), None
+    comm, saved = spread(run), None
     if comm is not None:
         trainer = trainer_of(run, comm)
         steps(trainer, 0, BEFORE)
         Checkpoints(directory, comm, run).write(BEFORE, trainer.state(), corpus=CORPUS)
-        known = tensors(comm, trainer)
+        saved = tensors(comm, trainer)
     WORLD.Barrier()
-    return known
+    return saved
 
 
 def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
@@ -266,8 +266,8 @@ def matrix(directory: str, part: str) -> None:
             continue
         where = Path(directory) / str(i)
         if model.name not in references and WORLD.rank == 0:
-            one = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
-            references[model.name] = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+            trainer = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
+            references[model.name] = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
         before = begin(run_of(model, layout, **settings), where)
         for to, changes in targets:
             answer = go_on(run_of(model, to, **changes), where, before, references.get(model.name))
@@ -286,16 +286,16 @@ def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]]
     Gradients are summed over the replicas, then over the copies of a tied weight and over the tensor group where its
     ranks have summands; of momenta, and of gradients that are whole, the tensor group has copies.
     """
-    own, state = [], trainer.state()
-    whole = isinstance(trainer.data_parallel, OneBitAdam)
+    own_tensors, state = [], trainer.state()
+    one_bit = isinstance(trainer.data_parallel, OneBitAdam)
     for fragment in fragments(state):
         shard = state["shards"][fragment.name]
         summand = shard.partial or shard.copy == 0
-        if fragment.kind == "residuals" and (shard.counts_in_norm if whole else summand):
+        if fragment.kind == "residuals" and (shard.counts_in_norm if one_bit else summand):
             values = sum(field.double() for field in fragment.fields.values())
             assert isinstance(values, torch.Tensor)
-            own.append((shard, values.view(shard.local_shape).numpy()))
-    everything = comm.gather(own)
+            own_tensors.append((shard, values.view(shard.local_shape).numpy()))
+    everything = comm.gather(own_tensors)
     if everything is None:
         return None
     total: dict[str, np.ndarray[Any, Any]] = {}
@@ -371,8 +371,14 @@ def residuals(directory: str) -> None:
                         error, worst = parity.relative_error(now, before)
                     else:
                         error, worst = 0.0, ""
-                    words = carried(newest, state)
-                    answer = {"error": error, "worst": worst, "carried": words, "calls": calls, "most": newest.calls}
+                    carried_names = carried(newest, state)
+                    answer = {
+                        "error": error,
+                        "worst": worst,
+                        "carried": carried_names,
+                        "calls": calls,
+                        "most": newest.calls,
+                    }
                 if i < len(legs) - 1:
                     first = newest.step if newest else 0
                     stop = first + (1 if newest else 1 + bool(settings))  # a frozen variance needs a step before it
@@ -425,8 +431,8 @@ def moments_of_another() -> Iterator[None]:
     def faulty(file: dict[str, Any], fragment: Fragment) -> Any:
         if fragment.kind == "optimizer":
             other = fragment.name.replace("norm1.weight", "norm2.weight")
-            found = fields(file, fragment)
-            return {**found, **{key: file["optimizer"][other][key] for key in ("first", "second")}}
+            values = fields(file, fragment)
+            return {**values, **{key: file["optimizer"][other][key] for key in ("first", "second")}}
         return fields(file, fragment)
 
     with patch.object(checkpoint_load, "_fields", faulty):
@@ -490,8 +496,8 @@ FAULTS: dict[str, Callable[[], Any]] = {
 def faults(directory: str) -> None:
     reference: Any = None
     if WORLD.rank == 0:
-        one = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
-        reference = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+        trainer = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
+        reference = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
     for name, fault in FAULTS.items():
         with fault():
             # a bucket a parameter: ZeRO cuts each in halves

@@ -28,9 +28,9 @@ def on_ranks(mpi_run, bind, shape, cores=None):
 
 
 def test_ranks_that_the_launcher_binds_are_recorded_and_pass(mpi_run):
-    found = on_ranks(mpi_run, "core:1", CPU)
-    assert found["outcome"] == []
-    first, second = found["world"]
+    bindings = on_ranks(mpi_run, "core:1", CPU)
+    assert bindings["outcome"] == []
+    first, second = bindings["world"]
     assert len(first["cores"]) == len(second["cores"]) == 1 and first["cores"] != second["cores"]
     assert [rank["core_ranges"] for rank in (first, second)] == [str(rank["cores"][0]) for rank in (first, second)]
     assert [rank["local_rank"] for rank in (first, second)] == [0, 1]
@@ -58,21 +58,21 @@ def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"nodes": 2}, r"the ranks run on 1 node \(.*\), 2 were asked for"),
         ({"ranks_per_node": 4}, "runs 2 ranks, 4 a node were asked for"),
     ],
 )
-def test_another_world_than_asked_is_refused(mpi_run, change, words):
-    assert re.search(words, on_ranks(mpi_run, "none", {**CPU, **change})["outcome"])
+def test_another_world_than_asked_is_refused(mpi_run, change, message):
+    assert re.search(message, on_ranks(mpi_run, "none", {**CPU, **change})["outcome"])
 
 
 # ---------------------------------------------------------------- planted worlds
 
 
 def rank(number, cores, *, host="n1", gpu=None, visible=1, uuid=None, environment=None):
-    found = {
+    fields = {
         "rank": number,
         "host": host,
         "cores": cores,
@@ -82,8 +82,8 @@ def rank(number, cores, *, host="n1", gpu=None, visible=1, uuid=None, environmen
         "visible": environment or {},
     }
     if gpu is not None:
-        found["gpu"] = {"number": gpu, "uuid": uuid, "pci": None, "visible": visible, "peers": []}
-    return found
+        fields["gpu"] = {"number": gpu, "uuid": uuid, "pci": None, "visible": visible, "peers": []}
+    return fields
 
 
 def check(world, *, oversubscribe=False, **shape):
@@ -180,17 +180,17 @@ def test_numa_nodes_are_those_of_the_cores(tmp_path):
 
 def test_a_gpu_is_recorded_by_what_pytorch_tells_of_it(monkeypatch):
     """PyTorch's answers are planted: the number a rank takes, its names, whom it reaches, and what is not told."""
-    told = SimpleNamespace(name="V100", uuid="a-b", pci_domain_id=4, pci_bus_id=0xC1, pci_device_id=0)
+    properties = SimpleNamespace(name="V100", uuid="a-b", pci_domain_id=4, pci_bus_id=0xC1, pci_device_id=0)
     chosen = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: told)
-    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda own, other: (own, other) != (1, 3))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: properties)
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda gpu, other: (gpu, other) != (1, 3))
     expected = {"number": 1, "uuid": "a-b", "pci": "0004:c1:00", "visible": 4, "peers": [0, 2]}
     assert binding._gpu(5, 5) == {"device": "cuda:1 V100", "gpu": expected}
     assert chosen == [1]
-    told = SimpleNamespace(name="old")
+    properties = SimpleNamespace(name="old")
     assert binding._gpu(0, 0)["gpu"]["uuid"] is binding._gpu(0, 0)["gpu"]["pci"] is None
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=r"rank 5 on .* the run asks for a GPU and PyTorch sees none"):

@@ -57,7 +57,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(mpi_results, place
         "padding_kept",
     ],
 )
-def test_planted_fault_is_seen(mpi_results, place, fault):
+def test_planted_fault_is_detected(mpi_results, place, fault):
     results = [r for r in mpi_results(4, WORKER, "faults", place + "/faults") if r["fault"] == fault]
     assert len(results) >= 2
     assert any(result["weights"] for result in results)

@@ -45,7 +45,7 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(mpi_run, mpi
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         ("cut", "rank-00001.pt has 1000 bytes, [0-9]+ were written"),
         ("flipped", "rank-00001.pt has other bytes than were written"),
@@ -61,12 +61,12 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(mpi_run, mpi
         ("complete_is_a_list", "complete.json is damaged"),
     ],
 )
-def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(mpi_results, place, damage, words):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(mpi_results, place, damage, message):
     results = [r for r in mpi_results(2, WORKER, "damage", place + "/damage") if r["damage"] == damage]
     assert len(results) == 2
     for result in results:
         assert result["step"] == 2 and result["sound"]
-        assert re.fullmatch(f"step-000004: {words}", *result["damaged"])
+        assert re.fullmatch(f"step-000004: {message}", *result["damaged"])
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_starts_from_its_first_step(mpi_results, place):
@@ -81,7 +81,7 @@ def test_a_damaged_checkpoint_does_not_push_out_the_last_good_one(mpi_results, p
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ("learning rate", "train.lr is 0.01 there and 0.5 in the run file"),
         ("seed", "train.seed is 7 there and 8 in the run file"),
@@ -92,11 +92,11 @@ def test_a_damaged_checkpoint_does_not_push_out_the_last_good_one(mpi_results, p
         ("version", "written by another version of hpcbench"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused_by_its_first_difference(mpi_results, place, change, words):
+def test_a_checkpoint_of_another_run_is_refused_by_its_first_difference(mpi_results, place, change, message):
     results = [r for r in mpi_results(2, WORKER, "others", place + "/others") if r["change"] == change]
     assert len(results) == 2
     for result in results:
-        assert words in result["error"] and "step-000002" in result["error"]
+        assert message in result["error"] and "step-000002" in result["error"]
         assert "to start from step 1" in result["error"] and "\n" not in result["error"]
 
 

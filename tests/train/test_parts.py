@@ -179,12 +179,12 @@ def test_initial_weights_do_not_depend_on_the_layout(count, dim):
         return initial.values(shard.name, shard.shape, held=shard.held, config=MODEL, seed=5, dtype=torch.float64)
 
     name, shape = "blocks.0.mlp.up.weight", (128, 32)
-    whole = part(Shard(name, shape))
+    full = part(Shard(name, shape))
     cuts = [tuple(Cut(index, count) if d == dim else Cut(0, 1) for d in (0, 1)) for index in range(count)]
     parts = [part(Shard(name, shape, cut)) for cut in cuts]
-    assert torch.equal(torch.cat(parts, dim), whole)
-    assert abs(float(whole.std()) / initial.spread(name, MODEL) - 1) < 0.05
-    assert not torch.equal(whole, part(Shard("blocks.1.mlp.up.weight", shape)))
+    assert torch.equal(torch.cat(parts, dim), full)
+    assert abs(float(full.std()) / initial.spread(name, MODEL) - 1) < 0.05
+    assert not torch.equal(full, part(Shard("blocks.1.mlp.up.weight", shape)))
 
 
 def test_counter_based_normals_are_normal():
@@ -336,9 +336,9 @@ def test_every_layout_sees_the_same_samples_in_the_same_order(corpus, size):
         batches = Batches(corpus, seed=3, seq_len=16, global_batch=8, micro_batch=2, rank=rank, size=of, device="cpu")
         return torch.cat([batch.inputs for batch in batches.train(5)])
 
-    whole = samples(0, 1)
-    assert torch.equal(torch.cat([samples(rank, size) for rank in range(size)]), whole)
-    assert len(set(map(tuple, whole.tolist()))) == 8
+    expected = samples(0, 1)
+    assert torch.equal(torch.cat([samples(rank, size) for rank in range(size)]), expected)
+    assert len(set(map(tuple, expected.tolist()))) == 8
 
 
 def test_every_step_has_samples_of_its_own(corpus):
@@ -388,7 +388,7 @@ def test_start_check_accepts_what_fits():
 
 
 @pytest.mark.parametrize(
-    ("found", "run", "message"),
+    ("facts", "run", "message"),
     [
         (world(1, 4), RUN, "world of 1 ranks, the run needs 4"),
         (world(5, 8), RUN, "world of 5 ranks, the run needs 4"),
@@ -396,9 +396,9 @@ def test_start_check_accepts_what_fits():
         (world(4, 4, threads=2), RUN.changed(threads=2), "oversubscribed ranks must have one thread"),
     ],
 )
-def test_start_check_refuses_what_would_measure_something_else(found, run, message):
+def test_start_check_refuses_what_would_measure_something_else(facts, run, message):
     with pytest.raises(UserError, match=message):
-        preflight.check(found, run)
+        preflight.check(facts, run)
 
 
 def test_a_rank_that_lacks_a_variable_of_the_scheme_is_refused(monkeypatch):
@@ -408,17 +408,17 @@ def test_a_rank_that_lacks_a_variable_of_the_scheme_is_refused(monkeypatch):
             name="mvapich", algorithm="native", default="none", environment={"MPIR_CVAR_X": "a b", "Y": ""}
         ),
     )
-    for value, said in ((None, "is unset"), ("a", "is 'a'"), ("a b", None)):
+    for value, state in ((None, "is unset"), ("a", "is 'a'"), ("a b", None)):
         monkeypatch.setenv("Y", "")
         monkeypatch.delenv("MPIR_CVAR_X", raising=False)
         if value is not None:
             monkeypatch.setenv("MPIR_CVAR_X", value)
-        found = preflight.describe(MPI.COMM_SELF, run)
-        if said is None:
-            preflight.check(found, run)
+        facts = preflight.describe(MPI.COMM_SELF, run)
+        if state is None:
+            preflight.check(facts, run)
             continue
-        with pytest.raises(UserError, match=f"rank 0 on .*: MPIR_CVAR_X {said}, but scheme mvapich sets it to 'a b'"):
-            preflight.check(found, run)
+        with pytest.raises(UserError, match=f"rank 0 on .*: MPIR_CVAR_X {state}, but scheme mvapich sets it to 'a b'"):
+            preflight.check(facts, run)
 
 
 def test_step_line_says_everything_once():

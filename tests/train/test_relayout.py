@@ -56,14 +56,18 @@ def test_a_run_goes_on_in_another_layout_as_one_process_would(mpi_results, place
 
 def test_a_stage_opens_no_file_of_another_stage(mpi_results, place):
     """The first four ranks of the cube are its first stage, whose layers are those of stages 0 and 1 of four."""
-    (result,) = [one for one in journeys(mpi_results, place) if one["from"] == "dp2tp2pp2" and one["model"] == "neox"]
+    (result,) = [
+        journey
+        for journey in journeys(mpi_results, place)
+        if journey["from"] == "dp2tp2pp2" and journey["model"] == "neox"
+    ]
     assert result["to"] == "dp1tp4pp2 zero=0"
     for rank, files in enumerate(result["files"]):
         assert files and set(files) <= (set(range(4)) if rank < 4 else set(range(4, 8)))
 
 
 @pytest.mark.parametrize("fault", ["slices_swapped", "moments_of_another", "index_stale", "halves_swapped"])
-def test_planted_fault_is_seen(mpi_results, place, fault):
+def test_planted_fault_is_detected(mpi_results, place, fault):
     results = {result["fault"]: result for result in mpi_results(8, WORKER, "faults", place + "/faults")}
     assert_goes_on(results["none"])
     with pytest.raises(AssertionError):
@@ -135,8 +139,8 @@ def cuts(draw, shape):
         held = [slice(0, size) for size in shape]
         if dim is not None:
             held[dim] = cut_evenly(shape[dim], count)[i]
-        whole = Extent.of(tuple(held)).length
-        bounds = [0, *sorted(draw(st.lists(st.integers(0, whole), max_size=4))), whole]
+        length = Extent.of(tuple(held)).length
+        bounds = [0, *sorted(draw(st.lists(st.integers(0, length), max_size=4))), length]
         extents += [Extent.of(tuple(held), a, b - a) for a, b in pairwise(bounds)]
     return extents
 
@@ -145,10 +149,10 @@ def cuts(draw, shape):
 @settings(max_examples=150, deadline=None)
 def test_any_cut_is_filled_from_any_other(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
-    whole = torch.arange(math.prod(shape), dtype=torch.float64).view(shape)
+    full = torch.arange(math.prod(shape), dtype=torch.float64).view(shape)
 
     def part(extent):
-        box = whole[tuple(slice(*pair) for pair in extent.box)].reshape(-1)
+        box = full[tuple(slice(*pair) for pair in extent.box)].reshape(-1)
         return box[extent.start : extent.start + extent.length].clone()
 
     written = [(extent, part(extent)) for extent in data.draw(cuts(shape))]

@@ -103,14 +103,14 @@ def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
     trainer = Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
     asked = []
 
-    def told():
+    def stop():
         asked.append(trainer.policy.exact.counters.calls)
         return len(asked) == 2
 
     calls = [trainer.policy.exact.counters.calls]
     answers = []
     for k in range(3):
-        answers.append(trainer.step(k, told).stop)
+        answers.append(trainer.step(k, stop).stop)
         calls.append(trainer.policy.exact.counters.calls)
     assert answers == [False, True, False]
     assert len({after - before for before, after in pairwise(calls)}) == 1
@@ -171,7 +171,7 @@ def runs(mpi_run, directory):
     """A run at once; and one that stops after its first step, goes on, and goes on again from an older checkpoint."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("HPCBENCH_ATTEMPT", raising=False)
-        whole = mpi_run(2, WORKER, str(write_run(directory, "whole") / "run.json"))
+        uninterrupted = mpi_run(2, WORKER, str(write_run(directory, "whole") / "run.json"))
         where = write_run(directory, "stopped", checkpoint_every=3)
         (where / "stop").touch()
         stopped = mpi_run(2, WORKER, str(where / "run.json"))
@@ -184,7 +184,7 @@ def runs(mpi_run, directory):
         spoilt.write_bytes(spoilt.read_bytes()[:-1])
         patch.setenv("HPCBENCH_ATTEMPT", "3")
         again = mpi_run(2, WORKER, str(where / "run.json"))
-    return {"whole": whole, "stopped": stopped, "resumed": resumed, "again": again}
+    return {"whole": uninterrupted, "stopped": stopped, "resumed": resumed, "again": again}
 
 
 def test_a_run_that_is_told_to_stop_leaves_a_checkpoint_and_status_75(runs, directory):
@@ -202,17 +202,17 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint_and_status_75(runs, dire
 
 
 def test_started_again_it_goes_on_and_says_the_same_as_a_run_that_never_stopped(runs):
-    whole, resumed = runs["whole"], runs["resumed"]
-    assert (whole.returncode, whole.stderr) == (resumed.returncode, resumed.stderr) == (0, "")
-    assert figures(runs["stopped"]) == figures(whole)[:1]
-    assert figures(resumed) == figures(whole)[1:]
-    assert len(figures(whole)) == STEPS + 1
+    uninterrupted, resumed = runs["whole"], runs["resumed"]
+    assert (uninterrupted.returncode, uninterrupted.stderr) == (resumed.returncode, resumed.stderr) == (0, "")
+    assert figures(runs["stopped"]) == figures(uninterrupted)[:1]
+    assert figures(resumed) == figures(uninterrupted)[1:]
+    assert len(figures(uninterrupted)) == STEPS + 1
     events, _ = logged(resumed)
     assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (2, 1)
     assert (events["end"]["state"], events["end"]["steps"]) == ("completed", STEPS)
     # one step was taken before the stop; of seven that remained two are warm-up
     assert (events["traffic"]["from_step"], events["traffic"]["to_step"]) == (4, STEPS)
-    assert (logged(whole)[0]["traffic"]["from_step"]) == 3
+    assert (logged(uninterrupted)[0]["traffic"]["from_step"]) == 3
 
 
 def test_a_damaged_checkpoint_is_logged_and_the_run_goes_on_from_the_one_before(runs):
@@ -227,13 +227,13 @@ def test_a_damaged_checkpoint_is_logged_and_the_run_goes_on_from_the_one_before(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "message"),
     [
         (lambda run: run["train"].update(lr=0.5), r"another run: train\.lr is 0\.01 there and 0\.5 in the run file"),
         (lambda run: run["train"].update(seed=2), r"another run: train\.seed is 1 there and 2 in the run file"),
     ],
 )
-def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, words):
+def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, message):
     path = directory / "other" / "run.json"
     before = path.read_text()
     changed = json.loads(before)
@@ -242,8 +242,8 @@ def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs
     done = mpi_run(2, WORKER, str(path))
     path.write_text(before)
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if line.startswith("hpcbench.train: ")]
-    assert said and all(re.search(words, line) for line in said)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("hpcbench.train: ")]
+    assert lines and all(re.search(message, line) for line in lines)
 
 
 def test_a_text_that_changed_since_is_refused(mpi_run, runs, directory):

@@ -38,8 +38,8 @@ def test_the_worker_says_it_in_one_line(mpi_run, tmp_path, monkeypatch):
     monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", "single")
     done = mpi_run(1, WORKER, str(run_file(tmp_path, RUN.scheme)))
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if "hpcbench.train" in line]
-    assert said == [f"hpcbench.train: {WORDS.format('SINGLE')}"] and "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "hpcbench.train" in line]
+    assert lines == [f"hpcbench.train: {WORDS.format('SINGLE')}"] and "Traceback" not in done.stderr
 
 
 def test_rules_that_carry_nothing_stand_in_the_log(mpi_run, tmp_path):

@@ -32,10 +32,10 @@ class Flux:
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
         """The warning signal, and the end at the time limit."""
-        found: list[tuple[float, int, str]] = []
+        changes: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
-            found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
-        return [*found, *ending(now + job.limit, config, "limit")] if job.limit else found
+            changes.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
+        return [*changes, *ending(now + job.limit, config, "limit")] if job.limit else changes
 
     def reaches_ranks(self, config: Config) -> bool:
         """False: the script and its ranks are separate jobs."""

@@ -24,11 +24,11 @@ class LSF:
         if not job.depends:
             return True
         try:
-            found = answer(job.depends, state)
+            fulfilled = answer(job.depends, state)
         except RefusedError:
-            found = None  # a job that it names is gone
-        job.note = "" if found else words.NEVER if found is None else words.NOT_YET
-        return found
+            fulfilled = None  # a job that it names is gone
+        job.note = "" if fulfilled else words.NEVER if fulfilled is None else words.NOT_YET
+        return fulfilled
 
     def environment(self, job: Job, store: Store) -> dict[str, str]:
         """Variables that LSF sets, with a host file that begins with the launch host if there is one."""
@@ -59,15 +59,15 @@ class LSF:
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
         """The warning signal, SIGUSR2 at the run limit, and the end ten minutes later."""
-        found: list[tuple[float, int, str]] = []
+        changes: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
-            found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
+            changes.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
         if job.limit and not FLAVOURS[config.flavour].reasons:
-            found += ending(now + job.limit, config, "limit")
+            changes += ending(now + job.limit, config, "limit")
         elif job.limit:
-            found.append((now + job.limit, int(signal.SIGUSR2), "limit"))
-            found += ending(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
-        return found
+            changes.append((now + job.limit, int(signal.SIGUSR2), "limit"))
+            changes += ending(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
+        return changes
 
     def reaches_ranks(self, config: Config) -> bool:
         """Whether a signal reaches the ranks.

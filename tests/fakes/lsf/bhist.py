@@ -35,8 +35,8 @@ def bhist(call: Call) -> int:
         else:
             ids.append(word)
     with call.store.change() as state:
-        known = [job for job in state.jobs if not words.lost(job, state)]
-        jobs = [job for id in ids for job in select(id, state) if job in known] if ids else known
+        visible = [job for job in state.jobs if not words.lost(job, state)]
+        jobs = [job for id in ids for job in select(id, state) if job in visible] if ids else visible
     if not jobs:
         raise RefusedError("No matching job found")
     if long:

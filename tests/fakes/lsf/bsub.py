@@ -100,8 +100,8 @@ def _check(options: Options, config: Config, call: Call) -> None:
 
 
 def _check_requirement(text: str) -> None:
-    rest = re.sub(r"([a-z]+)\[[^\[\]]*\]", lambda match: "" if match[1] in _SECTIONS else "[", text)
-    if "[" in rest or "]" in rest:
+    remainder = re.sub(r"([a-z]+)\[[^\[\]]*\]", lambda match: "" if match[1] in _SECTIONS else "[", text)
+    if "[" in remainder or "]" in remainder:
         raise RefusedError("Bad resource requirement syntax. Job not submitted.")
 
 
@@ -190,16 +190,16 @@ def _minutes(text: str, what: str) -> float:
 
 def _environment(options: Options) -> dict[str, str]:
     wanted = _last(options, "-env") or "all"
-    found = dict(os.environ) if wanted.split(",")[0].strip() == "all" else {}
-    found.setdefault("PATH", "/usr/bin:/bin")
-    found.setdefault("HOME", str(Path.home()))
+    environment = dict(os.environ) if wanted.split(",")[0].strip() == "all" else {}
+    environment.setdefault("PATH", "/usr/bin:/bin")
+    environment.setdefault("HOME", str(Path.home()))
     for word in (part.strip() for part in wanted.split(",")):
         name, equal, value = word.partition("=")
         if equal:
-            found[name] = value
+            environment[name] = value
         elif name in os.environ:
-            found[name] = os.environ[name]
-    return found
+            environment[name] = os.environ[name]
+    return environment
 
 
 def _file(job: Job, path: str) -> str:
@@ -207,8 +207,8 @@ def _file(job: Job, path: str) -> str:
     if not path:
         return ""
     path = path.replace("%J", str(job.id)).replace("%I", str(job.index))
-    whole = Path(job.cwd, path)
-    return str(whole / f"{job.id}.out" if whole.is_dir() else whole)
+    full_path = Path(job.cwd, path)
+    return str(full_path / f"{job.id}.out" if full_path.is_dir() else full_path)
 
 
 def _last(options: Options, name: str) -> str:

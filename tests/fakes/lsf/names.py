@@ -20,7 +20,7 @@ def array(text: str, largest: int) -> tuple[str, list[int], int]:
 
 
 def _indices(text: str, largest: int, complaint: str) -> list[int]:
-    found: list[int] = []
+    indices: list[int] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if not match or int(match[1]) < 1:
@@ -30,8 +30,8 @@ def _indices(text: str, largest: int, complaint: str) -> list[int]:
             raise RefusedError(complaint)
         if last > largest:
             raise RefusedError("Job array index too large. Job not submitted.")
-        found += range(first, last + 1, step)
-    return sorted(set(found))
+        indices += range(first, last + 1, step)
+    return sorted(set(indices))
 
 
 def select(word: str, state: State) -> list[Job]:

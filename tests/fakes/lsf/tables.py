@@ -125,10 +125,10 @@ class Table:
         return json.dumps({"COMMAND": "bjobs", "JOBS": len(records), "RECORDS": records}, indent=2) + "\n"
 
     def _values(self, job: Job, stat: str) -> list[str]:
-        told = {name: _FIELDS[name][1](job, stat, self.config, self.now) for name in self.fields.names}
-        if job.key in self.hidden and "exit_code" in told:
-            told["exit_code"] = ""
-        return list(told.values())
+        values = {name: _FIELDS[name][1](job, stat, self.config, self.now) for name in self.fields.names}
+        if job.key in self.hidden and "exit_code" in values:
+            values["exit_code"] = ""
+        return list(values.values())
 
 
 def pending(rows: Sequence[Row], config: Config) -> str:
@@ -139,8 +139,8 @@ def pending(rows: Sequence[Row], config: Config) -> str:
         cells.append([str(job.id), config.user, stat, job.queue, "login1", name, since])
     lines = [" ".join(map(_cut, row, (*_WIDTHS[:5], *_WIDTHS[6:]))) for row in cells]
     reasons = [f" {job.note or words.PENDING}" for job, _ in rows]
-    told = [lines[0], *(line for pair in zip(lines[1:], reasons, strict=True) for line in pair)]
-    return "".join(line.rstrip() + "\n" for line in told)
+    with_reasons = [lines[0], *(line for pair in zip(lines[1:], reasons, strict=True) for line in pair)]
+    return "".join(line.rstrip() + "\n" for line in with_reasons)
 
 
 def short(rows: Sequence[Row], config: Config, *, header: bool) -> str:

@@ -112,8 +112,8 @@ def alive(job: Job) -> bool:
 
 def broken(text: str) -> str:
     """Text with the line breaks of bjobs -l and bhist -l: after 80 characters, in the middle of words."""
-    lines, rest = [text[:80]], text[80:]
-    while rest:
-        lines.append(" " * 21 + rest[:59])
-        rest = rest[59:]
+    lines, remainder = [text[:80]], text[80:]
+    while remainder:
+        lines.append(" " * 21 + remainder[:59])
+        remainder = remainder[59:]
     return "\n".join(lines)
