@@ -46,10 +46,10 @@ FAULTS: list[tuple[int, str, str, str]] = [
     (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 say 2800000"),
     (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 12000000', "zfp:8 makes messages larger: 12000000 wire bytes for 10000000"),
     (TRAFFIC, '"codec": "zfp:8"', '"codec": "none"', "2800000 wire bytes for 10000000 message bytes, without a codec"),
-    (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s a step for messages, and a step took 0.25 s"),
+    (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s per step for messages, but a step took 0.25 s"),
     (END, '"seconds": 37.4', '"seconds": 5.0', "the run took 5.000 s, its steps 7.500 s"),
-    (END, "06:31:00.000Z", "06:30:10.000Z", "the run took 37.400 s, and 9.877 s by the times of its start and end"),
-    (END, '"steps": 12', '"steps": 11', "the end event says 11 steps, the log holds 12"),
+    (END, "06:31:00.000Z", "06:30:10.000Z", "the run took 37.400 s, and 9.877 s by the clock times of its start and end"),
+    (END, '"steps": 12', '"steps": 11', "the end event says 11 steps, the log contains 12"),
 ]  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def test_more_than_the_chip_can_do_is_said_to_be_impossible(column: str) -> None
     run = on_gpus(foreign(**{column: [300e12, 468e12, 310e12]}), [GPU], train={"precision": "bf16"})
     (note,) = measure(run).notes
     assert note.startswith("x: train.log:11: 4.68e+14 ")
-    assert note.endswith("cannot be: the dense peak of a rank's share of NVIDIA A100-SXM4-40GB is 3.12e+14 (150%)")
+    assert note.endswith("is impossible: the dense peak of a rank's share of NVIDIA A100-SXM4-40GB is 3.12e+14 (150%)")
     assert measure(on_gpus(foreign(**{column: [300e12]}), [GPU], train={"precision": "bf16"})).notes == ()
 
 
@@ -196,7 +196,7 @@ def test_mfu_that_is_claimed_against_flops_and_peak() -> None:
     assert claimed(0.5) == ()
     (note,) = claimed(0.6)
     assert note.startswith("x: train.log:11: MFU: 0.6 is claimed, and 0.5 recomputed (1 of 3 steps)")
-    assert "MFU 110.0% cannot be" in measure(foreign(mfu=[0.5, 1.1])).notes[0]
+    assert "MFU 110.0% is impossible" in measure(foreign(mfu=[0.5, 1.1])).notes[0]
 
 
 # ---------------------------------------------------------------- foreign logs: what needs no shape

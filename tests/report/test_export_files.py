@@ -39,9 +39,9 @@ def test_the_report_is_printed_and_each_file_written(root: Path, tmp_path: Path,
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("records", "the suffix says the kind of file: use one of .csv, .jsonl, .parquet, .sqlite, .db"),
+        ("records", "the suffix selects the kind of file: use one of .csv, .jsonl, .parquet, .sqlite, .db"),
         ("records.xlsx", "the suffix says"),
-        ("missing/records.csv", "there is no directory"),
+        ("missing/records.csv", "does not exist: create it"),
         ("taken.csv", "is a directory"),
         ("n" * 300 + ".csv", "cannot be written"),
         ("/proc/records.csv", "cannot be written"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from hpcbench.contract.step_line import Step
-from hpcbench.report.export import QUANTITIES, RECORDS, TABLES, VERSION, described, fingerprint
+from hpcbench.report.export import QUANTITIES, RECORDS, TABLES, VERSION, compute_fingerprint, describe_tables
 
 VERSIONS = Path(__file__).with_name("schema_versions.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "records.md"
@@ -19,8 +19,8 @@ BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 def test_the_version_is_raised_when_columns_change() -> None:
     known = json.loads(VERSIONS.read_text())
     assert max(map(int, known)) == VERSION
-    assert known[str(VERSION)] == fingerprint(), (
-        f"columns changed: raise export.VERSION, and add its fingerprint {fingerprint()} to {VERSIONS.name}"
+    assert known[str(VERSION)] == compute_fingerprint(), (
+        f"columns changed: raise export.VERSION, and add its fingerprint {compute_fingerprint()} to {VERSIONS.name}"
     )
     assert len(set(known.values())) == len(known)
 
@@ -44,7 +44,7 @@ def test_columns_have_one_name_each_a_meaning_and_figures_a_unit() -> None:
 def test_the_page_says_what_the_schema_says() -> None:
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    page = f"{before}{BEGIN}\n{described()}\n{END}{after}"
+    page = f"{before}{BEGIN}\n{describe_tables()}\n{END}{after}"
     if os.environ.get("HPCBENCH_REGOLD"):
         PAGE.write_text(page)
     assert PAGE.read_text() == page, "HPCBENCH_REGOLD=1 writes it"

@@ -12,7 +12,7 @@ from hpcbench.report.evidence import Evidence, decide
 from hpcbench.report.findings import AS_FAST, LossFinding, LossTest, SpeedFinding, SpeedTest, margin_of, speeds
 from hpcbench.report.hierarchy import LEVEL, Allotment, Chains, Shares
 from hpcbench.report.kinds import SchemeKind
-from hpcbench.report.looks import LOOKS, part_of_level
+from hpcbench.report.looks import LOOKS, compute_level_part
 from hpcbench.report.statistics import Mean, mean_interval
 
 MARGIN = 0.01
@@ -20,7 +20,7 @@ MARGIN = 0.01
 
 def share(pairs: int) -> float:
     """The share with which a comparison of so many pairs is tested at the whole level."""
-    return LEVEL / part_of_level(pairs)
+    return LEVEL / compute_level_part(pairs)
 
 
 def speed(*ratios: float) -> SpeedFinding:
@@ -106,7 +106,7 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
     """Else a report that is read again after more repeats has another chance of a false finding."""
     few, more = (SpeedTest.of([(1.0, 1.0), (1.01, 1.0)] * n, MARGIN).finding(LEVEL) for n in (2, 4))
     assert few.equal and more.equal
-    assert (few.equal.level, more.equal.level) == (LEVEL * part_of_level(4), LEVEL * part_of_level(8))
+    assert (few.equal.level, more.equal.level) == (LEVEL * compute_level_part(4), LEVEL * compute_level_part(8))
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
@@ -132,14 +132,14 @@ def test_the_question_says_which_share_decides() -> None:
     for _ in range(25):
         values = [(math.exp(rng.gauss(0.05, 0.02)), 1.0) for _ in range(rng.randint(2, 9))]
         test = SpeedTest.of(values, MARGIN)
-        assert test.question is not None and test.question.side <= test.question.whole
+        assert test.question is not None and test.question.side <= test.question.complete
         for factor, differs in ((1.001, True), (0.999, False)):
             equal = test.finding(factor * test.question.side).equal
             assert equal is not None and equal.rejects == differs
         losses = LossTest.of([(2 + rng.gauss(0.03, 0.02), 2.0) for _ in range(rng.randint(2, 9))], 0.02)
         assert losses.question is not None
-        assert losses.finding(1.001 * losses.question.whole).shown != "not shown"
-        assert losses.finding(0.999 * losses.question.whole).shown == "not shown"
+        assert losses.finding(1.001 * losses.question.complete).shown != "not shown"
+        assert losses.finding(0.999 * losses.question.complete).shown == "not shown"
 
 
 def test_repeats_that_would_be_enough_are_looks() -> None:
@@ -236,7 +236,7 @@ def test_true_effects_are_found() -> None:
 
 def undivided(cells: list[Chains]) -> list[Allotment]:
     """Each question as if it were alone, and this the only look."""
-    alone = Shares(LEVEL / part_of_level(3), LEVEL / part_of_level(3))
+    alone = Shares(LEVEL / compute_level_part(3), LEVEL / compute_level_part(3))
     return [Allotment(dict.fromkeys(cell.answers, alone), {}, {}, {}) for cell in cells]
 
 

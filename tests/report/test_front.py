@@ -98,14 +98,14 @@ def test_a_better_loss_at_an_equal_speed_beats_and_at_a_speed_that_is_not_shown_
 def test_a_duel_is_the_same_from_both_sides() -> None:
     duel = front(planted(FOUR)).duel("naive-bf16", "mzhybrid")
     assert duel is not None and duel.speed is not None and duel.loss is not None
-    other = duel.turned()
+    other = duel.turn()
     assert other.speed is not None and other.loss is not None
     assert (duel.beats, other.beats, duel.faster, other.faster) == (True, False, True, False)
     assert other.speed.slower and other.speed.estimate == pytest.approx(1 / duel.speed.estimate)
     assert other.speed.low is not None and duel.speed.high is not None
     assert other.speed.low == pytest.approx(1 / duel.speed.high)
     assert other.loss.estimate == -duel.loss.estimate
-    assert other.turned() == replace(duel, speed=other.turned().speed, loss=other.turned().loss)
+    assert other.turn() == replace(duel, speed=other.turn().speed, loss=other.turn().loss)
 
 
 def test_schemes_compared_with_each_other_divide_what_the_answers_leave() -> None:

@@ -30,7 +30,9 @@ def drawn(rng: random.Random) -> Question:
 
 def drawn_chain(rng: random.Random) -> Chain:
     speed, loss = (drawn(rng) if rng.random() < 0.9 else None for _ in range(2))
-    return Chain(speed, loss and Question(loss.whole, loss.whole), tuple(drawn(rng) for _ in range(rng.randint(0, 2))))
+    return Chain(
+        speed, loss and Question(loss.complete, loss.complete), tuple(drawn(rng) for _ in range(rng.randint(0, 2)))
+    )
 
 
 def drawn_cells(rng: random.Random) -> list[Chains]:
@@ -43,9 +45,9 @@ def drawn_cells(rng: random.Random) -> list[Chains]:
 def held(chain: Chain, shares: Shares) -> float:
     """The share that the undecided questions of a chain use at once: what none of them passes on."""
     amount = 0.0
-    loss_open = chain.loss is not None and not chain.loss.whole < shares.loss
+    loss_open = chain.loss is not None and not chain.loss.complete < shares.loss
     if chain.speed is not None:
-        passes = 1.0 if chain.speed.whole < shares.speed else 0.5 if chain.speed.side < shares.speed else 0.0
+        passes = 1.0 if chain.speed.complete < shares.speed else 0.5 if chain.speed.side < shares.speed else 0.0
         amount += shares.speed * (1 - passes)
     if loss_open:
         amount += shares.loss
@@ -83,8 +85,8 @@ def test_nothing_is_lost_when_more_is_decided() -> None:
                         for (question, share), (_, later) in zip(
                             asked(old[key], given[key]), asked(new[key], now[key]), strict=True
                         ):
-                            assert later >= share * (1 - 1e-12) or question.whole < later
-                            undecided += not question.whole < share
+                            assert later >= share * (1 - 1e-12) or question.complete < later
+                            undecided += not question.complete < share
     assert undecided > 1000
 
 

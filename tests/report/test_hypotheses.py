@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hpcbench.report.looks import LOOKS, next_look, part_of_level, suffices
+from hpcbench.report.looks import LOOKS, compute_level_part, next_look, suffices
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, mean_interval, mean_of, welch
 
@@ -151,11 +151,11 @@ def test_the_next_look_is_the_first_that_suffices() -> None:
     for pairs, distance in itertools.product((2, 3, 4, 8, 29), (0.3, 0.7, 1.0, 2.0, 4.0)):
         look = next_look(distance, 1.0, 0.05, pairs)
         later = [n for n in LOOKS if n > pairs]
-        enough = [n for n in later if suffices(n, distance, 1.0, 0.05 * part_of_level(n))]
+        enough = [n for n in later if suffices(n, distance, 1.0, 0.05 * compute_level_part(n))]
         assert look == (enough[0] if enough else None)
 
 
 def test_the_looks_divide_the_level() -> None:
-    assert sum(map(part_of_level, LOOKS)) == pytest.approx(1.0)
+    assert sum(map(compute_level_part, LOOKS)) == pytest.approx(1.0)
     # A number of pairs between two looks counts as the later one, and what is beyond the last as the last.
-    assert [part_of_level(n) for n in (2, 3, 4, 5, 6, 100, 1000)] == [0.6, 0.6, 0.2, 0.2, 0.1, 0.005, 0.005]
+    assert [compute_level_part(n) for n in (2, 3, 4, 5, 6, 100, 1000)] == [0.6, 0.6, 0.2, 0.2, 0.1, 0.005, 0.005]

@@ -15,7 +15,7 @@ from hpcbench.console import span
 from hpcbench.contract.reason import FailureReason, diagnose
 from hpcbench.contract.state import JobSummary, ResolvedState, State
 from hpcbench.errors import UserError
-from hpcbench.report.live import follow, picture
+from hpcbench.report.live import follow, render
 
 SCHEMES = ("baseline", "mzhybrid")
 
@@ -220,7 +220,7 @@ def test_more_runs_than_rows() -> None:
     runs += [RunProgress("now", "j", ResolvedState("running"), 3, 5, 3.0, 20.0)]
     runs += [RunProgress(f"p{k}", "j", ResolvedState("pending")) for k in range(950)]
     console = Console(file=StringIO(), width=100, record=True)
-    console.print(picture(runs, 3700, 60, 14, 100))
+    console.print(render(runs, 3700, 60, 14, 100))
     out = console.export_text()
     assert "now" in out and "bad: failed: it broke (log.txt:3)" in out
     assert "... and 993 more" in out
@@ -232,7 +232,7 @@ def test_a_reason_is_shown_with_its_remedy_in_a_narrow_window() -> None:
     reason = "the scheduler refused the job because of its account, which nobody knows here: set account: in the study"
     runs = [RunProgress(f"r{k}", "j", ResolvedState("failed", reason), 2, 5) for k in range(20)]
     console = Console(file=StringIO(), width=80, height=24, record=True)
-    console.print(picture(runs, 60, None, 24, 80))
+    console.print(render(runs, 60, None, 24, 80))
     out = console.export_text()
     assert " ".join(out.split()).count("set account: in the study") == 3
     assert "20 runs: 20 failed" in out

@@ -89,7 +89,7 @@ def test_each_fact_stands_once_with_where_it_was_read(tmp_path: Path) -> None:
             "The runs differ in local rank 0: cores 0-7; NUMA 0; cuda:0 H200 (THEM), "
             "cores 0-3; NUMA 0; cuda:0 H200 (IT).",
         ),
-        ({"revision": "c0ffee-dirty"}, "hpcbench had changes beside its revision c0ffee when it ran IT."),
+        ({"revision": "c0ffee-dirty"}, "hpcbench had uncommitted changes to revision c0ffee when it ran IT."),
     ],
     ids=["mpi", "package", "modules", "driver", "binding", "revision"],
 )
@@ -123,7 +123,7 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
     packages = {f"p{i}": "1" for i in range(30)}
     submission = planted(tmp_path, {"packages": packages}, {"packages": dict.fromkeys(packages, "2")})
     found = differences(submission.runs)
-    assert len(found) == 5 and found[-1] == "The runs differ in 26 more of that sort."
+    assert len(found) == 5 and found[-1] == "The runs differ in 26 further facts."
 
 
 def test_a_report_says_what_the_compared_runs_differ_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +142,7 @@ def test_changed_code_is_said_with_its_patch(tmp_path: Path) -> None:
     kept.joinpath("submit.json").write_text(json.dumps({"user": "me", "command": ["hpcbench", "submit"], "git": git}))
     found = provenance(submission)
     [note] = found.notes
-    assert "hpcbench had changes beside its revision 0123456789ab" in note and f"{kept}/hpcbench.diff" in note
+    assert "hpcbench had uncommitted changes to revision 0123456789ab" in note and f"{kept}/hpcbench.diff" in note
     named = facts(found)
     assert named["revision of hpcbench"][0].value == "0123456789abcdef, with changes"
     assert named["revision of study"][0].value == "fed" and named["command"][0].value == "hpcbench submit"

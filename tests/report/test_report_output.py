@@ -34,7 +34,7 @@ mzhybrid           1.280       16.00     0.63 (0.54 to 0.74)          0.700     
 On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression does not pay: all schemes are slower than the baseline.
 No cast to 16 bits (naive-bf16, naive-fp16) ran with the schemes: the gain of a codec over a cast is not known.
 Simplest of the schemes that no other one significantly beats: baseline.
-[a] Fewer than 5 pairs of runs: chance has a large part in what is shown and in what is not.
+[a] Fewer than 5 pairs of runs: findings depend largely on chance.
 [b] Fewer than 100 counted steps in a run: little to time a step by, and training has hardly begun.
 [c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are as good here may differ later.
 [d] Ranks shared cores and took turns: the codec of one rank delays the computation of another.

@@ -19,7 +19,7 @@ from hpcbench.report.export import STALENESS
 from hpcbench.report.export.rows import rows
 from hpcbench.report.formats.json_document import content
 from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, count_ages
-from hpcbench.report.synchrony import Arm, arms
+from hpcbench.report.synchrony import Arm, list_arms
 from hpcbench.report.time_to_loss import first_at
 
 FLUSHED = {"train.schedule": "1f1b", "layout.pp": 2}
@@ -34,7 +34,7 @@ FASTER = Run(
 
 def arm(runs: list[Run], way: str, *, margin: float = 0.0, scheme: str = "baseline") -> Arm:
     _, cells = planted(runs, margin=margin)
-    (found,) = [one for one in arms(cells, margin) if (one.way.name, one.scheme) == (way, scheme)]
+    (found,) = [one for one in list_arms(cells, margin) if (one.way.name, one.scheme) == (way, scheme)]
     return found
 
 
@@ -130,18 +130,18 @@ def test_only_runs_that_differ_in_nothing_else_are_compared() -> None:
     longer = replace(FASTER, cell={**FREE, "layout.tp": 2})
     slower = replace(REFERENCE, cell={**FLUSHED, "layout.tp": 2}, seconds=4.0)
     _, cells = planted([REFERENCE, FASTER, longer, slower])
-    found = {(one.way.name, one.group): one for one in arms(cells, 0.0) if one.against}
+    found = {(one.way.name, one.group): one for one in list_arms(cells, 0.0) if one.against}
     assert {key: one.time_ratio.estimate for key, one in found.items() if one.time_ratio} == {
         ("pipedream", ""): pytest.approx(3.5 / 8),
         ("pipedream", "tp 2"): pytest.approx(3.5 / 16),
     }
-    assert not [one for one in arms(planted([REFERENCE, replace(longer)])[1], 0.0) if one.against]
+    assert not [one for one in list_arms(planted([REFERENCE, replace(longer)])[1], 0.0) if one.against]
 
 
 def test_without_a_way_that_waits_there_is_no_reference() -> None:
     late = replace(FASTER, cell={**FREE, "train.vertical_sync": True})
     _, cells = planted([FASTER, late])
-    assert [(one.against, one.state, one.time_ratio) for one in arms(cells, 0.0)] == [(None, "unknown", None)] * 2
+    assert [(one.against, one.state, one.time_ratio) for one in list_arms(cells, 0.0)] == [(None, "unknown", None)] * 2
     chunked = replace(REFERENCE, cell={**FLUSHED, "train.schedule": "interleaved", "layout.chunks": 2})
     found = arm([chunked, FASTER], "pipedream")
     assert (found.against, found.state) == ("interleaved x 2", "reached")
@@ -189,7 +189,7 @@ def test_a_report_has_the_table_unasked() -> None:
 
 def test_a_study_in_which_all_wait_has_no_such_table() -> None:
     submission, cells = planted([REFERENCE, replace(REFERENCE, cell={**FLUSHED, "train.schedule": "gpipe"})])
-    assert arms(cells, 0.0) == [] and not entries(build([(submission, cells)], DEFAULT), "synchrony")
+    assert list_arms(cells, 0.0) == [] and not entries(build([(submission, cells)], DEFAULT), "synchrony")
 
 
 def test_the_export_has_a_row_for_each_place_and_staleness() -> None:

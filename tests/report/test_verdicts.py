@@ -146,7 +146,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"naive-mpc": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
     assert set(verdicts(root).values()) == {NO_BASELINE.text}
-    assert answer(cell(root), "local") == ["Nothing can be compared: there is no run of the baseline."]
+    assert answer(cell(root), "local") == ["Nothing can be compared: the baseline has no run."]
     assert all(row.speed is None and row.loss is None for row in cell(root).rows)
 
 
