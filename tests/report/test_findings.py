@@ -19,7 +19,7 @@ MARGIN = 0.01
 
 
 def share(pairs: int) -> float:
-    """The share with which a comparison of so many pairs is tested at the whole level."""
+    """Return the share at which a comparison of `pairs` pairs is tested at the whole level."""
     return LEVEL / compute_level_part(pairs)
 
 
@@ -39,15 +39,15 @@ def loss(*changes: float) -> LossFinding:
         ((0.99, 1.00, 1.06), "not shown", False),
         ((0.998, 1.0, 1.001), "not faster", False),
         ((0.90, 0.91, 0.92), "not faster", True),
-        # Within 3 %, and neither shown to be faster nor to gain less than 1 %.
+        # Within 3 %, and neither significantly faster nor significantly below a gain of 1 %.
         ((0.995, 1.012, 1.01, 1.002), "as fast", False),
         ((1.5,), "not shown", False),
     ],
 )
 def test_words_of_speed(ratios: tuple[float, ...], shown: str, slower: bool) -> None:
-    found = speed(*ratios)
-    assert (found.shown, found.slower) == (shown, slower)
-    assert (found.equal is None) == (len(ratios) == 1)
+    finding = speed(*ratios)
+    assert (finding.shown, finding.slower) == (shown, slower)
+    assert (finding.equal is None) == (len(ratios) == 1)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_words_of_speed(ratios: tuple[float, ...], shown: str, slower: bool) -> 
     ],
 )
 def test_words_of_loss(changes: tuple[float, ...], shown: str, side: str | None) -> None:
-    found = loss(*changes)
-    assert (found.shown, found.side, found.margin) == (shown, side, pytest.approx(0.02))
+    finding = loss(*changes)
+    assert (finding.shown, finding.side, finding.margin) == (shown, side, pytest.approx(0.02))
 
 
 def test_a_speed_is_judged_by_its_intervals() -> None:
@@ -110,7 +110,7 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """Alone, what its interval says, whatever the number of pairs; beside others that are not shown, less."""
+    """Alone, the finding follows from the interval; together with inconclusive comparisons less is significant."""
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
     alone = speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
@@ -183,10 +183,10 @@ def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200,
             for speed, loss in [(0.0, 0.0), *effects]
         ]
         base = runs[0] if matched else [*runs[0][1:], runs[0][0]]
-        values = {str(k): list(zip(own, base, strict=True)) for k, own in enumerate(runs[1:])}
-        speeds = {k: SpeedTest.of([(a[0], b[0]) for a, b in own], MARGIN) for k, own in values.items()}
-        pairs_of_losses = {k: [(a[1], b[1]) for a, b in own] for k, own in values.items()}
-        losses = {k: LossTest.of(own, margin_of(own, MARGIN)) for k, own in pairs_of_losses.items()}
+        values = {str(k): list(zip(pairs, base, strict=True)) for k, pairs in enumerate(runs[1:])}
+        speeds = {k: SpeedTest.of([(a[0], b[0]) for a, b in pairs], MARGIN) for k, pairs in values.items()}
+        pairs_of_losses = {k: [(a[1], b[1]) for a, b in pairs] for k, pairs in values.items()}
+        losses = {k: LossTest.of(pairs, margin_of(pairs, MARGIN)) for k, pairs in pairs_of_losses.items()}
         (findings,) = decide([Evidence(dict.fromkeys(values, SchemeKind.ONE_CODEC), speeds, losses)])
         wrong_speed = wrong_loss = False
         for k, (speed, loss) in enumerate(effects):
@@ -229,9 +229,9 @@ def test_at_most_one_study_in_twenty_has_a_false_finding(effects: list[tuple[flo
 
 
 def test_true_effects_are_found() -> None:
-    found = simulate([(0.08, 0.1), (-0.08, -0.1), (0.08, 0.0)], 5, 200)
-    assert found.right_speed > 0.9
-    assert found.right_loss > 0.9
+    shares = simulate([(0.08, 0.1), (-0.08, -0.1), (0.08, 0.0)], 5, 200)
+    assert shares.right_speed > 0.9
+    assert shares.right_loss > 0.9
 
 
 def undivided(cells: list[Chains]) -> list[Allotment]:

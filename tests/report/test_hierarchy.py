@@ -91,7 +91,7 @@ def test_nothing_is_lost_when_more_is_decided() -> None:
 
 
 def families(cell: Chains | Allotment) -> list[dict[Hashable, Any]]:
-    return [dict(getattr(cell, one.name)) for one in fields(Chains)]
+    return [dict(getattr(cell, field.name)) for field in fields(Chains)]
 
 
 def decide_some(rng: random.Random, chain: Chain) -> Chain:
@@ -110,7 +110,7 @@ def test_equal_chains_of_one_question_are_holms_method() -> None:
     rng = random.Random(3)
     for _ in range(200):
         p = [rng.random() ** 4 for _ in range(rng.randint(1, 8))]
-        adjusted = [own for (own,) in holm([[value] for value in p])]
+        adjusted = [p_value for (p_value,) in holm([[value] for value in p])]
         asked = ask_family({k: Chain(loss=Question(value, value)) for k, value in enumerate(p)}, LEVEL)
         assert [shares.finished for shares in asked.values()] == [value < LEVEL for value in adjusted]
 
@@ -129,8 +129,8 @@ def test_equal_chains_of_one_question_are_holms_method() -> None:
     ],
 )
 def test_the_order_within_a_chain(speed: Question | None, loss: Question | None, shares: tuple[float, ...]) -> None:
-    found = ask(Chain(speed, loss, (OPEN,)), 1.0)
-    assert (found.speed, found.loss, *found.gains) == shares and not found.finished
+    answers = ask(Chain(speed, loss, (OPEN,)), 1.0)
+    assert (answers.speed, answers.loss, *answers.gains) == shares and not answers.finished
     assert ask(Chain(speed, loss, (WHOLE,)), 1.0).finished == (loss in (WHOLE, None) and speed in (WHOLE, None))
 
 
