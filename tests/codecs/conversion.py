@@ -18,14 +18,14 @@ LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 
 
 def codes(sent: np.dtype[np.generic]) -> Array:
-    """Every value of a type of 16 bits; of float32 as many at random."""
+    """Return every value of a type of 16 bits, and the same number of random values of float32."""
     if sent == F32:
         return words(65_536, 5).astype(np.uint32).view(np.float32)
     return np.arange(65_536).astype(np.uint16).view(sent)
 
 
 def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
-    """The middles between neighbours of the type, where ties are, and what lies next to them on both sides."""
+    """Return the midpoints between neighbors of the type, which are the ties, and their neighbors on both sides."""
     with np.errstate(all="ignore"):
         grid = np.sort(codes(sent).astype(F64))
         grid = grid[np.isfinite(grid)]
@@ -35,7 +35,7 @@ def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
 
 
 def plain_nan(x: Array) -> Array:
-    """NaN with its sign and nothing else."""
+    """Return NaN with its sign and no other payload."""
     result = x.copy()
     nan = np.isnan(x)
     with np.errstate(invalid="ignore"):
@@ -44,7 +44,7 @@ def plain_nan(x: Array) -> Array:
 
 
 def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], offset: int = 0) -> None:
-    """Everything that the kernels do with `x`, and with values that have travelled."""
+    """Check all operations of the kernels on `x`, and on values that have travelled."""
     n, where = x.size, f"{x.size} of {x.dtype} as {sent} at {offset}"
 
     def view(array):
@@ -89,7 +89,7 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
 
 
 def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> None:
-    """Every tie of the type, and every kind of value at places of every kind."""
+    """Check every tie of the type, and every kind of value at addresses of every kind."""
     check(device, memory, critical(values, sent), sent)
     pool = mixed(60_000, values, 300)
     if values == F64:
@@ -101,7 +101,7 @@ def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np
 
 
 def check_sums(device: Device, memory: Memory, dtype: np.dtype[np.generic]) -> None:
-    """Sums have NumPy's bits, NaN apart: of values of every kind, and of subnormal values, which must not be lost."""
+    """Check that sums have NumPy's bits, except for NaN: of all kinds of values, and of subnormal values."""
     smallest = np.array([1, 2, 0x8003 if dtype.itemsize == 2 else 3], f"u{dtype.itemsize}").view(dtype)
     pool, others = (mixed(60_000, dtype, seed) for seed in (300, 400))
     cases = [(smallest, smallest[::-1].copy(), 0)]

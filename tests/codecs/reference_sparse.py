@@ -1,4 +1,4 @@
-"""The sparse formats a second time, in NumPy and without regard to speed: what the kernels must make."""
+"""A second implementation of the sparse formats in NumPy, slow and simple: the oracle of the kernels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ CHUNK = 65536
 
 
 def magnitudes(x: Array) -> npt.NDArray[np.int64]:
-    """An order of all values by magnitude: NaN, of which a half has but one, behind infinity."""
+    """Return the order of all values by magnitude: NaN (only one in half precision) comes after infinity."""
     with np.errstate(invalid="ignore"):
         bits = x.astype(np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
     if x.dtype == np.float32:
@@ -37,7 +37,7 @@ def bitmap(set_bits: npt.NDArray[np.int64], size: int) -> bytes:
 
 
 def index_of(marks: Marks) -> bytes:
-    """The shortest of the forms that tell which records are sent; of equally long ones the first."""
+    """Return the shortest index form of the sent records; of equal lengths the first form."""
     m, places = marks.size, np.flatnonzero(marks)
     k = places.size
     if k == m:
@@ -51,12 +51,12 @@ def index_of(marks: Marks) -> bytes:
 
 
 def message(records: Array, chunk: int, choose: Callable[[int, Array], Marks], *, all_where_shorter: bool) -> bytes:
-    """Chunks of records, shape (n, width), and where each but the first begins.
+    """Return the chunks of records, shape (n, width), and the start of each chunk but the first.
 
     Parameters
     ----------
     choose
-        Which records are sent, of those from a place on.
+        Chooses the sent records from a position on.
     """
     parts, starts, at = [], [], 0
     for first in range(0, len(records), chunk):
@@ -73,7 +73,7 @@ def message(records: Array, chunk: int, choose: Callable[[int, Array], Marks], *
 
 
 def largest(x: Array, k: int) -> Marks:
-    """The k values of largest magnitude, of equal ones the first."""
+    """Return the k values of largest magnitude; of equal ones the first."""
     marks = np.zeros(x.size, dtype=bool)
     marks[np.argsort(-magnitudes(x), kind="stable")[:k]] = True
     return marks
@@ -86,7 +86,7 @@ def topk_size(n: int, k: int, item: int) -> int:
 
 
 def topk(x: Array, k: int, *, by: Array | None = None) -> bytes:
-    """The message of `x`; the choice is made `by` other values."""
+    """Return the message of `x`. The records are chosen `by` other values."""
     marks = largest(x if by is None else by, k)
     encoded = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
     return encoded + bytes(topk_size(x.size, k, x.itemsize) - len(encoded))
@@ -106,7 +106,7 @@ def rowsparse(x: Array, width: int) -> bytes:
 
 
 def quieted(x: Array) -> Array:
-    """Half-precision types with the one NaN that float32 tiles give back."""
+    """Return half-precision values with the one NaN that float32 tiles return."""
     if x.itemsize == 4:
         return x
     word = x.view(np.uint16)
@@ -115,7 +115,7 @@ def quieted(x: Array) -> Array:
 
 
 def pick(x: Array) -> bytes:
-    """2:4, by sorting each four values."""
+    """Choose 2:4 by sorting each four values."""
     groups = np.zeros(-(-x.size // 8) * 8, dtype=x.dtype)  # two groups share a byte of places
     groups[: x.size] = quieted(x)
     order = np.argsort(-magnitudes(groups).reshape(-1, 4), axis=1, kind="stable")

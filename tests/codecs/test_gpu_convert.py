@@ -1,4 +1,4 @@
-"""The conversions of a GPU, emulated: the bits of NumPy's casts at every tie, and faults that must be seen."""
+"""Conversions on an emulated GPU: the bits of NumPy's casts at every tie, and faults that must be detected."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     old, new, name = FAULTS[fault]
     check_seen(faulty_sweep, name, planted(tmp_path, "gpu/convert.h", old, new))
 
@@ -90,7 +90,7 @@ SUM_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", SUM_FAULTS)
-def test_planted_faults_of_sums_are_seen(fault: str, tmp_path: Path) -> None:
+def test_planted_faults_of_sums_are_detected(fault: str, tmp_path: Path) -> None:
     old, new, name = SUM_FAULTS[fault]
     check_seen(faulty_sums, name, planted(tmp_path, "gpu/sum.cu", old, new))
 

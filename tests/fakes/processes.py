@@ -1,4 +1,4 @@
-"""The processes of a fake's jobs. They are found by a variable that all of them inherit."""
+"""The processes of a fake's jobs, identified by a variable that all of them inherit."""
 
 import os
 import signal
@@ -9,7 +9,10 @@ from fakes.state import MARK, RANK_MARK
 
 
 def processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
-    """Ids of the processes with this mark. A mark that ends in ``:`` stands for all marks that begin with it."""
+    """List the ids of the processes with this mark.
+
+    A mark that ends in ``:`` stands for all marks that begin with it.
+    """
     wanted = f"{MARK}={mark}".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -26,7 +29,7 @@ def processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
 
 
 def send(mark: str, number: int, *, ranks: bool = True) -> None:
-    """Send a signal to all of them. After SIGKILL it looks again until no process is left."""
+    """Send a signal to all of them. After SIGKILL, repeat until no process is left."""
     pids = list(processes(mark, ranks=ranks))
     while pids:
         for pid in pids:

@@ -1,4 +1,4 @@
-"""Really starts the ranks of a faked launcher: by MPICH's mpiexec, or as plain processes without one."""
+"""The start of ranks by a fake launcher: by MPICH's mpiexec, or as processes without MPI."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _ENTRY = f"{FIND_FAKES}; from fakes.ranks import become; become()"
 
 @dataclass(frozen=True)
 class Rank:
-    """The pretended place of one rank."""
+    """The fake placement of one rank."""
 
     host: str
     local_rank: int
@@ -29,7 +29,7 @@ class Rank:
 
 
 def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
-    """The running job that this process belongs to.
+    """Return the running job that this process belongs to.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
 def launch(
     store: Store, ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names"
 ) -> int:
-    """Start the ranks, pass on their output, wait for them, and return the exit status."""
+    """Start the ranks, forward their output, wait for them, and return the exit status."""
     if not command:
         raise RefusedError("no command was given", 1)
     descriptions = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
@@ -73,7 +73,7 @@ def launch(
 
 @dataclass(frozen=True)
 class Names:
-    """Variables by which the faked launcher tells a rank its number and place."""
+    """Variables in which the fake launcher gives a rank its number and place."""
 
     rank: Sequence[str]
     size: Sequence[str]
@@ -83,7 +83,7 @@ class Names:
     """Whether it limits CUDA_VISIBLE_DEVICES."""
 
     def for_json(self) -> list[object]:
-        """The names in the form that `become` reads."""
+        """Return the names in the form that `become` reads."""
         return [list(self.rank), list(self.size), list(self.local_rank), list(self.local_size), self.gpus]
 
 
@@ -105,14 +105,14 @@ def become() -> None:
 
 
 def _hosts(ranks: Sequence[Rank], store: Store) -> list[str]:
-    """Options by which MPICH reaches the pretended hosts, as it would by LSF's blaunch."""
+    """Return options with which MPICH reaches the fake hosts, as by LSF's blaunch."""
     counts = Counter(rank.host for rank in ranks)
     hosts = ",".join(f"{host}:{count}" for host, count in counts.items())
     return ["-hosts", hosts, "-launcher", "lsf", "-launcher-exec", str(store.directory / "host")]
 
 
 def split(config: Config, per_host: int, local_rank: int) -> list[int]:
-    """The GPUs of a local rank if a node's GPUs are divided evenly."""
+    """Return the GPUs of a local rank if a node's GPUs are divided evenly."""
     if not config.gpus:
         return []
     each = max(1, config.gpus // per_host)

@@ -1,4 +1,4 @@
-"""Signals in the forms that people write: ``USR2``, ``SIGUSR2`` or ``12``."""
+"""Signals in the forms that users write: ``USR2``, ``SIGUSR2`` or ``12``."""
 
 import signal
 
@@ -6,7 +6,7 @@ from fakes.programs import RefusedError
 
 
 def signal_number(text: str) -> int:
-    """The signal's number.
+    """Return the signal's number.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 
 
 def pretended(name: str, system: str) -> dict[str, Any]:
-    """Options of `FakeLSF` or `FakeFlux` for the site of this name or file.
+    """Return options of `FakeLSF` or `FakeFlux` for the site with this name or file.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the ranks of a program decide on calls, and on what that rests."""
+"""The decisions of a program's ranks on calls, and their reasons."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from hpcbench.programs import group_plans
 
 
 def late_mesh() -> list[list[str]]:
-    """The group and its dimension, for calls before and after a mesh has told what the group of all ranks is."""
+    """Return the group and its dimension, for calls before and after a mesh describes the group of all ranks."""
 
     def work() -> None:
         values = torch.ones(4096)
@@ -30,7 +30,7 @@ def late_mesh() -> list[list[str]]:
 
 
 def automatic() -> dict[str, Any]:
-    """Sums with `auto` over ranks that say that they are on nodes of their own: links, decisions, digest of the sum."""
+    """Sum with `auto` over ranks that report different nodes. Return links, decisions, and a digest of the sum."""
     seconds: list[float] = []
     real = group_plans.measure_links
 
@@ -58,7 +58,7 @@ def automatic() -> dict[str, Any]:
 
 
 def tried() -> dict[str, Any]:
-    """Calls with `auto` within one machine: what was tried, the decisions, and a digest of what all ranks get alike."""
+    """Make calls with `auto` within one machine. Return trials, decisions, and a digest of the common results."""
     answers: list[bool] = []
     real = group_plans.is_faster
 

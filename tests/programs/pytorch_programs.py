@@ -1,4 +1,4 @@
-"""Programs that know nothing of hpcbench: each trains a few steps and returns its losses and its parameters.
+"""Programs without any knowledge of hpcbench: each trains a few steps and returns its losses and its parameters.
 
 They are called in one process group of four ranks, since importing torch takes longer than all of them.
 """

@@ -1,4 +1,4 @@
-"""The measurement of links between nodes, by which automatic choice weighs a codec against gloo's own calls."""
+"""The measurement of links between nodes. Automatic choice uses it to compare a codec with gloo's own calls."""
 
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from hpcbench.programs.link_speed import GUESS, add_gloo_times, measure_links
 
 
 class Line:
-    """A carrier whose messages take their time by a clock that nobody waits for."""
+    """A carrier whose messages take time by a clock that advances without a wait."""
 
     def __init__(self, rank: int, size: int, bytes_per_s: float) -> None:
         self.rank, self.size, self.now = rank, size, 0.0
@@ -42,7 +42,7 @@ class _Later:
 
 
 def links(speeds: list[float], nodes: str) -> Links:
-    """What all ranks find; they must agree."""
+    """Return the result of all ranks, which must agree."""
     lines = [Line(rank, len(speeds), speed) for rank, speed in enumerate(speeds)]
     topology = Topology.by_label(list(nodes))
     messages: dict[int, str] = {}
@@ -90,7 +90,7 @@ def left_to_gloo(operation: Operation, nbytes: int, nodes: str, measured: Links)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_on_a_slow_link_automatic_choice_encodes_what_the_guess_would_leave_to_gloo(operation: Operation) -> None:
+def test_on_a_slow_link_automatic_choice_encodes_calls_that_the_default_leaves_to_gloo(operation: Operation) -> None:
     slow = links([12.5e6] * 4, "abcd")
     for nbytes in (1 << 18, 1 << 20, 1 << 24):
         assert not left_to_gloo(operation, nbytes, "abcd", slow)
@@ -104,7 +104,7 @@ def test_small_calls_over_fast_links_are_left_to_gloo(operation: Operation) -> N
 
 @pytest.mark.parametrize(("nbytes", "most"), [(1 << 20, 1), (16 << 20, 4)])
 def test_without_a_measurement_large_vectors_are_summed_at_their_owners_in_few_slices(nbytes: int, most: int) -> None:
-    """Each slice costs messages in Python, and whole vectors that all ranks pass on cost a slow link twice as much."""
+    """Each slice costs messages in Python. Whole vectors that all ranks forward cost a slow link twice as much."""
     asked = Request(
         *(Operation.ALL_REDUCE, nbytes // 4, np.dtype(np.float32), Topology.regular(4, 1), get_codec("int8:256"))
     )

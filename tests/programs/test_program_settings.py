@@ -1,4 +1,4 @@
-"""Programs in studies: what a user may write, what is said of what is wrong, and what becomes of it."""
+"""Programs in studies: the allowed settings, the errors for wrong ones, and the resulting runs."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def content(run: Run, base: Path) -> dict[str, object]:
     )
 
 
-def test_every_known_framework_has_a_dialect_and_the_other_way_round() -> None:
+def test_frameworks_and_dialects_correspond() -> None:
     assert set(Framework.__args__) == {dialect.name.lower() for dialect in DIALECTS}  # type: ignore[attr-defined]
 
 
@@ -71,7 +71,7 @@ def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> N
     assert arguments == ["python", "train.py", "--seed", "1235", "--batch", "16"]
 
 
-def test_braces_that_are_no_names_stay_as_they_are() -> None:
+def test_braces_that_are_not_names_stay() -> None:
     assert fill_braces('{"a": {seed}, "b": {c}}', {"seed": 3}) == '{"a": 3, "b": {c}}'
 
 
@@ -97,7 +97,7 @@ def test_braces_that_are_no_names_stay_as_they_are() -> None:
         ("  steps: 20\n", "", "program.steps: is missing"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(UserError) as caught:
         runs(tmp_path, GOOD.replace(old, new))
@@ -140,7 +140,7 @@ NODE = WALLTIME.replace("  steps: 20", "  start: node\n  steps: 20")
     ("site", "nodes", "message"),
     [
         ("local", 1, "launch=(env)"),
-        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run beside the nodes of the job
+        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run outside of the nodes of the job
         ("lassen", 2, "launch=(lrun -N2 -T1 "),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which residual belongs to a call: by order within a step, else by memory; and there are never too many."""
+"""The residual of a call: by order within a step, otherwise by memory; and a limited number of them."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from hpcbench.programs import residuals
 from hpcbench.programs.residuals import Residuals
 
 
-def test_without_an_optimizer_a_call_is_known_by_its_memory() -> None:
+def test_without_an_optimizer_a_call_is_identified_by_its_memory() -> None:
     residuals, a, b = Residuals(), torch.ones(8), torch.ones(8)
     first = residuals.of("sum", a)
     assert residuals.of("sum", b) is not first
@@ -15,7 +15,7 @@ def test_without_an_optimizer_a_call_is_known_by_its_memory() -> None:
     assert residuals.of("scatter", a) is not first
 
 
-def test_with_an_optimizer_a_call_is_known_by_size_and_order() -> None:
+def test_with_an_optimizer_a_call_is_identified_by_size_and_order() -> None:
     residuals = Residuals()
     by_memory = residuals.of("sum", torch.ones(8))
     residuals.stepped()
@@ -28,7 +28,7 @@ def test_with_an_optimizer_a_call_is_known_by_size_and_order() -> None:
     assert len({id(residual) for residual in (*steps[0], by_memory)}) == 4
 
 
-def test_within_a_backward_pass_the_order_begins_anew() -> None:
+def test_within_a_backward_pass_the_order_starts_again() -> None:
     residuals, seen = Residuals(), []
 
     class Reduce(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""A new torch that changes c10d's operators is noticed, and its calls are then left alone."""
+"""A new torch that changes c10d's operators is detected, and the changed calls are not intercepted."""
 
 import logging
 
@@ -28,7 +28,7 @@ def test_every_operator_is_handled_or_counted() -> None:
     assert set(Operators(interception.account).handlers) | set(schemas.COUNTED) == set(schemas.ARGUMENTS)
 
 
-def test_an_operator_with_other_arguments_is_left_alone(
+def test_an_operator_with_other_arguments_is_not_intercepted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(schemas.ARGUMENTS, "send", ("tensors", "process_group", "dst"))

@@ -1,4 +1,4 @@
-"""The session of docs/tutorial/program.md: a dry run, a scheme, a study and a report of a script of one's own."""
+"""The session of docs/tutorial/program.md: a dry run, a scheme, a study and a report of a user's script."""
 
 import json
 import re
@@ -66,6 +66,6 @@ def test_the_study_has_a_log_of_each_run(session: Path) -> None:
     assert coded != plain and coded == pytest.approx(plain, rel=0.01)
 
 
-def test_a_page_shows_all_that_is_typed() -> None:
+def test_a_page_shows_all_typed_commands() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text.count("```") == 2 * len(list(blocks(text)))

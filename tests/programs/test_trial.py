@@ -1,4 +1,4 @@
-"""Which call is faster is tried, and all ranks find the same."""
+"""Trials of calls with and without a codec: all ranks find the same faster one."""
 
 import threading
 from collections.abc import Callable
@@ -16,11 +16,11 @@ PATIENCE_S = 60.0
 
 class Done:
     def wait(self) -> None:
-        """Done at once."""
+        """Return at once."""
 
 
 class Sharing:
-    """Groups of threads in place of ranks."""
+    """Groups of threads instead of ranks."""
 
     def __init__(self, size: int) -> None:
         self._meet = threading.Barrier(size, timeout=PATIENCE_S)
@@ -42,13 +42,13 @@ class Sharing:
 
 
 class Timed:
-    """Calls that take their time by a clock that nobody waits for."""
+    """Calls that take time by a clock that advances without a wait."""
 
     def __init__(self) -> None:
         self.now, self.calls = 0.0, 0
 
     def call(self, *seconds: float) -> Callable[[], Any]:
-        """A call that takes the times in turns."""
+        """Return a call that takes the given times in turn."""
         left = list(seconds)
 
         def begin() -> Any:
@@ -60,7 +60,7 @@ class Timed:
 
 
 def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool], set[int]]:
-    """What the ranks find, and how many calls they make."""
+    """Return the decisions of the ranks, and their numbers of calls."""
     sharing, decisions, counts = Sharing(len(plain)), [], []
 
     def run(rank: int) -> None:
@@ -90,7 +90,7 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
         ([[1e-3], [1e-3]], [[0.8e-3, 0.8e-3, 9e-3, 0.8e-3], [0.8e-3]], True),  # somebody else took the processor
     ],
 )
-def test_all_ranks_find_what_is_faster_on_the_slowest(
+def test_all_ranks_choose_the_way_that_is_faster_on_the_slowest(
     plain: list[list[float]], ours: list[list[float]], expected: bool
 ) -> None:
     decisions, counts = answers(plain, ours)
@@ -98,13 +98,13 @@ def test_all_ranks_find_what_is_faster_on_the_slowest(
     assert len(counts) == 1
 
 
-def test_slow_calls_are_tried_once_more_than_not_at_all() -> None:
+def test_slow_calls_are_tried_fewer_times() -> None:
     decisions, counts = answers([[2.0], [1.0]], [[1.0], [1.5]])
     assert (decisions, counts) == ({True}, {4})
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 64])
-def test_sizes_are_tried_in_powers_of_two_and_no_larger_than_need_be(ranks: int) -> None:
+def test_sizes_are_tried_in_powers_of_two_and_not_larger_than_needed(ranks: int) -> None:
     sizes = sorted({tried_size(n, 4, ranks) for n in range(1, 1 << 24, 4099)} | {tried_size(1 << 33, 4, ranks)})
     assert all(n % ranks == 0 and n * 4 <= max(MOST_BYTES, 4 * ranks) for n in sizes)
     assert len(sizes) <= 25
@@ -114,7 +114,7 @@ def test_sizes_are_tried_in_powers_of_two_and_no_larger_than_need_be(ranks: int)
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("operation", [Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER])
-def test_what_is_tried_has_the_shape_of_the_call_and_leaves_the_programs_random_numbers(
+def test_trials_have_the_shape_of_the_call_and_keep_the_programs_random_numbers(
     operation: Operation, dtype: torch.dtype
 ) -> None:
     before = torch.random.get_rng_state()

@@ -1,8 +1,8 @@
-"""All programs in all modes, single calls and faults. Ranks are forked: torch is imported once.
+"""Runs all programs in all modes, single calls and faults. Ranks are forked, so torch is imported once.
 
     python worker.py OUT [TRIES]
 
-Writes ranks.json and faults.json into the directory OUT. With TRIES it plays the faults alone, so many times.
+It writes ranks.json and faults.json into the directory OUT. With TRIES it plays only the faults, TRIES times.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ MODES: dict[str, Interposition | None] = {
 
 
 def by_the_plan(row: dict[str, Any]) -> list[int]:
-    """Message bytes and wire bytes that the plans of the row's calls give this rank."""
+    """Return this rank's message bytes and wire bytes by the plans of the row's calls."""
     p, message, wire = row["ranks"], 0, 0
     dtype = next(d for t, d in DTYPES.items() if str(t) == f"torch.{row['dtype']}")
     operation = Operation(row["call"])
@@ -63,7 +63,9 @@ def by_the_plan(row: dict[str, Any]) -> list[int]:
         codec = get_codec(row["codec"])
         asked = Request(operation, n, dtype, Topology.flat(p), codec, Algorithm.ENCODED, feedback=half)
         laid = plan(asked, GUESS)
-        place = dist.get_rank() % p  # all groups here have plans in which all ranks of a size send alike
+        place = (
+            dist.get_rank() % p
+        )  # all groups here have plans in which all ranks of a size send the same number of bytes
         message += calls * laid.message_bytes(place)
         wire += calls * laid.wire_bytes(place)
     return [message, wire]
@@ -87,7 +89,10 @@ def programs() -> dict[str, Any]:
 
 
 def calls() -> dict[str, Any]:
-    """Each kind of call with codecs of fixed and of variable size: largest errors, relative to the largest value."""
+    """Make each kind of call with codecs of fixed and of variable size.
+
+    Return largest errors relative to the largest value.
+    """
     rank, p, n = dist.get_rank(), dist.get_world_size(), 4096
     results: dict[str, Any] = {}
     stages = dist.new_group(list(range(p)), group_desc="mesh_pp")
@@ -143,7 +148,7 @@ def calls() -> dict[str, Any]:
 
 
 def exchange() -> dict[str, Any]:
-    """All-to-all of an expert group, in equal and unequal parts."""
+    """Exchange values in an expert group by all-to-all, in equal and unequal parts."""
     rank, p, width = dist.get_rank(), dist.get_world_size(), 64
     group = dist.new_group(list(range(p)), group_desc="mesh_ep")
 
@@ -163,7 +168,7 @@ def exchange() -> dict[str, Any]:
 
 
 def feedback(*, lost: bool) -> float:
-    """Error of the mean of many sums of the same values by signs: it falls only if residuals are kept."""
+    """Return the error of the mean of many sums of the same values by signs. It falls only if residuals are kept."""
     from hpcbench.comm.feedback import Feedback
     from hpcbench.programs import residuals
 
@@ -189,7 +194,7 @@ def feedback(*, lost: bool) -> float:
 
 
 def batched(*, undecoded: bool) -> float:
-    """Largest error of messages round a ring that are sent and received in one batch, as pipelines do it."""
+    """Return the largest error of messages around a ring that are sent and received in one batch, like in pipelines."""
     from hpcbench.programs import messages
 
     rank, p = dist.get_rank(), dist.get_world_size()
@@ -223,7 +228,7 @@ def train_ddp(prepare: Callable[[nn.Module], None] = lambda net: None) -> tuple[
 
 
 def hook() -> dict[str, Any]:
-    """Losses of DDP with int8 by PyTorch's communication hook, and by the kernels."""
+    """Return losses of DDP with int8 by PyTorch's communication hook, and by the kernels."""
 
     def hooked(net: nn.Module) -> None:
         net.register_comm_hook(None, compressed("int8:256", min_bytes=1024))  # type: ignore[operator]
@@ -236,7 +241,7 @@ def hook() -> dict[str, Any]:
 
 
 def checkpoint(*, lossy: bool) -> float:
-    """Largest change of weights that FSDP2 has cut in pieces and a state dict has put together again."""
+    """Return the largest change of weights that FSDP2 divided and a state dict joined again."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
     opted: list[Any] = ["functional-gathers", "parameters"] if lossy else []
 
@@ -251,7 +256,7 @@ def checkpoint(*, lossy: bool) -> float:
 
 
 def timed() -> list[float]:
-    """Errors of encoded sums whose handles are waited for with a timeout: one that suffices, and one that does not."""
+    """Return errors of encoded sums that are waited for with a timeout that suffices, and with one that does not."""
     x = torch.ones(4096)
     late = dist.get_rank() == 0
 
@@ -278,7 +283,7 @@ def timed() -> list[float]:
 
 
 def rank(number: int, ranks: int, directory: Path) -> None:
-    """One rank. It never returns."""
+    """Run one rank. This never returns."""
     status = 1
     try:
         dist.init_process_group(

@@ -1,10 +1,10 @@
-"""The rest of namespaces after the end of the process that made them."""
+"""Processes that are left of namespaces after the end of the process that made them."""
 
 from pathlib import Path
 
 
 def marked(mark: str) -> dict[str, str]:
-    """Name by id of each process that inherited the mark. The dead, and zombies, have no environment."""
+    """Return the name by id of each process that inherited the mark. Dead processes and zombies have no environment."""
     processes = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:

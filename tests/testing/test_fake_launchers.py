@@ -1,4 +1,4 @@
-"""The fake jsrun and lrun: their arithmetic, what they refuse, and that real MPI ranks start."""
+"""The fake jsrun and lrun: their arithmetic, their refusals, and the start of real MPI ranks."""
 
 import sys
 from collections.abc import Callable
@@ -23,14 +23,14 @@ REFUSED = "Error: Not enough resources available to schedule job."
 
 
 def launched(fake: Fake, line: str, *options: str) -> tuple[int, list[str]]:
-    """Run a launch line in a job on two nodes; the job's exit status and its sorted output."""
+    """Run a launch line in a job on two nodes. Return the job's exit status and its sorted output."""
     script = f"#!/bin/bash\n{line} > said 2>&1\n"
     done = fake.run("bsub", *(options or ("-nnodes", "2")), stdin=script.encode())
     assert done.returncode == 0, done.stderr
     return fake.wait()[-1].exit or 0, sorted(Path("said").read_text(encoding="utf-8").splitlines())
 
 
-def test_jsrun_deals_out_ranks_and_gpus(lsf: Fake) -> None:
+def test_jsrun_distributes_ranks_and_gpus(lsf: Fake) -> None:
     code, lines = launched(
         lsf, f"jsrun -n 4 -r 2 -a 2 -c 20 -g 2 -b packed:10 -d packed --smpiargs=-gpu bash -c '{SAY}'"
     )
@@ -113,7 +113,7 @@ def test_ranks_are_real_mpi(lsf: Fake) -> None:
 @pytest.mark.parametrize("kind", ["jsrun", "lrun"])
 @pytest.mark.parametrize("visibility", ["one", "all"])
 @pytest.mark.parametrize("per_node", [1, 2, 4, 8])
-def test_our_own_lines_are_taken(lsf: Fake, kind: str, visibility: str, per_node: int) -> None:
+def test_our_own_lines_are_accepted(lsf: Fake, kind: str, visibility: str, per_node: int) -> None:
     data: dict[str, Any] = {
         "site": "pretended",
         "scheduler": {"kind": "lsf"},
@@ -134,7 +134,7 @@ def test_our_own_lines_are_taken(lsf: Fake, kind: str, visibility: str, per_node
         assert {output_line.split()[3] for output_line in lines} == {"0,1,2,3"}
 
 
-def test_node_of_the_site_is_what_counts(fake_of: Callable[..., Fake]) -> None:
+def test_the_node_of_the_site_counts(fake_of: Callable[..., Fake]) -> None:
     lsf = fake_of("lsf", cores=42, gpus=6, nodes=2)
     code, lines = launched(lsf, f"jsrun -n 12 -r 6 -a 1 -c 7 -g 1 bash -c '{SAY}'")
     assert code == 0
@@ -144,7 +144,7 @@ def test_node_of_the_site_is_what_counts(fake_of: Callable[..., Fake]) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["jsrun -n 4 -r 2 -a 1 -c 1 -g 0", "lrun -N2 -T2"])
-def test_ranks_find_the_name_of_their_host(lsf: Fake, need: Callable[[str | None], None], launcher: str) -> None:
+def test_ranks_see_the_name_of_their_host(lsf: Fake, need: Callable[[str | None], None], launcher: str) -> None:
     need(why_not())
     lsf.run("bsub", "-nnodes", "2", "-o", "out", "-N", stdin=f"#!/bin/sh\n{launcher} uname -n\n".encode())
     [job] = lsf.wait()
@@ -159,7 +159,7 @@ def test_ranks_find_the_name_of_their_host(lsf: Fake, need: Callable[[str | None
         ("blaunch -n node2 cat", ""),
         ("blaunch node3 true", "node3: the host is not allocated to the job <1>\n"),
         ("blaunch node1", "Usage: blaunch [-n] host_name command [argument ...]\n"),
-        ("blaunch -u hosts true", "blaunch: hpcbench's fake does not know -u: only -n\n"),
+        ("blaunch -u hosts true", "blaunch: hpcbench's fake does not support -u: only -n\n"),
     ],
 )
 def test_blaunch(lsf: Fake, need: Callable[[str | None], None], line: str, text: str) -> None:

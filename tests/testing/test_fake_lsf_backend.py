@@ -1,4 +1,4 @@
-"""Our LSF back end against each flavour of the fake: what it submits is taken, and what it asks is understood."""
+"""Our LSF back end with each variant of the fake: its submissions are accepted, and it understands the answers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ FLAVOURS = ("csm", "lsf", "old", "lsf-like")
 def start(
     fake_of: Callable[..., Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], tuple[Fake, Lsf]]:
-    """Starts a flavour, and the back end that finds it on PATH."""
+    """Start a variant, and return the back end that finds it on PATH."""
 
     def make(flavour: str) -> tuple[Fake, Lsf]:
         fake = fake_of("lsf", flavour=flavour)
@@ -41,7 +41,7 @@ def start(
 
 
 def batch_job(name: str, body: str, count: int = 1, limit: str = "2:00", **more: object) -> BatchJob:
-    """A script of one job, or of an array."""
+    """Return a script of one job, or of an array."""
     script = Path.cwd() / f"{name}.sh"
     script.write_text(f"#!/bin/bash\n#BSUB -W {limit}\n{body}\n", encoding="utf-8")
     return BatchJob(name, str(script), [f"j{k}" for k in range(count)], array=count > 1, **more)  # type: ignore[arg-type]

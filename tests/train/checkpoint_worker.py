@@ -1,4 +1,4 @@
-"""Runs that stop and continue from a checkpoint, on real ranks; prints JSON lines."""
+"""Runs that stop and continue from a checkpoint, on real ranks. Prints JSON lines."""
 
 import io
 import json
@@ -132,7 +132,7 @@ CASES = {
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
-    """A loss scale that the first steps are skipped for, and that doubles soon after."""
+    """Return a loss scale that makes the trainer skip the first steps, and that doubles soon after."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
@@ -142,7 +142,7 @@ def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
 
 
 def lines(stream: io.StringIO) -> list[str]:
-    """What the log says of losses and bytes; times differ."""
+    """Return the log's losses and bytes, without times."""
     output = []
     for line in stream.getvalue().splitlines():
         if line.startswith("step "):
@@ -155,7 +155,7 @@ def lines(stream: io.StringIO) -> list[str]:
 
 
 def differences(a: Any, b: Any, name: str = "") -> list[str]:
-    """Names of the leaves that differ in any bit."""
+    """Return the names of the leaves that differ in any bit."""
     if isinstance(a, dict):
         if a.keys() != b.keys():
             return [name]
@@ -213,7 +213,7 @@ def exact(directory: str) -> None:
 
 
 def residuals_lost() -> object:
-    """The residuals from before the checkpoint are lost."""
+    """Residuals from before the checkpoint are lost."""
     return patch.object(DataParallel, "load_residuals", lambda self, saved: None)
 
 
@@ -230,7 +230,7 @@ def moments_lost() -> object:
 
 
 def updates_lost() -> object:
-    """Adam corrects its moments as if it had taken no step."""
+    """Adam corrects its moments as if it had not taken a step."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -252,12 +252,12 @@ def loss_scale_lost() -> object:
 
 
 def seeds_lost() -> object:
-    """Random rounding draws the numbers of the first step again."""
+    """Random rounding reuses the random numbers of the first step."""
     return patch.object(Policy, "load_calls", lambda self, saved: None)
 
 
 def masters_rounded() -> object:
-    """The master weights are taken from the weights."""
+    """The master weights are copied from the weights."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -269,7 +269,7 @@ def masters_rounded() -> object:
 
 
 def padding_kept() -> object:
-    """Padding has a gradient and residuals, which no parameter's name finds again."""
+    """Padding has a gradient and residuals, which belong to no parameter's name."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 

@@ -1,4 +1,4 @@
-"""Runs that begin in one layout and continue in another, on real ranks, and in one process; prints JSON lines."""
+"""Runs that begin in one layout and continue in another, on real ranks, and in one process. Prints JSON lines."""
 
 import json
 import sys
@@ -173,7 +173,7 @@ def label(layout: Layout, settings: dict[str, Any]) -> str:
 
 
 def spread(run: Run) -> MPI.Comm | None:
-    """The first ranks of the world, as many as the run has."""
+    """Return the first ranks of the world, as many as the run has."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
 
@@ -187,7 +187,7 @@ def steps(trainer: Trainer, first: int, stop: int) -> list[float]:
 
 
 def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[Any, Any]]] | None:
-    """Weights, master weights and moments of the whole model, on the first rank."""
+    """Return the weights, master weights and moments of the full model, on the first rank."""
     parts: dict[str, list[parity.Part]] = {}
     state = trainer.state()
     for fragment in fragments(state):
@@ -202,7 +202,7 @@ def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[
 
 
 def begin(run: Run, directory: Path) -> Any:
-    """Some steps and a checkpoint."""
+    """Train some steps and write a checkpoint."""
     comm, saved = spread(run), None
     if comm is not None:
         trainer = trainer_of(run, comm)
@@ -213,8 +213,8 @@ def begin(run: Run, directory: Path) -> Any:
     return saved
 
 
-def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
-    """The other steps, by another trainer. The result is on the first rank."""
+def continue_run(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
+    """Train the other steps with another trainer. The result is on the first rank."""
     comm = spread(run)
     if comm is None:
         return None
@@ -270,7 +270,7 @@ def matrix(directory: str, part: str) -> None:
             references[model.name] = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
         before = begin(run_of(model, layout, **settings), where)
         for to, changes in targets:
-            answer = go_on(run_of(model, to, **changes), where, before, references.get(model.name))
+            answer = continue_run(run_of(model, to, **changes), where, before, references.get(model.name))
             if WORLD.rank == 0:
                 names = {"model": model.name, "from": label(layout, settings), "to": label(to, changes)}
                 print(json.dumps({**names, **(answer or {})}), flush=True)
@@ -281,10 +281,10 @@ def matrix(directory: str, part: str) -> None:
 
 
 def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]] | None:
-    """The errors of the sums of all messages, for the whole model, on the first rank.
+    """Return the errors of the sums of all messages, for the full model, on the first rank.
 
-    Gradients are summed over the replicas, then over the copies of a tied weight and over the tensor group where its
-    ranks have summands; of momenta, and of gradients that are whole, the tensor group has copies.
+    Gradients are summed over the replicas, then over the copies of a tied weight, and over the tensor group if its
+    ranks have summands. For momenta, and for gradients that are not summands, the tensor group has copies.
     """
     own_tensors, state = [], trainer.state()
     one_bit = isinstance(trainer.data_parallel, OneBitAdam)
@@ -346,7 +346,7 @@ CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
 
 
 def residuals(directory: str) -> None:
-    """Residuals of one layout in others, and then in the first one again."""
+    """Compare the residuals of one layout with those in other layouts, and in the first one again."""
     for name, fault, scheme, settings in CASES:
         where = Path(directory) / f"{name}-{fault}"
         before: Any = None
@@ -396,7 +396,7 @@ def residuals(directory: str) -> None:
 
 
 def sums_forgotten() -> Any:
-    """In another layout only the residuals of contributions are taken up, not those of sums."""
+    """In another layout only the residuals of contributions are loaded, not those of sums."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
@@ -409,7 +409,7 @@ def sums_forgotten() -> Any:
 
 @contextmanager
 def slices_swapped() -> Iterator[None]:
-    """Each rank says that it holds the other half of what tensor parallelism cuts."""
+    """Each rank declares that it holds the other half of the parameters that tensor parallelism cuts."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:
@@ -425,7 +425,7 @@ def slices_swapped() -> Iterator[None]:
 
 @contextmanager
 def moments_of_another() -> Iterator[None]:
-    """A norm is given the moments of another one of its layer."""
+    """A norm gets the moments of another norm of its layer."""
     fields = checkpoint_load._fields
 
     def faulty(file: dict[str, Any], fragment: Fragment) -> Any:
@@ -456,7 +456,7 @@ def index_stale() -> Iterator[None]:
 
 @contextmanager
 def halves_swapped() -> Iterator[None]:
-    """The first replica is taken for the second one, and the other way round."""
+    """The first and the second replica are exchanged."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:
@@ -502,7 +502,7 @@ def faults(directory: str) -> None:
         with fault():
             # a bucket a parameter: ZeRO cuts each in halves
             before = begin(run_of(NEOX, CUBE, bucket_mb=1e-6), Path(directory) / name)
-            answer = go_on(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
+            answer = continue_run(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:
             print(json.dumps({"fault": name, **(answer or {})}), flush=True)
         WORLD.Barrier()

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that goes on from one has the bits of a run that never stopped."""
+"""Checkpoints: a run that continues from one has the bits of a run that never stopped."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ CASES = [
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """One name a session, so that `mpi_results` runs a worker once."""
+    """Return one name per session, so that `mpi_results` runs a worker once."""
     return str(tmp_path_factory.mktemp("checkpoints"))
 
 

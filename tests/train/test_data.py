@@ -1,4 +1,4 @@
-"""Where tokens come from: text, arrays of NumPy, Megatron's pairs; and what is said of a file that is wrong."""
+"""Sources of tokens: text, NumPy arrays, Megatron's pairs; and the errors of wrong files."""
 
 import importlib.util
 import math
@@ -28,7 +28,7 @@ CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint16": 8}
 
 
 def index_of(lengths, *, dtype="uint16", documents=None, version=1, code=None):
-    """The bytes of a Megatron index."""
+    """Return the bytes of a Megatron index."""
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else []
     documents = range(len(lengths) + 1) if documents is None else documents
     return (
@@ -42,7 +42,7 @@ def index_of(lengths, *, dtype="uint16", documents=None, version=1, code=None):
 
 
 def write_pair(directory, documents, *, dtype="uint16", name="corpus"):
-    """As Megatron's preprocessing writes it: a sequence a document, each with its end-of-document token."""
+    """Write a pair like Megatron's preprocessing: a sequence per document, each with its end-of-document token."""
     prefix = directory / name
     np.concatenate(documents).astype(dtype).tofile(f"{prefix}.bin")
     Path(f"{prefix}.idx").write_bytes(index_of([len(document) for document in documents], dtype=dtype))
@@ -59,7 +59,7 @@ def documents_of(count=40, vocab=900, seed=1):
 
 @pytest.mark.parametrize("dtype", ["uint16", "int16", "int32", "int64"])
 @pytest.mark.parametrize("ending", ["", ".bin", ".idx"])
-def test_a_pair_of_megatron_is_its_documents_one_after_the_other(tmp_path, dtype, ending):
+def test_a_pair_of_megatron_is_its_documents_concatenated(tmp_path, dtype, ending):
     documents = documents_of()
     prefix = write_pair(tmp_path, documents, dtype=dtype)
     corpus = text.load(Data(source="megatron", path=f"{prefix}{ending}", valid_fraction=0.25), 16, 1000)
@@ -70,7 +70,7 @@ def test_a_pair_of_megatron_is_its_documents_one_after_the_other(tmp_path, dtype
     assert (corpus.train == 0).sum() + (corpus.valid == 0).sum() == len(documents), "ends of documents stay"
 
 
-def test_a_list_of_modes_after_the_index_is_passed_over(tmp_path):
+def test_a_list_of_modes_after_the_index_is_skipped(tmp_path):
     prefix = write_pair(tmp_path, documents_of())
     path = Path(f"{prefix}.idx")
     path.write_bytes(path.read_bytes() + bytes(40))
@@ -133,7 +133,7 @@ def test_every_rank_maps_tokens_and_one_reads_text(mpi_results, tmp_path_factory
 # ---------------------------------------------------------------- digests and baselines
 
 
-def test_the_digest_of_a_text_is_what_it_always_was():
+def test_the_digest_of_a_text_does_not_change():
     import hashlib
 
     corpus = Corpus(np.frombuffer(b"training", np.uint8), np.frombuffer(b"evaluation", np.uint8))
@@ -181,7 +181,7 @@ def test_text_becomes_tokens(tmp_path, need):
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    prose = "the größe of the café is the größe of a café, as far as we know; " * 9000
+    prose = "the größe of the café is the größe of a café, as far as we see; " * 9000
     training = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator([prose[:5000]], training)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -232,7 +232,7 @@ def test_no_piece_ends_within_a_character(tmp_path_factory, prose):
 
 
 @pytest.mark.parametrize(("token", "place"), [(900, 1234), (65535, 0), (901, 4999)])
-def test_a_token_that_is_not_in_the_vocabulary_is_named_with_its_place(tmp_path, token, place):
+def test_a_token_outside_the_vocabulary_is_named_with_its_position(tmp_path, token, place):
     tokens = (np.arange(5000) % 900).astype("uint16")
     tokens[place] = token
     tokens.tofile(tmp_path / "t")
@@ -240,7 +240,7 @@ def test_a_token_that_is_not_in_the_vocabulary_is_named_with_its_place(tmp_path,
         text.load(Data(source="numpy", path=str(tmp_path / "t"), valid_fraction=0.1), 16, 900)
 
 
-def test_a_token_that_the_first_look_missed_is_found_in_its_sample():
+def test_a_token_that_the_first_check_missed_is_found_in_its_sample():
     tokens = np.full(100, 5, np.int32)
     tokens[40] = -1
     corpus = Corpus(tokens, tokens, 10, "t.bin")
@@ -275,7 +275,7 @@ def test_a_damaged_index_is_one_line(tmp_path, content, message):
 
 @given(st.data())
 @settings(max_examples=80, deadline=None)
-def test_no_index_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_factory, data):
+def test_any_wrong_index_is_an_error_of_one_line(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("spoilt")
     documents = documents_of(8, seed=data.draw(st.integers(0, 9)))
     prefix = write_pair(directory, documents)
@@ -296,7 +296,7 @@ def test_no_index_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_no_array_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_factory, data):
+def test_any_wrong_array_is_an_error_of_one_line(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("spoilt") / "a.npy"
     np.save(path, (np.arange(300) % 200).astype("uint16"))
     content = bytearray(path.read_bytes())
@@ -323,7 +323,7 @@ def test_no_array_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
         (lambda path: path.write_bytes(np.lib.format.magic(1, 0)), "not an array of NumPy"),
     ],
 )
-def test_an_array_that_holds_no_tokens_is_one_line(tmp_path, write, message):
+def test_an_array_without_tokens_is_an_error_of_one_line(tmp_path, write, message):
     path = tmp_path / "a.npy"
     write(path)
     with pytest.raises(UserError, match=message) as caught:
@@ -359,12 +359,12 @@ def test_too_few_tokens_are_refused(tmp_path, source):
         ({"source": "numpy", "path": "x", "dtype": "int8"}, "uint16"),
     ],
 )
-def test_settings_that_do_not_belong_together_are_refused(fields, message):
+def test_contradictory_settings_are_refused(fields, message):
     with pytest.raises(ValidationError, match=message):
         schema.Data(**fields)
 
 
-def test_settings_that_belong_together_are_taken():
+def test_consistent_settings_are_accepted():
     for fields in (
         {},
         {"source": "file", "path": "x", "tokenizer": "t"},

@@ -1,4 +1,4 @@
-"""What a run says of its machine: which host is slow, how much memory it took, what computed."""
+"""Resources in a run's log: the slow host, the memory, and the hardware."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ SLEEP = 0.25
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory, mpi_run):
-    """Records of a run of 4 ranks on 2 hosts, with evaluations between its steps, whose last rank is slow."""
+    """Return records of a run of 4 ranks on 2 hosts, with evaluations between its steps. The last rank is slow."""
     folder = tmp_path_factory.mktemp("slow")
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)
@@ -47,7 +47,7 @@ def event(records, name):
     return raw
 
 
-def test_the_slow_host_stands_out_and_those_that_wait_for_it_do_not(records):
+def test_the_slow_host_is_reported_and_waiting_hosts_are_not(records):
     event_ = event(records, "hosts")
     assert (event_["from_step"], event_["to_step"]) == (3, 5)
     fast, slow = event_["hosts"]
@@ -60,7 +60,7 @@ def test_the_slow_host_stands_out_and_those_that_wait_for_it_do_not(records):
 
 
 def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
-    """Evaluations and the sums of losses go through the same channels, between the steps."""
+    """Evaluations and the sums of losses use the same channels, between the steps."""
     assert not [name for name in event(records, "traffic") if name.startswith("host")], "nothing is offloaded"
     channels = event(records, "traffic")["channels"]
     steps = [record for record in records if isinstance(record, Step) and record.step >= 3]
@@ -90,8 +90,8 @@ def test_memory_is_that_of_the_ranks(records):
     assert memory["host_rank_bytes"] < memory["host_bytes"] <= 4 * memory["host_rank_bytes"]
 
 
-def test_memory_is_a_process_s_own(tmp_path):
-    """A small process that a large one has started: ``ru_maxrss`` would tell of the large one."""
+def test_memory_is_that_of_the_process(tmp_path):
+    """A large process has started a small one, for which ``ru_maxrss`` is that of the large one."""
     status = tmp_path / "status"
     status.write_text("VmPeak:\t  999 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n")
     assert peak_resident(status) == 1234 * 1024
@@ -103,14 +103,14 @@ def test_memory_is_a_process_s_own(tmp_path):
     assert int(output) << 10 < 100 << 20
 
 
-def test_processors_are_said_once_a_host(records):
+def test_processors_are_logged_once_per_host(records):
     about = event(records, "environment")
     assert [host["host"] for host in about["hosts"]] == ["n0", "n1"]
     assert about["torch"].startswith(about["packages"]["torch"].partition("+")[0])
 
 
-def test_stages_of_a_pipeline_are_compared_with_their_like():
-    """The last stage computes twice as long: no fault of its hosts, while n3 is slow among those of its stage."""
+def test_stages_of_a_pipeline_are_compared_with_the_same_stage():
+    """The last stage computes twice as long, which is not a fault of its hosts. n3 is slow among those of its stage."""
     names = ["n0", "n1", "n2", "n3"]
     rows = by_host([name for name in names for _ in range(2)], [1, 1, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1])
     assert [row.compute_s for row in rows] == [1, 1, 2, 3]
@@ -119,7 +119,7 @@ def test_stages_of_a_pipeline_are_compared_with_their_like():
     assert [row.over_peers for row in alone] == [None, None]
 
 
-# ---------------------------------------------------------------- surroundings
+# ---------------------------------------------------------------- environment
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_stages_of_a_pipeline_are_compared_with_their_like():
         ("", None, None),
     ],
 )
-def test_processors_by_the_kernels_words(tmp_path, cpu_info, cpu, mhz):
+def test_processors_by_the_kernels_names(tmp_path, cpu_info, cpu, mhz):
     (tmp_path / "cpuinfo").write_text(cpu_info)
     (tmp_path / "scaling_governor").write_text("performance\n")
     (tmp_path / "scaling_max_freq").write_text("3500000\n")
@@ -141,7 +141,7 @@ def test_processors_by_the_kernels_words(tmp_path, cpu_info, cpu, mhz):
     assert set(bare) == {"kernel"}
 
 
-def test_what_nvidia_smi_does_not_know_is_left_out():
+def test_values_that_nvidia_smi_lacks_are_left_out():
     output = (
         "NVIDIA H200, GPU-1, 580.65.06, 345, 1980, 3201, 700.00, Default\n"
         "\nTesla V100-SXM2-16GB, GPU-2, 580.65.06, [N/A], 1530, [Not Supported], 300.00, Exclusive_Process\n"
@@ -161,6 +161,6 @@ def test_what_nvidia_smi_does_not_know_is_left_out():
     assert {"clock_mhz", "memory_clock_mhz"}.isdisjoint(second) and second["max_clock_mhz"] == 1530
 
 
-def test_modules_are_those_that_are_loaded():
+def test_loaded_modules_are_listed():
     assert machine.job({"LOADEDMODULES": "gcc/12.2:cuda/12.4:"})["modules"] == ["gcc/12.2", "cuda/12.4"]
     assert "modules" not in machine.job({})

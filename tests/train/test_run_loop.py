@@ -1,4 +1,4 @@
-"""A run from first step to last on one rank: what the worker writes is what the collector reads."""
+"""A run from first step to last on one rank: the collector reads the worker's output."""
 
 import io
 import json
@@ -116,14 +116,14 @@ def test_collector_reads_every_line_that_the_worker_writes(corpus):
 
 
 def logged_with(trainer, **meters):
-    """The raw events, by name."""
+    """Return the raw events by name."""
     _, records = logged(trainer, **meters)
     return {record.name: record.raw for record in records if isinstance(record, Event)}
 
 
 @pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
-def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero, micro_batches):
-    """Only the counted steps are compared, because weights that are loaded cross the link, too."""
+def test_transfers_over_the_hosts_link_and_lasting_memory_are_as_predicted(corpus, zero, micro_batches):
+    """Only the counted steps are compared, because loading weights uses the link, too."""
     trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
     trainer.load(trainer.state())
     trainer.data_parallel.link.up(torch.ones(1000))
@@ -141,7 +141,7 @@ def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero
     ].items()
 
 
-def test_the_page_names_all_that_the_last_lines_say(corpus):
+def test_the_page_names_all_contents_of_the_last_lines(corpus):
     page = (Path(__file__).parents[2] / "docs" / "reference" / "logs.md").read_text()
     logged = logged_with(run_of(corpus, offload=True)) | {"configuration": {"run": {}, **facts(RUN, corpus)}}
     for name in ("traffic", "phases", "memory", "configuration"):
@@ -153,7 +153,7 @@ def test_the_page_names_all_that_the_last_lines_say(corpus):
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
 def test_the_log_names_the_formula_of_each_count(corpus, recompute):
-    """Its words, evaluated, give the number."""
+    """The formula, evaluated, gives the number."""
     run_facts = facts(RUN.changed(train=RUN.train.changed(recompute=recompute)), corpus)
     sizes = {"s": 16, "l": 1, "h": 16, "V": 256, "f": 3 if recompute in ("none", "selective") else 4}
     for kind, explanation in run_facts["flops_formulas"].items():
@@ -164,7 +164,7 @@ def test_the_log_names_the_formula_of_each_count(corpus, recompute):
 
 
 def evaluated(formula, sizes):
-    """What stands beside each other is multiplied."""
+    """Evaluate a formula in which adjacent values are multiplied."""
     tokens = re.findall(r"[0-9]+|[A-Za-z]|[+/^()]", formula)
     pairs = zip(["(", *tokens], tokens, strict=False)
     times = [before.isalnum() + (before == ")") and token.isalnum() + (token == "(") for before, token in pairs]
@@ -172,7 +172,7 @@ def evaluated(formula, sizes):
     return eval(code.replace("^", "**"), {}, sizes)
 
 
-def test_every_field_of_a_step_survives_the_way_through_the_log():
+def test_every_field_of_a_step_survives_the_log():
     step = Step(
         step=3,
         steps=9,
@@ -206,7 +206,7 @@ def test_absurd_learning_rate_is_called_a_nan(corpus):
     assert math.isnan(records[-1].loss)
 
 
-def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypatch):
+def test_gradients_that_are_finite_with_no_loss_scale_end_the_run(corpus, monkeypatch):
     trainer = run_of(corpus, precision="fp16", steps=40)
     monkeypatch.setattr(trainer.data_parallel, "gradient_norm", lambda: math.nan)
     (state, reason, steps), records = logged(trainer)
@@ -215,7 +215,7 @@ def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypat
     assert scales == [2.0**12, *(2.0**k for k in range(12, -1, -1))]
 
 
-def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
+def test_the_log_lists_the_parameters_that_one_bit_adam_will_never_update(corpus):
     trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=0.0)
     _, records = logged(trainer)
     (event,) = [record.raw for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
@@ -227,15 +227,15 @@ def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
     assert min(norms[:2]) > 0 and set(norms[2:]) == {None}, "after the freeze no rank has the mean gradient"
 
 
-def test_one_bit_adam_clips_nothing_by_a_norm_that_it_lacks(corpus):
+def test_one_bit_adam_refuses_to_clip_without_a_norm(corpus):
     trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=1.0)
     with pytest.raises(ValueError, match="1-bit Adam has no norm of the mean gradient"):
         trainer.step(0)
 
 
 @pytest.mark.parametrize(("capacity", "drops"), [(0.5, True), (4.0, False)])
-def test_the_lines_of_steps_have_the_operations_of_the_tokens_that_experts_kept(corpus, monkeypatch, capacity, drops):
-    """Two samples of 16 tokens, each of which chooses 2 experts: 64 rows a step."""
+def test_step_lines_have_the_operations_of_the_tokens_that_experts_kept(corpus, monkeypatch, capacity, drops):
+    """Two samples of 16 tokens choose 2 experts each: 64 rows per step."""
     lines = []
     monkeypatch.setattr(LogWriter, "step", lambda self, step: lines.append(step))
     run = RUN.changed(model=RUN.model.changed(experts=Experts(count=4, top=2, capacity=capacity, min_capacity=1)))
@@ -259,7 +259,7 @@ def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     assert "replicas hold different weights" in reason
 
 
-def test_configuration_event_is_json_and_knows_the_model(corpus):
+def test_configuration_event_is_json_with_the_model(corpus):
     configuration = json.loads(json.dumps(facts(RUN, corpus)))
     assert configuration["parameters"] == 12 * 16**2 + 13 * 16 + 2 * 256 * 16 + 2 * 16
     assert configuration["valid_loss_unigram"] < configuration["valid_loss_uniform"] == pytest.approx(math.log(256))

@@ -1,7 +1,7 @@
 """Submission directives of a Flux batch script, ``#flux: -N4``.
 
-Facts: Flux RFC 36. All lines have the same sentinel: the tag and the text before it. After a line that does not begin
-in this way, no directive may follow.
+Facts: Flux RFC 36. All lines have the same sentinel: the tag and the text before it. No directive may follow a line
+without the sentinel.
 """
 
 import re
@@ -11,7 +11,7 @@ _LINE = re.compile(r"(?P<sentinel>(?P<prefix>[^\w]*)(?:flux|FLUX):)(?P<rest>.*)"
 
 
 def directives(script: str) -> list[str]:
-    """The words of all directives.
+    """Return the arguments of all directives.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The fake flux jobs: lists the wanted jobs in a format of the caller's.
+"""The fake flux jobs: lists jobs in a format of the caller's.
 
 Facts: flux-core, flux-jobs(1).
 """
@@ -122,7 +122,7 @@ def _values(job: Job, config: Config, state: State) -> dict[str, Any]:
 
 
 def _format_row(form: str, row: dict[str, Any] | None) -> str:
-    """The format filled in for a row; the header if there is no row."""
+    """Return the row in the format; the header if the row is None."""
 
     def fill(match: re.Match[str]) -> str:
         name, conversion, spec = match.groups()

@@ -14,15 +14,15 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are printed as the program's own."""
+    """A parser that prints errors as the program does."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the call in the program's words."""
+        """Refuse the call with the program's message."""
         raise RefusedError(f"usage: {self.prog.replace('-', ' ', 1)} [OPTIONS...]\n{self.prog}: error: {message}", 2)
 
 
 def parser(command: str) -> Parser:
-    """The parser of the options of ``batch``, ``alloc`` or ``run``."""
+    """Return the parser of the options of ``batch``, ``alloc`` or ``run``."""
     arguments_parser = Parser(prog=f"flux-{command}", add_help=False)
     unit = "task" if command == "run" else "slot"
     arguments_parser.add_argument("-N", "--nodes", type=int)
@@ -59,12 +59,12 @@ def parser(command: str) -> Parser:
 
 
 def seconds(text: str, bare: float = 1.0) -> float:
-    """A duration such as ``90s`` or ``1.5h``; `bare` is the unit of a number without one.
+    """Return the seconds of a duration such as ``90s`` or ``1.5h``; `bare` is the unit of a number without one.
 
     Raises
     ------
     ValueError
-        The text has another form. Flux does not know ``hh:mm:ss``.
+        The text has another form. Flux does not accept ``hh:mm:ss``.
     """
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|d)?", text)
     if not match:
@@ -73,6 +73,6 @@ def seconds(text: str, bare: float = 1.0) -> float:
 
 
 def warning(text: str) -> tuple[float, int]:
-    """The seconds before the limit and the signal in ``--signal=USR1@2m``."""
+    """Return the seconds before the limit and the signal in ``--signal=USR1@2m``."""
     name, _, ahead = text.partition("@")
     return seconds(ahead) if ahead else 60.0, signal_number(name or "USR1")

@@ -1,4 +1,4 @@
-"""The fake flux: its commands that submit, list and cancel, and those that a job script calls.
+"""The fake flux: its commands that submit, list and cancel jobs, and those that a job script calls.
 
 Facts: flux-core, flux-batch(1), flux-cancel(1), flux-job(1), flux-resource(1), flux-hostlist(1).
 """
@@ -33,7 +33,7 @@ def flux(call: Call) -> int:
         print(VERSION)
         return 0
     if command not in _COMMANDS:
-        raise RefusedError(f"flux: hpcbench's fake of flux knows no {command!r}: only {', '.join(_COMMANDS)}", 1)
+        raise RefusedError(f"flux: hpcbench's fake of flux has no command {command!r}: only {', '.join(_COMMANDS)}", 1)
     try:
         return _COMMANDS[command](call, arguments)
     except ValueError as error:
@@ -41,7 +41,7 @@ def flux(call: Call) -> int:
 
 
 def batch(call: Call, argv: list[str]) -> int:
-    """Queue a script. Options of the command line win over the script's directives, because they come later."""
+    """Queue a script. Options of the command line override the script's directives, because they come later."""
     reader = parser("batch")
     arguments = reader.parse_args(argv)
     script, command, name = _script(call, arguments)
@@ -194,11 +194,11 @@ def cancel(call: Call, argv: list[str]) -> int:
 
 
 def job_command(call: Call, arguments: list[str]) -> int:
-    """The commands ``flux job id`` and ``flux job cancel``."""
+    """Run ``flux job id`` or ``flux job cancel``."""
     if arguments[:1] == ["cancel"]:
         return cancel(call, arguments[1:])
     if arguments[:1] != ["id"]:
-        raise RefusedError(f"flux-job: hpcbench's fake knows id and cancel, not {' '.join(arguments[:1])}", 1)
+        raise RefusedError(f"flux-job: hpcbench's fake supports id and cancel, not {' '.join(arguments[:1])}", 1)
     form = next((word.partition("=")[2] for word in arguments if word.startswith("--to=")), "dec")
     for word in arguments[1:]:
         if not word.startswith("-"):
@@ -208,7 +208,7 @@ def job_command(call: Call, arguments: list[str]) -> int:
 
 
 def _enclosing_job(call: Call) -> Job:
-    """The job that this process belongs to."""
+    """Return the job that this process belongs to."""
     enclosing = os.environ.get("FLUX_ENCLOSING_ID", "")
     jobs = call.store.read().find(decimal(enclosing)) if enclosing else []
     if not jobs:
@@ -217,7 +217,7 @@ def _enclosing_job(call: Call) -> Job:
 
 
 def resource(call: Call, argv: list[str]) -> int:
-    """The command ``flux resource list -s up -no {nnodes}``, for the job, or outside of one for the machine."""
+    """Run ``flux resource list -s up -no {nnodes}``, for the job, or outside of a job for the machine."""
     config = call.store.config
     hosts = list(_enclosing_job(call).places) if "FLUX_ENCLOSING_ID" in os.environ else config.node_names
     form = next((text for text in argv if "{" in text), "")
@@ -233,7 +233,7 @@ def resource(call: Call, argv: list[str]) -> int:
 
 
 def hostlist(call: Call, argv: list[str]) -> int:
-    """The command ``flux hostlist -e local``: the hosts of the job."""
+    """Run ``flux hostlist -e local``: print the hosts of the job."""
     separator = " " if {"-e", "--expand"} & set(argv) else ","
     if {"-c", "--count"} & set(argv):
         print(len(_enclosing_job(call).places))
@@ -243,7 +243,7 @@ def hostlist(call: Call, argv: list[str]) -> int:
 
 
 def getattr_command(call: Call, argv: list[str]) -> int:
-    """The command ``flux getattr jobid``, ``size`` or ``hostlist``."""
+    """Run ``flux getattr jobid``, ``size`` or ``hostlist``."""
     job = _enclosing_job(call)
     values = {"jobid": f58(job.id), "size": str(len(job.places)), "hostlist": ",".join(job.places)}
     if not argv or argv[0] not in values:

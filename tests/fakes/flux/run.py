@@ -1,4 +1,4 @@
-"""The fake flux run: starts tasks by their number or by node, never in both ways at once."""
+"""The fake flux run: starts tasks by their number or by node, but not by both."""
 
 import argparse
 import os
@@ -64,5 +64,5 @@ def _ranks(arguments: argparse.Namespace, job: Job, config: Config) -> list[Rank
 
 
 def _all(host: str, ranks: list[Rank]) -> list[int]:
-    """All GPUs that tasks on this host were given. Flux shows all of them to each task."""
+    """Return all GPUs that tasks on this host were given. Flux shows all of them to each task."""
     return sorted({gpu for rank in ranks if rank.host == host for gpu in rank.gpus})

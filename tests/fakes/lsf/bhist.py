@@ -1,4 +1,4 @@
-"""The fake bhist: what is left of jobs that bjobs no longer lists.
+"""The fake bhist: reports jobs that bjobs no longer lists.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bhist; its -l text as sites show it.
 """
@@ -15,7 +15,7 @@ _STATES = "PEND     PSUSP    RUN      USUSP    SSUSP    UNKWN    TOTAL"
 
 @register_program("bhist")
 def bhist(call: Call) -> int:
-    """Tell the history of jobs."""
+    """Print the history of jobs."""
     if "-V" in call.argv:
         call.warn(words.VERSION)
         return 0

@@ -1,6 +1,6 @@
-"""The fake bjobs: chooses the wanted jobs and the form in which they are printed.
+"""The fake bjobs: selects jobs and prints them in the requested form.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; shapes of the tables as sites show them.
+Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; forms of the tables as sites show them.
 """
 
 import re
@@ -87,7 +87,7 @@ _USAGE = "Usage: bjobs [-a] [-l] [-w] [-noheader] [-J job_name] [-u user] [-q qu
 
 
 def _choose(wanted: Wanted, state: State, config: Config, now: float) -> tuple[list[Job], list[str]]:
-    """The wanted jobs, and the ids that are unknown."""
+    """Return the selected jobs, and the unknown ids."""
     visible = [job for job in state.jobs if words.listed(job, config, state, now)]
     missing: list[str] = []
     if wanted.ids:

@@ -1,4 +1,4 @@
-"""The fake blaunch, with which MPI libraries start processes on the hosts of a job.
+"""The fake blaunch. MPI libraries start processes on the hosts of a job with it.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, blaunch.
 """
@@ -19,7 +19,7 @@ def blaunch(call: Call) -> int:
         return 0
     arguments = call.argv[1:] if call.argv[:1] == ["-n"] else call.argv
     if arguments[:1] and arguments[0].startswith("-"):
-        raise RefusedError(f"blaunch: hpcbench's fake does not know {arguments[0]}: only -n")
+        raise RefusedError(f"blaunch: hpcbench's fake does not support {arguments[0]}: only -n")
     if len(arguments) < 2:
         raise RefusedError("Usage: blaunch [-n] host_name command [argument ...]")
     job = allocation(call.store, os.environ.get("LSB_JOBID"), "blaunch: cannot be called outside of an LSF job")

@@ -1,4 +1,4 @@
-"""LSF's dependency conditions, ``done(12) && ended(13[2])``, read and answered.
+"""LSF's dependency conditions, ``done(12) && ended(13[2])``: parser and evaluation.
 
 Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 """
@@ -16,7 +16,7 @@ Answer = bool | None
 
 
 def answer(condition: str, state: State) -> Answer:
-    """Whether the condition holds now.
+    """Return whether the condition holds now.
 
     Raises
     ------

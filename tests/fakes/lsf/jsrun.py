@@ -1,4 +1,4 @@
-"""The fake jsrun: checks resource sets against the pretended node, and starts real ranks.
+"""The fake jsrun: checks resource sets against the fake node, and starts real ranks.
 
 Facts: IBM Job Step Manager, jsrun; OLCF's user guide of Summit. -n counts resource sets, -a ranks in each.
 """

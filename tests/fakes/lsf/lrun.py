@@ -1,6 +1,6 @@
 """The fake lrun: LLNL's front end of jsrun, which divides a node's cores and GPUs evenly.
 
-Facts: LLNL's page on lrun. It has -N2 and -T4; public scripts also give the number as a separate word.
+Facts: LLNL's page on lrun. It has -N2 and -T4. Public scripts also write the number as a separate argument.
 """
 
 import os

@@ -22,7 +22,7 @@ Options = dict[str, list[str]]
 
 
 def parse(arguments: list[str]) -> tuple[Options, list[str]]:
-    """Options with their values, in order, and the command behind them.
+    """Return options with their values, in order, and the following command.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def parse(arguments: list[str]) -> tuple[Options, list[str]]:
 
 
 def script_options(script: str) -> tuple[Options, list[str]]:
-    """The options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
+    """Return the options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
     arguments: list[str] = []
     lines = [line for line in script.splitlines() if line.startswith("#BSUB")]
     for line in lines:
@@ -62,7 +62,7 @@ def script_options(script: str) -> tuple[Options, list[str]]:
 
 
 def merged(script: Options, command_line: Options) -> Options:
-    """The options of both. The command line wins over the script, but resource requirements are combined."""
+    """Return the options of both. The command line overrides the script, but resource requirements are combined."""
     options = {name: list(values) for name, values in script.items()}
     for name, values in command_line.items():
         options[name] = options.get(name, []) + values if name == "-R" else list(values)
