@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from random import Random
 from typing import Any
 
-from covering import Case, cover, every_case, once
+from covering import Case, cover_sample, every_case, once
 from faults import FAULTS
 
 from hpcbench.contract.layout import Layout
@@ -258,10 +257,8 @@ def one_process(settings: Case) -> Case:
 @cache
 def grid() -> list[Comparison]:
     """Return cases in which all possible pairs of values occur."""
-    chance = Random(7)
     fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
-    pool = [{**case, **fill} for case in fixed for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)]
-    return [Comparison(case, one_process(case)) for case in cover(pool, TOGETHER)]
+    return [Comparison(case, one_process(case)) for case in cover_sample(fixed, FREE, FILLS, together=TOGETHER)]
 
 
 PLACES: list[Case] = [
