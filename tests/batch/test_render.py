@@ -7,6 +7,7 @@ Every file in sites/ has a golden. After a change that is meant, write them anew
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,6 +31,8 @@ from hpcbench.batch.sites.load_site import load_site, offer, site_names
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
+from hpcbench.job.main import make_doctor_command
+from hpcbench.job.options import parse_options
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
@@ -128,6 +131,7 @@ def prepared(name: str) -> tuple[Site, list[Job]]:
     if name == "offer":
         sets.append("matrix.scheme=[baseline, zhybrid-16-8, library-zfp16, library-mpc]")
     jobs = jobs_of("cluster", site, sets)
+    jobs = [replace(job, driver="/home/me/venv/bin/python") for job in jobs]
     if name in ("full", "slots", "flux"):
         jobs = [replace(job, requeue=2, run_limit=Duration(1200), stop_ahead=Duration(300)) for job in jobs]
     return site, jobs
@@ -140,7 +144,8 @@ def script(name: str) -> str:
         site = site.model_copy(update={"node": site.node.model_copy(update={"cores": 2})})
         job = jobs_of("local", site)[0]
         program = f"/opt/venv/bin/{Path(job.launch[0]).name}"
-        job = replace(job, python="/opt/venv/bin/python", launch=[program, *job.launch[1:]])
+        python = "/opt/venv/bin/python"
+        job = replace(job, python=python, driver=python, launch=[program, *job.launch[1:]])
         return render(job, site=site, study="demo", root="/home/me/it's $HOME/results/demo/001")
     site, jobs = prepared(name)
     return render(jobs[0], site=site, study="neox-hybrid", root=ROOT)
@@ -533,8 +538,14 @@ def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -
 
 
 def test_a_shared_launch_host_loads_no_mpi_library() -> None:
-    assert "hpcbench.doctor.job --no-mpi" in script("summit")
-    assert "hpcbench.doctor.job &" in script("lsf-cluster")
+    given = {name: re.findall(r"^drive (.*) --runs", script(name), re.MULTILINE) for name in ("summit", "lsf-cluster")}
+    commands = {
+        name: make_doctor_command(parse_options(["--scheduler=lsf", "--job=j", "--id=1", "--pipes", "3", "4", *words]))
+        for name, [line] in given.items()
+        for words in [shlex.split(line)]
+    }
+    assert commands["summit"][1:] == ["-m", "hpcbench.doctor.job", "--no-mpi"]
+    assert commands["lsf-cluster"][1:] == ["-m", "hpcbench.doctor.job"]
     code = "import runpy, sys; runpy.run_module('hpcbench.doctor.job', run_name='__main__')"
     code += "; print('mpi4py' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "--no-mpi"], capture_output=True, text=True, check=True)
@@ -546,7 +557,7 @@ def test_a_shared_launch_host_loads_no_mpi_library() -> None:
 @pytest.mark.parametrize("name", ["lassen", "summit"])
 def test_settings_of_a_sites_shell_reach_spectrum_mpi(name: str, rank: str, left: str) -> None:
     text = script(name)
-    scrub = text[text.index("# Variables of an outer job") : text.index("# ---- the claim")]
+    scrub = text[text.index("# ---- drop variables of an outer job") : text.index("# ---- the id of this job")]
     environment = {"PATH": os.environ["PATH"], "OMPI_MCA_x": "1", "OMPI_COMM_WORLD_SIZE": "4"}
     environment |= {"OMPI_COMM_WORLD_RANK": rank} if rank else {}
     done = subprocess.run(
@@ -563,7 +574,7 @@ def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote
     known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
-    known |= {"host_file", "shared_host"}
+    known |= {"options", "interpreters"}
     for path in data_dir("templates").iterdir():
         tree = environment.parse(path.read_text(encoding="utf-8"))
         assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name

@@ -1,5 +1,6 @@
 """A job: the runs that a scheduler starts together, and what it is asked for."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -47,3 +48,5 @@ class Job:
     """The interpreter of that process, on the host; empty for that of the ranks."""
     once_a_node: bool = False
     """Whether the launcher starts one process on each node, which starts the node's ranks."""
+    driver: str = sys.executable
+    """The interpreter of the job's driver; the one of the ranks takes its place on a node that lacks it."""

@@ -33,9 +33,8 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt began boot by child claim disk ended failed fields file found grace holder host hosts id "
-        "id_json idle job last launch launched leaving left limit line name next old outer over own past path pipe "
-        "recorder reserve root run runs said start status stop_time stopping ticked time unfinished waiting why words",
+        "again attempt child claim id idle interpreter job launch name noted outer result root runs signals status "
+        "worker",
     )
 )
 """Variables of the scripts themselves."""
@@ -87,8 +86,8 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
         study=study,
         root=root,
         inside=inside,
-        host_file=host_file,
-        shared_host=site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes",
+        options=_driver_options(job, site, host_file),
+        interpreters=list(dict.fromkeys([job.driver, job.outside or job.python])),
         requeues=job.requeue > 0 and site.scheduler.kind != "flux",
         calls=[(run, *_own_environment(job, run, site)) for run in job.runs],
     )
@@ -172,6 +171,25 @@ def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[st
         raise ValueError(f"{job.launch[0]}: `env` would take it for a variable: link it under a name without =")
     before = ["env", *(f"{name}={value}" for name, value in own.items())] if own else []
     return before, export_words(own, site)
+
+
+def _driver_options(job: Job, site: Site, host_file: str | None) -> list[str]:
+    """Return the options of `hpcbench.job` that a job's script does not set itself."""
+    options = []
+    if job.walltime is not None:
+        options += ["--walltime", str(job.walltime.seconds)]
+    options += ["--stop-ahead", str(job.stop_ahead.seconds)]
+    if job.run_limit is not None:
+        options += ["--run-limit", str(job.run_limit.seconds)]
+    if job.requeue:
+        options += ["--requeue", str(job.requeue)]
+    if site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes":
+        options.append("--easy")
+    if host_file is not None:
+        options += ["--host-file", host_file, str(1 if job.once_a_node else job.shape.ranks_per_node)]
+    if job.container is None:
+        options.append(f"--doctor={job.python}")
+    return options
 
 
 def _script(template: str, templates: Path | None, directives: list[str], **values: Any) -> str:
