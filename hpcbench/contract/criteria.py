@@ -22,11 +22,16 @@ Quantity = Literal[
 class Criteria(Section):
     """Margins of a verdict."""
 
-    speed_margin: float = Field(0.01, ge=0, lt=1, description="Smallest relative gain in speed that counts as faster.")
+    speed_margin: float = Field(
+        0.01,
+        ge=0,
+        lt=1,
+        description="A scheme is not faster if its relative gain in speed is significantly less than this fraction.",
+    )
     loss_margin: float = Field(
         0.01,
         ge=0,
-        description="Largest relative difference from the baseline's loss that counts as no worse.",
+        description="A loss is no worse if it differs from the baseline's by significantly less than this fraction.",
     )
 
 

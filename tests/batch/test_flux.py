@@ -214,17 +214,17 @@ def test_check(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_states(status: str, state: State) -> None:
-    assert flux_answers.words(f"77|{status}|||||||")["77"].state is state
+    assert flux_answers.read_statuses(f"77|{status}|||||||")["77"].state is state
 
 
 @pytest.mark.parametrize(("code", "exit"), [("0", 0), ("3", 3), ("-15", 143), ("-128", None), ("", None)])
 def test_exit_status(code: str, exit: int | None) -> None:
-    assert flux_answers.words(f"77|FAILED|{code}|||||")["77"].exit == exit
+    assert flux_answers.read_statuses(f"77|FAILED|{code}|||||")["77"].exit == exit
 
 
 def test_lines_that_are_no_jobs_are_passed_over() -> None:
     text = "Welcome | to | the | machine\n\nf1|x\n77|FAILED|1|1700000000.5|1700000060|n[1-2]|exec|a | b\n"
-    words = flux_answers.words(text)
+    words = flux_answers.read_statuses(text)
     assert list(words) == ["77"]
     word = words["77"]
     assert (word.start, word.end) == ("2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z")

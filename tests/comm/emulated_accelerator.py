@@ -68,9 +68,9 @@ class LazyEvent(Event):
 
 
 class LazyCallMemory(CallMemory):
-    def __init__(self, streams: Streams, words: int) -> None:
-        self._streams, self._inner = streams, EmulatedCallMemory(words)
-        self.words, self.pointer = words, self._inner.pointer
+    def __init__(self, streams: Streams, word_count: int) -> None:
+        self._streams, self._inner = streams, EmulatedCallMemory(word_count)
+        self.word_count, self.pointer = word_count, self._inner.pointer
         self._last: LazyEvent | None = None
 
     def begin(self, stream: int, zeros: int) -> None:
@@ -104,9 +104,9 @@ class LazyDevice(EmulatedDevice):
         run = super().launch
         self._streams.put(stream, lambda: run(build, kernel, blocks, arguments, stream))
 
-    def memory(self, words: int) -> CallMemory:
+    def memory(self, word_count: int) -> CallMemory:
         self.memories += 1
-        return LazyCallMemory(self._streams, words)
+        return LazyCallMemory(self._streams, word_count)
 
 
 class OnDevice:

@@ -115,12 +115,12 @@ def samples_compete_for_places() -> Patch:
 
 def first_experts_everywhere() -> Patch:
     """Every rank keeps the first experts of a layer."""
-    keep = parallelize.shards
+    keep = parallelize.cut_evenly
 
     def faulty(n: int, count: int) -> list[slice]:
         return [keep(n, count)[0]] * count
 
-    return patch.object(parallelize, "shards", faulty)
+    return patch.object(parallelize, "cut_evenly", faulty)
 
 
 def gradients_in_another_order() -> Patch:

@@ -19,11 +19,12 @@ SCHEMES = {
     "hybrid": 'default: xpk\nrules: [{dimension: DP, codec: "int8:256"}]\n',
 }
 PROGRAMS = {
-    "transformers": ["trainer.py"],
-    "lightning": ["lightning_fit.py"],
-    "deepspeed, stage 1": ["deepspeed_zero.py", "1"],
-    "deepspeed, stage 3": ["deepspeed_zero.py", "3"],
+    "transformers": (["trainer.py"], "int8 on dp"),
+    "lightning": (["lightning_fit.py"], "hybrid"),
+    "deepspeed, stage 1": (["deepspeed_zero.py", "1"], "int8 on dp"),
+    "deepspeed, stage 3": (["deepspeed_zero.py", "3"], "hybrid"),
 }
+"""Command of each script, and the scheme that compresses its messages."""
 RESULT = re.compile(r"result (\{.*?\})")
 pytestmark = pytest.mark.long
 
@@ -36,10 +37,10 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def play(words: list[str], options: list[str], directory: Path) -> list[dict[str, Any]]:
-    """The result of each rank."""
+def run_script(script: list[str], options: list[str], directory: Path) -> list[dict[str, Any]]:
+    """Run a script on two ranks, through `hpcbench run` if there are options, and return the result of each rank."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*torchrun, str(HERE / words[0]), *words[1:]]
+    command = [*torchrun, str(HERE / script[0]), *script[1:]]
     if options:
         out = ["--out", str(directory / "sent"), "--groups", str(directory / "groups.yaml")]
         command = [sys.executable, "-m", "hpcbench", "run", *options, *out, "--", *command]
@@ -56,22 +57,21 @@ def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str 
     need(explain_missing("Python.h") if package == "deepspeed" else None)
     groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed describes no group
     (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
-    words = PROGRAMS[name]
-    plain = play(words, [], tmp_path)
+    script, scheme = PROGRAMS[name]
+    plain = run_script(script, [], tmp_path)
     assert len(plain) == 2 and len({result["digest"] for result in plain}) == 1
-    assert play(words, ["--dry"], tmp_path) == plain  # interposed, and without a codec
-    for scheme, text in SCHEMES.items():
-        path = tmp_path / f"{scheme.replace(' ', '-')}.yaml"
-        path.write_text(text, encoding="utf-8")
-        coded = play(words, ["--scheme", str(path)], tmp_path)
-        rows = [
-            row
-            for rank in range(2)
-            for row in json.loads((tmp_path / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
-        ]
-        encoded = [row for row in rows if row["codec"]]
-        assert encoded and {row["dimension"] for row in encoded} == {"DP"}, rows
-        assert len({result["digest"] for result in coded}) == 1
-        assert coded[0]["digest"] != plain[0]["digest"]
-        for before, after in zip(plain, coded, strict=True):
-            assert after["losses"] == pytest.approx(before["losses"], rel=0.02)
+    assert run_script(script, ["--dry"], tmp_path) == plain  # interposed, and without a codec
+    path = tmp_path / "scheme.yaml"
+    path.write_text(SCHEMES[scheme], encoding="utf-8")
+    compressed = run_script(script, ["--scheme", str(path)], tmp_path)
+    rows = [
+        row
+        for rank in range(2)
+        for row in json.loads((tmp_path / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
+    ]
+    encoded = [row for row in rows if row["codec"]]
+    assert encoded and {row["dimension"] for row in encoded} == {"DP"}, rows
+    assert len({result["digest"] for result in compressed}) == 1
+    assert compressed[0]["digest"] != plain[0]["digest"]
+    for before, after in zip(plain, compressed, strict=True):
+        assert after["losses"] == pytest.approx(before["losses"], rel=0.02)

@@ -23,7 +23,7 @@ from hpcbench.report.quantities.speed import LOSS_TRAIN, SAMPLES, STEP_SECONDS
 from hpcbench.report.quantities.traffic import CODED, EXPOSED, WIRE
 
 DECLARED = """
-from hpcbench.contract.events import Memory
+from hpcbench.contract.events import MemoryUse
 from hpcbench.report.quantities.catalogue import CATALOGUE
 from hpcbench.report.quantities import BYTES, HIGHEST, Exported, Quantity
 
@@ -38,7 +38,7 @@ CATALOGUE.append(
         better="lower",
         table="memory",
         group=4,
-        exported=Exported("runs", "integer", Memory),
+        exported=Exported("runs", "integer", MemoryUse),
     )
 )
 """

@@ -134,7 +134,7 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
             "FILE:7: schemes.a:",
             "runs no codec",
         ),
-        ("matrix:", "schemes: {a: {environment: {A: b}}}\nmatrix:", "FILE:7: schemes.a:", "needs algorithm beside it"),
+        ("matrix:", "schemes: {a: {environment: {A: b}}}\nmatrix:", "FILE:7: schemes.a:", "needs an algorithm"),
         *(
             ("matrix:", f"schemes: {{a: {{algorithm: native, environment: {{{variable}}}}}}}\nmatrix:", begins, says)
             for variable, begins, says in [

@@ -17,13 +17,13 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class Association:
-    """A row of Slurm's accounting: what the user may charge, and where."""
+    """An account that the user may charge, from Slurm's accounting."""
 
     account: str
     partition: str
-    """The only partition that it is for; empty if it is for all."""
+    """The only partition of the account; empty for all partitions."""
     max_submit: str
-    """Number of jobs that it takes; empty if there is no limit."""
+    """Maximum number of submitted jobs; empty if unlimited."""
 
 
 def ask_quietly(argv: Sequence[str], *, keep: Sequence[str] = ()) -> Answer | None:

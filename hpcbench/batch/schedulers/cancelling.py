@@ -1,4 +1,4 @@
-"""Ending jobs, with more force where the first word is not heard."""
+"""Ending jobs, with more force if the first signal has no effect."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +13,9 @@ class Force:
     """One way to end jobs."""
 
     end: Callable[[Sequence[str]], Mapping[str, str]]
-    """Called with ids; gives what the scheduler said of those that it will not end."""
+    """Function of job ids; returns the scheduler's answer for each job that it refuses to end."""
     patience: float
-    """Seconds that they may take before the next way is tried."""
+    """Seconds until the next force is tried."""
 
 
 def cancel(
@@ -24,32 +24,32 @@ def cancel(
     forces: Sequence[Force],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
-    """End these jobs and no others; what became of each: ``ended``, ``already over``, or why not.
+    """End these jobs and no others; return for each ``ended``, ``already over``, or why not.
 
     Parameters
     ----------
     query
-        Words of those ids that the scheduler still lists.
+        Function that returns the statuses of the ids that the scheduler still lists.
     forces
-        Mildest first.
+        Ways to end jobs, the mildest first.
     """
     wanted = list(dict.fromkeys(ids))
-    words = query(wanted)
-    left = _alive(wanted, words)
-    found = {job: "already over" for job in wanted if job not in left}
+    statuses = query(wanted)
+    left = _alive(wanted, statuses)
+    outcomes = {job: "already over" for job in wanted if job not in left}
     refused: Mapping[str, str] = {}
     for force in forces:
         left = [job for job in left if job not in refused]
         if not left:
             break
         refused = {**refused, **force.end(left)}
-        words = _wait([job for job in left if job not in refused], query, force.patience, sleep)
-        still = _alive(left, words)
-        found.update((job, "ended") for job in left if job not in still and job not in refused)
+        statuses = _wait([job for job in left if job not in refused], query, force.patience, sleep)
+        still = _alive(left, statuses)
+        outcomes.update((job, "ended") for job in left if job not in still and job not in refused)
         left = still
-    found.update((job, f"told to end, and still there: {_said(words[job])}") for job in left)
-    found.update(refused)
-    return {job: found[job] for job in wanted}
+    outcomes.update((job, f"told to end, and still there: {_describe(statuses[job])}") for job in left)
+    outcomes.update(refused)
+    return {job: outcomes[job] for job in wanted}
 
 
 def _wait(
@@ -58,24 +58,24 @@ def _wait(
     patience: float,
     sleep: Callable[[float], None],
 ) -> Mapping[str, JobStatus]:
-    """The words of these jobs when all are over, or the time is."""
+    """Wait until all jobs are over or the time is up, and return their statuses."""
     waited, pause = 0.0, 0.5
-    words = query(jobs) if jobs else {}
-    while _alive(jobs, words) and waited < patience:
+    statuses = query(jobs) if jobs else {}
+    while _alive(jobs, statuses) and waited < patience:
         sleep(pause)
         waited, pause = waited + pause, min(2 * pause, 8.0)
-        words = query(jobs)
-    return words
+        statuses = query(jobs)
+    return statuses
 
 
-def _alive(jobs: Sequence[str], words: Mapping[str, JobStatus]) -> list[str]:
-    """Those that may still hold nodes; what a dead host keeps is among them."""
+def _alive(jobs: Sequence[str], statuses: Mapping[str, JobStatus]) -> list[str]:
+    """Return the jobs that may still hold nodes, jobs on dead hosts included."""
     return [
         job
         for job in jobs
-        if job in words and (words[job].state.alive or words[job].state in (State.UNKNOWN, State.LOST))
+        if job in statuses and (statuses[job].state.alive or statuses[job].state in (State.UNKNOWN, State.LOST))
     ]
 
 
-def _said(word: JobStatus) -> str:
+def _describe(word: JobStatus) -> str:
     return word.reason or word.state.value

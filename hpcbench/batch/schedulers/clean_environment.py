@@ -1,7 +1,7 @@
-"""The environment in which a scheduler's programs are called, and that jobs may inherit.
+"""Environment of the calls to a scheduler's programs, which jobs may inherit.
 
-Whoever submits from inside a job, or from a shell that was started in one, has variables of that job. Schedulers and
-launchers take them for options: one inherited binding can pin all ranks to a few cores, without a word.
+A shell inside a job has variables of that job. Schedulers and launchers read them as options: one inherited binding can
+pin all ranks to a few cores, without a warning.
 """
 
 import os
@@ -27,28 +27,28 @@ CONFIGURATION = frozenset(
         "LS_COLORS",  # not LSF's
     }
 )
-"""What says where the scheduler is, and who asks: without them its programs fail."""
+"""Variables that locate the scheduler and identify the user. Without them its programs fail."""
 
 
 def clean_environment(environment: Mapping[str, str] | None = None, keep: Collection[str] = ()) -> dict[str, str]:
-    """A copy without what another job left there.
+    """Return a copy of the environment without the variables of another job.
 
     Parameters
     ----------
     environment
-        By default this process's.
+        Variables; those of this process by default.
     keep
         More names to keep, such as ``FLUX_URI``, which selects the instance of Flux.
     """
-    found = os.environ if environment is None else environment
-    kept = CONFIGURATION.union(keep)
-    return {name: value for name, value in found.items() if name in kept or not _foreign(name)}
+    source = os.environ if environment is None else environment
+    names = CONFIGURATION.union(keep)
+    return {name: value for name, value in source.items() if name in names or not _foreign(name)}
 
 
 def settings_left_out(environment: Mapping[str, str], site: Collection[str]) -> list[str]:
     """Return the names of MPI settings of this shell that jobs will not get.
 
-    Inside another launcher's rank they may be that launcher's, and nobody misses them.
+    Inside a rank of another launcher the result is empty: the settings may belong to that launcher.
 
     Parameters
     ----------
@@ -67,5 +67,5 @@ def _foreign(name: str) -> bool:
 
 
 def plain_environment(keep: Collection[str] = ()) -> dict[str, str]:
-    """Environment of calls whose answer is parsed: English, and times in UTC."""
+    """Return the environment of calls whose answer is parsed: English messages, and times in UTC."""
     return {**clean_environment(keep=keep), "LC_ALL": "C", "TZ": "UTC"}

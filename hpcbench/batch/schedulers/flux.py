@@ -1,4 +1,4 @@
-"""Flux: jobs go in by ``flux batch``, each for itself, and are asked after by ``flux jobs``."""
+"""Flux: each job is submitted by ``flux batch``, and polled by ``flux jobs``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
 _UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)\]", re.IGNORECASE)
-"""Flux went away in the middle of it."""
+"""Messages of a lost connection: the job may have been submitted."""
 _ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
 """What a refusal by flux-accounting mentions."""
 
@@ -34,10 +34,10 @@ class Flux(Scheduler):
             raise UserError(f"flux jobs: {done.first_line}: is there a Flux instance here, and FLUX_URI right?")
 
     def submit(self, job: BatchJob) -> Receipt:
-        """Hand in a script by `flux batch`."""
+        """Submit a script with `flux batch`."""
         script = self.root / job.script
         if len(job.jobs) != 1:
-            raise UserError(f"{job.name}: Flux has no job arrays: hand in its {len(job.jobs)} jobs one by one")
+            raise UserError(f"{job.name}: Flux has no job arrays: submit its {len(job.jobs)} jobs one by one")
         scheme = "afterany" if job.after_any else "afterok"
         # On the command line a name goes before that of the script, which several submissions may share.
         argv = ["batch", f"--job-name={job.name}", *(f"--dependency={scheme}:{id}" for id in job.after), str(script)]
@@ -46,7 +46,7 @@ class Flux(Scheduler):
         except SilenceError as error:
             raise UnclearError(f"flux batch {script}: {error}") from None
         id = flux_answers.submitted(done.out)
-        if id is not None:  # a warning or a status beside an id takes nothing back
+        if id is not None:  # with an id the job was submitted, despite a warning or an exit status
             return Receipt(id, [id], ["flux", *argv], done.said)
         refused = done.status and "error" in done.err.lower()
         if not refused or _UNCLEAR.search(done.err):
@@ -55,7 +55,7 @@ class Flux(Scheduler):
         raise UserError(f"flux batch {script}: {done.first_line}: Flux did not take it{remedy}")
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up what was handed in under a name."""
+        """Look up the job that was submitted under a name."""
         job = the_one(_named(name), lambda id: id)
         return None if job is None else Receipt(job, [job])
 
@@ -64,21 +64,21 @@ class Flux(Scheduler):
         return [id for name in names for id, word in _named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """The answer of `flux jobs` about these ids."""
-        found: dict[str, JobStatus] = {}
+        """Return the statuses that `flux jobs` reports for these ids."""
+        statuses: dict[str, JobStatus] = {}
         for some in portions(ids):
             done = _flux("jobs", "-n", "-o", flux_answers.FORMAT, *some)
-            words = flux_answers.words(done.out)
-            if done.status and not words and "unknown" not in done.err:
+            portion = flux_answers.read_statuses(done.out)
+            if done.status and not portion and "unknown" not in done.err:
                 raise UserError(f"flux jobs: {done.first_line}")
-            found.update(words)
-        return {id: found[id] for id in ids if id in found}
+            statuses.update(portion)
+        return {id: statuses[id] for id in ids if id in statuses}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         """End running jobs and drop waiting ones by `flux cancel`."""
-        known = self.poll(ids)
-        alive = [id for id, word in known.items() if word.state.alive]
-        answers = {id: "already over" if id in known else "unknown to Flux" for id in ids}
+        statuses = self.poll(ids)
+        alive = [id for id, word in statuses.items() if word.state.alive]
+        answers = {id: "already over" if id in statuses else "unknown to Flux" for id in ids}
         # One id that has just ended would make a call for all of them fail, and leave open which were meant.
         for id in alive:
             done = _flux("cancel", id)
@@ -96,6 +96,6 @@ def _named(name: str) -> Mapping[str, JobStatus]:
 
 
 def _flux(*argv: str) -> Answer:
-    """Call it, with ids in ASCII; FLUX_URI stays, for it says which Flux is meant."""
+    """Call Flux with ids in ASCII, and with FLUX_URI, which selects the instance."""
     environment = {**plain_environment(keep=("FLUX_URI",)), "FLUX_F58_FORCE_ASCII": "1"}
     return ask(["flux", *argv], environment)

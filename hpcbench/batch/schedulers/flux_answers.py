@@ -1,4 +1,4 @@
-"""What Flux prints, read: ids in either form, and how jobs stand."""
+"""Parsers of Flux's output: ids in either form, and states of jobs."""
 
 import datetime
 import re
@@ -37,7 +37,7 @@ _CAUSES = {
 
 
 def decimal(text: str) -> str | None:
-    """An id as digits, from digits or from base 58 behind an ƒ or f (Flux RFC 19); None if it is none."""
+    """Convert an id to digits, from digits or from base 58 after ƒ or f (Flux RFC 19); None if it is not an id."""
     if text.isascii() and text.isdigit():
         return text
     match = _ID.fullmatch(text)
@@ -50,32 +50,32 @@ def decimal(text: str) -> str | None:
 
 
 def submitted(output: str) -> str | None:
-    """The id that ``flux batch`` printed, as digits: on a line of its own, among whatever else a site prints."""
-    found = [id for line in output.splitlines() if (id := decimal(line.strip()))]
-    return found[-1] if found else None
+    """Return the id that ``flux batch`` printed on a separate line, as digits. A site may print other lines."""
+    ids = [id for line in output.splitlines() if (id := decimal(line.strip()))]
+    return ids[-1] if ids else None
 
 
 def named(output: str, name: str) -> Mapping[str, JobStatus]:
-    """By id, how jobs of this name stand, from lines of an id, a status and a name."""
-    found: dict[str, JobStatus] = {}
+    """Return the statuses of jobs of this name by id, from lines of id, status and name."""
+    statuses: dict[str, JobStatus] = {}
     for line in output.splitlines():
-        text, _, rest = line.strip().partition("|")
-        status, _, shown = rest.partition("|")
+        text, _, remainder = line.strip().partition("|")
+        status, _, shown = remainder.partition("|")
         id = decimal(text)
         if id is not None and shown == name:
-            found[id] = JobStatus(_STATES.get(status.upper(), State.UNKNOWN))
-    return found
+            statuses[id] = JobStatus(_STATES.get(status.upper(), State.UNKNOWN))
+    return statuses
 
 
-def words(output: str) -> Mapping[str, JobStatus]:
-    """By id, from what ``flux jobs`` printed in our format; lines that do not look like it are passed over."""
-    found: dict[str, JobStatus] = {}
+def read_statuses(output: str) -> Mapping[str, JobStatus]:
+    """Return statuses by id from the output of ``flux jobs`` in `FORMAT`; other lines are skipped."""
+    statuses: dict[str, JobStatus] = {}
     for line in output.splitlines():
         cells = line.split("|", len(FIELDS) - 1)
         id = decimal(cells[0].strip())
         if id is not None and len(cells) == len(FIELDS):
-            found[id] = _word(*(cell.strip() for cell in cells[1:]))
-    return found
+            statuses[id] = _word(*(cell.strip() for cell in cells[1:]))
+    return statuses
 
 
 def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, note: str) -> JobStatus:
@@ -87,7 +87,7 @@ def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, n
 
 
 def _exit(code: str, state: State) -> int | None:
-    """As a shell has it: Flux tells a signal as a negative number, and -128 for a job that never ran."""
+    """Return the exit status of a shell. Flux reports signals as negative numbers, and -128 if the job never ran."""
     if state.alive or not re.fullmatch(r"-?\d+", code) or code == "-128":
         return None
     return int(code) if int(code) >= 0 else 128 - int(code)

@@ -23,7 +23,7 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
 from hpcbench.batch.reserve import describe_disk_error, set_aside, written
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.local_queue import Queue, queues, read_queue
+from hpcbench.batch.schedulers.local_queue import LocalQueue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
 from hpcbench.batch.schedulers.scheduler import Receipt, Scheduler, register_scheduler
 from hpcbench.batch.sites.site import Site
@@ -56,8 +56,8 @@ class Local(Scheduler):
 
     @classmethod
     def check(cls, site: Site) -> None:
-        """Check the lock of the queues, because nobody sees what a queue says."""
-        lock_path()  # what is wrong with it is better said now than by the queue, which nobody watches
+        """Check the lock of the queues, because a queue prints only to its log."""
+        lock_path()  # report its errors now: the queue prints only to its log
 
     def submit(self, job: BatchJob) -> Receipt:
         """Note the job for a queue of this submission."""
@@ -95,7 +95,7 @@ class Local(Scheduler):
         return f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} run here in the background, one after another"
 
     def _forgotten(self) -> list[SubmittedJob]:
-        """What was handed in by a command that was killed before it could start a queue."""
+        """Return the jobs that were submitted by a command that was killed before it started a queue."""
         begun = {job["name"] for _, queue in queues(self.root) for job in queue["jobs"]}
         begun |= {job.name for job in self._waiting}
         ledger = Ledger(self.root)
@@ -108,35 +108,35 @@ class Local(Scheduler):
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         """State of these ids by the files of their queues and jobs."""
-        known = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
-        return {id: _word(self.root, Path(id), *known.get(Path(id).name, (None, None))) for id in ids}
+        queue_of = {job["id"]: (path, queue) for path, queue in queues(self.root) for job in queue["jobs"]}
+        return {id: _word(self.root, Path(id), *queue_of.get(Path(id).name, (None, None))) for id in ids}
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         """End running jobs and drop waiting ones."""
-        said = {}
-        words = self.poll(ids)
-        for id, word in words.items():
+        outcomes = {}
+        statuses = self.poll(ids)
+        for id, word in statuses.items():
             if not word.state.alive:
-                said[id] = "already over" if word.state is not State.UNKNOWN else word.reason
+                outcomes[id] = "already over" if word.state is not State.UNKNOWN else word.reason
                 continue
             _drop(Path(id))
             process = read_json(Path(id) / "process.json")
             if process is not None and alive(process):
                 end_tree(process, grace=GRACE)
-            said[id] = "ended"
-        return said
+            outcomes[id] = "ended"
+        return outcomes
 
 
 def _drop(directory: Path, reason: str = "") -> None:
-    """Write down that a job is not to run, or to end."""
+    """Record that a job must not run, or must end."""
     written(directory, lambda: write_json(directory / "dropped.json", {"time": now(), "reason": reason}))
 
 
-def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -> JobStatus:
-    """What is known of the job in the directory, which a queue was to run."""
-    own = root / "jobs" / directory.name
-    if not (directory.exists() and own.exists() and directory.samefile(own)):
-        return JobStatus(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was handed in")
+def _word(root: Path, directory: Path, path: Path | None, queue: LocalQueue | None) -> JobStatus:
+    """Return the status of the job in the directory, which belongs to a queue."""
+    expected = root / "jobs" / directory.name
+    if not (directory.exists() and expected.exists() and directory.samefile(expected)):
+        return JobStatus(State.UNKNOWN, f"was moved or copied from {directory.parent.parent}, where it was submitted")
     if queue is None or path is None:
         lives = alive(read_json(directory / "process.json"))
         return JobStatus(State.RUNNING) if lives else JobStatus(State.LOST, "no local queue was started for it")
@@ -158,25 +158,25 @@ def _word(root: Path, directory: Path, path: Path | None, queue: Queue | None) -
         return JobStatus(State.PENDING, "waits for its turn on this machine")
     if process is not None:
         return JobStatus(State.LOST, "its script was killed before it could leave its exit mark")
-    said = [line for line in read_tail(path.with_suffix(".log")) if line.strip()]
-    why = f" ({show(said[-1], 120)[1:-1]})" if said else ""
+    lines = [line for line in read_tail(path.with_suffix(".log")) if line.strip()]
+    why = f" ({show(lines[-1], 120)[1:-1]})" if lines else ""
     return JobStatus(State.LOST, f"the local queue ended before this job{why}")
 
 
 def environment() -> dict[str, str]:
-    """Ours, with search paths that hold from every directory."""
-    found = dict(os.environ)
-    paths = [str(Path(path).resolve()) for path in found.get("PYTHONPATH", "").split(os.pathsep) if path]
+    """Return the environment of this process, with absolute paths in PYTHONPATH."""
+    variables = dict(os.environ)
+    paths = [str(Path(path).resolve()) for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
     package = Path(hpcbench.__file__).resolve().parent.parent
     if (package / "pyproject.toml").is_file() and str(package) not in paths:
         paths.insert(0, str(package))
     if paths:
-        found["PYTHONPATH"] = os.pathsep.join(paths)
-    return found
+        variables["PYTHONPATH"] = os.pathsep.join(paths)
+    return variables
 
 
 def lock_path() -> Path:
-    """The user's lock on this machine.
+    """Return the path of the user's lock on this machine.
 
     Raises
     ------
@@ -244,10 +244,10 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-    own = _identity(process)
-    written(directory, lambda: write_json(directory / "process.json", own))
+    process_identity = _identity(process)
+    written(directory, lambda: write_json(directory / "process.json", process_identity))
     if (directory / "dropped.json").exists():  # just now, by one who could not see the process yet
-        end_tree(own, grace=GRACE)
+        end_tree(process_identity, grace=GRACE)
     if limit is None:
         process.wait()
         return
@@ -258,17 +258,17 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(min(ahead, limit))
         return
-    written(directory, lambda: write_json(directory / "process.json", {**own, "over": "time limit"}))
-    end_tree(own, grace=GRACE)
+    written(directory, lambda: write_json(directory / "process.json", {**process_identity, "over": "time limit"}))
+    end_tree(process_identity, grace=GRACE)
     process.wait()
 
 
 def _identity(child: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """A child's identity; it has one until it is waited for."""
-    found = identity(child.pid)
-    if found is None:
+    """Return the identity of a child process, which exists until `wait` is called."""
+    child_identity = identity(child.pid)
+    if child_identity is None:
         raise UserError(f"/proc/{child.pid}/stat: cannot be read: the local scheduler needs Linux's /proc")
-    return found
+    return child_identity
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -277,7 +277,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def main() -> int:
     """Entry of ``python -m hpcbench.batch.schedulers.local ROOT NUMBER``."""
-    # Under nohup, or behind a `&` of make, they are ignored; a shell cannot trap what it was told to ignore.
+    # Under nohup, or behind a `&` of make, they are ignored. A shell cannot trap signals ignored at its start.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, _stop)

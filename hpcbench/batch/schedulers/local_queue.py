@@ -1,4 +1,4 @@
-"""What the local scheduler writes down of its queues: ``queues/NUMBER.json``."""
+"""Files of the local scheduler's queues: ``queues/NUMBER.json``."""
 
 from pathlib import Path
 from typing import Any
@@ -12,31 +12,31 @@ class Waiting(TypedDict):
 
     id: str
     name: str
-    """Under which it was handed in."""
+    """Name that the job was submitted under."""
     after: list[str]
     after_any: bool
 
 
-class Queue(TypedDict):
+class LocalQueue(TypedDict):
     """A process that runs jobs one after another."""
 
     process: dict[str, Any]
     jobs: list[Waiting]
 
 
-_QUEUE = TypeAdapter(Queue)
+_QUEUE = TypeAdapter(LocalQueue)
 
 
-def read_queue(path: Path) -> Queue | None:
-    """What the file says; None where it is missing or damaged."""
+def read_queue(path: Path) -> LocalQueue | None:
+    """Read a queue's file; None if it is missing or damaged."""
     try:
         return _QUEUE.validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def queues(root: Path) -> list[tuple[Path, Queue]]:
-    """All of a submission that can be read, with their files, in the order in which they were started."""
+def queues(root: Path) -> list[tuple[Path, LocalQueue]]:
+    """Return the readable queues of a submission with their files, in the order of their start."""
     paths = [path for path in (root / "queues").glob("*.json") if path.stem.isdecimal()]
-    found = ((path, read_queue(path)) for path in sorted(paths, key=lambda path: int(path.stem)))
-    return [(path, queue) for path, queue in found if queue is not None]
+    pairs = ((path, read_queue(path)) for path in sorted(paths, key=lambda path: int(path.stem)))
+    return [(path, queue) for path, queue in pairs if queue is not None]

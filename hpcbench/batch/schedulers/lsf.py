@@ -1,4 +1,4 @@
-"""LSF: jobs go in through submitit; bjobs and bhist tell how they stand."""
+"""LSF: jobs are submitted through submitit, and polled by bjobs and bhist."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,13 +34,13 @@ class Lsf(Scheduler):
         self._query = LsfQuery()
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
-        """What `bqueues` says of the jobs' queues."""
+        """Check the jobs' queues with `bqueues`."""
         from hpcbench.batch.schedulers.lsf_preflight import preflight
 
         return preflight(self.root, jobs)
 
     def submit(self, job: BatchJob) -> Receipt:
-        """Hand in a script by `bsub`, through submitit."""
+        """Submit a script with `bsub`, through submitit."""
         from hpcbench.batch.schedulers.submitit_lsf import LSFScriptExecutor
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
 
@@ -51,26 +51,26 @@ class Lsf(Scheduler):
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up what was handed in under a name."""
-        words = self._query.named(_plain(name))
-        job = the_one(words, _job)
+        """Look up the job that was submitted under a name."""
+        statuses = self._query.named(_plain(name))
+        job = the_one(statuses, _job)
         if job is None:
             return None
-        array = jobs > 1 or any("[" in id for id in words if _job(id) == job)
+        array = jobs > 1 or any("[" in id for id in statuses if _job(id) == job)
         return Receipt(job, [f"{job}[{k + 1}]" for k in range(jobs)] if array else [job])
 
     def copies(self, names: Sequence[str]) -> list[str]:
         """Return the ids of the live jobs of these names, asked for one by one: bjobs takes one name."""
-        words = [item for name in names for item in self._query.named(_plain(name)).items()]
-        return [id for id, word in words if word.state.alive or word.state is State.UNKNOWN]
+        items = [item for name in names for item in self._query.named(_plain(name)).items()]
+        return [id for id, word in items if word.state.alive or word.state is State.UNKNOWN]
 
     def queue_name(self, submission: str, job: str, before: int = 0) -> str:
         """Return the name without hyphens: filters of some sites take any ``-n`` on the command line for the option."""
         return _plain(super().queue_name(submission, job, before))
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """The answers of `bjobs` and `bhist` about these ids."""
-        return self._query.words(ids)
+        """Return the statuses that `bjobs` and `bhist` report for these ids."""
+        return self._query.read_statuses(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         """End running jobs and drop waiting ones by `bkill`."""
@@ -87,12 +87,12 @@ def _job(id: str) -> str:
 
 
 def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
-    """What stands on the command line, where it wins over what the script says.
+    """Return the options of the command line, which override those of the script.
 
     Parameters
     ----------
     ends_orphans
-        Whether this LSF knows -ti: it ends a job that waits for what has failed, which would else wait for ever.
+        Whether this LSF has -ti, which ends a job whose dependency failed. Without -ti the job waits for ever.
     """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
     options = ["-J", _plain(job.name) + array]
@@ -104,12 +104,12 @@ def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
 
 
 def _bkill(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
-    """What LSF said of those that it will not end."""
+    """End jobs; return LSF's answer for each job that it refuses to end."""
     refused: dict[str, str] = {}
     for some in portions(ids):
         answer = ask(["bkill", *options, *some], plain_environment(), hangs=HANGS)
-        said = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.said)}
-        if answer.status and not said and not OVER.search(answer.said):
+        refusals = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.said)}
+        if answer.status and not refusals and not OVER.search(answer.said):
             raise UserError(f"bkill: {answer.first_line}")
-        refused.update((job, why) for job, why in said.items() if job in some and not OVER.search(why))
+        refused.update((job, why) for job, why in refusals.items() if job in some and not OVER.search(why))
     return refused

@@ -1,4 +1,4 @@
-"""What LSF's bjobs and bhist print, as words of ours."""
+"""Parsers of the output of LSF's bjobs and bhist."""
 
 import datetime
 import re
@@ -28,7 +28,7 @@ _NEVER = re.compile("never satisfied")
 _NOTES = {
     "PSUSP": "held while it waited",
     "UNKWN": "its host does not answer",
-    "ZOMBI": "its host does not answer, and it was told to end: bkill -r forgets it",
+    "ZOMBI": "its host does not answer, and its end was requested: bkill -r removes it",
 }
 
 TERMINATIONS: Mapping[str, State] = {
@@ -78,7 +78,7 @@ class Clock:
     now: datetime.datetime
 
     def read(self, cell: str) -> str | None:
-        """The last time of the form ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``. Letters behind it tell its kind."""
+        """Return the last time of form ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``. A letter after it is its kind."""
         match = re.match(
             r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
         )
@@ -103,8 +103,8 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
         return waiting(reason)
     if theirs != "EXIT":
         head = "" if theirs in ("RUN", "DONE") else theirs
-        said = ": ".join(part for part in (head, _NOTES.get(theirs, ""), reason) if part)
-        return JobStatus(state, reason=said, exit=0 if state is State.COMPLETED else None)
+        detail = ": ".join(part for part in (head, _NOTES.get(theirs, ""), reason) if part)
+        return JobStatus(state, reason=detail, exit=0 if state is State.COMPLETED else None)
     term = re.search(r"TERM_[A-Z_]+", reason)
     if term:
         state = TERMINATIONS.get(term[0], State.FAILED)
@@ -121,8 +121,8 @@ def waiting(reason: str) -> JobStatus:
 
 
 def read_delimited(text: str, clock: Clock) -> dict[str, JobStatus]:
-    """The answer to ``bjobs -o "... delimiter='^'"``; what stands before the header is a banner."""
-    words: dict[str, JobStatus] = {}
+    """Parse the answer to ``bjobs -o "... delimiter='^'"``; lines before the header are a banner."""
+    statuses: dict[str, JobStatus] = {}
     names: list[str] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("^", max(len(names) - 1, -1) if names else -1)]
@@ -133,8 +133,8 @@ def read_delimited(text: str, clock: Clock) -> dict[str, JobStatus]:
             number = re.fullmatch(r"(\d+)(?:\[(\d+)\])?", row["jobid"])
             if number is not None:
                 index = number[2] or row.get("jobindex", "") or _index(row.get("job_name", ""))
-                words[element(number[1], index)] = _row_word(row, clock)
-    return words
+                statuses[element(number[1], index)] = _row_word(row, clock)
+    return statuses
 
 
 def _row_word(row: Mapping[str, str], clock: Clock) -> JobStatus:
@@ -142,12 +142,12 @@ def _row_word(row: Mapping[str, str], clock: Clock) -> JobStatus:
     state = STATES.get(stat.upper(), State.UNKNOWN)
     begun = state is not State.PENDING
     over = not state.alive and state not in (State.UNKNOWN, State.LOST)
-    said = row.get("exit_reason", "") if over else row.get("pend_reason", "") if not begun else ""
+    detail = row.get("exit_reason", "") if over else row.get("pend_reason", "") if not begun else ""
     figures = {name: row.get(name, "") for name in ("run_time", "max_mem")}
     figures["submit_time"] = clock.read(row.get("submit_time", "")) or ""
     exit_status = int(row["exit_code"]) if row.get("exit_code", "").isdigit() else None
     return replace(
-        word(stat, exit_status, said),
+        word(stat, exit_status, detail),
         start=clock.read(row.get("start_time", "")) if begun else None,
         end=clock.read(row.get("finish_time", "")) if over else None,
         hosts=row.get("exec_host", ""),
@@ -156,8 +156,8 @@ def _row_word(row: Mapping[str, str], clock: Clock) -> JobStatus:
 
 
 def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
-    """The answer to ``bjobs`` or ``bjobs -w``; hosts may go on in lines of their own."""
-    words: dict[str, JobStatus] = {}
+    """Parse the answer to ``bjobs`` or ``bjobs -w``; hosts may continue on separate lines."""
+    statuses: dict[str, JobStatus] = {}
     header, last = "", ""
     for line in text.splitlines():
         if re.match(r"\s*JOBID\b.*\bSTAT\b", line):
@@ -166,12 +166,12 @@ def read_table(text: str, *, wide: bool = False) -> dict[str, JobStatus]:
         row = re.match(r"\*?(\d+)(?:\[(\d+)\])?\s+(\S+)\s+([A-Za-z]+)\s", line)
         if header and row:
             last = element(row[1], row[2] or _index(line[row.end() :]))
-            words[last] = replace(word(row[4]), hosts=_host(header, line, wide))
+            statuses[last] = replace(word(row[4]), hosts=_host(header, line, wide))
         elif last and line[:1].isspace() and len(line.split()) == 1:
-            words[last] = replace(words[last], hosts=f"{words[last].hosts}:{line.strip()}")
+            statuses[last] = replace(statuses[last], hosts=f"{statuses[last].hosts}:{line.strip()}")
         elif line.strip():
             last = ""
-    return words
+    return statuses
 
 
 def read_pending(text: str) -> dict[str, str]:
@@ -188,13 +188,13 @@ def read_pending(text: str) -> dict[str, str]:
 
 
 def _host(header: str, line: str, wide: bool) -> str:
-    """The cell below EXEC_HOST; in the wide form cells may be pushed to the right, but none is empty."""
+    """Return the cell below EXEC_HOST. In the wide form cells may be shifted to the right, but none is empty."""
     cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
     return "" if cells == ["-"] else "".join(cells)
 
 
 def element(job: str, index: str) -> str:
-    """``123[4]``, or ``123`` for what is no element of an array."""
+    """Return ``123[4]``, or ``123`` for a job that is not an element of an array."""
     return f"{job}[{index}]" if index not in ("", "0", "-") else job
 
 
@@ -204,22 +204,22 @@ def _index(text: str) -> str:
     return match[1] if match else ""
 
 
-def lookup(words: Mapping[str, JobStatus], job: str) -> JobStatus | None:
-    """The word of this id, also where bjobs has cut its first digits off."""
+def lookup(statuses: Mapping[str, JobStatus], job: str) -> JobStatus | None:
+    """Return the status of this id, even if bjobs has cut off its first digits."""
     number, bracket, index = job.partition("[")
-    return words.get(job) or (words.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
+    return statuses.get(job) or (statuses.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
 
 
 def read_history(text: str, clock: Clock) -> dict[str, JobStatus]:
-    """The answer to ``bhist -l``: the last event of each job that says how it stands."""
-    words: dict[str, JobStatus] = {}
+    """Parse the answer to ``bhist -l``: the status after the last event of each job."""
+    statuses: dict[str, JobStatus] = {}
     for section in re.split(r"^(?=Job <\d+)", text, flags=re.MULTILINE):
         head = re.match(r"Job <(\d+)(?:\[(\d+)\])?>", section)
         if head is not None:
-            found = _history(section, clock)
-            if found is not None:
-                words[element(head[1], head[2] or "")] = found
-    return words
+            status = _history(section, clock)
+            if status is not None:
+                statuses[element(head[1], head[2] or "")] = status
+    return statuses
 
 
 def _history(section: str, clock: Clock) -> JobStatus | None:
@@ -261,13 +261,13 @@ def _history(section: str, clock: Clock) -> JobStatus | None:
     if not stat:
         return None
     over = stat in ("DONE", "EXIT")
-    said = word(stat, exit_status, reason)
-    if stat == "EXIT" and not reason:  # relatives of LSF give no words, and end jobs at the limit as bkill does
+    status = word(stat, exit_status, reason)
+    if stat == "EXIT" and not reason:  # variants of LSF give no reason, and end jobs at the limit as bkill does
         if asked:
-            said = replace(said, state=State.CANCELLED, reason=asked)
+            status = replace(status, state=State.CANCELLED, reason=asked)
         elif _at_limit(section, start, end):
-            said = replace(said, state=State.TIMED_OUT, reason=said.reason.replace("EXIT", "LSF's run limit"))
-    return replace(said, start=start, end=end if over else None, hosts=hosts, restarts=restarts)
+            status = replace(status, state=State.TIMED_OUT, reason=status.reason.replace("EXIT", "LSF's run limit"))
+    return replace(status, start=start, end=end if over else None, hosts=hosts, restarts=restarts)
 
 
 def _at_limit(section: str, start: str | None, end: str | None) -> bool:
@@ -278,7 +278,7 @@ def _at_limit(section: str, start: str | None, end: str | None) -> bool:
 
 
 def _events(section: str, clock: Clock) -> Iterator[tuple[str | None, str]]:
-    """Times and texts without blanks: LSF breaks lines anywhere, within words too."""
+    """Yield times and texts without blanks, because LSF breaks lines anywhere, even within words."""
     stamp = re.compile(r"^([A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?): ?", re.MULTILINE)
     body = re.split(r"^Summary of time", section, flags=re.MULTILINE)[0]
     pieces = stamp.split(body)

@@ -1,6 +1,6 @@
-"""What LSF says of queues before jobs are handed in: whether each is there, takes jobs, and starts them.
+"""Checks before submission to LSF: whether each queue exists, accepts jobs, and starts them.
 
-`bsub` has no form that only tries. So limits, accounts and dependencies are first seen when a job is handed in.
+`bsub` has no form that only tries. So limits, accounts and dependencies are first checked when a job is submitted.
 """
 
 import re
@@ -27,7 +27,7 @@ def preflight(root: Path, jobs: Sequence[BatchJob]) -> Iterator[str]:
     root
         The submission's directory.
     jobs
-        To be handed in.
+        Jobs to submit.
 
     Raises
     ------
@@ -59,9 +59,9 @@ def _of_queue(queue: str) -> Iterator[str]:
 
 
 def _status(table: str, queue: str) -> str:
-    """The status of a queue in what `bqueues` prints; empty where it does not tell."""
+    """Return the status of a queue from the output of `bqueues`; empty if it is not listed."""
     rows = [line.split() for line in table.splitlines()]
     heads = next((row for row in rows if row[:1] == ["QUEUE_NAME"]), [])
-    own = next((row for row in rows if row[:1] == [queue]), [])
-    place = heads.index("STATUS") if "STATUS" in heads else len(own)
-    return own[place] if place < len(own) else ""
+    row_of_queue = next((row for row in rows if row[:1] == [queue]), [])
+    place = heads.index("STATUS") if "STATUS" in heads else len(row_of_queue)
+    return row_of_queue[place] if place < len(row_of_queue) else ""

@@ -1,6 +1,6 @@
-"""Asking LSF about jobs: bjobs, and bhist about those that bjobs no longer lists.
+"""Queries of jobs in LSF: bjobs, and bhist for jobs that bjobs no longer lists.
 
-LSF has relatives that know fewer options and fields. What is refused is not asked again: a field is dropped, then all
+Variants of LSF have fewer options and fields. What is refused is not asked again: a field is dropped, then all
 fields for the wide table, then that for the plain one.
 """
 
@@ -26,7 +26,7 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
-"""What LSF's programs say when the daemon hangs. They try for ever, and bsub sends the job each time."""
+"""Message of LSF's programs when the daemon hangs. They retry for ever, and bsub sends the job each time."""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ _FEW = ("jobid", "jobindex", "stat", "job_name")
 
 
 class LsfQuery:
-    """Asks, and remembers what this LSF does not know."""
+    """Queries of one LSF, with a memory of what it cannot answer."""
 
     def __init__(self) -> None:
         self._fields: tuple[str, ...] = FIELDS
@@ -43,8 +43,8 @@ class LsfQuery:
         self._history = True
         self._asks_reasons = True
 
-    def words(self, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """LSF's words of these ids; those that it does not know are left out.
+    def read_statuses(self, ids: Iterable[str]) -> dict[str, JobStatus]:
+        """Return the statuses of these ids; ids that LSF does not list are left out.
 
         Raises
         ------
@@ -52,32 +52,32 @@ class LsfQuery:
             LSF does not answer.
         """
         wanted = list(dict.fromkeys(ids))
-        found = self.listed(wanted)
-        told = "exit_reason" in self._fields and self._forms[0] == "fields"
-        bare = [job for job in wanted if job in found and not told and found[job].reason == "EXIT"]
-        missing = [job for job in wanted if job not in found]
+        statuses = self.listed(wanted)
+        has_reasons = "exit_reason" in self._fields and self._forms[0] == "fields"
+        bare = [job for job in wanted if job in statuses and not has_reasons and statuses[job].reason == "EXIT"]
+        missing = [job for job in wanted if job not in statuses]
         for job, word in self._past(missing + bare).items():
             if job in missing:
-                found[job] = word
+                statuses[job] = word
             elif not word.state.alive and word.state is not State.UNKNOWN:
-                found[job] = replace(word, hosts=word.hosts or found[job].hosts)
-        return found
+                statuses[job] = replace(word, hosts=word.hosts or statuses[job].hosts)
+        return statuses
 
     def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """What bjobs alone says of these ids; it keeps what is over for an hour or so.
+        """Return the statuses that bjobs lists for these ids. It keeps ended jobs for about an hour.
 
         Raises
         ------
         UserError
             LSF does not answer.
         """
-        found: dict[str, JobStatus] = {}
+        statuses: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)):
-            found.update(self._with_reasons(self._bjobs(some)))
-        return {job: word for job in ids if (word := lookup(found, job)) is not None}
+            statuses.update(self._with_reasons(self._bjobs(some)))
+        return {job: word for job in ids if (word := lookup(statuses, job)) is not None}
 
     def named(self, name: str) -> dict[str, JobStatus]:
-        """How all stands that was handed in under this name and is still listed, by ids, of elements too.
+        """Return the statuses of all listed jobs that were submitted under this name, by the ids of elements.
 
         Raises
         ------
@@ -91,9 +91,9 @@ class LsfQuery:
             form = self._forms[0]
             answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment(), hangs=HANGS)
             fields = form == "fields"
-            found = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
+            statuses = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
             if _answered(answer):
-                return found  # whatever the status: LSF fails where one of many is unknown
+                return statuses  # whatever the status: LSF fails where one of many is unknown
             spared = [field for field in self._fields if field not in ("jobid", "stat")]
             unknown = [field for field in spared if re.search(rf"\b{field}\b", answer.said, re.IGNORECASE)]
             few = tuple(field for field in self._fields if field in _FEW)
@@ -106,15 +106,15 @@ class LsfQuery:
             else:
                 raise UserError(f"bjobs: {answer.first_line}: LSF cannot be asked at the moment")
 
-    def _with_reasons(self, words: dict[str, JobStatus]) -> dict[str, JobStatus]:
-        """The same with why jobs wait: where no field tells that, another call does."""
-        waits = [job for job, said in words.items() if said.state is State.PENDING and not said.reason]
+    def _with_reasons(self, statuses: dict[str, JobStatus]) -> dict[str, JobStatus]:
+        """Add the reasons of waiting jobs, by another call if no field contains them."""
+        waits = [job for job, status in statuses.items() if status.state is State.PENDING and not status.reason]
         if not waits or not self._asks_reasons or (self._forms[0] == "fields" and "pend_reason" in self._fields):
-            return words
+            return statuses
         answer = ask(["bjobs", "-p", *_jobs(waits)], plain_environment(), hangs=HANGS)
         self._asks_reasons = not re.search("illegal option|[Uu]sage", answer.said)
         why = read_pending(answer.out)
-        return {**words, **{job: waiting(why[job]) for job in waits if job in why}}
+        return {**statuses, **{job: waiting(why[job]) for job in waits if job in why}}
 
     def _options(self, form: str) -> list[str]:
         if form == "fields":
@@ -122,8 +122,8 @@ class LsfQuery:
         return ["-w"] if form == "wide" else []
 
     def _past(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """What LSF's event logs say; reading all of them may take long, and a site may not offer it."""
-        found: dict[str, JobStatus] = {}
+        """Return the statuses from LSF's event logs. Reading them may take long, and a site may forbid it."""
+        statuses: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)) if self._history else ():
             try:
                 answer = ask(["bhist", "-l", "-n", "0", *some], plain_environment(), hangs=HANGS)
@@ -132,8 +132,8 @@ class LsfQuery:
             except UserError:
                 self._history = False
                 break
-            found.update(read_history(answer.out, _clock()))
-        return {job: found[job] for job in ids if job in found}
+            statuses.update(read_history(answer.out, _clock()))
+        return {job: statuses[job] for job in ids if job in statuses}
 
 
 def _answered(answer: Answer) -> bool:
@@ -153,5 +153,5 @@ def _clock() -> Clock:
 
 
 def _jobs(ids: Sequence[str]) -> list[str]:
-    """The jobs to which these elements belong, each once."""
+    """Return the jobs of these elements, each once."""
     return list(dict.fromkeys(job.partition("[")[0] for job in ids))

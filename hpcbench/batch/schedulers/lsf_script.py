@@ -73,7 +73,7 @@ class Parameters:
 
 
 def one_line(text: str) -> str:
-    """The text as one word of bash's, without a line break: one could begin with a directive."""
+    """Quote a text as one word of bash without line breaks, because a line could begin with a directive."""
     if text.isprintable():
         return shlex.quote(text)
     escaped = "".join(char if char.isprintable() and char not in "\\'" else f"\\U{ord(char):08x}" for char in text)
@@ -81,7 +81,7 @@ def one_line(text: str) -> str:
 
 
 def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0) -> str:
-    """The script.
+    """Return the text of the script.
 
     Logs are opened by the script and not by LSF, whose directives cannot hold every path.
 
@@ -131,7 +131,7 @@ def _directives(shape: Parameters, elements: int) -> list[str]:
 
 
 def _task(command: str, shape: Parameters) -> str:
-    """What each process does: learn its rank from its launcher, open its logs, run."""
+    """Return the commands of each process: read its rank from the launcher, open its logs, run."""
     rank = "0"
     for name in reversed(_RANKS):
         rank = f"${{{name}:-{rank}}}"

@@ -11,7 +11,7 @@ from hpcbench.files import read_json, shown_path
 
 
 def open_site(root: Path) -> Site:
-    """The site as it was when the submission was written.
+    """Return the site as it was when the submission was written.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def open_site(root: Path) -> Site:
 
 
 def open_scheduler(root: Path) -> Scheduler:
-    """The scheduler of the submission at `root`.
+    """Return the scheduler of the submission at `root`.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 def identity(pid: int) -> dict[str, Any] | None:
-    """What tells this process from any later one with its id; None if there is none. A zombie still has it."""
+    """Return what identifies this process among later ones with its id; None if it does not exist. Zombies count."""
     fields = _stat(pid)
     return (
         None if fields is None else {"pid": pid, "start": fields.start, "host": socket.gethostname(), "boot": _boot()}
@@ -57,14 +57,14 @@ def _family(process: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """Descendants of the process, and members of its session, which may have lost their parents."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     table = {pid: fields for pid in pids if (fields := _stat(pid))}
-    found = {process["pid"]} if alive(process) else set()
+    family = {process["pid"]} if alive(process) else set()
     grown = True
     while grown:
-        more = {pid for pid, one in table.items() if one.parent in found or one.session == process["pid"]}
-        grown = not more <= found
-        found |= more
-    found -= {process["pid"], os.getpid()}
-    return {pid: member for pid in found if (member := identity(pid))}
+        more = {pid for pid, stat in table.items() if stat.parent in family or stat.session == process["pid"]}
+        grown = not more <= family
+        family |= more
+    family -= {process["pid"], os.getpid()}
+    return {pid: member for pid in family if (member := identity(pid))}
 
 
 class _Stat(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a scheduler can do, and the register of them."""
+"""Interface of the schedulers, and their registry."""
 
 import importlib
 import shutil
@@ -16,12 +16,12 @@ from hpcbench.errors import UserError
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the scheduler answered."""
+    """Answer of the scheduler to a submission."""
 
     id: str
     """Id of the job or of the whole array."""
     elements: Sequence[str]
-    """The id of each of its jobs, by which `poll` and `cancel` know it: ``123``, ``123_4``, ``123[4]``."""
+    """Id of each of its jobs, as `poll` and `cancel` take it: ``123``, ``123_4``, ``123[4]``."""
     argv: Sequence[str] = ()
     said: str = ""
     """Standard output and error of the submission."""
@@ -32,7 +32,7 @@ class UnclearError(UserError):
 
 
 class Scheduler(ABC):
-    """Takes the jobs of a submission that lies on disk, and tells how they stand.
+    """A scheduler that runs the jobs of a submission on disk, and reports their status.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ class Scheduler(ABC):
     """
 
     kind: str = "local"
-    """By which site files know it."""
+    """Name of the scheduler in site files."""
     interval: float = 30.0
     """Seconds between two polls of a watcher, at least."""
     programs: tuple[str, ...] = ()
-    """What it is asked by, of which each must be on PATH."""
+    """Programs of the scheduler; each must be on PATH."""
     keeps_accounts: bool = True
-    """Whether it can tell of a job that has ended how long it waited and what it took."""
+    """Whether it reports the waiting time and the resources of ended jobs."""
     most_after: int = 500
     """Ids in one list of what a job waits for; more of them are waited for by way of relays."""
     slowest: float = 30.0
@@ -75,14 +75,14 @@ class Scheduler(ABC):
             )
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
-        """Ask what can be told before anything is handed in; gives lines for the user, none where nothing can.
+        """Check the jobs before any is submitted; return lines for the user.
 
         Parameters
         ----------
         jobs
-            That lie on disk.
+            Jobs on disk.
         account
-            That the study names.
+            Account of the study.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def submit(self, job: BatchJob) -> Receipt:
-        """Hand in one job, or one array of jobs.
+        """Submit one job, or one array of jobs.
 
         Raises
         ------
@@ -104,17 +104,17 @@ class Scheduler(ABC):
         """
 
     def begin(self) -> str:
-        """Called once when all jobs are handed in; returns one line for the user, or nothing."""
+        """Start the submitted jobs, once after all submissions; return one line for the user, or nothing."""
         return ""
 
     @abstractmethod
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up what was handed in under a name; None if the scheduler knows of nothing.
+        """Look up the job that was submitted under a name; None if the scheduler does not list it.
 
         Parameters
         ----------
         jobs
-            How many elements it has; 1 for a job that is no array.
+            Number of elements; 1 for a job that is not an array.
 
         Raises
         ------
@@ -151,9 +151,9 @@ class Scheduler(ABC):
 
     @abstractmethod
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """What the scheduler says of these ids, in one call for all (and one more for those that it no longer lists).
+        """Return the statuses of these ids, by one call for all (and one more for ids that are no longer listed).
 
-        An id that it does not know is left out: no news.
+        An id that the scheduler does not list is left out.
 
         Raises
         ------
@@ -163,28 +163,28 @@ class Scheduler(ABC):
 
     @abstractmethod
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """End what runs and drop what waits; what was said of each: ``ended``, ``already over``, or why not."""
+        """End running jobs and drop waiting ones; return for each ``ended``, ``already over``, or why not."""
 
 
-def the_one(words: Mapping[str, JobStatus], job_of: Callable[[str], str]) -> str | None:
+def the_one(statuses: Mapping[str, JobStatus], job_of: Callable[[str], str]) -> str | None:
     """Which of several jobs of one name counts; None where there is none.
 
-    A call that nobody answered may have been sent more than once. Of the jobs that were taken, the one that runs
+    A call without an answer may have been sent more than once. Of the jobs that were taken, the one that runs
     counts, else the first that waits; what is over counts where nothing else is left.
 
     Parameters
     ----------
-    words
-        How each stands, by its id, of elements of an array too.
+    statuses
+        Status of each job by id, elements of arrays included.
     job_of
         The job to which an id belongs.
     """
 
     def rank(id: str) -> tuple[int, int]:
-        state = words[id].state
+        state = statuses[id].state
         return (0 if state in (State.RUNNING, State.SUSPENDED) else 1 if state.alive else 2), int(job_of(id))
 
-    return job_of(min(words, key=rank)) if words else None
+    return job_of(min(statuses, key=rank)) if statuses else None
 
 
 _MODULES = {
@@ -207,6 +207,6 @@ def register_scheduler(kind: str) -> Callable[[type[Scheduler]], type[Scheduler]
 
 
 def scheduler_class(kind: str) -> type[Scheduler]:
-    """The class of schedulers of this kind."""
+    """Return the class of schedulers of this kind."""
     importlib.import_module(_MODULES[kind])
     return _REGISTRY[kind]

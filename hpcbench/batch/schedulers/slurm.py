@@ -1,4 +1,4 @@
-"""Slurm: jobs go in through submitit; squeue and sacct tell how they stand."""
+"""Slurm: jobs are submitted through submitit, and polled by squeue and sacct."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +32,14 @@ class Slurm(Scheduler):
         self._query = SlurmQuery(since(root))
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
-        """Ask Slurm whether it would take the jobs; lines for the user."""
+        """Ask Slurm whether it would accept the jobs; yield lines for the user."""
         from hpcbench.batch.schedulers.slurm_preflight import preflight
         from hpcbench.batch.schedulers.submitit_slurm import DIALECT
 
         return preflight(self.root, jobs, account, DIALECT)
 
     def submit(self, job: BatchJob) -> Receipt:
-        """Hand in a script by `sbatch`, through submitit."""
+        """Submit a script with `sbatch`, through submitit."""
         from hpcbench.batch.schedulers.submitit_script import Script, receipt
         from hpcbench.batch.schedulers.submitit_slurm import SlurmScriptExecutor
 
@@ -48,22 +48,22 @@ class Slurm(Scheduler):
         return receipt(taken, elements)
 
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up what was handed in under a name."""
-        words = self._query.named(name)
-        job = the_one(words, _job)
+        """Look up the job that was submitted under a name."""
+        statuses = self._query.named(name)
+        job = the_one(statuses, _job)
         if job is None:
             return None
-        array = jobs > 1 or any("_" in id for id in words if _job(id) == job)
+        array = jobs > 1 or any("_" in id for id in statuses if _job(id) == job)
         return Receipt(job, [f"{job}_{k + 1}" for k in range(jobs)] if array else [job])
 
     def copies(self, names: Sequence[str]) -> list[str]:
         """Return the ids of the live jobs that have one of these names."""
-        words = [item for some in portions(names) for item in self._query.named(*some).items()]
-        return [id for id, word in words if word.state.alive]
+        items = [item for some in portions(names) for item in self._query.named(*some).items()]
+        return [id for id, word in items if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """The answers of `squeue` and `sacct` about these ids."""
-        return self._query.words(ids)
+        """Return the statuses that `squeue` and `sacct` report for these ids."""
+        return self._query.read_statuses(ids)
 
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
         """End running jobs and drop waiting ones by `scancel`."""
@@ -77,7 +77,7 @@ def _job(id: str) -> str:
 
 
 def _options(job: BatchJob) -> list[str]:
-    """On the command line, where they win over what the script says."""
+    """Return the options of the command line, which override those of the script."""
     options = [f"--job-name={job.name}"]
     if job.array:
         options.append(f"--array=1-{len(job.jobs)}")
@@ -89,12 +89,12 @@ def _options(job: BatchJob) -> list[str]:
 
 
 def _scancel(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
-    """What Slurm said of those that it will not end."""
+    """Cancel jobs; return Slurm's answer for each job that it refuses to end."""
     refused: dict[str, str] = {}
     for some in portions(ids):
         answer = ask(["scancel", *options, *some], plain_environment())
-        said = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.err)}
-        if answer.status and not said:
+        refusals = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.err)}
+        if answer.status and not refusals:
             raise UserError(f"scancel: {answer.first_line}")
-        refused.update((job, why) for job, why in said.items() if not _OVER.search(why))
+        refused.update((job, why) for job, why in refusals.items() if not _OVER.search(why))
     return refused

@@ -1,4 +1,4 @@
-"""What Slurm's squeue and sacct print, as words of ours."""
+"""Parsers of the output of Slurm's squeue and sacct."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
 """Where Slurm's word says no more than ours."""
 
 _WAITED = frozenset({"Resources", "Priority"})
-"""Why a job was in the queue; Slurm goes on saying so of one that was cancelled there."""
+"""Reasons of waiting jobs. Slurm still reports them for a job that was cancelled in the queue."""
 
 _REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
     (
@@ -75,7 +75,7 @@ _NO_FIGURES = ("JobID", "State", "Reason")
 
 
 def state(word: str) -> State:
-    """Ours for one of Slurm's, also where it is cut (``OUT_OF_ME+``) or says by whom (``CANCELLED by 1000``)."""
+    """Convert a state of Slurm, also if it is cut (``OUT_OF_ME+``) or followed by a user (``CANCELLED by 1000``)."""
     first = word.split()[0].upper() if word.split() else ""
     if not first.endswith("+"):
         return STATES.get(first, State.UNKNOWN)
@@ -84,7 +84,7 @@ def state(word: str) -> State:
 
 
 def elements(job_id: str) -> Iterator[str]:
-    """The ids that one printed id stands for: ``123_[2-4,7%25]`` for four."""
+    """Yield the ids that one printed id stands for: ``123_[2-4,7%25]`` for four."""
     match = re.fullmatch(r"(\d+)_\[([\d,\-:]+)(?:%\d+)?\]", job_id)
     if match is None:
         yield job_id
@@ -98,39 +98,41 @@ def elements(job_id: str) -> Iterator[str]:
 
 
 def read_squeue(text: str) -> dict[str, JobStatus]:
-    """The answer to a query for `SQUEUE_FIELDS`, separated by bars; other lines are passed over."""
-    words: dict[str, JobStatus] = {}
+    """Parse the answer to a query for `SQUEUE_FIELDS`, separated by bars; other lines are skipped."""
+    statuses: dict[str, JobStatus] = {}
     for cells in _rows(text, len(SQUEUE_FIELDS)):
         row = dict(zip(SQUEUE_FIELDS, cells, strict=True))
         ours = state(row["State"])
-        begun = ours is not State.PENDING and _known(row["NodeList"])
+        begun = ours is not State.PENDING and _strip_placeholder(row["NodeList"])
         word = JobStatus(
             ours,
             reason=_reason(row["State"], row["Reason"] if ours.alive or row["Reason"] not in _WAITED else ""),
             exit=None if ours.alive else _ended(ours, _wait_status(row["exit_code"])),
             start=_time(row["StartTime"]) if begun else None,  # else it is an estimate, or the end
             end=None if ours.alive else _time(row["EndTime"]),
-            hosts=_known(row["NodeList"]),
+            hosts=_strip_placeholder(row["NodeList"]),
             restarts=int(row["RestartCnt"]) if row["RestartCnt"].isdigit() else None,
         )
-        _file(words, row["JobArrayID"], word)
-    return words
+        _file(statuses, row["JobArrayID"], word)
+    return statuses
 
 
 def read_squeue_short(text: str) -> dict[str, JobStatus]:
-    """The answer of an old squeue to ``%i|%T|%N|%r``."""
-    words: dict[str, JobStatus] = {}
+    """Parse the answer of an old squeue to ``%i|%T|%N|%r``."""
+    statuses: dict[str, JobStatus] = {}
     for job_id, theirs, hosts, reason in _rows(text, 4):
-        _file(words, job_id, JobStatus(state(theirs), reason=_reason(theirs, reason), hosts=_known(hosts)))
-    return words
+        _file(
+            statuses, job_id, JobStatus(state(theirs), reason=_reason(theirs, reason), hosts=_strip_placeholder(hosts))
+        )
+    return statuses
 
 
 def read_states(text: str) -> dict[str, JobStatus]:
     """How elements stand, from an id and a state a line."""
-    found: dict[str, JobStatus] = {}
+    statuses: dict[str, JobStatus] = {}
     for cell, theirs in _rows(text, 2):
-        found.update((job_id, JobStatus(state(theirs))) for job_id in elements(cell))
-    return found
+        statuses.update((job_id, JobStatus(state(theirs))) for job_id in elements(cell))
+    return statuses
 
 
 @dataclass
@@ -140,7 +142,7 @@ class _Job:
 
 
 def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
-    """The answer to a query for `fields`. Steps only say who ran out of memory, and how much was used."""
+    """Parse the answer to a query for `fields`. Steps only give out-of-memory states and the memory used."""
     jobs: dict[str, _Job] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
     for cells in _rows(text, len(fields)):
@@ -150,11 +152,11 @@ def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, J
             steps.setdefault(job_id, []).append(row)
         else:
             jobs[job_id] = _Job(row)  # the last one, should an id have been given twice
-    words: dict[str, JobStatus] = {}
+    statuses: dict[str, JobStatus] = {}
     for job_id, job in jobs.items():
         job.steps = steps.get(job_id, [])
-        _file(words, job_id, _accounted(job))
-    return words
+        _file(statuses, job_id, _accounted(job))
+    return statuses
 
 
 def _accounted(job: _Job) -> JobStatus:
@@ -163,19 +165,19 @@ def _accounted(job: _Job) -> JobStatus:
     reason = _reason(theirs, row.get("Reason", "") if ours.alive else "")
     if ours is State.FAILED and any(state(step["State"]) is State.OUT_OF_MEMORY for step in job.steps):
         ours, reason = State.OUT_OF_MEMORY, f"{theirs}: OUT_OF_MEMORY of a step"
-    figures = {name: _time(cell) or _known(cell) for name, cell in row.items() if name not in _NO_FIGURES}
-    used = [value for step in (row, *job.steps) if (value := _known(step.get("MaxRSS", "")))]
+    figures = {name: _time(cell) or _strip_placeholder(cell) for name, cell in row.items() if name not in _NO_FIGURES}
+    used = [value for step in (row, *job.steps) if (value := _strip_placeholder(step.get("MaxRSS", "")))]
     if used:
         figures["MaxRSS"] = max(used, key=_bytes)
     energy = [int(value) for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
-    figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0: there is no meter
+    figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0: the node has no energy meter
     return JobStatus(
         ours,
         reason=reason,
         exit=None if ours.alive else _ended(ours, _exit_code(row["ExitCode"])),
         start=_time(row["Start"]) if ours is not State.PENDING else None,
         end=None if ours.alive else _time(row["End"]),
-        hosts=_known(row["NodeList"]),
+        hosts=_strip_placeholder(row["NodeList"]),
         accounting={name: value for name, value in figures.items() if value},
     )
 
@@ -188,24 +190,24 @@ def _rows(text: str, fields: int) -> Iterator[list[str]]:
             yield cells
 
 
-def _file(words: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
+def _file(statuses: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
     for element in elements(job_id):
-        words[element] = word
+        statuses[element] = word
         base, plus, component = element.partition("+")
         if plus and component == "0":
-            words[base] = word  # a heterogeneous job stands as its leader does
+            statuses[base] = word  # a heterogeneous job stands as its leader does
 
 
 def _reason(theirs: str, reason: str) -> str:
     """Slurm's word where it says more than ours, its reason where it gives one, and the remedy of a stuck job."""
-    reason = _known(reason)
-    said = "" if theirs in _PLAIN else theirs
+    reason = _strip_placeholder(reason)
+    state_name = "" if theirs in _PLAIN else theirs
     waits = state(theirs) is State.PENDING
     remedy = next((remedy for pattern, remedy in _REMEDIES if waits and pattern.search(reason)), "")
-    return ": ".join(part for part in (said, reason, remedy) if part)
+    return ": ".join(part for part in (state_name, reason, remedy) if part)
 
 
-def _known(cell: str) -> str:
+def _strip_placeholder(cell: str) -> str:
     return "" if cell in ("None", "N/A", "Unknown", "None assigned", "(null)", "NONE") else cell
 
 
@@ -215,13 +217,13 @@ def _time(cell: str) -> str | None:
 
 
 def _exit_code(cell: str) -> int | None:
-    """The exit status in ``status:signal``, as a shell has it."""
+    """Convert ``status:signal`` to the exit status of a shell."""
     match = re.fullmatch(r"(\d+):(\d+)", cell)
     return None if match is None else 128 + int(match[2]) if int(match[2]) else int(match[1])
 
 
 def _wait_status(cell: str) -> int | None:
-    """The exit status in what wait(2) gave, which squeue prints; some versions print it as sacct does."""
+    """Convert a status of wait(2) to the exit status of a shell. Some versions of squeue print ``status:signal``."""
     if not cell.isdigit():
         return _exit_code(cell)
     status = int(cell)
@@ -239,7 +241,7 @@ def _bytes(cell: str) -> float:
 
 
 def merged(listed: JobStatus, accounted: JobStatus) -> JobStatus:
-    """What the queue says of a job that is over, with what accounting knows; that may lag behind."""
+    """Merge the queue's status of an ended job with accounting, which may lag behind."""
     if accounted.state.alive:
         return listed
     detail = listed.reason.partition(": ")[2]

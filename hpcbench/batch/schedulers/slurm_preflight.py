@@ -1,4 +1,4 @@
-"""What Slurm says of jobs before they are handed in: whether it would take each, when, and whether there is room."""
+"""Checks before submission to Slurm: whether it would accept each job, when, and whether the limit allows all."""
 
 import getpass
 import re
@@ -28,16 +28,16 @@ def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect
     root
         The submission's directory.
     jobs
-        To be handed in.
+        Jobs to submit.
     account
-        That the study names.
+        Account of the study.
     dialect
-        Knows the remedies of refusals.
+        Patterns and remedies of refusals.
 
     Raises
     ------
     UserError
-        It would refuse one, or the user may not have so many.
+        Slurm would refuse a job, or the number of jobs exceeds the limit of the user.
     """
     kinds: dict[tuple[str, ...], BatchJob] = {}
     for job in jobs:
@@ -48,7 +48,7 @@ def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect
 
 
 def _head(script: Path) -> tuple[str, ...]:
-    """What the script asks for, without what is each job's own."""
+    """Return the directives of a script, without those that differ between jobs."""
     lines = script.read_text(encoding="utf-8").splitlines()
     return tuple(line for line in lines if line.startswith("#SBATCH ") and not _OWN.match(line))
 
@@ -60,10 +60,10 @@ def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
     except UserError as error:
         yield f"not asked beforehand whether Slurm takes the jobs: {error}"
         return
-    found = _START.search(answer.said)
-    if answer.status == 0 and found:
-        where = f" in {found[3]}" if found[3] else ""
-        yield f"Slurm would start {job.name} at {found[1]} on {found[2]}{where}, as things stand"
+    match = _START.search(answer.said)
+    if answer.status == 0 and match:
+        where = f" in {match[3]}" if match[3] else ""
+        yield f"Slurm would start {job.name} at {match[1]} on {match[2]}{where}, as things stand"
     elif answer.status and not _unsure(answer, dialect):
         raise UserError(
             f"sbatch --test-only: Slurm would refuse {job.name}: {answer.first_line}{dialect.remedy(answer)}"
@@ -71,7 +71,7 @@ def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
 
 
 def _unsure(answer: Answer, dialect: Dialect) -> bool:
-    """Whether it says no more than that it does not know: it is busy, silent, or too old for the question."""
+    """Return whether Slurm gave no answer: it is busy, silent, or too old for the question."""
     return bool(
         dialect.busy.search(answer.said)
         or dialect.unclear.search(answer.said)
@@ -80,7 +80,7 @@ def _unsure(answer: Answer, dialect: Dialect) -> bool:
 
 
 def _room(number: int, account: str | None) -> Iterator[str]:
-    """Whether the user's associations have room for so many jobs."""
+    """Check the number of jobs against the limits of the user's associations."""
     rows = associations() or []
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
@@ -99,7 +99,7 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     if waiting + number > most:
         raise UserError(
             f"{number} jobs: Slurm takes {most} of you at a time (sacctmgr show assoc: MaxSubmit), and {waiting} are "
-            "in the queue: hand them in by parts with --only, or wait"
+            "in the queue: submit them in parts with --only, or wait"
         )
     yield f"{waiting} of your jobs are in the queue, which takes {most} of you"
 

@@ -1,4 +1,4 @@
-"""Asking Slurm about jobs: squeue first, then accounting about those that are over or no longer listed."""
+"""Queries of jobs in Slurm: squeue first, then accounting for jobs that are over or no longer listed."""
 
 import datetime
 import re
@@ -29,7 +29,7 @@ _BAD_FIELD = re.compile(r'Invalid field requested: "(\w+)"')
 
 
 class SlurmQuery:
-    """Asks, and remembers what this Slurm cannot answer.
+    """Queries of one Slurm, with a memory of what it cannot answer.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class SlurmQuery:
         self._long = True
         self._fields: tuple[str, ...] = SACCT_FIELDS
 
-    def words(self, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Slurm's words of these ids; those that it does not know are left out.
+    def read_statuses(self, ids: Iterable[str]) -> dict[str, JobStatus]:
+        """Return the statuses of these ids; ids that Slurm does not list are left out.
 
         Raises
         ------
@@ -60,22 +60,22 @@ class SlurmQuery:
             word = accounted.get(job)
             if word is not None and job in listed:
                 listed[job] = merged(listed[job], word)
-            elif word is not None and not word.state.alive:  # else it lags: the queue alone knows what lives
+            elif word is not None and not word.state.alive:  # a live state may be outdated: only the queue is current
                 listed[job] = word
         return {job: listed[job] for job in wanted if job in listed}
 
     def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """What squeue alone says of these ids; it keeps what is over for some minutes.
+        """Return the statuses that squeue lists for these ids. It keeps ended jobs for some minutes.
 
         Raises
         ------
         UserError
             The controller does not answer.
         """
-        found: dict[str, JobStatus] = {}
+        statuses: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)):
-            found.update(self._squeue(["--jobs", ",".join(some)]))
-        return {job: found[job] for job in ids if job in found}
+            statuses.update(self._squeue(["--jobs", ",".join(some)]))
+        return {job: statuses[job] for job in ids if job in statuses}
 
     def named(self, *names: str) -> dict[str, JobStatus]:
         """Return the state of every job that has one of these names, by the ids of elements.
@@ -104,7 +104,7 @@ class SlurmQuery:
         return {} if _checked(answer) is None else read_squeue_short(answer.out)
 
     def _accounted(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        found: dict[str, JobStatus] = {}
+        statuses: dict[str, JobStatus] = {}
         for some in portions(_jobs(ids)):
             answer = self._sacct(["--jobs", ",".join(some)], self._fields)
             bad = _BAD_FIELD.search(answer.err) if answer else None
@@ -112,11 +112,11 @@ class SlurmQuery:
                 self._fields = tuple(field for field in self._fields if field != bad[1])
                 answer = self._sacct(["--jobs", ",".join(some)], self._fields)
             if answer:
-                found.update(read_sacct(answer.out, self._fields))
-        return found
+                statuses.update(read_sacct(answer.out, self._fields))
+        return statuses
 
     def _sacct(self, which: list[str], fields: Sequence[str]) -> Answer | None:
-        """Accounting may be switched off, or its database be away: the queue answers without it."""
+        """Call sacct; None if accounting is off or its database does not answer, because the queue works without it."""
         if not self._accounting:
             return None
         argv = ["sacct", "--noheader", "--parsable2", f"--starttime={self._start}", *which]
@@ -131,7 +131,7 @@ class SlurmQuery:
 
 
 def _checked(answer: Answer) -> Answer | None:
-    """None where the only id was unknown."""
+    """Return the answer of a successful call; None if the only id was unknown."""
     if answer.status == 0:
         return answer
     if _UNKNOWN_ID.search(answer.said):
@@ -140,19 +140,19 @@ def _checked(answer: Answer) -> Answer | None:
 
 
 def _environment() -> dict[str, str]:
-    """Times in one form, and lists of an array's elements uncut."""
+    """Return an environment with times in one format, and complete lists of array elements."""
     return {**plain_environment(), "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
 
 
 def _jobs(ids: Sequence[str]) -> list[str]:
-    """The jobs to which these elements belong, each once."""
+    """Return the jobs of these elements, each once."""
     return list(dict.fromkeys(re.split(r"[_+]", job)[0] for job in ids))
 
 
 def since(root: Path) -> datetime.datetime | None:
-    """A day before the submission was written, for clocks differ; None where it does not say.
+    """Return the time one day before the submission was written, because clocks differ; None if it is not recorded.
 
-    Times of files tell nothing: they are new in a copy, and where a user keeps a purge away.
+    Times of files are useless: a copy has new ones, and users touch files to avoid a purge.
     """
     written = seconds((read_json(root / "submission.json") or {}).get("time"))
     if written is None:

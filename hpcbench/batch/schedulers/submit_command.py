@@ -1,6 +1,6 @@
-"""Handing a script to a scheduler's own program, and what its answer means.
+"""Submission of a script by a scheduler's program, and the meaning of its answer.
 
-Exit statuses tell little: LSF's program has one for all errors, and Slurm's may fail after the controller has taken
+Exit statuses mean little: LSF's program has one for all errors, and Slurm's may fail after the controller has taken
 the job. So the words decide, and an id that was printed counts whatever the status.
 """
 
@@ -34,7 +34,7 @@ class Dialect:
     refused: "re.Pattern[str] | None" = None
     """Without these words it may have been taken; None where any answer without an id is a refusal."""
     hangs: "re.Pattern[str] | None" = None
-    """Nobody answers the program, and it sends the job again and again: each of them may be taken in the end."""
+    """The daemon does not answer, and the program sends the job repeatedly: each copy may be accepted in the end."""
 
     def remedy(self, answer: Answer) -> str:
         """Return what to do about a refusal, after a colon; empty where that is unknown."""
@@ -52,7 +52,7 @@ def hand_in(
     cwd: Path | None = None,
     waits: Sequence[float] | None = None,
 ) -> tuple[str, Answer]:
-    """The id of what was taken, and the answer.
+    """Submit a script; return the job's id and the answer.
 
     Raises
     ------
@@ -67,9 +67,9 @@ def hand_in(
             answer = ask(argv, environment, cwd=cwd, hangs=dialect.hangs)
         except SilenceError as error:
             raise UnclearError(f"{error}: it may or may not have taken the job") from None
-        found = dialect.id.search(answer.out) or dialect.id.search(answer.err)
-        if found:
-            return found[1], answer
+        match = dialect.id.search(answer.out) or dialect.id.search(answer.err)
+        if match:
+            return match[1], answer
         busy = dialect.busy.search(answer.said)
         open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.said))
         if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.said):

@@ -29,7 +29,7 @@ _STDIN = 'script=$1; shift; exec bsub "$@" < "$script"'
 
 
 def bsub_line(path: Path, options: Sequence[str], by: str) -> list[str]:
-    """The command that hands in a script: on standard input, since most sites read no directives from a file."""
+    """Return the command that submits a script, on standard input because most sites ignore directives in files."""
     if by == "stdin":
         return ["bash", "-c", _STDIN, "bsub", str(path), *options]
     return ["bsub", *options, f"./{path}"]  # where the job begins: a shell reads the words again
@@ -44,15 +44,17 @@ def lsf_id(job_id: str) -> str:
 _QUERY = LsfQuery()
 
 
-def _words(ids: Sequence[str]) -> Mapping[str, JobStatus]:
-    words = _QUERY.words([lsf_id(job) for job in ids])
-    return {job: words[lsf_id(job)] for job in ids if lsf_id(job) in words}
+def _read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
+    statuses = _QUERY.read_statuses([lsf_id(job) for job in ids])
+    return {job: statuses[lsf_id(job)] for job in ids if lsf_id(job) in statuses}
 
 
 class LSFInfoWatcher(StatusWatcher):
     """Asks bjobs for all jobs at once, and bhist for those that have left it."""
 
-    def __init__(self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _words, delay_s: int = 60) -> None:
+    def __init__(
+        self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _read_statuses, delay_s: int = 60
+    ) -> None:
         super().__init__(words, delay_s=delay_s)
 
 
@@ -72,7 +74,7 @@ class LSFJob(core.Job[core.R]):
 
 
 def _bkill(argv: list[str], check: bool) -> None:
-    """Call bkill; a job that is over needs no end, and is no error."""
+    """Call bkill; a job that is already over is not an error."""
     answer = ask(argv, plain_environment(), hangs=HANGS)
     if check and answer.status and not OVER.search(answer.said):
         raise subprocess.CalledProcessError(answer.status, argv, answer.out, answer.err)
@@ -107,7 +109,7 @@ class LSFExecutor(core.PicklingExecutor):
 
     @classmethod
     def name(cls) -> str:
-        """By which submitit knows it."""
+        """Return the name of the executor in submitit."""
         return "lsf"
 
     @classmethod
@@ -196,10 +198,10 @@ class LSFExecutor(core.PicklingExecutor):
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
         text = string if isinstance(string, str) else string.decode()
-        found = DIALECT.id.search(text)
-        if found is None:
+        match = DIALECT.id.search(text)
+        if match is None:
             raise utils.FailedSubmissionError(f"bsub's answer has no job id: {text!r}")
-        return found[1]
+        return match[1]
 
 
 class LSFJobEnvironment(job_environment.JobEnvironment):
@@ -216,7 +218,7 @@ class LSFJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_job_id(self) -> str | None:
-        """The array's id; LSF counts elements from 1, and 0 is no element."""
+        """The array's id; LSF counts elements from 1; 0 is a job without elements."""
         return None if self.array_task_id is None else self.raw_job_id
 
     @property
@@ -280,7 +282,7 @@ class LSFScriptExecutor(ScriptExecutor):
         self._by = by
 
     def command(self, script: Script) -> list[str]:
-        """The line of `bsub` for a script."""
+        """Return the command line of `bsub` for a script."""
         path = script.path if self._by == "stdin" else script.path.relative_to(self.folder)
         return bsub_line(path, script.options, self._by)
 
@@ -290,6 +292,6 @@ class LSFScriptExecutor(ScriptExecutor):
 
 
 def owner() -> str:
-    """The class that submitit takes for ``lsf``: a later submitit, or another package, may have one as well."""
-    found = plugins.get_executors().get("lsf")
-    return "none" if found is None else f"{found.__module__}.{found.__qualname__}"
+    """Return the class that submitit uses for ``lsf``; another package may have registered one as well."""
+    executor = plugins.get_executors().get("lsf")
+    return "none" if executor is None else f"{executor.__module__}.{executor.__qualname__}"

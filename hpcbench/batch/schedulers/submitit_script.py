@@ -1,6 +1,6 @@
-"""Ready-made scripts through submitit: its executors hand them in, its jobs and watchers tell how they stand.
+"""Submission of ready-made scripts through submitit: its executors submit them, its watchers report their states.
 
-Nothing is pickled, and submitit's own checkpoints are not used: what a script does it says itself.
+Nothing is pickled, and submitit's checkpoints are not used.
 """
 
 import shutil
@@ -34,7 +34,7 @@ class Script:
 
 
 class ScriptJob(core.Job[None]):
-    """A script that was handed in. It is over when its scheduler says so: there is no pickled result to wait for."""
+    """A submitted script. It is over when its scheduler reports that: a script has no pickled result."""
 
     answer: Answer | None = None
 
@@ -48,14 +48,14 @@ class ScriptJob(core.Job[None]):
 
 
 class ScriptExecutor(core.PicklingExecutor):
-    """Hands in scripts; what a scheduler adds is how."""
+    """An executor of scripts. A subclass per scheduler gives the command."""
 
     program: str
     dialect: Dialect
 
     @abstractmethod
     def command(self, script: Script) -> list[str]:
-        """The call of the scheduler's program that hands in the script."""
+        """Return the command that submits the script."""
 
     def _internal_process_submissions(
         self, delayed_submissions: Sequence[utils.DelayedSubmission]
@@ -89,6 +89,6 @@ class ScriptExecutor(core.PicklingExecutor):
 
 
 def receipt(job: core.Job[Any], elements: Sequence[str]) -> Receipt:
-    """What was handed in, and what was said to that."""
+    """Return the receipt of a submitted job."""
     assert isinstance(job, ScriptJob) and job.answer is not None
     return Receipt(job.job_id, elements, job.answer.argv, job.answer.said)

@@ -69,7 +69,7 @@ class SlurmScriptJob(ScriptJob):
     """A job script in Slurm's hands."""
 
     _cancel_command = "scancel"
-    watcher = StatusWatcher(SlurmQuery().words)
+    watcher = StatusWatcher(SlurmQuery().read_statuses)
 
 
 class SlurmScriptExecutor(ScriptExecutor, SlurmExecutor):
@@ -83,5 +83,5 @@ class SlurmScriptExecutor(ScriptExecutor, SlurmExecutor):
         ScriptExecutor.__init__(self, folder)  # Slurm's wants srun here, which a login node may lack
 
     def command(self, script: Script) -> list[str]:
-        """The line of `sbatch` for a script."""
+        """Return the command line of `sbatch` for a script."""
         return [self.program, *script.options, str(script.path)]

@@ -1,4 +1,4 @@
-"""A watcher of submitit's that speaks our words.
+"""Adapter that maps submitit's job states to ours, polling all jobs with one call.
 
 submitit takes every state that it has not heard of for an end, suspension among them, and drops a whole answer if its
 command fails, as LSF's does where one job of many is unknown. This one does neither.
@@ -16,10 +16,10 @@ from hpcbench.errors import UserError
 _OVER = frozenset(
     {State.COMPLETED, State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.CANCELLED}
 )
-"""What a job does not come back from. One that was preempted may, and nobody knows of one that is lost."""
+"""Final states. A preempted job may run again, and the state of a lost job is unknown."""
 
 _NAMES = {State.TIMED_OUT: "TIMEOUT", State.NODE_FAILED: "NODE_FAIL"}
-"""What submitit's users know otherwise than by our names."""
+"""States that have another name in submitit."""
 
 
 class StatusWatcher(core.InfoWatcher):
@@ -28,7 +28,7 @@ class StatusWatcher(core.InfoWatcher):
     Parameters
     ----------
     words
-        What asks the scheduler: ids to words, those that it does not know left out.
+        Function that polls the scheduler: ids to statuses, without ids that are not listed.
     delay_s
         Seconds between two calls, at least, once jobs are no longer new.
     """
@@ -45,30 +45,35 @@ class StatusWatcher(core.InfoWatcher):
             return
         self._num_calls += 1
         try:
-            words = self._words(waited_for)
+            statuses = self._words(waited_for)
         except UserError as error:
             logger.get_logger().warning(f"{error}: what is known of the jobs may be out of date")
-            words = {}
-        for job, word in words.items():
+            statuses = {}
+        for job, status in statuses.items():
             before = self._said.get(job)
-            if word.state is State.UNKNOWN and before is not None:
+            if status.state is State.UNKNOWN and before is not None:
                 continue
-            self._said[job] = word
-            name = _NAMES.get(word.state, word.state.name)
-            exit_status = "" if word.exit is None else str(word.exit)
-            self._info_dict[job] = {"State": name, "Reason": word.reason, "Exit": exit_status, "NodeList": word.hosts}
+            self._said[job] = status
+            name = _NAMES.get(status.state, status.state.name)
+            exit_status = "" if status.exit is None else str(status.exit)
+            self._info_dict[job] = {
+                "State": name,
+                "Reason": status.reason,
+                "Exit": exit_status,
+                "NodeList": status.hosts,
+            }
         self._last_status_check = time.time()
         self._finished.update(job for job in waited_for if self.is_done(job, mode="cache"))
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED`` ...; ``UNKNOWN`` if nobody can say."""
+        """``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED`` ...; ``UNKNOWN`` if no status is known."""
         return str(self.get_info(job_id, mode=mode).get("State", State.UNKNOWN.name))
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
         """Whether it is over, well or not."""
         self.get_info(job_id, mode=mode)
-        word = self._said.get(job_id)
-        return word is not None and word.state in _OVER
+        status = self._said.get(job_id)
+        return status is not None and status.state in _OVER
 
     def clear(self) -> None:
         """Forget all that was said."""

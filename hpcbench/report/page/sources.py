@@ -57,7 +57,7 @@ class Citations:
         """Number of citations without their line, because there are too many."""
 
     def name(self, source: str) -> str:
-        """A place or a path in the form that readers see: from the submission's directory on."""
+        """Return a place or path in the form that readers see: from the submission's directory on."""
         for root in self._roots:
             if source.startswith(f"{root}{os.sep}"):
                 inside = source[len(str(root)) + 1 :]
@@ -81,7 +81,7 @@ class Citations:
         return f"#{anchor}" if anchor else self.href(Path(path))
 
     def linked(self, sentence: str) -> Markup:
-        """A sentence with links to the reasons and the lines of logs that it names. It may quote anything else."""
+        """Return a sentence with links to the reasons and log lines that it names."""
         parts = []
         end = 0
         for match in _CITED.finditer(sentence):
@@ -155,7 +155,7 @@ class Kept:
 
 
 def kept(submission: Submission) -> list[Kept]:
-    """The files that a submission keeps.
+    """Return the files that a submission keeps.
 
     Environment variables stay in their files, because no filter knows all secrets and a page is passed on.
     """

@@ -21,12 +21,12 @@ LONGEST_NAME = 24
 
 
 def name(scheme: str) -> str:
-    """The name of a scheme in a figure."""
+    """Return the name of a scheme in a figure."""
     return make_printable(scheme, LONGEST_NAME)
 
 
 def remark(row: Row) -> str:
-    """A remark about runs that did not complete; empty if all did."""
+    """Return a remark about runs that did not complete; empty if all did."""
     total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
     if not states:
         return ""
@@ -35,7 +35,7 @@ def remark(row: Row) -> str:
 
 
 def compared(cell: Cell) -> list[Row]:
-    """The rows that have a panel. The baseline has one only if there is nothing else."""
+    """Return the rows that have a panel. The baseline has one only if there is nothing else."""
     return [row for row in cell.rows if row.scheme != cell.baseline] or list(cell.rows)
 
 
@@ -45,7 +45,7 @@ def heading(row: Row) -> str:
 
 
 def mark(axes: "Axes", x: float, y: float, *, shown: bool) -> None:
-    """The mark of an estimate: filled if it shows something, open if it does not."""
+    """Draw the mark of an estimate: filled if it shows something, open if it does not."""
     axes.plot(
         x,
         y,
@@ -193,7 +193,7 @@ class Point:
 
 
 def band_words(runs: int) -> str:
-    """What a line and the band around it show, in words."""
+    """Return the description of a line and its band."""
     if runs < 2:
         return "1 run"
     return "mean and range of 2 runs" if runs == 2 else f"mean of {runs} runs and its 95 % interval"

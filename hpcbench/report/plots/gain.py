@@ -36,7 +36,7 @@ def swept_key(cells: Sequence[Cell]) -> str | None:
 
 
 def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A panel for each scheme with a line for each combination of the other keys; None without a swept number."""
+    """Return a panel for each scheme with a line per combination of the other keys; None if no number is swept."""
     key = swept_key(cells)
     if key is None:
         return None

@@ -39,20 +39,20 @@ class Curve:
 
 
 def shown_runs(row: Row) -> list[Measures]:
-    """Runs whose losses are drawn: those that completed or diverged, else those with any loss."""
+    """Return the runs whose losses are drawn: those that completed or diverged, else those with any loss."""
     known = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
     return [run for run in known if run.run.state in ("completed", "nan")] or known
 
 
 def bin_width(rows: Sequence[Row]) -> int:
-    """Number of steps for each point, the same for all curves of a figure."""
+    """Return the number of steps for each point, the same for all curves of a figure."""
     lasts = [run.run.log.steps.last for row in rows for run in shown_runs(row) if run.run.log]
     longest = max((last.step for last in lasts if last), default=1)
     return max(1, -(-longest // MOST_POINTS))
 
 
 def curve(row: Row, along: Along, width: int) -> Curve:
-    """The losses of a scheme.
+    """Return the losses of a scheme.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ _CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel for each scheme; None if no run has a loss."""
+    """Return a panel for each scheme; None if no run has a loss."""
     return _figure(cell, "steps")
 
 
 def loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel for each scheme; None if no run has losses with times."""
+    """Return a panel for each scheme; None if no run has losses with times."""
     return _figure(cell, "seconds")
 
 

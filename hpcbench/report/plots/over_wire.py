@@ -53,7 +53,7 @@ def sent(cell: Cell) -> list[Sent]:
 
 
 def error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """A group for each channel and a line for each codec; None if no error was sampled."""
+    """Return a group for each channel and a line for each codec; None if no error was sampled."""
     everything = sent(cell)
     if not everything:
         return None
@@ -118,7 +118,7 @@ _WIDE = 8.0
 
 
 def loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """A line for each scheme, the most wire bytes at the top; None if no scheme has both values."""
+    """Return a line for each scheme, the most wire bytes at the top; None if no scheme has both values."""
     places = sorted(
         ((place, row) for row in cell.rows if (place := _place(row))), key=lambda one: (-one[0][0], one[1].scheme)
     )

@@ -24,7 +24,7 @@ _WIDE = 8.0
 
 
 def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A line for each scheme; None if nothing is compared with a baseline."""
+    """Return a line for each scheme; None if nothing is compared with a baseline."""
     compared = [cell for cell in cells if any(row.speed for row in cell.rows)]
     if not compared:
         return None
@@ -97,7 +97,7 @@ def _say(axes: "Axes", words: str, x: float, y: int) -> None:
 
 
 def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
+    """Return a panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
     flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
     base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
     panels: list[tuple[str, str, dict[str, list[Point]]]] = []

@@ -43,7 +43,7 @@ def split(row: Row) -> Split | None:
 
 
 def time_split(submission: Submission, cell: Cell) -> Figure | None:
-    """A bar for each scheme; None if no log gives its traffic."""
+    """Return a bar for each scheme; None if no log gives its traffic."""
     found = [(row, own) for row in cell.rows if (own := split(row)) is not None]
     if not found:
         return None

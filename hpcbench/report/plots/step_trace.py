@@ -94,7 +94,7 @@ class Panel:
 
 
 def step_trace(submission: Submission, cell: Cell) -> Figure | None:
-    """A panel a scheme; None where no run was traced."""
+    """Return a panel for each scheme; None if no run was traced."""
     damaged: list[str] = []
     traced = [panel for row in cell.rows if (panel := _panel(row, damaged))]
     panels = traced[:MOST_SCHEMES]

@@ -22,7 +22,7 @@ _NAMES = 120.0
 
 
 def time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A line for each way and scheme that has a reference; None if no time is known."""
+    """Return a line for each way and scheme that has a reference; None if no time is known."""
     found = [arm for arm in arms(cells, submission.plan.criteria.loss_margin) if arm.against and arm.pairs]
     if not found:
         return None
@@ -77,7 +77,7 @@ def _named(arm: Arm) -> str:
 
 
 def staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """A panel for each way whose weights may be old, with bars for each scheme; None if there is none."""
+    """Return a panel for each way whose weights may be old, with bars for each scheme; None if there is none."""
     panels: dict[tuple[str, str], list[Arm]] = {}
     for arm in arms(cells, submission.plan.criteria.loss_margin):
         if arm.ages and arm.ages.most > 0:

@@ -41,7 +41,7 @@ def test_what_divides_fits(layout, pattern):
         ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
         ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set it to false"),
         ({}, {"sparse_gradients": "auto"}, {"dp": 2}, "train.sparse_gradients", "gradients by rows: set it to never"),
-        ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "no multiple of 4 x layout.tp = 16: use another pattern, or a"),
+        ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "not a multiple of 4 x layout.tp = 16: use another pattern, or"),
         ({}, {"prune": Prune(pattern="heads", sparsity=0.1)}, {}, "train.prune", "0.1 is 0 of 4 heads: use one"),
     ],
 )
