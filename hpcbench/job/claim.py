@@ -4,6 +4,7 @@ The next claim is a hard link with the next number. On every file system, NFS to
 are never removed, because two processes could do so at once.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from hpcbench.contract.claim import DIRECTORY
 from hpcbench.contract.times import format_now
-from hpcbench.files import read_json
+from hpcbench.files import exists, read_json
 from hpcbench.job.allocation import Lookup
 from hpcbench.job.processes import is_running_here
 from hpcbench.job.status_files import StatusFiles
@@ -42,7 +43,7 @@ class Claim:
 
     def is_ours(self) -> bool:
         """Whether no other script has claimed the job, because its scheduler reported ours as over."""
-        return not self.path.with_name(str(int(self.path.name) + 1)).exists()
+        return not exists(self.path.with_name(str(int(self.path.name) + 1)))
 
     def release(self) -> None:
         """Let the next script have the job."""
@@ -101,7 +102,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
         files.failure = ""
         last = 0
         while True:
-            while (place / str(last + 1)).exists():
+            while exists(place / str(last + 1)):
                 last += 1
             if last and (earlier := _check_last(place / str(last), claimant, is_listed)) is not None:
                 return Claim(earlier, files, is_new=False)
@@ -109,12 +110,13 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
             try:
                 os.link(own, path)
             except OSError as error:
-                if not path.exists():
+                if not exists(path):
                     raise ClaimError(f"cannot make {path.absolute()} as a link: {error.strerror}") from None
             if path.samefile(own):  # a file server may make the link and report that it failed
                 return Claim(path, files)
     finally:
-        own.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            own.unlink(missing_ok=True)
 
 
 def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | None:
@@ -130,7 +132,7 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
             fields = read_json(path) or {}
             if fields.get("name") == claimant.name and fields.get("holder") != claimant.holder:
                 raise ClaimError(f"was taken more than once, and another one has it, by {last.parent}")
-    if last.with_name(f"{last.name}.end").exists():
+    if exists(last.with_name(f"{last.name}.end")):
         return None
     fields = read_json(last) or {}
     holder, process = fields.get("holder"), fields.get("process")

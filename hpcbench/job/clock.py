@@ -21,10 +21,16 @@ class JobClock:
         self._used = used
         self._last = time.monotonic()
 
-    def read(self) -> float:
-        """Return the seconds that the job has used."""
+    def read(self, *, watched: bool = True) -> float:
+        """Return the seconds that the job has used.
+
+        Parameters
+        ----------
+        watched
+            Whether the last reading was a fraction of a second ago, unless the job was suspended meanwhile.
+        """
         now = time.monotonic()
-        if now - self._last < GAP:
+        if not watched or now - self._last < GAP:
             self._used += now - self._last
         self._last = now
         return self._used

@@ -12,6 +12,7 @@ from hpcbench.contract.times import format_now
 from hpcbench.job.allocation import Allocation, read_allocation
 from hpcbench.job.claim import Claim, Claimant, ClaimError, claim_job
 from hpcbench.job.clock import JobClock, measure_age
+from hpcbench.job.messages import print_error, print_line
 from hpcbench.job.options import JobOptions, parse_options
 from hpcbench.job.processes import identify_process, kill_run
 from hpcbench.job.provenance import record_provenance
@@ -28,12 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     for descriptor in (options.signals, options.result):
         os.set_inheritable(descriptor, False)
+    if os.getppid() != options.script:
+        return _KILLED  # the script was killed
     may_be_preempted = options.scheduler == "slurm" and options.requeue > 0
     requests = StopRequests(options.signals, may_be_preempted=may_be_preempted)
     try:
         status, again = _drive(options, requests)
     except OSError as error:
-        print(f"{format_now()} job {options.job}: {error}", file=sys.stderr, flush=True)
+        print_error(f"{format_now()} job {options.job}: {error}")
         status, again = NO_SPACE, False
     os.write(options.result, f"{status}{' again' if again else ''}\n".encode())
     return status
@@ -46,12 +49,12 @@ def _drive(options: JobOptions, requests: StopRequests) -> tuple[int, bool]:
     files = StatusFiles(root, directory)
     environment = read_environment()
     allocation = read_allocation(options.scheduler, options.id, environment, easy=options.easy)
-    process = identify_process(os.getppid())
+    process = identify_process(options.script)
     claimant = Claimant(_shorten(options.id) or process, process, _shorten(allocation.name), start)
     try:
         claim = claim_job(directory, claimant, allocation.is_listed, files)
     except ClaimError as error:
-        print(f"{start} job {options.job}: {error}", file=sys.stderr, flush=True)
+        print_error(f"{start} job {options.job}: {error}")
         return error.status, False
     attempt = _begin_attempt(directory, files, claim)
     environment["HPCBENCH_ATTEMPT"] = str(attempt)
@@ -65,11 +68,16 @@ def _drive(options: JobOptions, requests: StopRequests) -> tuple[int, bool]:
         start=start,
         is_ours=claim.is_ours,
     )
-    if options.ended is not None:
-        _end_runs(root, options.job, attempt, recorder)
-        status, again = options.ended, False
-    else:
-        status, again = _run_job(options, allocation, environment, claim, files, recorder, requests)
+    try:
+        if options.ended is not None:
+            status, again = options.ended, False
+            _end_runs(root, options.job, attempt, recorder)
+        else:
+            status, again = _run_job(options, allocation, environment, claim, files, recorder, requests)
+    except OSError as error:
+        files.note_failure(error)
+        print_error(f"{format_now()} job {options.job}: {error}")
+        status, again = NO_SPACE, False
     recorder.record_job("requeued" if again else "ended", status)
     claim.release()
     files.give_back(directory)
@@ -85,13 +93,13 @@ def _run_job(
     recorder: Recorder,
     requests: StopRequests,
 ) -> tuple[int, bool]:
-    script = identity(os.getppid())
+    script = identity(options.script)
     clock = JobClock(measure_age(script["start"]) if script else 0.0)
     root, directory = Path.cwd(), Path("jobs", options.job)
+    files.set_aside(directory)
     if options.host_file is not None:
         path, ranks = options.host_file
-        Path(path).write_text("".join(f"{host}\n" * ranks for host in allocation.hosts), encoding="utf-8")
-    files.set_aside(directory)
+        files.write(Path(path), lambda: "".join(f"{host}\n" * ranks for host in allocation.hosts))
     if not recorder.record_job("running") or files.failure:
         return NO_SPACE, False  # what is measured now would be lost
     place = directory / "provenance"
@@ -99,7 +107,7 @@ def _run_job(
         place, environment, requests, describe_job=allocation.describe, describe_python=make_doctor_command(options)
     )
     with contextlib.suppress(OSError, IndexError):
-        print((place / "python.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-1], flush=True)
+        print_line((place / "python.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-1])
     loop = RunLoop(
         root,
         options,
@@ -112,11 +120,7 @@ def _run_job(
     )
     status = loop.run_all()
     if status == STOPPED and options.scheduler == "flux":
-        print(
-            f"{format_now()} stopped at a limit: Flux puts no job back, `hpcbench retry` continues it",
-            file=sys.stderr,
-            flush=True,
-        )
+        print_error(f"{format_now()} stopped at a limit: Flux puts no job back, `hpcbench retry` continues it")
     return status, status == STOPPED and recorder.attempt <= options.requeue and options.scheduler != "flux"
 
 
@@ -139,9 +143,10 @@ def _begin_attempt(directory: Path, files: StatusFiles, claim: Claim) -> int:
     status = directory / mark.FILE
     if not claim.is_new or not status.exists():
         return number
-    attempts.mkdir(exist_ok=True)
+    with contextlib.suppress(OSError):
+        attempts.mkdir(exist_ok=True)
     files.write(attempts / f"{number}.json", lambda: status.read_text(encoding="utf-8", errors="replace"))
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         (directory / "provenance").rename(attempts / f"{number}.provenance")
     return number + 1
 

@@ -1,6 +1,7 @@
 """Options with which a job script starts the driver."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +24,8 @@ class JobOptions:
     """Name of the job's directory in ``jobs``."""
     id: str
     """The scheduler's id of this job; empty for a script that was started by hand."""
+    script: int
+    """Process id of the job script, the driver's parent."""
     signals: int
     """Descriptor from which the names of signals to the script are read."""
     result: int
@@ -47,34 +50,35 @@ class JobOptions:
 
 
 def parse_options(arguments: Sequence[str]) -> JobOptions:
-    """Read the driver's command line: options, then ``--runs`` and for each run its id, n, and n words."""
-    words = list(arguments)
-    runs: list[str] = []
-    if "--runs" in words:
-        first = words.index("--runs")
-        words, runs = words[:first], words[first + 1 :]
+    """Read the driver's command line, and the commands of the runs from the pipe that it names."""
     parser = argparse.ArgumentParser(prog="python -m hpcbench.job", description="Started by job scripts.")
     parser.add_argument("--scheduler", required=True, choices=("slurm", "lsf", "flux", "local"))
     parser.add_argument("--job", required=True)
     parser.add_argument("--id", required=True)
+    parser.add_argument("--script", required=True, type=int)
     parser.add_argument("--pipes", required=True, type=int, nargs=2)
-    for name in ("ended", "walltime", "stop-ahead", "run-limit", "requeue"):
+    for name in ("ended", "walltime", "stop-ahead", "run-limit", "requeue", "runs"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--easy", action="store_true")
     parser.add_argument("--host-file", nargs=2)
     parser.add_argument("--doctor")
-    options = vars(parser.parse_args(words))
+    options = vars(parser.parse_args(arguments))
     signals, result = options.pop("pipes")
     if host_file := options.pop("host_file"):
         options["host_file"] = host_file[0], int(host_file[1])
+    descriptor = options.pop("runs")
+    runs = () if descriptor is None else tuple(_read_runs(descriptor))
     given = {name: value for name, value in options.items() if value is not None}
-    return JobOptions(signals=signals, result=result, runs=tuple(_split_runs(runs)), **given)
+    return JobOptions(signals=signals, result=result, runs=runs, **given)
 
 
-def _split_runs(words: list[str]) -> list[RunCommand]:
-    runs = []
-    while words:
-        end = 2 + int(words[1])
-        runs.append(RunCommand(words[0], words[2:end]))
-        words = words[end:]
+def _read_runs(descriptor: int) -> list[RunCommand]:
+    """Read the id, the number of words and the words of each run. A null byte ends each of these."""
+    with open(descriptor, "rb") as stream:
+        words = [os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]]
+    runs, start = [], 0
+    while start < len(words):
+        end = start + 2 + int(words[start + 1])
+        runs.append(RunCommand(words[start], words[start + 2 : end]))
+        start = end
     return runs

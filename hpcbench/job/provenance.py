@@ -6,18 +6,20 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpcbench.contract.times import format_now
+from hpcbench.job.messages import print_error
 from hpcbench.job.stop_requests import StopRequests
 
 LIMIT = 20.0
 """Seconds for all commands together. A command that hangs does not keep the runs waiting."""
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY")
-_ADDRESS_WITH_PASSWORD = re.compile(r"://.*:.*@", re.DOTALL)
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY).*=|://.*:.*@", re.DOTALL)
+"""A variable whose name, or whose value, such as a list of options or an address, contains a secret."""
+_SHELL = ("bash", "-p", "-c")
+"""A shell that reads no file that BASH_ENV names."""
 
 
 def record_provenance(
@@ -45,10 +47,9 @@ def record_provenance(
     -----
     Standard input contains the list of loaded modules, because `module` is often a function of the job script's shell.
     """
-    directory.mkdir(exist_ok=True)
     commands: dict[str, Sequence[str]] = {
         "python": describe_python,
-        "limits": ("bash", "-c", "ulimit -a"),
+        "limits": (*_SHELL, "ulimit -a"),
         "system": ("uname", "-a"),
         "nvidia-smi": ("nvidia-smi", "-q"),
         "rocm-smi": ("rocm-smi", "-a"),
@@ -56,27 +57,17 @@ def record_provenance(
         "environment": _print_variables(environment),
         "modules": ("cat",),
     }
-    path = environment.get("PATH")
+    with contextlib.suppress(OSError):
+        directory.mkdir(exist_ok=True)
     processes = []
     for name, command in commands.items():
-        if not command or shutil.which(command[0], path=path) is None:
-            continue
-        mode = 0o600 if name == "environment" else 0o666  # no filter knows all secrets that it may contain
-        descriptor = os.open(directory / f"{name}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "wb") as out:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=None if name == "modules" else subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                preexec_fn=os.setpgrp,
-            )
-        processes.append(process)
+        if command and shutil.which(command[0], path=environment.get("PATH")) is not None:
+            with contextlib.suppress(OSError):  # a full disk, for example: provenance stops no job
+                processes.append(_start(directory / f"{name}.txt", command, environment))
     deadline = time.monotonic() + LIMIT
     while any(process.poll() is None for process in processes) and requests.leaving is None:
         if time.monotonic() > deadline:
-            print(f"{format_now()} provenance: not complete after {LIMIT:.0f} s", file=sys.stderr, flush=True)
+            print_error(f"{format_now()} provenance: not complete after {LIMIT:.0f} s")
             break
         requests.wait(0.02)
     for process in processes:
@@ -84,8 +75,24 @@ def record_provenance(
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
     modules = directory / "modules.txt"
-    if not modules.stat().st_size:
-        modules.unlink()
+    with contextlib.suppress(OSError):
+        if not modules.stat().st_size:
+            modules.unlink()
+
+
+def _start(path: Path, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start a command whose output and errors go into a file."""
+    mode = 0o600 if path.stem == "environment" else 0o666  # no filter knows all secrets that it may contain
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as out:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=None if path.stem == "modules" else subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=os.setpgrp,
+        )
 
 
 def _print_variables(environment: Mapping[str, str]) -> list[str]:
@@ -93,8 +100,7 @@ def _print_variables(environment: Mapping[str, str]) -> list[str]:
     shell = r'for _var; do [[ $_var = "#"* ]] && echo "$_var" || printf "%s=%q\n" "$_var" "${!_var}"; done'
     words = []
     for name in sorted(environment):
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            continue  # such as functions that bash exports
-        secret = _SECRET.search(name.upper()) or _ADDRESS_WITH_PASSWORD.search(environment[name])
-        words.append(f"# {name} is left out" if secret else name)
-    return ["bash", "-c", shell, "bash", *words]
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # others are functions that bash exports
+            secret = _SECRET.search(f"{name.upper()}={environment[name]}")
+            words.append(f"# {name} is left out" if secret else name)
+    return [*_SHELL, shell, "bash", *words]

@@ -114,7 +114,6 @@ class RunLoop:
         self._current: _CurrentRun | None = None
         self._failed = False
         self._unfinished = False
-        self._script = os.getppid()
         self._waiting = sum(not is_completed(root, run.id) for run in options.runs)
 
     def run_all(self) -> int:
@@ -133,6 +132,10 @@ class RunLoop:
         except EndOfJobError as error:
             self._end_run(error.status)
             return error.status
+        except OSError as error:  # such as of a file server
+            self._files.note_failure(error)
+            self._end_run(NO_SPACE)
+            return NO_SPACE
         unfinished = self._requests.stopping or self._unfinished
         if unfinished and not all(is_completed(self._root, run.id) for run in self._options.runs):
             return STOPPED
@@ -142,6 +145,7 @@ class RunLoop:
         self._check_claim()  # first: the script that has the job now may have completed the run
         if is_completed(self._root, run.id):
             return
+        self._clock.read(watched=False)  # what came before this run may have taken long
         self._keep_time()
         self._check_signals()
         if self._requests.stopping:
@@ -187,9 +191,12 @@ class RunLoop:
 
     def _keep_time(self) -> None:
         """Ask the run to stop, ahead of the job's limit or at its own, and end it if it stays."""
-        if os.getppid() != self._script:
-            os._exit(137)  # the script was killed: its claim and the scheduler say so
         options, current = self._options, self._current
+        if os.getppid() != options.script:  # it was killed: the scheduler reports that
+            if current is not None and current.launcher is not None:
+                current.launcher.end(kill=True)
+                current.launcher.kill_rest()
+            os._exit(137)
         used = self._clock.read()
         if options.walltime and used >= options.walltime - options.stop_ahead:
             self._requests.stopping = True  # Flux never asks the script alone, and other schedulers may be late
@@ -239,7 +246,7 @@ class RunLoop:
             else:
                 current.launcher.end(kill=False)
             current.launcher.kill_rest()
-        self._record_end(current, status)
+        self._record_end(current, status, reached=current.reached)
 
     def _record_end(self, current: _CurrentRun, status: int, *, reached: bool = False) -> bool:
         limit = ("run_limit" if self._options.run_limit else "walltime") if reached else ""

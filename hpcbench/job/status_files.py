@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hpcbench.batch import reserve
 from hpcbench.contract import mark
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.times import format_now
+from hpcbench.job.messages import print_error
 
 _SPACE = 1 << 16
 """Bytes that are set aside for the end of a job or a run, also for the last events of its log."""
@@ -165,7 +165,7 @@ class Recorder:
             ),
         )
         if not written:
-            print(f"{now} {self._files.failure}", file=sys.stderr, flush=True)
+            print_error(f"{now} {self._files.failure}")
         return written
 
 

@@ -537,10 +537,16 @@ def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -
     assert theirs.replace(f"# mine\n# {FULL['site']}\n", "") == ours != theirs
 
 
+FIXED_OPTIONS = ["--scheduler=lsf", "--job=j", "--id=1", "--script=2", "--pipes", "3", "4"]
+
+
 def test_a_shared_launch_host_loads_no_mpi_library() -> None:
-    given = {name: re.findall(r"^drive (.*) --runs", script(name), re.MULTILINE) for name in ("summit", "lsf-cluster")}
+    given = {
+        name: re.findall(r"^ +(--walltime .*) \"\$@\" <", script(name), re.MULTILINE)
+        for name in ("summit", "lsf-cluster")
+    }
     commands = {
-        name: make_doctor_command(parse_options(["--scheduler=lsf", "--job=j", "--id=1", "--pipes", "3", "4", *words]))
+        name: make_doctor_command(parse_options([*FIXED_OPTIONS, *words]))
         for name, [line] in given.items()
         for words in [shlex.split(line)]
     }
@@ -605,7 +611,7 @@ def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
     found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
-    found |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<>)", text)}
+    found |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<)", text)}
     found |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }

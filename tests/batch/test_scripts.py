@@ -277,6 +277,8 @@ def test_what_a_run_leaves_behind_is_ended_before_the_next(tmp_path: Path) -> No
     assert gone(bench)
 
 
+NEW_CLOCK = "main.measure_age = lambda ticks: 0.0"
+"""A clock that starts with the driver, so that a slow start of Python uses no time of a short job."""
 KEEP_LIMITS = """
 def share_time(*arguments, real=run_loop.share_time):
     with open("../limits", "a") as out:
@@ -309,7 +311,7 @@ SHORT: list[tuple[dict[str, Any], str]] = [
 def test_a_run_at_its_limit_writes_a_checkpoint_and_resumes_after_the_others(
     tmp_path: Path, limits: dict[str, Any], name: str
 ) -> None:
-    bench = Bench(tmp_path, "slurm", runs="ab", requeue=1, **limits)
+    bench = Bench(tmp_path, "slurm", runs="ab", changes=NEW_CLOCK, requeue=1, **limits)
     bench.records("scontrol")
     bench.act("a", STOPS)
     assert bench.go(SLURM_JOB_ID="9").returncode == 75
@@ -438,14 +440,16 @@ def test_a_stop_request_that_comes_when_all_is_done_changes_nothing(tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["flux", "slurm", "lsf", "local"])
 def test_a_script_asks_by_its_own_clock_if_nobody_else_does(tmp_path: Path, kind: str) -> None:
-    bench = Bench(tmp_path, kind, walltime=Duration(63), stop_ahead=Duration(58), run_limit=Duration(50))
+    limits = {"walltime": Duration(63), "stop_ahead": Duration(58), "run_limit": Duration(50)}
+    bench = Bench(tmp_path, kind, changes=NEW_CLOCK, **limits)
     bench.act("a", STOPS)
     assert bench.go().returncode == 75
     assert bench.exits() == {"a": 75, "b": None, "c": None} and bench.job_mark["state"] == "ended"
 
 
 def test_flux_says_that_it_puts_nothing_back(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, "flux", walltime=Duration(63), stop_ahead=Duration(58), requeue=3, run_limit=Duration(50))
+    limits = {"walltime": Duration(63), "stop_ahead": Duration(58), "run_limit": Duration(50)}
+    bench = Bench(tmp_path, "flux", changes=NEW_CLOCK, requeue=3, **limits)
     bench.act("a", STOPS)
     done = bench.go()
     assert done.returncode == 75 and "Flux puts no job back" in done.stderr

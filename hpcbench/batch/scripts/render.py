@@ -33,8 +33,8 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt child claim id idle interpreter job launch name noted outer result root runs signals status "
-        "worker",
+        "again attempt child claim commands id idle interpreter job launch name noted ours outer result root runs "
+        "signals status text worker",
     )
 )
 """Variables of the scripts themselves."""

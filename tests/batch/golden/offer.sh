@@ -44,6 +44,7 @@ id=${SLURM_JOB_ID:-}
 # hangs when a trapped signal comes. For the same reason there is no command substitution from here on.
 runs=() noted='' interpreter='' status=''
 exec {signals}<> <(:) {result}<> <(:) {idle}<> <(:)
+ignore_signals() { trap '' TERM INT HUP USR1 USR2 URG; }
 note() {
   [[ $noted == *" $1 "* ]] || { noted+=" $1 " && echo "$1" >&"$signals"; }
 }
@@ -60,19 +61,19 @@ run() { runs+=("$1" "$(($# - 1))" "${@:2}"); }
 # find_python: set `interpreter` to one that can run the driver: that which wrote this script, or that of the ranks
 find_python() {
   for interpreter in /home/me/venv/bin/python python3 ''; do
-    [ -z "$interpreter" ] || ! "$interpreter" -c 'import hpcbench.job.main' || return 0
+    [ -z "$interpreter" ] || ! (ignore_signals && exec "$interpreter" -c 'import hpcbench.job.main') || return 0
   done
   return 127
 }
 
-# drive OPTION...: run the driver, wait for it, and set `status`
+# drive OPTION...: run the driver, wait for it, and set `status` to its answer
 drive() {
   local child
   [ -n "$interpreter" ] || find_python || return
   {
-    trap '' TERM INT HUP USR1 USR2 URG # until Python has its own handlers
-    exec "$interpreter" -m hpcbench.job --scheduler slurm --job "$job" --id "$id" --pipes "$signals" "$result" "$@" \
-      < <(! type module > /dev/null 2>&1 || module list 2>&1)
+    ignore_signals # until Python has its own handlers
+    exec "$interpreter" -m hpcbench.job --scheduler slurm --job "$job" --id "$id" --script $$ --pipes "$signals" "$result" \
+      --walltime 7200 --stop-ahead 120 --doctor=python3 "$@" < <(! type module > /dev/null 2>&1 || module list 2>&1)
   } &
   child=$!
   while kill -0 "$child" 2> /dev/null; do read -r -t 0.2 -u "$idle"; done
@@ -83,19 +84,22 @@ drive() {
 
 # finish STATUS: the last steps, however this script ends
 finish() {
-  trap '' TERM INT HUP USR1 USR2 URG
-  [ -n "$status" ] || drive --ended "$1" || leave_status "$1"
+  ignore_signals
+  [ -n "$status" ] || drive --ended "$1" || [ -n "$status" ] || leave_status "$1"
   teardown
 }
 
 # leave_status STATUS: the status file of a job whose states no Python can record, unless another script has the job
 leave_status() {
-  local claim attempt=1
-  for claim in "jobs/$job/claims/"*[0-9]; do
-    [ ! -e "$claim" ] || [ -e "$claim.end" ] || return 0
-  done
+  local claim=0 text='' ours='' attempt=1
+  while [ -e "jobs/$job/claims/$((claim + 1))" ]; do claim=$((claim + 1)); done
+  if [ "$claim" -gt 0 ] && [ ! -e "jobs/$job/claims/$claim.end" ]; then
+    read -r text < "jobs/$job/claims/$claim"
+    [[ $text == *"\"process\": \"$$ "*" $HOSTNAME\""* ]] || return 0
+    ours=1
+  fi
   while [ -e "jobs/$job/attempts/$attempt.json" ]; do attempt=$((attempt + 1)); done
-  if [ -e "jobs/$job/status.json" ]; then
+  if [ -z "$ours" ] && [ -e "jobs/$job/status.json" ]; then
     mkdir -p "jobs/$job/attempts"
     mv -f -- "jobs/$job/status.json" "jobs/$job/attempts/$attempt.json"
     attempt=$((attempt + 1))
@@ -118,5 +122,6 @@ run r1-nodes12-baseline "${launch[@]}" "${worker[@]}" runs/r1-nodes12-baseline/r
 run r1-nodes12-zhybrid-16-8 "${launch[@]}" "${worker[@]}" runs/r1-nodes12-zhybrid-16-8/run.json
 run r1-nodes12-library-zfp16 env MPIR_CVAR_ENABLE_COMPRESSION=1 'MPIR_CVAR_ZFP_PATH=/it'"'"'s $HOME/`id` \' "${launch[@]}" -x MPIR_CVAR_ENABLE_COMPRESSION -x MPIR_CVAR_ZFP_PATH "${worker[@]}" runs/r1-nodes12-library-zfp16/run.json
 run r1-nodes12-library-mpc env MPIR_CVAR_COMPRESSION_ALGORITHM=mpc "${launch[@]}" -x MPIR_CVAR_COMPRESSION_ALGORITHM "${worker[@]}" runs/r1-nodes12-library-mpc/run.json
-drive --walltime 7200 --stop-ahead 120 --doctor=python3 --runs "${runs[@]}"
+exec {commands}< <(ignore_signals && printf '%s\0' "${runs[@]}") # a command line has a maximum length
+drive --runs "$commands"
 exit
