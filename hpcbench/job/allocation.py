@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcbench.job.processes import is_running_here
 
 Lookup = Callable[[str, str], bool | None]
-"""Whether a scheduler lists a job as not over, by the job's id and its script's process; None if nobody can tell."""
+"""Whether a scheduler lists a job as not over, by the job's id and its script's process; None if that is unknown."""
 
 _TIMEOUT = 60.0
 _SLURM_OVER = {
@@ -23,13 +23,13 @@ _FLUX_ALIVE = {"NEW", "DEPEND", "PRIORITY", "SCHED", "PENDING", "RUN", "RUNNING"
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a scheduler tells the script of a job."""
+    """The nodes and the name of a job, and how to ask for more."""
 
     hosts: Sequence[str]
     """Names of the job's nodes."""
     is_listed: Lookup
     name: str = ""
-    """The job's name in its queue; empty if the scheduler does not tell it."""
+    """The job's name in its queue; empty if the scheduler does not report it."""
     describe: Sequence[str] = ()
     """Command whose output describes the job."""
 
@@ -72,8 +72,8 @@ def find_lsf_hosts(environment: Mapping[str, str], *, easy: bool) -> list[str]:
         text = Path(environment.get("LSB_DJOB_HOSTFILE", "")).read_text(encoding="utf-8", errors="replace")
         pairs = [(host, 1) for host in text.split()]
     except OSError:
-        words = environment.get("LSB_MCPU_HOSTS", "").split()
-        pairs = [(host, int(number)) for host, number in zip(words[::2], words[1::2], strict=False)]
+        fields = environment.get("LSB_MCPU_HOSTS", "").split()
+        pairs = [(host, int(number)) for host, number in zip(fields[::2], fields[1::2], strict=False)]
     for host, number in pairs:
         slots[host] = slots.get(host, 0) + number
     first = next(iter(slots), "")

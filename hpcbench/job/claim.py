@@ -84,13 +84,13 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
         Another script has the job, or may have it, or no claim can be written.
     """
     place = directory / DIRECTORY
-    own = place / f".{os.uname().nodename}.{os.getpid()}"
+    draft = place / f".{os.uname().nodename}.{os.getpid()}"
     fields = {key: getattr(claimant, key) for key in ("holder", "process", "name", "start")}
 
     def write() -> bool:
         try:
             place.mkdir(exist_ok=True)
-            own.write_text(f"{json.dumps(fields)}\n", encoding="utf-8")
+            draft.write_text(f"{json.dumps(fields)}\n", encoding="utf-8")
         except OSError as error:
             files.note_failure(error)
             return False
@@ -108,15 +108,15 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
                 return Claim(earlier, files, is_new=False)
             path = place / str(last + 1)
             try:
-                os.link(own, path)
+                os.link(draft, path)
             except OSError as error:
                 if not exists(path):
                     raise ClaimError(f"cannot make {path.absolute()} as a link: {error.strerror}") from None
-            if path.samefile(own):  # a file server may make the link and report that it failed
+            if path.samefile(draft):  # a file server may make the link and report that it failed
                 return Claim(path, files)
     finally:
         with contextlib.suppress(OSError):
-            own.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
 
 
 def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | None:
@@ -131,7 +131,7 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
         for path in last.parent.glob("[0-9]*"):
             fields = read_json(path) or {}
             if fields.get("name") == claimant.name and fields.get("holder") != claimant.holder:
-                raise ClaimError(f"was taken more than once, and another one has it, by {last.parent}")
+                raise ClaimError(f"was taken more than once, and another script has it, see {last.parent}")
     if exists(last.with_name(f"{last.name}.end")):
         return None
     fields = read_json(last) or {}
@@ -147,7 +147,7 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
     else:
         listed = is_listed(holder, process)
     if listed is None:
-        raise ClaimError(f"job {holder} may still run it, and nobody here can say: remove {last} if it is over")
+        raise ClaimError(f"job {holder} may still run it, and its state is unknown: remove {last} if it is over")
     if listed:
-        raise ClaimError(f"job {holder} runs it, by {last}")
+        raise ClaimError(f"job {holder} runs it, see {last}")
     return None

@@ -75,10 +75,10 @@ def parse_options(arguments: Sequence[str]) -> JobOptions:
 def _read_runs(descriptor: int) -> list[RunCommand]:
     """Read the id, the number of words and the words of each run. A null byte ends each of these."""
     with open(descriptor, "rb") as stream:
-        words = [os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]]
+        fields = [os.fsdecode(field) for field in stream.read().split(b"\0")[:-1]]
     runs, start = [], 0
-    while start < len(words):
-        end = start + 2 + int(words[start + 1])
-        runs.append(RunCommand(words[start], words[start + 2 : end]))
+    while start < len(fields):
+        end = start + 2 + int(fields[start + 1])
+        runs.append(RunCommand(fields[start], fields[start + 2 : end]))
         start = end
     return runs

@@ -18,8 +18,8 @@ def identify_process(pid: int) -> str:
 
 def is_running_here(process: str) -> bool | None:
     """Whether the process with this identity runs; None if it ran on another node."""
-    pid, _, rest = process.partition(" ")
-    if rest.rpartition(" ")[2] != os.uname().nodename:
+    pid, host = process.partition(" ")[0], process.rpartition(" ")[2]
+    if host != os.uname().nodename:
         return None
     return pid.isdecimal() and identify_process(int(pid)) == process
 

@@ -82,7 +82,7 @@ def record_provenance(
 
 def _start(path: Path, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     """Start a command whose output and errors go into a file."""
-    mode = 0o600 if path.stem == "environment" else 0o666  # no filter knows all secrets that it may contain
+    mode = 0o600 if path.stem == "environment" else 0o666  # a filter misses some secrets
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as out:
         return subprocess.Popen(
@@ -98,9 +98,9 @@ def _start(path: Path, command: Sequence[str], environment: Mapping[str, str]) -
 def _print_variables(environment: Mapping[str, str]) -> list[str]:
     """Return the command that prints variables as bash quotes them, sorted, without secrets."""
     shell = r'for _var; do [[ $_var = "#"* ]] && echo "$_var" || printf "%s=%q\n" "$_var" "${!_var}"; done'
-    words = []
+    arguments = []
     for name in sorted(environment):
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # others are functions that bash exports
             secret = _SECRET.search(f"{name.upper()}={environment[name]}")
-            words.append(f"# {name} is left out" if secret else name)
-    return [*_SHELL, shell, "bash", *words]
+            arguments.append(f"# {name} is left out" if secret else name)
+    return [*_SHELL, shell, "bash", *arguments]

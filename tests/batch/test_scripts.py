@@ -640,7 +640,7 @@ def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
     at_once = [bench.start() for _ in range(6)]
     ends = [(process.communicate(timeout=60)[1], process.returncode) for process in at_once]
     assert sorted(status for _, status in ends) == [0, *[73] * 5]
-    assert sum("runs it, by jobs/j1/claims/1" in words for words, _ in ends) == 5
+    assert sum("runs it, see jobs/j1/claims/1" in words for words, _ in ends) == 5
     assert bench.lines("calls") == ["a 1"] and claims(bench) == ["1", "1.end"]
     assert bench.job_mark["attempt"] == 1
 
@@ -675,14 +675,14 @@ def test_a_job_is_left_to_who_holds_it_and_taken_from_who_is_over(
     first = bench.start(**{names[kind]: "7"})
     wait_for(lambda: (bench.mark("a") or {}).get("state") == "running")
     second = bench.go(**{names[kind]: "8"})
-    assert second.returncode == 73 and "job 7 runs it, by jobs/j1/claims/1" in second.stderr
+    assert second.returncode == 73 and "job 7 runs it, see jobs/j1/claims/1" in second.stderr
     assert bench.job_mark["id"] == "7"
     first.kill()  # no word of its end
     first.communicate(timeout=60)
     said(silent)
     third = bench.go(**{names[kind]: "8"})
     assert third.returncode == 73
-    assert "job 7 may still run it, and nobody here can say: remove jobs/j1/claims/1 if it is over" in third.stderr
+    assert "job 7 may still run it, and its state is unknown: remove jobs/j1/claims/1 if it is over" in third.stderr
     said(over)
     (tmp_path / "act.a").unlink()
     assert bench.go(**{names[kind]: "8"}).returncode == 0

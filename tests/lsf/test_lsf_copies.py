@@ -73,7 +73,7 @@ def test_of_the_copies_of_a_job_one_runs_and_the_others_leave(place: Make, capsy
     assert sorted(here.ranks) == [("1", "node1", 0), ("1", "node2", 1)]
     assert [(job.state, job.exit) for job in here.fake.jobs] == [(DONE, 0), *[(EXITED, LEFT)] * 4]
     log = (root / "jobs" / JOB / "out.log").read_text(encoding="utf-8")
-    assert log.count(f"job {JOB}: was taken more than once, and another one has it, by jobs/{JOB}/claims") == 4
+    assert log.count(f"job {JOB}: was taken more than once, and another script has it, see jobs/{JOB}/claims") == 4
     assert said(capsys, root)[0] == 0
 
 
