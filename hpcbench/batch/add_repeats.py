@@ -107,7 +107,7 @@ def add_repeats(
     runs = further_runs(loaded, site, submission, more, only)
     check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=False, first=len(submission.jobs) + 1)
-    handed = batch_jobs(jobs, site, arrays=sum(one.array for one in submission.bundles))
+    handed = batch_jobs(jobs, site, arrays=sum(bundle.array for bundle in submission.bundles))
     scheduler = open_scheduler(root)
     with extend(root, runs, jobs, handed, loaded, site, base=study.parent):
         notes += scheduler.preflight(handed, loaded.study.account)

@@ -1,4 +1,4 @@
-"""Room on a disk that is set aside, so that how a job ended can be written where all the rest is taken."""
+"""Space on a disk that is set aside, so that the end of a job can be recorded when the disk is full."""
 
 import errno
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def set_aside(directory: Path, size: int = _SIZE) -> None:
     Raises
     ------
     OSError
-        The disk takes no more.
+        The disk is full, for example.
     """
     path = directory / FILE
     try:
@@ -38,12 +38,12 @@ def set_aside(directory: Path, size: int = _SIZE) -> None:
 
 
 def written(directory: Path, write: Callable[[], None]) -> None:
-    """Write something; on a full disk, in the room that was set aside in the directory.
+    """Write a file; on a full disk, in the space that was set aside in the directory.
 
     Raises
     ------
     OSError
-        The disk takes no more, and there is no room either, or something else is wrong with it.
+        The disk is full and no space was set aside, or the disk has another problem.
     """
     try:
         write()

@@ -137,7 +137,7 @@ def retry(
     from hpcbench.batch.show_jobs import show_retried
 
     root = find_root(directory)
-    show_retried(root, hand_in_again(root, all=all, whole=whole, sets=sets or (), update=update))
+    show_retried(root, hand_in_again(root, all=all, whole_jobs=whole, sets=sets or (), update=update))
 
 
 def run(

@@ -34,7 +34,7 @@ def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> N
     wait_for(lambda: fake.children)
     second = start(fake)
     assert second.root == first.root
-    assert second.notes[-1] == "already submitted and not over: nothing was handed in (--again submits it anew)"
+    assert second.notes[-1] == "already submitted and not over: nothing was submitted (--again submits it again)"
     assert start(fake, sets=["train.steps=21"]).root.name == "002"  # another study
     assert start(fake, again=True).root.name == "003"
     assert len(Ledger(first.root).submitted) == 1
@@ -72,7 +72,7 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     monkeypatch.undo()
     monkeypatch.chdir(fake.directory)
     again = start(fake)
-    assert again.root == root and "2 more handed in" in again.notes[-1]
+    assert again.root == root and "2 more jobs submitted" in again.notes[-1]
     assert [job.id is None for job in Ledger(root).submitted] == [False, False, False]
     assert numbers(fake) == ["001"]
     over = wait_until_over(root)  # the first one too, which no queue had been started for
@@ -133,7 +133,7 @@ def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
 
 def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
     dry = start(fake, dry_run=True).root
-    with pytest.raises(UserError, match="was not handed in: submit that study first"):
+    with pytest.raises(UserError, match="was not submitted: submit that study first"):
         start(fake, after=str(dry))
     with pytest.raises(UserError, match="no such directory"):
         start(fake, after="nothing")

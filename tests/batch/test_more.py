@@ -85,7 +85,7 @@ def test_a_killed_addition_is_continued_and_not_made_again(fake: Fake, monkeypat
         with pytest.raises(KeyboardInterrupt):
             start(fake, more=3)
     again = start(fake, more=3)
-    assert "2 more handed in" in again.notes[0] and again.notes[1].startswith("no repeats were added")
+    assert "2 more jobs submitted" in again.notes[0] and again.notes[1].startswith("no repeats were added")
     assert [job.id for job in read_submission(root).jobs] == [f"j000{k}-r{k}" for k in (1, 2, 3, 4)]
     over = wait_until_over(root)
     assert {status.state for status in over.runs.values()} == {State.COMPLETED}

@@ -116,7 +116,7 @@ def test_the_whole_job_again_gives_its_pairs_one_allocation(fake: Fake) -> None:
     root = start(fake).root
     wait_until_over(root)
     fake.acts({})
-    assert sorted(retry(root, all=True, whole=True).runs) == sorted(f"r1-{scheme}" for scheme in SCHEMES)
+    assert sorted(retry(root, all=True, whole_jobs=True).runs) == sorted(f"r1-{scheme}" for scheme in SCHEMES)
     tracked = wait_until_over(root)
     assert states(tracked) == [State.COMPLETED] * 3
     assert {status.attempt for status in tracked.runs.values()} == {2}
@@ -175,10 +175,10 @@ def test_a_queue_that_refuses_a_second_try_costs_no_run_what_it_has(
     with monkeypatch.context() as patch:
         patch.setattr(Local, "submit", refuse)
         with pytest.raises(UserError, match="refused"):
-            retry(root, all=True, whole=True)
+            retry(root, all=True, whole_jobs=True)
     assert track(root).runs == before.runs
     fake.acts({})
-    retry(root, all=True, whole=True)
+    retry(root, all=True, whole_jobs=True)
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     assert (root / "runs" / "r1-baseline" / "log.1.txt").exists()
 

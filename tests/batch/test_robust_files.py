@@ -102,7 +102,7 @@ def ask_all(root: Path) -> None:
         lambda: report([root]),
         lambda: cancel(root),
         lambda: retry(root),
-        lambda: retry(root, all=True, whole=True),
+        lambda: retry(root, all=True, whole_jobs=True),
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Local, "begin", lambda self: "")

@@ -56,8 +56,8 @@ def test_where_nobody_answers_at_all_it_is_said_that_the_job_may_be_there(
     again = here.submit()
     assert len(here.fake.jobs) == 1
     assert again.notes[-1] == (
-        "already submitted and over; 1 whose answer had been lost were found: nothing was handed in "
-        "(--again submits it anew)"
+        "already submitted and over; 1 whose answer had been lost were found: nothing was submitted "
+        "(--again submits it again)"
     )
 
 

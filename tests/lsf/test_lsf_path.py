@@ -362,7 +362,7 @@ def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
     assert [handed.id for handed in Ledger(root).submitted] == [None]
     again = here.submit()
     assert again.root == root
-    assert "1 more handed in" in again.notes[-1]
+    assert "1 more jobs submitted" in again.notes[-1]
     assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
     assert [job.key for job in here.fake.jobs] == ["1", "2"]
 
