@@ -344,7 +344,7 @@ def test_the_dry_run_says_what_it_would_do(
     lines = out.splitlines()
     assert lines[0] == "9 jobs, 63 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
     assert lines[1] == (
-        "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads a rank, walltime 2h, queue pbatch"
+        "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads per rank, walltime 2h, queue pbatch"
     )
     assert lines[2] == "    lrun -N12 -T4 -M -gpu python3 -u -m hpcbench.train runs/RUN/run.json"
     schemes = "baseline, identity, naive-mpc, naive-zfp8, naive-zfp16, mzhybrid, zhybrid-16-8"

@@ -93,7 +93,7 @@ def _take_back(
     """Record that these jobs were not cancelled after all: when they fail, that is their own failure."""
     for job, ids in cancelled:
         if not any(answers.get(id, "").startswith(("ended", "told to end")) for id in ids):
-            ledger.lives_on(job)
+            ledger.clear_cancellation(job)
 
 
 def _runs(root: Path, job: str) -> Mark | None:

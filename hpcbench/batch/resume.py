@@ -10,14 +10,14 @@ from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.submit_jobs import Progress, settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
-from hpcbench.batch.write_submission import submissions
+from hpcbench.batch.write_submission import list_submissions
 from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
 from hpcbench.files import read_json
 
 
 def find_unfinished(base: Path, digest: str) -> Path | None:
     """Return the newest submission with this digest in `base`, if some of its jobs are not submitted or not over."""
-    for root in reversed(submissions(base)):
+    for root in reversed(list_submissions(base)):
         # Dry runs, damaged submissions, those of other users and copies cannot be continued.
         written = read_json(root / "submission.json") or {}
         if written.get("digest") != digest or written.get("dry_run") or not is_own(root):

@@ -146,7 +146,7 @@ def _put_aside(
 
     If the block fails, the files of jobs that were not submitted get their names back.
     """
-    times = {job: ledger.times(job) for job in again}
+    times = {job: ledger.count_submissions(job) for job in again}
     moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}
     names = ["status.json", "log.txt", "err.txt", *(["checkpoint"] if whole_jobs else [])]
     wanted = [run for run in tracked.submission.runs if run.id in again.get(run.job, ())]
@@ -163,7 +163,7 @@ def _put_aside(
         yield
     except BaseException:
         for job, pairs in moved.items():
-            if ledger.times(job) == times[job]:
+            if ledger.count_submissions(job) == times[job]:
                 for aside, path in pairs:
                     aside.rename(path)
         raise

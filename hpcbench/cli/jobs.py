@@ -55,7 +55,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
     """Hand the jobs of a study to the site's scheduler. Called again, it continues an interrupted submission."""
-    from hpcbench.batch.show_jobs import handing_in, show_submission
+    from hpcbench.batch.show_jobs import show_progress, show_submission
     from hpcbench.batch.submit import Options
     from hpcbench.batch.submit import submit as submit_study
     from hpcbench.predict.memory_check import check_memory
@@ -63,7 +63,7 @@ def submit(
     if check and not dry_run:
         raise UserError("--check: belongs to --dry-run: without it, submit checks all of this anyway")
     options = Options(site, dry_run, check, out, sets, only, after, after_any, again, more)
-    with handing_in() as progress:
+    with show_progress() as progress:
         submission = submit_study(study, options, progress, check_memory)
     show_submission(submission, dry_run=dry_run)
     if not dry_run and more is None:

@@ -13,14 +13,14 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 
-def start(fake: Fake, **options: object) -> Submission:
+def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 

@@ -11,14 +11,14 @@ from hpcbench.batch.cancel import cancel
 from hpcbench.batch.rewrite_jobs import rewrite_jobs
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import read_submission
 from hpcbench.errors import UserError
 
 
-def start(fake: Fake, **options: object) -> Submission:
+def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 

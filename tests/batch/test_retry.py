@@ -13,7 +13,7 @@ from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.processes import alive
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -22,7 +22,7 @@ from hpcbench.files import read_json
 SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")
 
 
-def start(fake: Fake, **options: object) -> Submission:
+def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 

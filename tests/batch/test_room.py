@@ -40,9 +40,7 @@ def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) ->
     disk()
     assert room(tmp_path) == ""
     disk(free=2 * GIB)
-    assert room(tmp_path) == (
-        "2.0 GiB are free for results; logs need about 138.1 MiB, plus checkpoints and traces"
-    )
+    assert room(tmp_path) == ("2.0 GiB are free for results; logs need about 138.1 MiB, plus checkpoints and traces")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_submit_that_is_killed_is_gone_on_with(
     tracked = track(root)
     assert len(listed(cluster, tracked.submission.name)) == taken
     assert tracked.jobs["j0003-r3"].state in (State.UNKNOWN, State.RUNNING, State.COMPLETED)
-    assert "not handed in" in tracked.jobs["j0004-r4"].reason
+    assert "not submitted" in tracked.jobs["j0004-r4"].reason
     said = again(place)
     assert f"continued a submission that was interrupted: {4 - taken} more jobs submitted" in said
     check_once(place, cluster)
