@@ -68,7 +68,7 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     assert [job.id is None for job in Ledger(root).submitted] == [False, True]
     tracked = track(root)
     assert tracked.jobs["j0002-r2"].state is State.UNKNOWN and "answer is missing" in tracked.jobs["j0002-r2"].reason
-    assert "not handed in" in tracked.jobs["j0003-r3"].reason
+    assert "not submitted" in tracked.jobs["j0003-r3"].reason
     monkeypatch.undo()
     monkeypatch.chdir(fake.directory)
     again = start(fake)
@@ -101,14 +101,14 @@ def test_a_study_waits_for_another(fake: Fake) -> None:
     first = start(fake, only="scheme=baseline")
     fake.write_study(study="second")
     second = start(fake, only="scheme=mzhybrid", after="fake")
-    assert f"begins after {first.root}" in second.notes
+    assert f"starts after {first.root}" in second.notes
     parcel = json.loads((second.root / "handed" / "0001.json").read_text(encoding="utf-8"))
     assert parcel["after"] == [str(first.root / "jobs" / "j0001-r1")]
     assert {s.state for s in wait_until_over(second.root).runs.values()} == {State.COMPLETED}
     order = [call.get("run") or f"end {call['ended']}" for call in fake.calls]
     assert order == ["r1-baseline", "end r1-baseline", "r1-mzhybrid", "end r1-mzhybrid"]
     third = start(fake, only="scheme=mzhybrid", after=str(first.root), again=True)
-    assert f"begins after {first.root}, which is over" in third.notes
+    assert f"starts after {first.root}, which is over" in third.notes
     wait_until_over(third.root)
 
 

@@ -111,15 +111,15 @@ def test_a_refused_addition_leaves_the_submission_as_it_was(fake: Fake, monkeypa
 
 
 def test_repeats_are_added_to_the_same_study_only(fake: Fake) -> None:
-    with pytest.raises(UserError, match="is not there: submit the study without --more first"):
+    with pytest.raises(UserError, match="does not exist: submit the study without --more first"):
         start(fake, more=1)
     root = start(fake).root
     wait_until_over(root)
     start(fake, dry_run=True)
     refused: list[tuple[dict[str, object], str]] = [
         ({"sets": ["train.steps=21"]}, "has no submission of this study with the same site, options and version"),
-        ({"dry_run": True}, "not with --dry-run"),
-        ({"after": "001"}, "not with --after"),
+        ({"dry_run": True}, "cannot be used with --dry-run"),
+        ({"after": "001"}, "cannot be used with --after"),
     ]
     for options, words in refused:
         with pytest.raises(UserError, match=f"--more: .*{words}"):

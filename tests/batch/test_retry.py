@@ -234,6 +234,6 @@ def test_what_would_make_other_runs_is_no_retry(fake: Fake) -> None:
     with pytest.raises(UserError, match=r"--set 'train.steps=5': retry repeats the same runs"):
         retry(root, sets=["train.steps=5"])
     write_args(fake, [], threads=2)
-    with pytest.raises(UserError, match=r"site\.yaml: threads changed, which makes other runs: submit .* --again"):
+    with pytest.raises(UserError, match=r"site\.yaml: threads changed, which changes the runs: submit .* --again"):
         retry(root, all=True, update=True)
     assert (root / "jobs" / "j0001-r1" / "job.sh").read_bytes() == before

@@ -48,8 +48,8 @@ def test_where_nobody_answers_at_all_it_is_said_that_the_job_may_be_there(
     here.fake.order("resend", program="bsub", copies=5, seconds=5.0)
     silent = "batch system daemon not responding ... still trying"
     here.fake.order("noise", program="bjobs", lines=[silent])
-    told = r"bsub: .* still trying: it may or may not have taken the job, and nobody can look it up \(bjobs: .*trying\)"
-    with pytest.raises(UserError, match=rf"{told}: handed/0001\.json keeps that in mind"):
+    told = r"bsub: .* still trying: it may or may not have taken the job, and the queue cannot be searched \(bjobs: .*trying\)"
+    with pytest.raises(UserError, match=rf"{told}: handed/0001\.json records that"):
         here.submit()
     here.fake.withdraw("noise")
     here.fake.wait()
@@ -137,7 +137,7 @@ def test_names_in_messages_are_those_of_the_queue(place: Make, monkeypatch: pyte
     monkeypatch.setattr("hpcbench.batch.submit_jobs._LOOKS", (0.0,))
     here = place()
     here.fake.order("fail", program="bsub", text="Request timed out", status=255)
-    with pytest.raises(UserError, match=r"the queue shows no fake_[0-9a-f]{6}_j0001_r1 so far"):
+    with pytest.raises(UserError, match=r"the queue has no fake_[0-9a-f]{6}_j0001_r1 so far"):
         here.submit()
     root = here.root
     assert re.fullmatch(r"fake_[0-9a-f]{6}_j0001_r1", Ledger(root).submitted[0].name)
