@@ -93,7 +93,7 @@ def _submit(
 
 
 def _relayed(scheduler: Scheduler, ledger: Ledger, after: After, name: str, sleep: Callable[[float], None]) -> After:
-    """Replace a long list of ids by those of relay jobs, each of which waits for a part of the list."""
+    """Replace a long list of ids by those of relay jobs that each wait for a part of the list."""
     ids = []
     for number, begin in enumerate(range(0, len(after.ids), scheduler.most_after), 1):
         relay, some = f"w{number:02d}", after.ids[begin : begin + scheduler.most_after]

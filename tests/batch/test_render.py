@@ -255,7 +255,7 @@ def test_directives_are_written_by_one_function_alone() -> None:
     with pytest.raises(ValueError, match="line break"):
         directive("#BSUB", "-J", "x\n#BSUB -q other")
     smuggling = Site.model_validate({**FULL, "modules": ["x"]}).model_copy(update={"setup": ["#SBATCH --qos=free"]})
-    with pytest.raises(ValueError, match="reads as a directive"):
+    with pytest.raises(ValueError, match="would read a value as a directive"):
         render(job(), site=smuggling, study="s", root="/r")
 
 
@@ -263,7 +263,7 @@ def test_directives_are_written_by_one_function_alone() -> None:
 @pytest.mark.parametrize("where", ["setup", "teardown"])
 def test_lines_of_the_site_are_no_directives(line: str, where: str) -> None:
     site = Site.model_validate(FULL).model_copy(update={where: ["true", line]})
-    with pytest.raises(ValueError, match="reads as a directive"):
+    with pytest.raises(ValueError, match="would read a value as a directive"):
         render(job(), site=site, study="s", root="/r")
 
 
@@ -363,7 +363,7 @@ def test_gpus_are_asked_for_as_the_site_wants_it(
         ("gpu", "slurm", "slurm has no gpu: use gres or gpus-per-node or gpus-per-task or none"),
         ("gres", "lsf", "lsf has no gres: use gpu or none"),
         ("gres", "flux", "flux has no gres: use none"),
-        ("gpus-per-task", "slurm", "not 1/2 a rank"),
+        ("gpus-per-task", "slurm", "not 1/2 per rank"),
     ],
 )
 def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str, says: str) -> None:
@@ -603,7 +603,7 @@ def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, la
 def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
     own = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
     site = Site.model_validate(FULL)
-    with pytest.raises(ValueError, match="`env` would take it for a variable"):
+    with pytest.raises(ValueError, match="`env` would read it as a variable"):
         render(own, site=site, study="s", root="/r")
     render(replace(own, environments={}), site=site, study="s", root="/r")
 
@@ -618,5 +618,5 @@ def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> N
     assert found - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
     for name in ("root", "status", "UID", "IFS", "SECONDS", "BASH_ENV"):
         site = Site.model_validate({**FULL, "environment": {name: "1"}})
-        with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script's own"):
+        with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script itself"):
             render(job(), site=site, study="s", root="/r")

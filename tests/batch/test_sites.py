@@ -174,7 +174,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
             "node: the usual ranks of a node do not fit it: 40 ranks: a node of x has 32",
         ),
         ({"ranks_per_node": 64}, "ranks_per_node: the usual ranks"),
-        ({"threads": 9}, "threads: the usual ranks of a node do not fit it: 9 threads a rank: each has 8 cores"),
+        ({"threads": 9}, "threads: the usual ranks of a node do not fit it: 9 threads per rank: each has 8 cores"),
         (
             {"queues": {"q": {"max_nodes": 9, "bins": [{"max_nodes": 8, "max_walltime": "1h"}]}}},
             "above the last bin, 8",
@@ -217,7 +217,7 @@ def test_accounts_of_lsf_are_asked_for_though_jobs_run_without(fake_site: Callab
 def test_a_directory_of_templates_is_looked_for(fake_site: Callable[..., Path]) -> None:
     path = fake_site(templates="mine")
     assert check_file(path) == [
-        f"{path}:7: templates: {path.parent}/mine is no directory: it starts at the site file's"
+        f"{path}:7: templates: {path.parent}/mine is not a directory (relative paths start at the site file)"
     ]
     (path.parent / "mine").mkdir()
     assert check_file(path) == []
