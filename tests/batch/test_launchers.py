@@ -109,7 +109,8 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
 @pytest.mark.parametrize(
     ("where", "per_node", "gpus", "cores", "says", "nearest"),
     [
-        (site("summit"), 8, 1, None, "8 ranks x 1 GPU = 8: a node of summit has 6", "6 ranks per node with 1 GPU and 7"),
+        (site("summit"), 8, 1, None, "8 ranks x 1 GPU = 8: a node of summit has 6",
+         "6 ranks per node with 1 GPU and 7"),
         (site("summit"), 5, 1, 10, "5 ranks x 10 cores: a node of summit has 42", "5 ranks per node with 1 GPU and 7"),
         (site("summit"), 5, 1, 8, "4 fit a node of summit if none is split across its 2 sockets with 21 cores",
          "5 ranks per node with 1 GPU and 7 cores each"),
@@ -118,7 +119,7 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
         (site("summit"), 12, None, None, "12 ranks share GPUs, which on summit accept one process each",
          "6 ranks per node with 1 GPU"),
         (site("summit", node__gpu_exclusive=False), 7, HALF, None, "cannot share GPUs 2 at a time", "6 ranks per node"),
-        (site("summit", launcher__visibility="socket"), 5, 1, None, "cannot be divided equally among 2 sockets", "4 ranks"),
+        (site("summit", launcher__visibility="socket"), 5, 1, None, "cannot be divided equally among 2", "4 ranks"),
         (site("summit"), 4, Fraction(2, 3), None, "a whole number, or a part", "4 ranks per node with 1 GPU and 10"),
         (site("summit"), 6, 1, 0, "0 cores per rank", "6 ranks per node with 1 GPU and 7 cores"),
         (site("lassen"), 6, 1, None, "has 4", "4 ranks per node with 1 GPU and 10 cores each"),
