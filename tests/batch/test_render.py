@@ -295,7 +295,7 @@ def test_a_resource_requirement_of_the_site_is_joined_with_ours(value: str) -> N
     text = render(job(), site=site, study="s", root="/r")
     [line] = [line for line in text.splitlines() if line.startswith("#BSUB -R")]
     assert re.fullmatch(rf"#BSUB -R '{re.escape(value)} span\[ptile=\d+\]'", line)
-    assert [fault.words for fault in faults(site) if "directives" in fault.path] == []
+    assert [fault.problem for fault in faults(site) if "directives" in fault.path] == []
 
 
 OPTIONS = "-n -N -R -M -c -g -G -x -csm -nnodes -alloc_flags -core_isolation -gpu --nslots --gres --qos --mem -q -P -e"

@@ -296,5 +296,5 @@ def test_a_python_that_is_not_here_is_told(fake_site: Callable[..., Path], capsy
     assert (
         capsys.readouterr()
         .out.strip()
-        .endswith(": right, but there is no /no/such/python here: python: must be a file that compute nodes have")
+        .endswith(": valid, but there is no /no/such/python here: python: must be a path on the compute nodes")
     )

@@ -176,7 +176,7 @@ def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
     here.began()
     here.write_study(study="second")
     second = here.submit(after="fake")
-    assert "refuses -ti: should fake fail, the jobs wait until you cancel them" in " ".join(second.notes)
+    assert "refuses -ti: if fake fails, the jobs wait until you cancel them" in " ".join(second.notes)
     assert "-ti" not in here.fake.jobs[1].options
     wait_for(lambda: track(second.root).jobs["j0001-r1"].reason == "Job dependency condition not satisfied;")
     cancel(first)

@@ -14,7 +14,7 @@ BANNERS = (
 )
 """Pattern of the output of ``mpiexec --version``, launcher dialect, and name of the library."""
 _USUAL = "mpich"
-"""Dialect if there is no launcher, or its library is not recognized."""
+"""Dialect if no launcher is found, or its library is not recognized."""
 _PATIENCE = 10.0
 
 
