@@ -234,7 +234,8 @@ def test_options_that_are_refused_are_left_out_and_the_script_does_their_work(
     here.write_study(walltime="1m", stop_ahead="50s")
     said = here.submit()
     assert states(wait_until_over(here, said.root)) == [State.STOPPED]  # by the script's own clock
-    assert any(note.startswith("-rn is left out because lsf-cluster refuses it: LSF may run a job") for note in said.notes)
+    lost = "-rn is left out because lsf-cluster refuses it: LSF may run a job"
+    assert any(note.startswith(lost) for note in said.notes)
     assert not any("-wa" in note or "-cwd" in note for note in said.notes)
     head = [line for line in (said.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line]
     assert {line.split()[1] for line in head} == {"-J", "-n", "-R", "-gpu", "-W", "-P", "-q", "-o"}

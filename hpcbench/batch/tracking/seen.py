@@ -36,7 +36,7 @@ class Seen:
 _FINAL = (State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.CANCELLED)
 """States after which a job runs again only if a user requeues it."""
 _STALE = 60.0
-"""Seconds by which an answer may be older than an earlier answer."""
+"""Maximum seconds that an answer may be older than an earlier answer."""
 
 
 def _began_again(seen: Seen, word: JobStatus) -> bool:
