@@ -359,7 +359,7 @@ def test_the_dry_run_says_what_it_would_do(
     ("site", "sets", "says"),
     [
         ("slurm-cluster", ["nodes=2", "ranks_per_node=1"], "messages leave the node in all runs"),
-        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: take two nodes by"),
+        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: use two nodes with"),
         ("local", [], "no message leaves the node, so nothing is learned about the network: try --site virtual-hosts"),
         ("virtual-hosts", [], "messages leave the node in all runs"),
         (
@@ -437,6 +437,6 @@ def test_site_files_are_checked_with_every_fault(
     assert (code, err) == (2, "")
     assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "right"]
     assert run(capsys, monkeypatch, "sites", "check", "lassen")[0] == 0
-    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "one site is shown at a time")):
+    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "name one site to show")):
         code, out, err = run(capsys, monkeypatch, "sites", *wrong)
         assert (code, out) == (2, "") and says in err

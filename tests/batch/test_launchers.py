@@ -132,7 +132,7 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
         (site("lonestar6", launcher__kind="srun"), 1, 3, None, "0 fit a node of lonestar6, whose sockets have 1 and 2",
          "1 rank per node with 1 GPU and 64 cores each"),
         (site("lonestar6", launcher__kind="jsrun", scheduler__kind="lsf", launcher__visibility="socket"), 2, 1, None,
-         "equal parts cannot show each rank those of its socket", None),
+         "equal parts cannot show each rank the GPUs of its socket", None),
         (site("vista"), 2, 1, None, "has 1", "1 rank per node with 1 GPU and 72 cores"),
         (site("marenostrum5", launcher__kind="srun"), 1, 1, 57, "57 cores",
          "1 rank per node with 1 GPU and 20 cores each"),

@@ -452,7 +452,7 @@ def test_arrays_hold_jobs_that_ask_for_the_same() -> None:
     with pytest.raises(ValueError, match="differ in shape"):
         render_array("a", jobs, site=site, study="s", root="/r")
     for name in ("a b", "../a", "a%J", ""):
-        with pytest.raises(ValueError, match="cannot name an array"):
+        with pytest.raises(ValueError, match="cannot be the name of an array"):
             render_array(name, jobs[:1], site=site, study="s", root="/r")
     with pytest.raises(ValueError, match="has no job arrays"):
         array("flux")

@@ -153,7 +153,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
         ({"scheduler": {"kind": "local"}}, "srun starts ranks in jobs of slurm, not of local: use mpich,"),
         (
             {"scheduler": {"kind": "local", "max_array": 3}, "launcher": {"kind": "mpich"}},
-            "no scheduler takes the jobs",
+            "has no effect without a scheduler",
         ),
         ({"scheduler": {"kind": "slurm", "queue_option": "--qos", "directives": {"--qos": "x"}}}, "--qos: is set by"),
         ({"scheduler": {"kind": "slurm", "refuses": ["--gres"], "gpu_request": "gres"}}, "use none"),
@@ -166,7 +166,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
         ({"launcher": {"kind": "ibrun", "visibility": "one"}}, "launcher.visibility: ibrun shows each rank all GPUs"),
         ({"launcher": {"kind": "srun", "visibility": "socket"}}, "write one or all"),
         ({"node": {"cores": 32}}, "device: cuda needs node.gpus"),
-        ({"node": {"gpus": 3, "cores": 32, "sockets": 2}}, "say how they lie: socket_gpus: [1, 2]"),
+        ({"node": {"gpus": 3, "cores": 32, "sockets": 2}}, "add socket_gpus, such as [1, 2]"),
         ({"node": {"gpus": 3, "cores": 32, "sockets": 2, "socket_gpus": [1, 1]}}, "[1, 1] is not one number for each"),
         ({"node": {"gpus": 4, "cores": 1, "sockets": 2}}, "1 are fewer than node.sockets, 2"),
         (

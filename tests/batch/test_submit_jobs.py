@@ -90,7 +90,7 @@ def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
     ]
     assert [ledger.element(job) for job in ("j1", "j2", "j3", "j4", "j5")] == ["1000", "1001_1", "1001_2", "1002", None]
     assert ledger.submitted[0].argv == ["sbatch", "jobs/j1/job.sh"]
-    assert ledger.submitted[0].said == "Submitted batch job 1000" and ledger.submitted[0].after == ["55"]
+    assert ledger.submitted[0].output == "Submitted batch job 1000" and ledger.submitted[0].after == ["55"]
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 

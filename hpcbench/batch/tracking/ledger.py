@@ -6,8 +6,9 @@ the job by name. It adopts the job if the scheduler lists it, and submits it aga
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds, write_json
@@ -29,7 +30,8 @@ class SubmittedJob(BatchJob):
     id: str | None = None
     elements: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
-    said: str = ""
+    output: Annotated[str, Field(validation_alias="said")] = ""
+    """Standard output and error of the submission; ``said`` in the file."""
     cancelled: str | None = None
     """Time at which hpcbench cancelled it."""
 
@@ -91,7 +93,7 @@ class Ledger:
             id=receipt.id,
             elements=list(receipt.elements),
             argv=[str(word) for word in receipt.argv],
-            said=receipt.said[:4096],
+            output=receipt.output[:4096],
         )
 
     def drop(self, submitted: SubmittedJob) -> None:
@@ -134,7 +136,8 @@ class Ledger:
         return changed
 
     def _write(self, submitted: SubmittedJob) -> None:
-        written(self._directory, lambda: write_json(self._path(submitted), asdict(submitted), durable=True))
+        content = {"said" if key == "output" else key: value for key, value in asdict(submitted).items()}
+        written(self._directory, lambda: write_json(self._path(submitted), content, durable=True))
 
     def _path(self, submitted: SubmittedJob) -> Path:
         return self._directory / f"{submitted.number:04d}.json"
