@@ -220,7 +220,7 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
         (["submit", str(DEMO), "two"], "unexpected extra argument"),
         (["status"], "no submission here"),
         (["status", "none"], "none: no such directory"),
-        (["status", str(DEMO)], "is no directory"),
+        (["status", str(DEMO)], "is not a directory"),
         (["status", "."], "no submission.json"),
         (["status", "$(touch pwned)"], "no such directory"),
         (["cancel"], "no submission here"),
@@ -435,7 +435,7 @@ def test_site_files_are_checked_with_every_fault(
     path.write_text("site: x\nscheduler: {kind: pbs}\nlauncher: {kind: mpich}\nthreads: 0\n", encoding="utf-8")
     code, out, err = run(capsys, monkeypatch, "sites", "check", str(path), "lassen")
     assert (code, err) == (2, "")
-    assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "right"]
+    assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "valid"]
     assert run(capsys, monkeypatch, "sites", "check", "lassen")[0] == 0
     for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "name one site to show")):
         code, out, err = run(capsys, monkeypatch, "sites", *wrong)

@@ -168,7 +168,7 @@ def diagnose(
         typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 50 on a core."),
     ] = None,
 ) -> int:
-    """Find out from profiler traces whether the network is the bottleneck."""
+    """Find out from traces whether the network is the bottleneck."""
     from hpcbench.diagnose.command import check_options, diagnose_files
 
     check_options(group or (), output, codec_speed)

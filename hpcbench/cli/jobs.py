@@ -155,7 +155,7 @@ def run(
         Path | None, typer.Option(help="File for the traffic: events, one JSON object per line.", show_default=False)
     ] = None,
 ) -> None:
-    """Run any PyTorch program with its messages compressed or counted."""
+    """Run a PyTorch program with compressed or counted messages."""
     from hpcbench.programs.command import run as run_program
 
     raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))

@@ -267,7 +267,7 @@ def test_files_are_checked_one_after_another(
     assert check_sites([bad, "lassen", "local"]) == 2
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 4 and said[0].startswith(f"{bad}:") and said[1].startswith(f"{bad}:")
-    assert [line.rsplit(": ", 1)[1] for line in said[2:]] == ["right", "right"]
+    assert [line.rsplit(": ", 1)[1] for line in said[2:]] == ["valid", "valid"]
     assert check_sites(["lassen"]) == 0
     with pytest.raises(UserError, match="name the site files to check"):
         check_sites([])

@@ -127,7 +127,7 @@ WALLTIME = GOOD + "walltime: 10m\n"
 
 def test_ranks_are_started_by_the_sites_launcher_within_our_process(tmp_path: Path) -> None:
     text = script(tmp_path, "local", GOOD.replace("nodes: 2", "nodes: 1"))
-    assert re.search(r'-u -m hpcbench\.programs "runs/\$run/run\.json" "\$@" \S+ >', text)
+    assert re.search(r'^run \S+ \S+ -u -m hpcbench\.programs runs/\S+/run\.json "\$\{launch\[@\]\}" \S+$', text, re.M)
     assert "hpcbench.train" not in text
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
     assert "mpiexec -n 4" in launch
