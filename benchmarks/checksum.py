@@ -44,7 +44,7 @@ def worker(nbytes: int, repeats: int) -> None:
     """Time all codecs on all ranks; rank 0 prints medians and their ratio."""
     from mpi4py import MPI
 
-    from hpcbench.bench.data import load
+    from hpcbench.bench.data import load_values
     from hpcbench.codecs.registry import get_codec
     from hpcbench.comm.channel import Channel
     from hpcbench.comm.group import Group
@@ -56,7 +56,7 @@ def worker(nbytes: int, repeats: int) -> None:
     world = MPI.COMM_WORLD
     group = Group(world.Dup(), Progress(Wait.SPIN))
     group.topology = Topology.regular(world.size, 1)  # within a node there is no checksum
-    x = np.roll(load("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
+    x = np.roll(load_values("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
     for name in CODECS:
         codec = get_codec(name)
         channel = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, codec, Algorithm.TWO_SHOT)

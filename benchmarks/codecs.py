@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.bench.data import TYPES, load
-from hpcbench.bench.fidelity import Errors, errors
-from hpcbench.bench.machine import cpu_model
+from hpcbench.bench.data import TYPES, load_values
+from hpcbench.bench.fidelity import Errors, compute_errors
+from hpcbench.bench.machine import find_cpu_model
 from hpcbench.bench.progress import progress
 from hpcbench.bench.timing import Subject, time_in_turns
 from hpcbench.codecs.library import INSTRUCTION_SETS, Kernels, kernels
@@ -117,7 +117,7 @@ def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, 
             out.fill(-1)  # or a decoder that does nothing would leave its forerunner's values
             coders.append(spread(entry, x, out, cores, pool))
             coders[-1].check()
-            differences.append(errors(x, out))
+            differences.append(compute_errors(x, out))
         subjects = [Subject(entry.name, coder.calls) for entry, coder in zip(found, coders, strict=True)]
         with progress() as show:
             times = time_in_turns(subjects, repeats, progress=show)
@@ -177,14 +177,14 @@ def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iter
     results: dict[str, dict[str, Measured]] = {}
     for type in arguments.type:
         dtype = TYPES[type]
-        x = load(arguments.data, max(1024, int(arguments.mib * 2**20) // dtype.itemsize), dtype)
+        x = load_values(arguments.data, max(1024, int(arguments.mib * 2**20) // dtype.itemsize), dtype)
         found = entries(dtype, build)
         for cores in arguments.cores:
             rows = measure(x, found, cores, arguments.repeats)
             if cores == 1:
                 results[type] = rows
             what = f"{arguments.data}, {x.nbytes / 2**20:.4g} MiB of {type}"
-            where = f"{cores} core{'s' if cores > 1 else ''} of {cpu_model()}, kernels {build.instruction_set}"
+            where = f"{cores} core{'s' if cores > 1 else ''} of {find_cpu_model()}, kernels {build.instruction_set}"
             memory = "fresh memory" if arguments.fresh_memory else "memory kept"
             title = f"{what}; {where}; GB/s of values, best of {arguments.repeats}, {memory}"
             console.print(table(found, rows, title))

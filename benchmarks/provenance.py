@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hpcbench import __file__ as package
-from hpcbench.bench.machine import cpu_model
+from hpcbench.bench.machine import find_cpu_model
 from hpcbench.doctor.mpi import mpiexec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,7 +62,7 @@ def machine(packages: Sequence[str] = ()) -> str:
     """Cores that this process may use, processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    parts = [f"{cores} core{'s' * (cores > 1)} of {cpu_model()}", f"{memory:.0f} GiB", *gpus()]
+    parts = [f"{cores} core{'s' * (cores > 1)} of {find_cpu_model()}", f"{memory:.0f} GiB", *gpus()]
     parts += [f"{platform.system()} {platform.release()}", f"Python {platform.python_version()}", mpi()]
     for name in ("torch", *packages):
         try:

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.bench.machine import machine
+from hpcbench.bench.machine import describe_machine
 from hpcbench.bench.progress import progress
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.plan import Operation
@@ -172,7 +172,7 @@ def main() -> int:
     for rate, rows in found.items():
         console.print(table(rate, rows), "")
     if options.json:
-        about = {"provenance": provenance(Path(__file__)), "machine": machine()}
+        about = {"provenance": provenance(Path(__file__)), "machine": describe_machine()}
         document = {**about, "hosts": options.hosts, "ranks_per_host": options.ranks, "rates": found}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0

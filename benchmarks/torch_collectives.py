@@ -40,7 +40,7 @@ from tiny import parse
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch_targets import HANDED_ON, INTERPOSED, ONE_RANK, PLAIN, table, targets
 
-from hpcbench.bench.machine import machine
+from hpcbench.bench.machine import describe_machine
 from hpcbench.console import columns
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
@@ -338,7 +338,7 @@ def main() -> int:
             console.print(table(rows, rate, call), "")
     print(*targets(rows), sep="\n")
     if options.json:
-        about = {"provenance": provenance(Path(__file__)), "machine": machine()}
+        about = {"provenance": provenance(Path(__file__)), "machine": describe_machine()}
         options.json.write_text(json.dumps({**about, "ranks": options.ranks, "rows": rows}, indent=1) + "\n")
     return 0
 

@@ -16,7 +16,7 @@ _SPEEDS = {
     "decode+add": "decode_add",
     "dec+add+enc": "decode_add_encode",
 }
-"""Operations by the head of their column."""
+"""Operations by column heading."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CodecResults(Results):
     """Codecs that the device does not have."""
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the table, with a sentence for each codec that breaks its promise."""
+        """Return the table, with a sentence for each codec whose error is above its bound."""
         broken = (describe_broken(row) for row in self.result.rows if row.broken)
         absent = [f"Not on this device: {', '.join(self.left_out)}"] if self.left_out else []
         blocks = [
@@ -75,7 +75,7 @@ def _table(result: Result) -> Table | None:
         figure_column("rel. RMSE", lambda row: row.relative_rmse, error, group=2),
         (Column("max_error", "max error", group=2), _max_error),
         figure_column("bound", lambda row: row.error_bound, error, group=2),
-        (Column("nan_inf", "NaN, Inf", words=True, group=2), _survival),
+        (Column("nan_inf", "NaN, Inf", text=True, group=2), _survival),
     ]
     note = f"A copy of the values runs at {short(copy.best)} ({short(copy.median)}) GB/s."
     return tabulate("codecs", "", result.rows, fields, notes=[note])
