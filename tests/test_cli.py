@@ -359,7 +359,7 @@ def test_the_dry_run_says_what_it_would_do(
     ("site", "sets", "says"),
     [
         ("slurm-cluster", ["nodes=2", "ranks_per_node=1"], "messages leave the node in all runs"),
-        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: use two nodes with"),
+        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: use two nodes"),
         ("local", [], "no message leaves the node, so nothing is learned about the network: try --site virtual-hosts"),
         ("virtual-hosts", [], "messages leave the node in all runs"),
         (
