@@ -72,7 +72,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
     directory
         The job's directory.
     claimant
-        This script.
+        The script that claims the job.
     is_listed
         Whether the scheduler lists a job.
     files
