@@ -1,8 +1,8 @@
 """Cost of messages if ranks share cores, measured between pieces of work as in training.
 
 Calls in a tight loop are too fast: in training a rank may compute when its partner calls, and a waiting rank repeatedly
-wakes up on a core that another one needs. Each rank therefore computes before each call, and while a thread drives a
-call in the background. The cost of the call is the time of a turn minus that of its work.
+wakes up on a core that another one needs. Each rank therefore computes before each call. The cost of the call is the
+time of a turn minus that of its work.
 """
 
 import os
@@ -24,7 +24,7 @@ from hpcbench.comm.memory import Slice
 from hpcbench.comm.progress import Operation, Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.predict.core_costs import BACKGROUND, PLANNED, count_lost_cores
+from hpcbench.predict.core_costs import PLANNED, count_lost_cores
 
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the vectors."""
@@ -41,7 +41,7 @@ class AddedTime(NamedTuple):
     ----------
     operation
         Collective of the library, or ``send``: a message that each rank sends while it receives one. The prefix
-        ``planned`` means that a plan carries out the call, ``background`` that a thread drives it while its rank works.
+        ``planned`` means that a plan carries out the call.
     ranks, crossing
         Number of ranks in the group, and whether it has several nodes. All groups call at the same time.
     """
@@ -79,8 +79,7 @@ def measure(
     todo = len(sizes) * sum(len(_list_operations(ranks)) for ranks, _, _ in _list_groupings(comm))
     for ranks, crossing, color in _list_groupings(comm):
         mine = comm.Split(color, comm.rank)
-        driven = Progress(progress.wait, background=BACKGROUND in _list_operations(ranks))
-        group = Group(mine, driven, links)
+        group = Group(mine, progress, links)
         for operation in _list_operations(ranks):
             for nbytes in sizes:
                 show(len(calls), todo, f"{operation} of {ranks} ranks between pieces of work")
@@ -191,13 +190,7 @@ def _compute(passes: int) -> None:
 
 def _list_operations(ranks: int) -> list[str]:
     """List the operations that are measured on groups of `ranks` ranks."""
-    background = ranks == 2 and MPI.Query_thread() >= MPI.THREAD_SERIALIZED
-    return (
-        ["send"] * (ranks == 2)
-        + [PLANNED]
-        + [name for name in OPERATIONS if name != "all-to-all"]
-        + [BACKGROUND] * background
-    )
+    return ["send"] * (ranks == 2) + [PLANNED] + [name for name in OPERATIONS if name != "all-to-all"]
 
 
 def _list_groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
@@ -221,18 +214,10 @@ def _make_turn(mine: MPI.Comm, group: Group, operation: str, values: Array, prog
     if operation == "send":
         peer, received = 1 - mine.rank, np.empty_like(values)
         return _put_after_work(lambda: progress.complete([mine.Irecv(received, peer), mine.Isend(values, peer)]))
-    how, _, name = operation.rpartition(" ")
+    name = operation.rpartition(" ")[2]
     scheme = Scheme("none", Algorithm.TWO_SHOT if operation == PLANNED else Algorithm.NATIVE)
     exercise, channel = Exercise(mine, group, name, values), scheme.channel()
-    if how != "background":
-        return _put_after_work(lambda: exercise.encoded(channel))
-
-    def overlap() -> None:
-        call = OPERATIONS[name].encoded(exercise, channel).in_background()
-        _work()
-        call.wait()
-
-    return overlap
+    return _put_after_work(lambda: exercise.encoded(channel))
 
 
 def _put_after_work(call: Callable[[], None]) -> Callable[[], None]:

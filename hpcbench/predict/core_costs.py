@@ -15,8 +15,6 @@ from typing import Any
 
 PLANNED = "planned all-reduce"
 """All-reduce of a codec's plan, without a codec. It has two steps, and a rank sends to all others in each."""
-BACKGROUND = "background all-reduce"
-"""All-reduce of the library, driven by a thread while its rank computes."""
 Curve = tuple[tuple[float, float], ...]
 """Pairs (bytes, seconds of a core on each rank), in order of bytes."""
 Grouping = tuple[int, bool]
@@ -38,8 +36,6 @@ class CoreCosts:
     """Seconds for a call of a plan in addition to its messages, for its begin and end in Python."""
     part_s: float = 0.0
     """Seconds for each message of a plan's step after the first one."""
-    background_s: float = 0.0
-    """Seconds to pass a call to the thread that drives it while its rank computes, and to get its result."""
     waiting: float = 0.0
     """Cores that a waiting rank takes from those that compute."""
     driving: float = 0.0
@@ -113,7 +109,7 @@ def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
     }
     curves = tuple((operation, tuple(by_group.items())) for operation, by_group in calls.items())
     planned = calls.get(PLANNED, {})
-    costs = CoreCosts(curves, part_s=_fit_part_s(planned), background_s=_fit_background_s(calls))
+    costs = CoreCosts(curves, part_s=_fit_part_s(planned))
     costs = replace(costs, call_s=_fit_call_s(costs, planned))
     return replace(costs, plan_factor=_fit_plan_factor(costs, planned))
 
@@ -126,13 +122,6 @@ def _fit_call_s(costs: CoreCosts, planned: dict[Grouping, Curve]) -> float:
         if ranks == 2
     ]
     return statistics.mean(beyond) if beyond else 0.0
-
-
-def _fit_background_s(calls: dict[str, dict[Grouping, Curve]]) -> float:
-    """Return the time that the smallest all-reduce of a pair takes more in the background, a mean over the groups."""
-    alone = calls.get("all-reduce", {})
-    more = [max(curve[0][1] - alone[pair][0][1], 0.0) for pair, curve in calls.get(BACKGROUND, {}).items()]
-    return statistics.mean(more) if more else 0.0
 
 
 def count_lost_cores(asleep: float, awake: float, *, cores: int, waiting: int) -> float:

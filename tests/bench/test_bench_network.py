@@ -87,7 +87,7 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
         return
     collectives = ("planned all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
     wanted = {(operation, n) for operation in collectives for n in (2, 4)}
-    wanted |= {("send", 2), (core_costs.BACKGROUND, 2)}
+    wanted |= {("send", 2)}
     rows = document["between_work"]
     assert {(row["operation"], row["ranks"]) for row in rows} == wanted
     assert {(row["bytes"], row["crossing"]) for row in rows} == {(1024, False)}
