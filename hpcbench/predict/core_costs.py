@@ -36,10 +36,6 @@ class CoreCosts:
     """Seconds for a call of a plan in addition to its messages, for its begin and end in Python."""
     part_s: float = 0.0
     """Seconds for each message of a plan's step after the first one."""
-    waiting: float = 0.0
-    """Cores that a waiting rank takes from those that compute."""
-    driving: float = 0.0
-    """Cores that a thread takes while it drives calls and its rank computes."""
     networks: float = 0.0
     """Cores that the kernel takes while all nodes send at the bandwidth of their links."""
     plan_factor: float = 1.0
@@ -89,12 +85,7 @@ def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
     ranks, rows = sum(raw["ranks_per_node"]), raw.get("between_work", [])
     if not rows or ranks <= cores:
         return None
-    # Computing ranks lose more than the processor time of waiting ranks, which is all that older tables contain.
-    waiting = raw.get("waiting_takes")
-    waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
-    driving = raw.get("driving_takes")
-    driving = waiting if driving is None else driving
-    return replace(_fit_rows(rows, cores / ranks), waiting=waiting, driving=driving)
+    return _fit_rows(rows, cores / ranks)
 
 
 def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
@@ -122,19 +113,6 @@ def _fit_call_s(costs: CoreCosts, planned: dict[Grouping, Curve]) -> float:
         if ranks == 2
     ]
     return statistics.mean(beyond) if beyond else 0.0
-
-
-def count_lost_cores(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
-    """Return the cores that each waiting rank takes from ranks that compute on all cores.
-
-    Parameters
-    ----------
-    asleep, awake
-        Seconds of the same work while the other ranks sleep, and while they wait.
-    waiting
-        Number of waiting ranks.
-    """
-    return max(cores * (1 - asleep / awake), 0.0) / waiting
 
 
 def _fit_plan_factor(costs: CoreCosts, planned: dict[Grouping, Curve]) -> float:
