@@ -15,7 +15,7 @@ from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.expert_fit import describe_expert_placement
 from hpcbench.contract.grid_fit import describe_placement
-from hpcbench.contract.scheme import format_assignments
+from hpcbench.contract.process_changes import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.study.container import Container, merge_containers

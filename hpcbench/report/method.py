@@ -7,7 +7,7 @@ from statistics import median
 from typing import TypeGuard
 
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.scheme import format_assignments
+from hpcbench.contract.process_changes import format_assignments
 from hpcbench.contract.text import make_printable
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.evidence import paired

@@ -10,7 +10,7 @@ from hpcbench.batch.sites.limits import most_nodes
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.console import show_table
-from hpcbench.contract.scheme import format_assignments
+from hpcbench.contract.process_changes import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
