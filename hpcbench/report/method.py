@@ -109,7 +109,7 @@ def _positive(value: float | None) -> TypeGuard[float]:
 
 
 def basis(cell: Cell, base: Row) -> list[str]:
-    """Sentences about the method, and about the surroundings of the runs."""
+    """Return the sentences about the method and the environment of the runs."""
     return [*_pooled(cell), *_basis(cell, base), *_odd(cell, base)]
 
 

@@ -110,7 +110,7 @@ def test_each_stage_uses_and_holds_the_versions_of_the_formula(mpi_results, case
 @EACH
 def test_message_bytes_are_those_of_the_formula(mpi_results, case):
     run = case.run
-    expected = volume.all_ranks_bytes(run.model, run.train, run.layout)
+    expected = volume.count_all_ranks_bytes(run.model, run.train, run.layout)
     sent = {key: nbytes for key, nbytes in found(mpi_results, case)["bytes"].items() if nbytes}
     assert sent == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
 
@@ -177,5 +177,5 @@ def test_the_step_that_diverged_is_named_whenever_all_ranks_know_of_it(mpi_resul
     stream = Stream.of(case.run.train, stages=case.layout.pp, micro_batches=case.micro_batches)
     assert (state, not_finite[0]) == ("nan", step)
     assert taken == min(step + stream.lag, STEPS)
-    late = f", which all ranks know after step {taken}" if taken > step else ""
+    late = f", detected on all ranks after step {taken}" if taken > step else ""
     assert reason == (f"loss is not finite at step {step}{late}" if late else f"loss is nan at step {step}")

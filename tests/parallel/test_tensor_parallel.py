@@ -62,7 +62,7 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
                 sequence_parallel=result["sequence_parallel"],
             )
         )
-        expected = volume.all_ranks_bytes(run.model, run.train, layout)
+        expected = volume.count_all_ranks_bytes(run.model, run.train, layout)
         assert result["sent"] == {" ".join(key): nbytes for key, nbytes in expected.items()}, result
 
 
@@ -76,7 +76,7 @@ def test_closed_form_by_hand():
     train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
 
     def sent(layout, **more):
-        return volume.all_ranks_bytes(model, train.changed(**more), layout)
+        return volume.count_all_ranks_bytes(model, train.changed(**more), layout)
 
     rest = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
     whole = sent(Layout(tp=2))
@@ -115,7 +115,7 @@ def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
     def cut(rank: int) -> list[list[str]]:
         held = []
         for name, shape in shapes.items():
-            whole = Shard(name, shape, alike=("t",), copy=rank, copies=2)
+            whole = Shard(name, shape, replicated=("t",), copy=rank, copies=2)
             shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else whole
             held.append(Held(nn.Parameter(torch.zeros(shard.local_shape)), shard))
         buckets = make_buckets(held, limit_bytes=limit / 4, replicas=1)
