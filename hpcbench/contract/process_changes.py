@@ -2,14 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _FIXED = (
     (
         r"PATH|LD_.*|PYTHON.*|VIRTUAL_ENV|BASH_ENV|ENV",
         "changes which programs and libraries run, not how they communicate (for a library, use preload)",
     ),
-    (r"HPCBENCH_.*", "is hpcbench's own"),
+    (r"HPCBENCH_.*", "is set by hpcbench"),
     (r"OMP_.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES", "follows from the site and the layout"),
 )
 """Variables that must be the same in all runs of a comparison, and why."""
@@ -35,8 +35,21 @@ def format_assignments(environment: Mapping[str, str]) -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
+def describe_changes(
+    *, environment: Mapping[str, str], arguments: str, preload: str | None, setup: Sequence[str]
+) -> str:
+    """Return what a scheme changes in the processes of its runs as one phrase; an empty text for nothing."""
+    changes = [
+        f"environment {format_assignments(environment)}" if environment else "",
+        f"arguments {arguments}" if arguments else "",
+        f"preload {preload}" if preload else "",
+        f"setup {'; '.join(setup)}" if setup else "",
+    ]
+    return ", ".join(filter(None, changes))
+
+
 def split_arguments(arguments: str) -> list[str]:
-    """Return the words of a scheme's arguments.
+    """Split a scheme's arguments as a shell does.
 
     Raises
     ------
@@ -46,7 +59,7 @@ def split_arguments(arguments: str) -> list[str]:
     try:
         return shlex.split(arguments)
     except ValueError as error:
-        raise ValueError(f"not the words of a shell ({error}): close the quote") from None
+        raise ValueError(f"is not valid shell syntax ({error}): close the quote") from None
 
 
 def check_preload(path: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
-from hpcbench.contract.process_changes import check_environment, check_preload, split_arguments
+from hpcbench.contract.process_changes import check_environment, check_preload, describe_changes, split_arguments
 from hpcbench.contract.section import File, Line, Name, Section, Variable
 from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_possible_traffic
 from hpcbench.contract.training import Optimizer
@@ -244,9 +244,11 @@ class Scheme(Section):
         return self
 
     @property
-    def changes_processes(self) -> bool:
-        """Whether the runs differ from the baseline's by their arguments, variables, libraries or setup."""
-        return bool(self.environment or self.arguments or self.preload or self.setup)
+    def process_changes(self) -> str:
+        """Environment variables, arguments, library and setup lines of the scheme's runs as one phrase."""
+        return describe_changes(
+            environment=self.environment, arguments=self.arguments, preload=self.preload, setup=self.setup
+        )
 
     @property
     def all_rules(self) -> list[Rule]:

@@ -147,10 +147,9 @@ def make_workload(run: Run, *, ranks_per_node: int) -> Workload:
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
         if unknown := find_unknown_setting(section):
             raise ValueError(f"{name}.{unknown}: is not in the model of `hpcbench predict` yet")
-    if run.scheme.environment:
+    if changes := run.scheme.process_changes:
         raise ValueError(
-            f"scheme {run.scheme.name}: environment: what the MPI library does by these variables is not in the model "
-            "of `hpcbench predict`"
+            f"scheme {run.scheme.name}: `hpcbench predict` does not know what other systems do, here by {changes}"
         )
     return Workload(run.model, run.train, run.layout, ranks_per_node, run.scheme, ENGINE, run.links)
 

@@ -151,8 +151,8 @@ def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
 
     True if no such control ran.
     """
-    if row.runs[0].run.settings.scheme.variables:
-        return True  # the MPI library compresses within its own algorithm: the baseline has that one
+    if row.runs[0].run.settings.scheme.process_changes:
+        return True  # another system compresses within its own algorithm, which the baseline has
     duels = [rivals.gain(row.scheme, control) for control in plain]
     return all(duel is not None and duel.faster for duel in duels)
 

@@ -18,7 +18,8 @@ class Kind(IntEnum):
     CAST = 2
     ONE_CODEC = 3
     BY_TRAFFIC = 4
-    UNKNOWN = 5
+    OTHER_SYSTEM = 5
+    UNKNOWN = 6
 
     @property
     def words(self) -> str:
@@ -37,6 +38,7 @@ _WORDS = {
     Kind.CAST: "a plain cast to 16 bits",
     Kind.ONE_CODEC: "one codec for all traffic",
     Kind.BY_TRAFFIC: "codecs by traffic, or with feedback",
+    Kind.OTHER_SYSTEM: "another system",
     Kind.UNKNOWN: "not known",
 }
 
@@ -56,8 +58,8 @@ def classify(run: RunResult, *, is_baseline: bool) -> Kind:
     rules, codecs = scheme.rules or (), scheme.codecs
     if run.given or not codecs:
         return Kind.UNKNOWN
-    if scheme.variables:
-        return Kind.ONE_CODEC  # the MPI library's own, for whatever it sends
+    if scheme.process_changes:
+        return Kind.OTHER_SYSTEM
     if scheme.optimizer or any(rule.feedback for rule in rules):
         return Kind.BY_TRAFFIC
     if codecs <= _CASTS:

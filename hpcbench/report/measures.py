@@ -133,7 +133,7 @@ class Measures:
 def measure(run: RunResult) -> Measures:
     """Take a run's numbers from its log."""
     log = run.log or RunLog(Path())
-    known = not run.settings.scheme.variables
+    known = not run.settings.scheme.hides_traffic
     rests_on = basis(run, log)
     first = rests_on.first
     speed = pace(log, rests_on)

@@ -7,7 +7,6 @@ from statistics import median
 from typing import TypeGuard
 
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.process_changes import format_assignments
 from hpcbench.contract.text import make_printable
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.evidence import paired
@@ -136,11 +135,8 @@ def _basis(cell: Cell, base: Row) -> list[str]:
             f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
         )
     for row in cell.rows:
-        environment = row.runs[0].run.settings.scheme.variables
-        if environment:
-            sentences.append(
-                f"{row.scheme} ran with {format_assignments(environment)}; what the MPI library then sent is not known."
-            )
+        if changes := row.runs[0].run.settings.scheme.process_changes:
+            sentences.append(f"{row.scheme} ran with {make_printable(changes)}; what was sent then is not known.")
     if any(row.partial for row in cell.rows):
         sentences.append("* from runs that did not complete; they are compared with nothing.")
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)

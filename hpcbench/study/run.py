@@ -59,7 +59,7 @@ def run_file(
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
     content = {
-        **_named(run, site),
+        **_named(run, site, base),
         "model": study.model,
         "data": {**study.data.model_dump(), **files},
         "train": {**study.train.model_dump(), "seed": study.train.seed + run.repeat - 1},
@@ -101,7 +101,7 @@ def program_file(
     study = run.study
     assert isinstance(study, ProgramStudy)
     content = {
-        **_named(run, site),
+        **_named(run, site, base),
         "program": {**study.program.model_dump(), "seed": study.program.seed + run.repeat - 1},
         "directory": str((base / (study.program.directory or ".")).resolve()),
         "threads": threads,
@@ -116,8 +116,11 @@ def program_file(
         raise make_user_error(error, ProgramRun, run.where) from None
 
 
-def _named(run: Run, site: str) -> dict[str, Any]:
-    """What every run file says: which run this is, its scheme and its ranks."""
+def _named(run: Run, site: str, base: Path) -> dict[str, Any]:
+    """Return the content that every run file has: the name of the run, its scheme and its ranks."""
+    scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
+    if scheme["preload"]:
+        scheme["preload"] = str(base / scheme["preload"])
     return {
         "study": run.study.study,
         "site": site,
@@ -125,6 +128,6 @@ def _named(run: Run, site: str) -> dict[str, Any]:
         "repeat": run.repeat,
         "pairing": run.pairing,
         "cell": run.cell,
-        "scheme": {"name": run.scheme_name, **run.scheme.model_dump(include=set(Scheme.model_fields))},
+        "scheme": {"name": run.scheme_name, **scheme},
         "ranks": run.size.layout.ranks,
     }

@@ -1,35 +1,68 @@
-"""Start of a rank under a scheme that has setup lines or a preloaded library, before anything else is imported.
+"""Start of a rank whose scheme has setup lines or a preloaded library.
 
-The process replaces itself, so that the launcher's variables and pipes stay with it: Bash runs the setup lines and then
-starts the same Python command again, with LD_PRELOAD where the scheme wants it.
+    python -m hpcbench.train.process_start RUN.json
+
+The process replaces itself and so keeps the launcher's variables and pipes: Bash executes the setup lines, then this
+module starts again and becomes `hpcbench.train`, with the scheme's library in LD_PRELOAD.
 """
 
-import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hpcbench.contract.run import load
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
 
 SET_UP = "HPCBENCH_SET_UP"
-"""Variable that marks a process in which the scheme's setup lines have run; it holds the name of the scheme."""
+"""Environment variable that holds the name of the scheme whose setup lines have been executed."""
 
 
 def write_setup_script(scheme: NamedScheme) -> str:
-    """Return a Bash script that runs the setup lines, each of which must succeed, and then its arguments."""
-    lines = []
+    """Return a Bash script that executes the setup lines and then the command in its arguments.
+
+    The script ends with exit status 2 and a message at the first line that fails.
+    """
+    script = []
     for line in scheme.setup:
-        complaint = f"hpcbench: scheme {scheme.name}: setup: exit status $?: {line}"
-        text = complaint.replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\`")
-        text = text.replace("$", "\\$").replace("exit status \\$?", "exit status $?")
-        lines.append(f'{{ {line}\n}} || {{ echo "{text}" >&2; exit 2; }}')
-    return "\n".join([*lines, 'exec "$@"'])
+        message = shlex.join(["printf", "hpcbench: scheme %s: setup: %s: exit status %d\\n", scheme.name, line])
+        script.append(f'{{ {line}\n}} || {{ {message} "$?" >&2; exit 2; }}')
+    return "\n".join([*script, 'exec "$@"'])
 
 
-def preload_library(scheme: NamedScheme, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment in which the scheme's library is loaded first.
+def execute_setup(scheme: NamedScheme, command: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Replace this process with Bash, which executes the setup lines and then `command`.
+
+    Return if the scheme has no setup lines, or if they have been executed.
+
+    Parameters
+    ----------
+    command
+        Command that starts this process again.
+    variables
+        Environment of this process.
+
+    Raises
+    ------
+    UserError
+        Bash is not installed on this node.
+    """
+    if not scheme.setup or variables.get(SET_UP) == scheme.name:
+        return
+    try:
+        os.execvpe(
+            "bash",
+            ["bash", "-c", write_setup_script(scheme), "hpcbench", *command],
+            {**variables, SET_UP: scheme.name},
+        )
+    except OSError as error:
+        raise UserError(f"bash: {error.strerror}: install it, since scheme {scheme.name} has setup lines") from None
+
+
+def add_preload(scheme: NamedScheme, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the scheme's library first in LD_PRELOAD.
 
     Raises
     ------
@@ -40,45 +73,26 @@ def preload_library(scheme: NamedScheme, variables: Mapping[str, str]) -> dict[s
         return dict(variables)
     if not Path(scheme.preload).is_file():
         raise UserError(
-            f"{os.uname().nodename}: scheme {scheme.name}: preload: {scheme.preload}: no such file on this node: "
-            "correct the path, or install the library where compute nodes see it"
+            f"scheme {scheme.name}: preload: {scheme.preload} does not exist on {os.uname().nodename}: correct the "
+            "path, or install the library on a file system of the compute nodes"
         )
     libraries = [scheme.preload, *filter(None, [variables.get("LD_PRELOAD")])]
     return {**variables, "LD_PRELOAD": ":".join(libraries)}
 
 
-def run_setup(scheme: NamedScheme, command: Sequence[str], variables: Mapping[str, str]) -> None:
-    """Replace this process by Bash, which runs the setup lines and then the command; return if they have run already.
-
-    Parameters
-    ----------
-    command
-        The command of this process, which then starts again.
-
-    Raises
-    ------
-    UserError
-        There is no Bash.
-    """
-    if not scheme.setup or variables.get(SET_UP) == scheme.name:
-        return
-    sys.stdout.flush()
+def main(arguments: list[str]) -> int:
+    """Become the worker of a run; return an exit status only if that fails."""
     try:
-        os.execvpe(
-            "bash",
-            ["bash", "-c", write_setup_script(scheme), "hpcbench", *command],
-            {**variables, SET_UP: scheme.name},
-        )
-    except OSError as error:
-        raise UserError(f"bash: {error.strerror}: scheme {scheme.name} has setup lines, which Bash runs") from None
+        if len(arguments) != 1:
+            raise UserError("usage: python -m hpcbench.train.process_start RUN.json")
+        run, _ = load(Path(arguments[0]))
+        execute_setup(run.scheme, [sys.executable, "-m", "hpcbench.train.process_start", *arguments], os.environ)
+        variables = add_preload(run.scheme, os.environ)
+        os.execve(sys.executable, [sys.executable, "-m", "hpcbench.train", *arguments], variables)
+    except UserError as error:
+        print(f"hpcbench.train: {error}", file=sys.stderr, flush=True)
+    return 2
 
 
-def hash_file(path: str) -> str | None:
-    """Return the SHA-256 of a file in hexadecimal; None if it cannot be read."""
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
