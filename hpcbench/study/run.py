@@ -120,7 +120,7 @@ def _named(run: Run, site: str, base: Path) -> dict[str, Any]:
     """Return the content that every run file has: the name of the run, its scheme and its ranks."""
     scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
     if scheme["preload"]:
-        scheme["preload"] = str(base / scheme["preload"])
+        scheme["preload"] = str((base / scheme["preload"]).absolute())
     return {
         "study": run.study.study,
         "site": site,

@@ -48,9 +48,9 @@ def add_system(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"system {show(name)} is unknown{suggest(name, list(systems))}: use {', '.join(systems)}")
     preset = systems[name]
     merged = {**preset.scheme, **fields}
-    own = fields.get("environment", {})
-    if "environment" in preset.scheme and isinstance(own, dict):
-        merged["environment"] = {**preset.scheme["environment"], **own}
+    own_variables = fields.get("environment", {})
+    if "environment" in preset.scheme and isinstance(own_variables, dict):
+        merged["environment"] = {**preset.scheme["environment"], **own_variables}
     for path in preset.asks:
         key, _, inner = path.partition(".")
         value = merged.get(key)

@@ -95,8 +95,8 @@ def _classify_port(port: Path, device: Path) -> Kind:
 
 
 def _read_words(path: Path) -> int | None:
-    words = _read_number(path)
-    return None if words is None or words == _SATURATED else words * _WORD
+    value = _read_number(path)
+    return None if value is None or value == _SATURATED else value * _WORD
 
 
 def _read_slingshot(directory: Path) -> Iterator[tuple[str, Reading]]:

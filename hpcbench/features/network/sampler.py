@@ -52,7 +52,9 @@ def _sample(path: Path, program: int, started: str | None) -> None:
     with path.open("a", encoding="utf-8") as file:
         while True:
             runs = started is not None and _find_start(program) == started
-            devices = {name: (one.kind, one.sent, one.received) for name, one in read_counters().items()}
+            devices = {
+                name: (reading.kind, reading.sent, reading.received) for name, reading in read_counters().items()
+            }
             file.write(json.dumps({"time": time.time(), "shared": is_shared, "devices": devices}) + "\n")
             file.flush()
             if not runs:

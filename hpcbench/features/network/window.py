@@ -99,15 +99,15 @@ def sum_devices(
         if device.kind == "roce" and (device.sent_bytes or device.received_bytes)
     ]
     problems += [f"{host}: no network counter" for host in hosts if all(device.host != host for device in devices)]
-    known = not problems and bool(hosts)
+    is_known = not problems and bool(hosts)
     return NetworkBytes(
         from_step=steps[0],
         to_step=steps[1],
         seconds=round(seconds, 6),
         nodes=len(hosts),
-        sent_bytes=_sum(device.sent_bytes for device in devices) if known else None,
-        received_bytes=_sum(device.received_bytes for device in devices) if known else None,
-        uncertain_bytes=_sum(device.uncertain_bytes for device in devices) if known else None,
+        sent_bytes=_sum(device.sent_bytes for device in devices) if is_known else None,
+        received_bytes=_sum(device.received_bytes for device in devices) if is_known else None,
+        uncertain_bytes=_sum(device.uncertain_bytes for device in devices) if is_known else None,
         devices=tuple(devices),
         problems=tuple(problems),
         shared=tuple(shared),

@@ -25,11 +25,11 @@ def test_a_sampler_lives_as_long_as_the_program_and_holds_no_pipe(tmp_path: Path
     assert process.wait() == 0
     deadline = time.monotonic() + 60
     while not (nodes := read_samples(tmp_path)) or nodes[0].last_time < ended - 0.5:
-        assert time.monotonic() < deadline, "there is no sample of the end"
+        assert time.monotonic() < deadline, "the end has no sample"
         time.sleep(0.05)
     size = -1
     while size != path.stat().st_size:  # no more samples once the program has ended
-        assert time.monotonic() < deadline, "the sampler goes on"
+        assert time.monotonic() < deadline, "the sampler continues"
         size = path.stat().st_size
         time.sleep(0.6)
     assert len(read_samples(tmp_path)[0].times) >= 3

@@ -18,7 +18,7 @@ class CountedBytes:
     sent: int
     uncertain: int
     """Bytes that may belong to other steps."""
-    whole: int | None
+    whole_run: int | None
     """Bytes of the whole run of a program; None for the engine's own runs."""
     steps: int
     nodes: int

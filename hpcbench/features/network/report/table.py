@@ -29,8 +29,7 @@ NETWORK = Quantity(
 def _compare(run: Measures) -> float | None:
     """Divide the counted bytes by those of hpcbench's own accounting; None if the latter are not known.
 
-    The accounting of a program is of its whole run, and does not tell which bytes leave a node, unless each node has
-    one rank.
+    The accounting of a program covers its whole run. Its bytes all leave the node only if each node has one rank.
     """
     counted, settings = run.said(read_bytes), run.run.settings
     if counted is None or not run.channels:
@@ -41,7 +40,7 @@ def _compare(run: Measures) -> float | None:
     accounted = [channel.wire_bytes if one_rank_per_node else channel.network_bytes for channel in run.channels]
     numbers: list[int] = [number for number in accounted if number != "unknown"]
     total = sum(numbers)
-    sent = counted.sent if counted.whole is None else counted.whole
+    sent = counted.sent if counted.whole_run is None else counted.whole_run
     return sent / total if len(numbers) == len(accounted) and total > 0 else None
 
 
@@ -85,28 +84,31 @@ def list_columns(rows: Sequence[Row]) -> list[Field[Row]]:
 def table(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of bytes on the network; None if no log has a ``network`` event.
 
-    If nothing could be counted, the notes tell why.
+    If nothing could be counted, the notes give the reason.
     """
     logs = [run.run.log for run in cell.runs if run.run.log]
-    found = [event for log in logs if (event := log.event(events.NetworkBytes))]
-    if not found:
+    network_events = [event for log in logs if (event := log.event(events.NetworkBytes))]
+    if not network_events:
         return None
     fields: list[Field[Row]] = [scheme(), samples(cell.rows), SPEED.field()]
     shown = len(fields)
     fields += columns([NETWORK, AGREEMENT, UNCERTAIN], cell.rows)
-    return tabulate("network", "Bytes on the network", cell.rows, fields, notes=_list_notes(found), always=shown)
+    return tabulate(
+        "network", "Bytes on the network", cell.rows, fields, notes=_list_notes(network_events), always=shown
+    )
 
 
 _MOST_NOTES = 6
 
 
-def _list_notes(found: Sequence[events.NetworkBytes]) -> list[str]:
-    problems = list(dict.fromkeys(make_printable(text) for event in found for text in event.problems or ()))
+def _list_notes(network_events: Sequence[events.NetworkBytes]) -> list[str]:
+    texts = (text for event in network_events for text in event.problems or ())
+    problems = list(dict.fromkeys(map(make_printable, texts)))
     notes = [f"{problem}." for problem in problems[:_MOST_NOTES]]
     more = len(problems) - _MOST_NOTES
     if more > 0:
         notes.append(f"{more} more counters have problems.")
-    shared = sorted({host for event in found for host in event.shared or ()})
+    shared = sorted({host for event in network_events for host in event.shared or ()})
     if shared:
         notes.append(f"Counters of {', '.join(map(make_printable, shared[:4]))} may include the traffic of other jobs.")
     return notes
