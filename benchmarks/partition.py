@@ -50,7 +50,7 @@ def main() -> int:
         page.add_column(name, justify="right")
     for layers in options.layers:
         for name, chain in (("transformer", transformer(layers)), ("random", unlike(layers))):
-            whole = chain.memory(0, layers, alive=1, versions=1)
+            whole = chain.count_memory(0, layers, alive=1, versions=1)
             for levels in (
                 [LinkLevel(ranks_a_node * nodes, 1e10)],
                 [LinkLevel(ranks_a_node, 1e11), LinkLevel(nodes, 1e10)],

@@ -42,7 +42,7 @@ from tiny import parse
 
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
-from hpcbench.predict.basis import Estimate
+from hpcbench.predict.basis import PredictedValue
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.earlier_runs import Calibration, fit_slowdown, fit_waiting
 from hpcbench.predict.machine import Machine, make_cpu_machine
@@ -183,9 +183,9 @@ def _workload(run: dict[str, Any]) -> Workload:
     return make_workload(made, ranks_per_node=_per_node(made))
 
 
-def _predict(study: Study, run: dict[str, Any], found: Found, lesson: Calibration) -> Estimate:
+def _predict(study: Study, run: dict[str, Any], found: Found, lesson: Calibration) -> PredictedValue:
     """Seconds of a step."""
-    machine, speeds = lesson.applied(_machine(study, Run.model_validate(run), found))
+    machine, speeds = lesson.apply(_machine(study, Run.model_validate(run), found))
     return StepModel(_workload(run), machine, speeds).run().seconds
 
 
@@ -201,7 +201,7 @@ def _lesson(run: dict[str, Any], study: Study, found: Found) -> Calibration:
     ranks = workload.layout.ranks
     compute_s = taught["seconds"] - sum(one["exposed_s"] for one in taught["traffic"].values()) / ranks
     lesson = Calibration(1, work=fit_slowdown(workload, place, compute_s))
-    return replace(lesson, waiting=fit_waiting(workload, lesson.applied(place), taught["seconds"], compute_s) or 1.0)
+    return replace(lesson, waiting=fit_waiting(workload, lesson.apply(place), taught["seconds"], compute_s) or 1.0)
 
 
 def _bytes(runs: list[Run], found: list[dict[str, Any]]) -> None:

@@ -330,7 +330,7 @@ def main() -> None:
     for family in ("V100", "A100", "H100"):
         table = read_published(family)
         assert table
-        left = [abs(error) for error in table.left_out(least_flops=1e11)][:: options.every]
+        left = [abs(error) for error in table.list_left_out_errors(least_flops=1e11)][:: options.every]
         print(f"products {family}: leave-one-out error above 1e11 FLOP, mean {100 * statistics.mean(left):.1f} %")
     for half in ("chosen on", "checked on"):
         together: list[float] = []

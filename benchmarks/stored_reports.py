@@ -33,7 +33,7 @@ from hpcbench.present.records import encode
 from hpcbench.present.rich_text import write
 from hpcbench.report import weaknesses
 from hpcbench.report.build import build
-from hpcbench.report.compare import Cell, Row, compare
+from hpcbench.report.compare import Cell, SchemeRow, compare
 from hpcbench.report.findings import LossFinding, LossTest
 from hpcbench.report.formats.json_document import content
 from hpcbench.report.measures import Measures, measure
@@ -141,7 +141,7 @@ def take_over_falling(cells: Sequence[dict[str, Any]]) -> None:
     rows = [(cell["cell"], row) for cell in cells for row in cell["schemes"]]
     falling = {repr((values, row["scheme"])) for values, row in rows if name in row["weaknesses"]}
 
-    def concerns(cell: Cell, row: Row, base: Row) -> bool:
+    def concerns(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
         return repr((cell.values, row.scheme)) in falling
 
     weaknesses.WEAKNESSES = tuple(

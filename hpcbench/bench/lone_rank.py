@@ -10,7 +10,6 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
-from hpcbench.comm.keeper import MadeOf
 from hpcbench.comm.work import Work
 from hpcbench.contract.shards import cut_evenly
 
@@ -38,31 +37,17 @@ class LoneRank(Group):
         return self._size
 
     def all_reduce(
-        self,
-        buf: Array,
-        *,
-        channel: Channel,
-        op: MPI.Op = MPI.SUM,
-        feedback: Feedback | None = None,
-        made_of: MadeOf = None,
+        self, buf: Array, *, channel: Channel, op: MPI.Op = MPI.SUM, feedback: Feedback | None = None
     ) -> Work:
         """Leave the values as they are."""
         return Work.nothing(channel)
 
-    def reduce_scatter(
-        self,
-        src: Array,
-        dst: Array,
-        *,
-        channel: Channel,
-        feedback: Feedback | None = None,
-        made_of: MadeOf = None,
-    ) -> Work:
+    def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
         """Copy this rank's piece of its own values."""
         dst[:] = src[cut_evenly(len(src), self._size)[0]]
         return Work.nothing(channel)
 
-    def all_gather(self, src: Array, dst: Array, *, channel: Channel, made_of: MadeOf = None) -> Work:
+    def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
         """Copy this rank's values to each rank's place."""
         for place in cut_evenly(len(dst), self._size):
             dst[place] = src

@@ -13,7 +13,7 @@ from hpcbench.present.notation import estimate, loss, loss_interval, name, phras
 from hpcbench.report.build import Section
 from hpcbench.report.changes import Change, changes, differing_settings
 from hpcbench.report.environment_changes import environment_changes
-from hpcbench.report.formats import Request
+from hpcbench.report.formats import ReportRequest
 from hpcbench.report.formats.json_document import as_object
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.titles import cell_words
@@ -131,7 +131,7 @@ def _origin(submission: Submission) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeRequest(Request):
+class ChangeRequest(ReportRequest):
     """A request for the changes, in place of the measurements."""
 
     earlier: Section
@@ -156,7 +156,7 @@ class ChangeRequest(Request):
         }
 
 
-def compared(request: Request, earlier: Sequence[Section]) -> tuple[Request, bool]:
+def compared(request: ReportRequest, earlier: Sequence[Section]) -> tuple[ReportRequest, bool]:
     """Return the same request for the changes, and whether anything got worse.
 
     Raises

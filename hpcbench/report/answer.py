@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.notation import bounds
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
 from hpcbench.report.front import Front, conclusion, front, join_names
-from hpcbench.report.kinds import Kind
+from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import basis
 from hpcbench.report.statistics import Interval
@@ -47,7 +47,7 @@ def findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
     sentences = []
     if not compared and len(cell.rows) > 1:
         sentences.append(f"Nothing can be compared: no scheme completed a run that has its pair in {base.scheme}.")
-    plain = [row.scheme for row in compared if row.kind is Kind.PLAIN]
+    plain = [row.scheme for row in compared if row.kind is SchemeKind.PLAIN]
     where = f"{_WHERE.get(site, f'On {site}')} ({size_words(cell)})"
     sentences += [*_speed(schemes, where, weak, rivals, plain), *_idle(idle)]
     sentences += [_control(row) for row in compared if row.kind.is_control]
@@ -75,11 +75,11 @@ def trouble(cell: Cell) -> list[str]:
     return found
 
 
-def _speed(schemes: list[Row], where: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
+def _speed(schemes: list[SchemeRow], where: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
     if not schemes:
         return []
 
-    def of(*groups: Group) -> list[Row]:
+    def of(*groups: Group) -> list[SchemeRow]:
         return [row for row in schemes if row.outcome and row.outcome.group in groups]
 
     good, unsteady, blind, alike = of("good"), of("unsteady"), of("no loss"), of("as fast")
@@ -118,7 +118,7 @@ def _speed(schemes: list[Row], where: str, weak: Weakened, rivals: Front, plain:
     return sentences
 
 
-def _idle(rows: list[Row]) -> list[str]:
+def _idle(rows: list[SchemeRow]) -> list[str]:
     if not rows:
         return []
     whose = "its" if len(rows) == 1 else "their"
@@ -128,7 +128,9 @@ def _idle(rows: list[Row]) -> list[str]:
     ]
 
 
-def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Front, plain: list[str]) -> list[str]:
+def _faster_and_as_good(
+    good: list[SchemeRow], where: str, weak: Weakened, rivals: Front, plain: list[str]
+) -> list[str]:
     """Sentences about schemes that pay, and about schemes that may owe their speed only to the algorithm.
 
     The control without a codec has the same algorithm.
@@ -146,7 +148,7 @@ def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Fro
     return [f"{where} it is inconclusive whether compression pays. Faster than the baseline: {owing}."]
 
 
-def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
+def _by_codec(row: SchemeRow, rivals: Front, plain: list[str]) -> bool:
     """Whether the scheme is significantly faster than the controls with its algorithm and no codec.
 
     True if no such control ran.
@@ -157,7 +159,7 @@ def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
     return all(duel is not None and duel.faster for duel in duels)
 
 
-def _undecided(schemes: list[Row], where: str) -> str:
+def _undecided(schemes: list[SchemeRow], where: str) -> str:
     highest = [row.speed.high for row in schemes if row.speed]
     if any(high is None or high >= 1 for high in highest):
         return f"{where} it is inconclusive whether compression pays."
@@ -167,14 +169,14 @@ def _undecided(schemes: list[Row], where: str) -> str:
     )
 
 
-def _control(row: Row) -> str:
+def _control(row: SchemeRow) -> str:
     if row.speed is None:
         return ""
-    words = "a plain cast to 16 bits" if row.kind is Kind.CAST else "the same algorithm without a codec"
+    words = "a plain cast to 16 bits" if row.kind is SchemeKind.CAST else "the same algorithm without a codec"
     if row.speed.shown == "not shown":
         return f"The speed of {row.scheme}, {words}, is inconclusive: {_times(row.speed)}."
     sentence = f"{row.scheme}, {words}, runs at {_times(row.speed)}"
-    if row.kind is Kind.CAST:
+    if row.kind is SchemeKind.CAST:
         return sentence + (f" ({row.outcome.words})." if row.outcome else ".")
     if row.speed.shown == "faster" or row.speed.slower:
         return f"{sentence}: that part is the algorithm's, the rest is the codecs'."
@@ -194,23 +196,23 @@ def _enough(findings: Sequence[SpeedFinding | LossFinding | None]) -> str:
     return f"; as the pairs scatter, about {largest} would probably be enough (repeats: in the study)"
 
 
-def _every(rows: list[Row]) -> str:
+def _every(rows: list[SchemeRow]) -> str:
     return f"{rows[0].scheme} is" if len(rows) == 1 else "every scheme is"
 
 
-def _none(rows: list[Row]) -> str:
+def _none(rows: list[SchemeRow]) -> str:
     return f"{rows[0].scheme} is not" if len(rows) == 1 else "no scheme is"
 
 
-def _list(rows: list[Row], detail: Callable[[Row], str] = lambda row: "") -> str:
+def _list(rows: list[SchemeRow], detail: Callable[[SchemeRow], str] = lambda row: "") -> str:
     return join_names([f"{row.scheme}{detail(row)}" for row in rows])
 
 
-def _gain(row: Row) -> str:
+def _gain(row: SchemeRow) -> str:
     return f" ({_times(row.speed)})" if row.speed else ""
 
 
-def _worst(row: Row) -> str:
+def _worst(row: SchemeRow) -> str:
     return f" ({_times(row.speed)}; worst pair {row.loss.worst:+.4f})" if row.speed and row.loss else ""
 
 

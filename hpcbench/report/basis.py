@@ -144,7 +144,7 @@ def _with_kept(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | No
     if counts is None:
         return None
     layer: flops.ExpertShape = shape["experts"]
-    return {**shape, "experts": layer._replace(kept=layer.chosen * (1 - counts.dropped_part))}
+    return {**shape, "experts": layer._replace(kept_rows=layer.chosen * (1 - counts.dropped_part))}
 
 
 def _drops(shape: Mapping[str, Any]) -> bool:

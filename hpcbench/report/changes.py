@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, Mean, mean_of, usable, welch
@@ -26,8 +26,8 @@ class Change:
 
     cell: dict[str, Any]
     scheme: str
-    old: Row | None
-    new: Row | None
+    old: SchemeRow | None
+    new: SchemeRow | None
     fate: Fate
     speed: Mean | None = None
     """Logarithm of samples/s, new minus old."""
@@ -106,11 +106,11 @@ def changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> lis
     ]
 
 
-def _rows(cells: Sequence[Cell]) -> dict[tuple[str, str], Row]:
+def _rows(cells: Sequence[Cell]) -> dict[tuple[str, str], SchemeRow]:
     return {(repr(sorted(cell.values.items())), row.scheme): row for cell in cells for row in cell.rows}
 
 
-def _change(cell: str, scheme: str, old: Row | None, new: Row | None) -> Change:
+def _change(cell: str, scheme: str, old: SchemeRow | None, new: SchemeRow | None) -> Change:
     some = new or old
     assert some is not None
     bare = Change(some.runs[0].run.cell, scheme, old, new, _fate(old, new))
@@ -128,7 +128,7 @@ def _change(cell: str, scheme: str, old: Row | None, new: Row | None) -> Change:
     return replace(bare, speed=speed, loss=welch(*losses) if all(losses) else None)
 
 
-def _fate(old: Row | None, new: Row | None) -> Fate:
+def _fate(old: SchemeRow | None, new: SchemeRow | None) -> Fate:
     if old is None or new is None:
         return "new" if old is None else "missing"
     if _works(old) and _works(new):
@@ -138,11 +138,11 @@ def _fate(old: Row | None, new: Row | None) -> Fate:
     return "mended" if _works(new) else "never completed"
 
 
-def _works(row: Row) -> bool:
+def _works(row: SchemeRow) -> bool:
     return bool(row.completed) and not row.diverged
 
 
-def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
+def _losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
     """Return the validation loss by repeat and seed."""
     return {
         (run.run.repeat, run.run.settings.train.seed): run.loss_valid
@@ -151,7 +151,7 @@ def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
     }
 
 
-def _by_seed(new: Row, old: Row) -> list[tuple[float, float]]:
+def _by_seed(new: SchemeRow, old: SchemeRow) -> list[tuple[float, float]]:
     """Losses of runs that had the same seed in both submissions; none if any run lacks its partner."""
     after, before = _losses(new), _losses(old)
     if after.keys() != before.keys() or any(seed is None for _, seed in after):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcbench.present.document import Column, Entry, Field
-from hpcbench.present.notation import Unit, between, estimate, loss_interval, name, significant, speed_interval
-from hpcbench.report.compare import Row
+from hpcbench.present.notation import DisplayUnit, between, estimate, loss_interval, name, significant, speed_interval
+from hpcbench.report.compare import SchemeRow
 from hpcbench.report.findings import PValue
 from hpcbench.report.quantities import Quantity, make_fields
 from hpcbench.report.quantities.speed import SAMPLES, STEP_SECONDS
@@ -17,24 +17,24 @@ from hpcbench.report.statistics import Interval
 SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
 
 
-def scheme() -> Field[Row]:
+def scheme() -> Field[SchemeRow]:
     """Return the column of the schemes' names."""
     return SCHEME, lambda row: name(row.scheme)
 
 
 def columns(
-    quantities: Iterable[Quantity], rows: Sequence[Row], *, gpu: bool = False, group: int | None = None,
-    unit: Unit | None = None,
-) -> list[Field[Row]]:  # fmt: skip
+    quantities: Iterable[Quantity], rows: Sequence[SchemeRow], *, gpu: bool = False, group: int | None = None,
+    unit: DisplayUnit | None = None,
+) -> list[Field[SchemeRow]]:  # fmt: skip
     """Columns of quantities, see `make_fields`."""
     return make_fields(quantities, rows, lambda one, row: one.average(row.runs), gpu=gpu, group=group, unit=unit)
 
 
-def samples(rows: Sequence[Row]) -> Field[Row]:
+def samples(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
     """Samples/s, with a mark for runs that did not complete."""
     ((column, entry),) = columns([SAMPLES], rows, group=0)
 
-    def marked(row: Row) -> Entry:
+    def marked(row: SchemeRow) -> Entry:
         found = entry(row)
         return replace(found, shown=f"{found.shown}*") if row.partial else found
 
@@ -43,11 +43,11 @@ def samples(rows: Sequence[Row]) -> Field[Row]:
 
 CHANGE = "vs baseline (95 % CI)"
 """Text above a difference, which stands beside the column of its quantity."""
-Figure = Callable[[Row], float | str | None]
+Figure = Callable[[SchemeRow], float | str | None]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IntervalColumn:
     """An estimate with its interval, from pairs of runs or from several."""
 
     key: str
@@ -56,16 +56,16 @@ class Estimate:
     """Text above its column."""
     meaning: str
     """Meaning in one sentence."""
-    of: Callable[[Row], Interval | None]
+    of: Callable[[SchemeRow], Interval | None]
     write: Callable[[Interval | None], str]
     count: str
     """Name, for programs, of the number of values that the estimate rests on."""
 
-    def field(self, group: int = 0) -> Field[Row]:
+    def field(self, group: int = 0) -> Field[SchemeRow]:
         """Its column in a table, with the entry for each row."""
         return Column(self.key, self.head, group=group, help=self.meaning), self.entry
 
-    def entry(self, row: Row) -> Entry:
+    def entry(self, row: SchemeRow) -> Entry:
         """Return the entry of a scheme in a table."""
         return estimate(self.of(row), self.write)
 
@@ -79,7 +79,7 @@ class Estimate:
         }
 
 
-SPEED = Estimate(
+SPEED = IntervalColumn(
     "speed_ratio",
     CHANGE,
     "Samples/s over the baseline's in the same pairing, with its interval.",
@@ -87,7 +87,7 @@ SPEED = Estimate(
     speed_interval,
     "speed_pairs",
 )
-LOSS = Estimate(
+LOSS = IntervalColumn(
     "loss_difference",
     CHANGE,
     "Validation loss minus the baseline's at equal steps, with its interval.",
@@ -95,7 +95,7 @@ LOSS = Estimate(
     loss_interval,
     "loss_pairs",
 )
-LOSS_IN_TIME = Estimate(
+LOSS_IN_TIME = IntervalColumn(
     "loss_in_time_difference",
     "vs baseline at equal time (95 % CI)",
     "Training loss minus the baseline's when the faster run of a pair ended, with its interval.",
@@ -105,7 +105,7 @@ LOSS_IN_TIME = Estimate(
 )
 
 
-STEP_TIME = Estimate(
+STEP_TIME = IntervalColumn(
     STEP_SECONDS.key,
     "step time in {unit} (95 % CI)",
     f"{STEP_SECONDS.meaning}: mean of the steps after the warm-up.",
@@ -116,7 +116,7 @@ STEP_TIME = Estimate(
 """The estimate of the runs' step times, which is no difference."""
 
 
-_TESTS: dict[str, Callable[[Row], PValue | None]] = {
+_TESTS: dict[str, Callable[[SchemeRow], PValue | None]] = {
     "speed_p_equal": lambda row: row.speed.equal if row.speed else None,
     "speed_p_at_margin": lambda row: row.speed.at_margin if row.speed else None,
     "loss_p_within": lambda row: row.loss.within if row.loss else None,
@@ -127,15 +127,15 @@ _TESTS: dict[str, Callable[[Row], PValue | None]] = {
 """Hypotheses of `hpcbench.report.findings`. Each has a p-value, and one adjusted for the whole report."""
 
 
-def _raw(of: Callable[[Row], PValue | None]) -> Figure:
+def _raw(of: Callable[[SchemeRow], PValue | None]) -> Figure:
     return lambda row: found.raw if (found := of(row)) else None
 
 
-def _adjusted(of: Callable[[Row], PValue | None]) -> Figure:
+def _adjusted(of: Callable[[SchemeRow], PValue | None]) -> Figure:
     return lambda row: found.adjusted if (found := of(row)) else None
 
 
-def _both(tests: Mapping[str, Callable[[Row], PValue | None]]) -> dict[str, Figure]:
+def _both(tests: Mapping[str, Callable[[SchemeRow], PValue | None]]) -> dict[str, Figure]:
     return {f"{name}{end}": p(of) for name, of in tests.items() for end, p in (("", _raw), ("_adjusted", _adjusted))}
 
 

@@ -12,7 +12,7 @@ from hpcbench.contract.criteria import Criteria
 from hpcbench.report.duels import Duel
 from hpcbench.report.evidence import Evidence, Findings, by_pairing, decide, gather
 from hpcbench.report.findings import Loss, LossFinding, Speed, SpeedFinding
-from hpcbench.report.kinds import Kind, classify
+from hpcbench.report.kinds import SchemeKind, classify
 from hpcbench.report.measures import Measures, completed, counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
@@ -23,7 +23,7 @@ from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, ve
 
 
 @dataclass(frozen=True)
-class Row:
+class SchemeRow:
     """One scheme of a cell. A number is None if no run gives it."""
 
     scheme: str
@@ -57,7 +57,7 @@ class Row:
     """
     outcome: Outcome | None
     """What is shown of speed and loss together; None for the baseline."""
-    kind: Kind = Kind.UNKNOWN
+    kind: SchemeKind = SchemeKind.UNKNOWN
     """How simple the scheme is."""
     base: tuple[Measures, ...] = ()
     """The baseline's runs, if the scheme can be compared with them."""
@@ -105,7 +105,7 @@ class Cell:
     values: dict[str, Any]
     baseline: str | None
     """Name of the baseline's scheme; None if it has no run."""
-    rows: tuple[Row, ...]
+    rows: tuple[SchemeRow, ...]
     criteria: Criteria
     duels: tuple[Duel, ...] = ()
     """Each two schemes other than the baseline, compared with each other."""
@@ -117,13 +117,13 @@ class Cell:
         """All runs of the cell."""
         return [run for row in self.rows for run in row.runs]
 
-    def row(self, scheme: str | None) -> Row | None:
+    def row(self, scheme: str | None) -> SchemeRow | None:
         """Return the row of a scheme."""
         return next((row for row in self.rows if row.scheme == scheme), None)
 
 
 @dataclass(frozen=True)
-class Study:
+class ComparedRuns:
     """Runs that are compared with one baseline."""
 
     runs: Sequence[Measures]
@@ -136,11 +136,11 @@ class Study:
 
 def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list[Cell]:
     """Group the runs of a submission by cell, in the order of first appearance, and compare schemes in each."""
-    (cells,) = compare_all([Study(runs, baseline, criteria)])
+    (cells,) = compare_all([ComparedRuns(runs, baseline, criteria)])
     return cells
 
 
-def compare_all(studies: Sequence[Study]) -> list[list[Cell]]:
+def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
     """Compare the schemes of all studies of a report, with one level for all that the report finds.
 
     Returns
@@ -165,7 +165,7 @@ class _Draft:
     evidence: Evidence
 
 
-def _drafts(study: Study) -> list[_Draft]:
+def _drafts(study: ComparedRuns) -> list[_Draft]:
     groups: dict[str, list[Measures]] = {}
     for run in study.runs:
         groups.setdefault(repr(sorted(run.run.cell.items())), []).append(run)
@@ -191,7 +191,7 @@ def _cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
     return Cell(values, draft.baseline if base else None, rows, criteria, findings.duels, findings.gains)
 
 
-def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> Row:
+def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> SchemeRow:
     """Return the row of a scheme. `base` is None for the baseline itself."""
     done, own = completed(runs), counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
@@ -205,7 +205,7 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
         steady = loss is None or loss.steady
         outcome = verdict(speed.shown, loss.shown if loss else None, steady=steady, near=speed.near)
     times = [run.step_seconds for run in own if run.step_seconds and usable(run.step_seconds)]
-    return Row(
+    return SchemeRow(
         scheme=scheme,
         runs=tuple(runs),
         completed=len(done),

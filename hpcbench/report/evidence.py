@@ -13,7 +13,7 @@ from hpcbench.report.curves import curve, losses_at_equal_time
 from hpcbench.report.duels import Duel
 from hpcbench.report.findings import Key, LossFinding, LossTest, SpeedFinding, SpeedTest, Values, margin_of
 from hpcbench.report.hierarchy import Allotment, Chain, Chains, Shares, allot
-from hpcbench.report.kinds import Kind
+from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.measures import Measures, common_rate, completed
 from hpcbench.report.statistics import usable
 
@@ -26,7 +26,7 @@ Pair = tuple[str, str]
 class Evidence:
     """The compared values of one cell, before anything is decided."""
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, SchemeKind]
     """Kinds of the schemes that have a pair with the baseline."""
     speeds: Mapping[str, SpeedTest] = field(default_factory=dict)
     losses: Mapping[str, LossTest] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Evidence:
             chain = _chain(self.speeds.get(scheme), self.losses.get(scheme))
             if chain is not None:
                 asked = tuple(gain for gain in gains if gain is not None)
-                (controls if kind is Kind.PLAIN else answers)[scheme] = Chain(chain.speed, chain.loss, asked)
+                (controls if kind is SchemeKind.PLAIN else answers)[scheme] = Chain(chain.speed, chain.loss, asked)
         pairs = dict.fromkeys((*self.duel_speeds, *self.duel_losses))
         duels = ((pair, _chain(self.duel_speeds.get(pair), self.duel_losses.get(pair))) for pair in pairs)
         times = ((scheme, _chain(None, test)) for scheme, test in self.times.items())
@@ -109,7 +109,7 @@ def _findings(cell: Evidence, allotment: Allotment) -> Findings:
 def gather(
     schemes: Mapping[str, Sequence[Measures]],
     base: Sequence[Measures],
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, SchemeKind],
     idle: Sequence[str],
     criteria: Criteria,
 ) -> Evidence:
@@ -141,7 +141,7 @@ def gather(
         for scheme in rivals
         if not kinds[scheme].is_control and not schemes[scheme][0].run.settings.scheme.process_changes
     ]
-    plain = [scheme for scheme in rivals if kinds[scheme] is Kind.PLAIN]
+    plain = [scheme for scheme in rivals if kinds[scheme] is SchemeKind.PLAIN]
     gains = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in product(coded, plain)}
     duels = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in combinations(rivals, 2)}
     return Evidence(

@@ -11,7 +11,7 @@ _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
-class Layer:
+class ExpertLayer:
     """Choices of tokens in one layer, over all ranks and counted steps."""
 
     number: int
@@ -26,10 +26,10 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Experts:
+class ExpertLoads:
     """The layers of a run that have experts, at least one."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[ExpertLayer, ...]
 
     @property
     def dropped_part(self) -> float:
@@ -47,7 +47,7 @@ class Experts:
         return sum(layer.tokens.count(0) for layer in self.layers)
 
 
-def experts(log: RunLog) -> Experts | None:
+def experts(log: RunLog) -> ExpertLoads | None:
     """Return what the experts of a run received, from its ``experts`` event.
 
     None where the log does not speak of any, or not sensibly.
@@ -59,8 +59,8 @@ def experts(log: RunLog) -> Experts | None:
         tokens = tuple(row.tokens)
         if not _sensible(tokens, row.dropped):
             return None
-        found.append(Layer(row.layer, tokens, row.dropped))
-    return Experts(tuple(found)) if found else None
+        found.append(ExpertLayer(row.layer, tokens, row.dropped))
+    return ExpertLoads(tuple(found)) if found else None
 
 
 def _sensible(tokens: Sequence[int], dropped: int) -> bool:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcbench.present.notation import bounds
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.findings import Speed
-from hpcbench.report.kinds import Kind, has_half_messages
+from hpcbench.report.kinds import SchemeKind, has_half_messages
 
 
 @dataclass(frozen=True)
@@ -108,22 +108,22 @@ def _loss(duel: Duel) -> str:
     return f", at {words[duel.loss.shown]}" if duel.loss.shown in words else ", its loss is inconclusive"
 
 
-def _leader(rows: Sequence[Row]) -> Row | None:
+def _leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:
     """Return the fastest scheme with a good loss, else the fastest with a loss not significantly worse."""
     good = [row for row in rows if row.outcome and row.outcome.group == "good"]
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
     return max(good or fair or rows, key=_speed, default=None)
 
 
-def _speed(row: Row) -> float:
+def _speed(row: SchemeRow) -> float:
     return row.speed.estimate if row.speed else 0.0
 
 
-def _compare_with_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str, Kind]) -> list[str]:
+def _compare_with_casts(leader: SchemeRow | None, cell: Cell, front: Front, kinds: dict[str, SchemeKind]) -> list[str]:
     """Return the sentence that compares the best scheme with a codec with the plain cast."""
     if leader is None:
         return []
-    casts = [scheme for scheme in front.schemes if kinds[scheme] is Kind.CAST]
+    casts = [scheme for scheme in front.schemes if kinds[scheme] is SchemeKind.CAST]
     base = cell.row(cell.baseline)
     if not casts and base is not None and has_half_messages(base.runs[0].run):
         return ["Messages have 16 bits without a codec: the baseline is the plain cast that a codec is held against."]
@@ -136,7 +136,7 @@ def _compare_with_casts(leader: Row | None, cell: Cell, front: Front, kinds: dic
     return [f"{relation(duel)}." for duel in duels if duel is not None]
 
 
-def _simplest(baseline: str, rows: Sequence[Row], front: Front, kinds: dict[str, Kind]) -> list[str]:
+def _simplest(baseline: str, rows: Sequence[SchemeRow], front: Front, kinds: dict[str, SchemeKind]) -> list[str]:
     """Return the simplest of the schemes that no other scheme significantly beats.
 
     Candidates are the baseline, controls whose loss is not significantly worse, and schemes that are significantly
@@ -148,22 +148,22 @@ def _simplest(baseline: str, rows: Sequence[Row], front: Front, kinds: dict[str,
     return [scheme for scheme in unbeaten if _kind(scheme, baseline, kinds) is least]
 
 
-def _is_good(row: Row) -> bool:
+def _is_good(row: SchemeRow) -> bool:
     return row.outcome is not None and row.outcome.group == "good"
 
 
-def _kind(scheme: str, baseline: str, kinds: dict[str, Kind]) -> Kind:
-    return Kind.BASELINE if scheme == baseline else kinds[scheme]
+def _kind(scheme: str, baseline: str, kinds: dict[str, SchemeKind]) -> SchemeKind:
+    return SchemeKind.BASELINE if scheme == baseline else kinds[scheme]
 
 
-def _last(schemes: Sequence[str], kinds: dict[str, Kind]) -> str:
+def _last(schemes: Sequence[str], kinds: dict[str, SchemeKind]) -> str:
     if not schemes:
         return "Inconclusive which scheme to take: those that train as well as the baseline are beaten by others."
     own = kinds[schemes[0]]
-    if own is Kind.UNKNOWN:
+    if own is SchemeKind.UNKNOWN:
         simple = "; the logs do not tell which of them is the simplest" if len(schemes) > 1 else ""
         return f"No scheme significantly beats {join_names(schemes)}{simple}."
-    noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is Kind.BASELINE else f" ({own.words})"
+    noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is SchemeKind.BASELINE else f" ({own.words})"
     return f"The simplest {noun} that no other one significantly beats: {join_names(schemes)}{what}."
 
 

@@ -6,9 +6,9 @@ from pydantic import ValidationError
 
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.text import make_printable
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
-from hpcbench.report.traffic import Traffic
+from hpcbench.report.traffic import TrafficSum
 
 
 def identical(cell: Cell) -> list[list[str]]:
@@ -16,7 +16,7 @@ def identical(cell: Cell) -> list[list[str]]:
 
     Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
     """
-    groups: dict[Hashable, list[Row]] = {}
+    groups: dict[Hashable, list[SchemeRow]] = {}
     for row in cell.rows:
         treatments = {_treatment(run) for run in row.counted}
         if len(treatments) == 1 and (treatment := treatments.pop()) is not None:
@@ -56,5 +56,5 @@ def _treatment(run: Measures) -> Hashable:
     return optimizer, scheme.process_changes, frozenset(treatments.items())
 
 
-def _key(channel: Traffic) -> tuple[str, ...]:
+def _key(channel: TrafficSum) -> tuple[str, ...]:
     return tuple(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)

@@ -10,7 +10,7 @@ _TRAITS = ("dimension", "phase", "kind")
 """Fields of a rule that limit it to some of the traffic."""
 
 
-class Kind(IntEnum):
+class SchemeKind(IntEnum):
     """Kinds of schemes, the simplest first. A more complex one must be shown to be worth it."""
 
     BASELINE = 0
@@ -29,17 +29,17 @@ class Kind(IntEnum):
     @property
     def is_control(self) -> bool:
         """Whether it is a control that a codec's gain is compared with."""
-        return self in (Kind.PLAIN, Kind.CAST)
+        return self in (SchemeKind.PLAIN, SchemeKind.CAST)
 
 
 _WORDS = {
-    Kind.BASELINE: "the baseline",
-    Kind.PLAIN: "no codec",
-    Kind.CAST: "a plain cast to 16 bits",
-    Kind.ONE_CODEC: "one codec for all traffic",
-    Kind.BY_TRAFFIC: "codecs by traffic, or with feedback",
-    Kind.OTHER_SYSTEM: "another system",
-    Kind.UNKNOWN: "not known",
+    SchemeKind.BASELINE: "the baseline",
+    SchemeKind.PLAIN: "no codec",
+    SchemeKind.CAST: "a plain cast to 16 bits",
+    SchemeKind.ONE_CODEC: "one codec for all traffic",
+    SchemeKind.BY_TRAFFIC: "codecs by traffic, or with feedback",
+    SchemeKind.OTHER_SYSTEM: "another system",
+    SchemeKind.UNKNOWN: "not known",
 }
 
 
@@ -50,19 +50,19 @@ def has_half_messages(run: RunResult) -> bool:
     return all((train.precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
 
 
-def classify(run: RunResult, *, is_baseline: bool) -> Kind:
+def classify(run: RunResult, *, is_baseline: bool) -> SchemeKind:
     """Return the kind of a run's scheme, by its settings; unknown for logs that a user named."""
     if is_baseline:
-        return Kind.BASELINE
+        return SchemeKind.BASELINE
     scheme = run.settings.scheme
     rules, codecs = scheme.rules or (), scheme.codecs
     if run.given or not codecs:
-        return Kind.UNKNOWN
+        return SchemeKind.UNKNOWN
     if scheme.process_changes:
-        return Kind.OTHER_SYSTEM
+        return SchemeKind.OTHER_SYSTEM
     if scheme.optimizer or any(rule.feedback for rule in rules):
-        return Kind.BY_TRAFFIC
+        return SchemeKind.BY_TRAFFIC
     if codecs <= _CASTS:
-        return Kind.PLAIN if codecs == {"none"} else Kind.CAST
+        return SchemeKind.PLAIN if codecs == {"none"} else SchemeKind.CAST
     apart = any(getattr(rule, trait) is not None for rule in rules for trait in _TRAITS)
-    return Kind.BY_TRAFFIC if len(codecs) > 1 and apart else Kind.ONE_CODEC
+    return SchemeKind.BY_TRAFFIC if len(codecs) > 1 and apart else SchemeKind.ONE_CODEC

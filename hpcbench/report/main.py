@@ -16,7 +16,7 @@ from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
 from hpcbench.report.against import compared
 from hpcbench.report.build import build, table_names
-from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, Request
+from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, ReportRequest
 from hpcbench.report.pooling import parts
 from hpcbench.report.sections import read
 from hpcbench.report.thresholds import broken
@@ -95,7 +95,7 @@ def report(
     if found.microbenchmarks and form in ONLY_RUNS:
         path = make_printable(str(found.microbenchmarks[0].path))
         raise UserError(f"--format {form}: {path} has no runs: use table, md, latex, html or json")
-    request = Request(sections, names, output, found.microbenchmarks)
+    request = ReportRequest(sections, names, output, found.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
     bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
     bad |= any(table.is_bad for table in found.microbenchmarks)

@@ -11,10 +11,10 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.report import resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.checks.notes import notes
-from hpcbench.report.checks.relations import Subject
+from hpcbench.report.checks.relations import CheckedRun
 from hpcbench.report.pace import Rates, mean_rate, pace, step_times
 from hpcbench.report.resources import HostTime, PeakMemory, StepPhases, phases
-from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
+from hpcbench.report.traffic import HostTraffic, TimeSplit, TrafficSum, Unknown
 
 Found = TypeVar("Found")
 
@@ -64,11 +64,11 @@ class Measures:
     """Bytes after the codec of all ranks, in the steps after the warm-up."""
     time: TimeSplit | None
     """Split of a step's time."""
-    channels: tuple[Traffic, ...]
+    channels: tuple[TrafficSum, ...]
     """Traffic of each channel."""
-    dimensions: tuple[Traffic, ...]
+    dimensions: tuple[TrafficSum, ...]
     """Traffic of each parallel dimension."""
-    host_link: HostLink | None
+    host_link: HostTraffic | None
     """Traffic over the links between devices and hosts; None if nothing is offloaded."""
     phases: StepPhases | None
     """Phases of a step."""
@@ -177,7 +177,7 @@ def measure(run: RunResult) -> Measures:
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=log.diverged_at,
-        notes=tuple(notes(Subject(run, log, rests_on, channels, time))),
+        notes=tuple(notes(CheckedRun(run, log, rests_on, channels, time))),
         first=first,
     )
 
@@ -214,7 +214,7 @@ def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 
 
-def _bytes(log: RunLog, first: int, channels: Sequence[Traffic]) -> tuple[int, int | Unknown]:
+def _bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
     """Message bytes and wire bytes: of the steps, or of all traffic where step lines do not give them."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:

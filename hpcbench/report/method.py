@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import make_printable
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import paired
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.looks import LOOKS
@@ -107,7 +107,7 @@ def _positive(value: float | None) -> TypeGuard[float]:
     return value is not None and value > 0 and usable(value)
 
 
-def basis(cell: Cell, base: Row) -> list[str]:
+def basis(cell: Cell, base: SchemeRow) -> list[str]:
     """Return the sentences about the method and the environment of the runs."""
     return [*_pooled(cell), *_basis(cell, base), *_odd(cell, base)]
 
@@ -123,7 +123,7 @@ def _pooled(cell: Cell) -> list[str]:
     ]
 
 
-def _basis(cell: Cell, base: Row) -> list[str]:
+def _basis(cell: Cell, base: SchemeRow) -> list[str]:
     sentences = _method(cell)
     slow = [row for row in cell.rows if row.outcome in (NOT_FASTER, WORSE_SLOWER)]
     if any(row.speed and not row.speed.slower for row in slow):
@@ -177,7 +177,7 @@ def _method(cell: Cell) -> list[str]:
     return [f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}.", *held]
 
 
-def _odd(cell: Cell, base: Row) -> list[str]:
+def _odd(cell: Cell, base: SchemeRow) -> list[str]:
     """Sentences about nodes and allocations that were unlike the others."""
     sentences = [
         f"Node {host.name} is {100 * host.excess:.0f} % slower than the median of its runs' nodes"

@@ -188,7 +188,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Group:
+class FactGroup:
     """Facts of one kind."""
 
     title: str
@@ -199,7 +199,7 @@ class Group:
 class Provenance:
     """All known facts about the origin of a submission's results."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[FactGroup, ...]
     """Groups in the order in which they are shown. None of them is empty."""
     notes: tuple[str, ...]
     """Sentences about facts that make its runs less comparable or harder to repeat."""
@@ -210,12 +210,12 @@ def provenance(submission: Submission) -> Provenance:
     root, runs = submission.root, submission.runs
     names = [job.id for job in submission.plan.jobs]
     groups = [
-        Group("Submission", tuple(_submitted(submission))),
-        Group("Software of the runs", _merged(software(runs))),
-        Group("Nodes", (*_merged(nodes(runs)), *_merged(clocks(runs)))),
-        Group("Ranks, as the launcher placed them", _merged(binding(runs))),
-        Group("Jobs", tuple(_jobs(root, names) if root else ())),
-        Group("Packages of the runs", _merged(packages(runs))),
+        FactGroup("Submission", tuple(_submitted(submission))),
+        FactGroup("Software of the runs", _merged(software(runs))),
+        FactGroup("Nodes", (*_merged(nodes(runs)), *_merged(clocks(runs)))),
+        FactGroup("Ranks, as the launcher placed them", _merged(binding(runs))),
+        FactGroup("Jobs", tuple(_jobs(root, names) if root else ())),
+        FactGroup("Packages of the runs", _merged(packages(runs))),
     ]
     notes = [*differences(runs), *_changed(root, runs)]
     return Provenance(tuple(group for group in groups if group.facts), tuple(notes))

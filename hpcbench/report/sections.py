@@ -15,7 +15,7 @@ from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.bundle import is_archive
 from hpcbench.report.bundle import submissions as bundled
-from hpcbench.report.compare import Study, compare_all
+from hpcbench.report.compare import ComparedRuns, compare_all
 from hpcbench.report.measures import measure
 from hpcbench.report.pooling import pool
 
@@ -193,6 +193,6 @@ def _is_baseline(run: RunResult) -> bool:
     return run.settings.scheme.algorithm == "native" and run.settings.scheme.is_uncompressed
 
 
-def _study(submission: Submission) -> Study:
+def _study(submission: Submission) -> ComparedRuns:
     baseline = str(submission.plan.baseline.get("scheme", "baseline"))
-    return Study([measure(run) for run in submission.runs], baseline, submission.plan.criteria)
+    return ComparedRuns([measure(run) for run in submission.runs], baseline, submission.plan.criteria)

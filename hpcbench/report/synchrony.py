@@ -27,7 +27,7 @@ from hpcbench.present.notation import (
 )
 from hpcbench.present.notation import loss as loss_digits
 from hpcbench.report.columns import SCHEME
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import Value, make_fields
@@ -190,8 +190,8 @@ def _shared(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
 def _arm(
     group: str,
     way: SyncMode,
-    row: Row,
-    other: Row | None,
+    row: SchemeRow,
+    other: SchemeRow | None,
     against: SyncMode | None,
     margin: float,
     *,

@@ -18,7 +18,7 @@ DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficSum:
     """Traffic of a channel, or of all channels of a dimension, in the counted steps.
 
     Bytes and calls are sums over all ranks and steps. Seconds are per step and rank.
@@ -72,7 +72,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class HostLink:
+class HostTraffic:
     """Traffic over the links between devices and hosts, where states are offloaded, in bytes per step and rank."""
 
     down: float
@@ -104,7 +104,7 @@ class TimeSplit:
         return self.exposed / self.step
 
 
-def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, ...]:
+def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[TrafficSum, ...]:
     """Traffic of each channel, from the run's ``traffic`` event.
 
     Parameters
@@ -126,13 +126,13 @@ def timed(log: RunLog) -> bool:
     return all(row.exposed_s is not None for row in rows)
 
 
-def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
+def host_link(log: RunLog, ranks: int | None) -> HostTraffic | None:
     """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
     event, shares = log.read_event(events.TrafficTotals), len(window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
         return None
-    return HostLink(down / shares, up / shares)
+    return HostTraffic(down / shares, up / shares)
 
 
 def window(log: RunLog) -> range:
@@ -152,20 +152,20 @@ def counted(log: RunLog, name: str) -> list[float]:
     return [value for step, value in log.steps.columns("step", name, first=steps.start) if step < steps.stop]
 
 
-def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
+def by_dimension(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
     """Return sums over the channels of each dimension, in the order in which they first appear."""
     names = dict.fromkeys(row.dimension for row in rows)
     return tuple(_sum(name, [row for row in rows if row.dimension == name]) for name in names)
 
 
-def by_axis(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
+def by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
     """Return sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
     return tuple(replace(_sum("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
 
 
-def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSplit | None:
+def time_split(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
     """Split the time of a step.
 
     Parameters
@@ -196,7 +196,7 @@ def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSp
     )
 
 
-def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> Traffic:
+def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> TrafficSum:
     def count(said: int | None) -> int:
         return said if said is not None and 0 <= said < _LARGEST else 0
 
@@ -211,7 +211,7 @@ def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> Traffic
         return "unknown" if to_code and row.coded_bytes is None else min(count(row.coded_bytes), to_code)
 
     to_code = count(row.message_bytes) if row.codec not in (None, "none") else 0
-    return Traffic(
+    return TrafficSum(
         dimension=word(row.dimension) or "",
         phase=word(row.phase),
         kind=word(row.kind),
@@ -233,10 +233,10 @@ def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> Traffic
     )
 
 
-def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
+def _sum(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
     codecs = {row.codec for row in rows}
     errors = [row.sampled_error for row in rows if row.sampled_error is not None]
-    return Traffic(
+    return TrafficSum(
         dimension=dimension,
         phase=None,
         kind=None,
@@ -263,7 +263,7 @@ def wire_over_message(wire: int | Unknown, message: int) -> float | Unknown | No
     return part_of(wire, message)
 
 
-def coded_part(rows: Sequence[Traffic]) -> float | Unknown | None:
+def coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
     """Part of the bytes that went through codecs, of those of channels with a codec; None without such bytes."""
     return part_of(total([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 

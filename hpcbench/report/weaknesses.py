@@ -14,7 +14,7 @@ from string import ascii_lowercase
 
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.times import parse_time
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import family, paired, rates
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.measures import Measures
@@ -48,7 +48,7 @@ class Weakness:
     """Name for programs."""
     words: str
     """A sentence for the reader, without its full stop."""
-    concerns: Callable[[Cell, Row, Row], bool]
+    concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
     """Tells from a cell, a scheme's row and the baseline's row whether the reason holds."""
 
 
@@ -105,11 +105,11 @@ def _concerned(cell: Cell) -> dict[str, set[str]]:
     return {row.scheme: {one.name for one in WEAKNESSES if one.concerns(cell, row, base)} for row in rows}
 
 
-def _few_pairs(cell: Cell, row: Row, base: Row) -> bool:
+def _few_pairs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return row.speed is not None and row.speed.pairs < FEW_PAIRS
 
 
-def _rare_failures(cell: Cell, row: Row, base: Row) -> bool:
+def _rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     """Return whether a loss is as good by too few pairs to exclude that some runs fail.
 
     If the losses of every pair are identical, the scheme changed nothing, and no scatter could hide a failure.
@@ -120,7 +120,7 @@ def _rare_failures(cell: Cell, row: Row, base: Row) -> bool:
     return not loss.worst == loss.estimate == 0
 
 
-def _correlated(cell: Cell, row: Row, base: Row) -> bool:
+def _correlated(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     values = family({row.scheme: paired(row.runs, base.runs)}, rates).get(row.scheme, [])
     return follow_each_other([math.log(mine / other) for mine, other in values])
 
@@ -142,11 +142,11 @@ def follow_each_other(values: Sequence[float]) -> bool:
     return (1 + as_near) / (1 + ORDERS) <= LEVEL
 
 
-def _few_steps(cell: Cell, row: Row, base: Row) -> bool:
+def _few_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return any(0 < run.steps < FEW_STEPS for run in _used(row, base))
 
 
-def _still_falling(cell: Cell, row: Row, base: Row) -> bool:
+def _still_falling(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     """Whether the baseline's training loss fell by more than the margin over the last two tenths of its steps."""
     falls = [fall for run in base.counted if (fall := _fall(run)) is not None]
     return row.loss is not None and bool(falls) and fmean(falls) > cell.criteria.loss_margin
@@ -162,7 +162,7 @@ def _fall(run: Measures) -> float | None:
     return 1 - fmean(last) / fmean(before)
 
 
-def _shared_cores(cell: Cell, row: Row, base: Row) -> bool:
+def _shared_cores(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return any(_shares(run) for run in _used(row, base))
 
 
@@ -193,7 +193,7 @@ def _machine(run: Measures, rank: Rank) -> str | None:
     return rank.machine or rank.host
 
 
-def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
+def _other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     """Whether runs of two jobs of the cell were on one node at the same time, by the marks of their job scripts."""
     used = {id(run) for run in _used(row, base)}
     spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
@@ -226,7 +226,7 @@ def _hosts(run: Measures) -> set[str]:
     return named or {host for host in [run.run.host] if host}
 
 
-def _learnt_nothing(cell: Cell, row: Row, base: Row) -> bool:
+def _learnt_nothing(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     bounds = [bound for run in _used(row, base) if (bound := _unigram(run)) is not None]
     losses = [one.loss_valid for one in (row, base) if one.loss_valid is not None]
     return row.loss is not None and bool(bounds) and any(loss >= min(bounds) for loss in losses)
@@ -237,15 +237,15 @@ def _unigram(run: Measures) -> float | None:
     return bound if bound is not None and isfinite(bound) else None
 
 
-def _other_steps(cell: Cell, row: Row, base: Row) -> bool:
+def _other_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return any(mine.counted_steps != other.counted_steps for mine, other in paired(row.runs, base.runs))
 
 
-def _partly_coded(cell: Cell, row: Row, base: Row) -> bool:
+def _partly_coded(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return isinstance(row.coded_part, float) and row.coded_part < 1
 
 
-def _used(row: Row, base: Row) -> Sequence[Measures]:
+def _used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
     return [run for pair in paired(row.runs, base.runs) for run in pair]
 
 

@@ -17,7 +17,7 @@ def test_a_message_is_under_way_while_ranks_compute_if_it_is_to_be_driven(monkey
 
     monkeypatch.setattr(shared_cores, "_compute", look)
     for driven in (False, True):
-        assert shared_cores._beside(comm, progress, 1, 7, driven=driven) >= 0
+        assert shared_cores._time_work(comm, progress, 1, 7, driven=driven) >= 0
     assert seen == [(7, []), (7, [False])]
     assert not progress._operations, "it has come"
     comm.Free()

@@ -93,7 +93,7 @@ def test_exact_channels_are_not_kept() -> None:
     keeper.begin(keeps=True)
     x = vector(4)
     for channel in (gradients, later, policy.exact):
-        channel.keep("all-reduce", place_of(x), (x,), None)
+        channel.sample("all-reduce", place_of(x), (x,))
     assert [one.channel for one in keeper.end()] == ["DP BACKWARD GRAD", "TP FORWARD ACT"]
 
 

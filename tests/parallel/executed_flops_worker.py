@@ -39,7 +39,7 @@ def beyond_dense(run: Run, kept: float) -> dict[str, Any]:
     """Operations of a step beyond a dense model's, by the formulas and the choices that experts kept."""
     shape, recompute = shape_of(run), run.train.recompute
     experts = shape.pop("experts")
-    experts = experts._replace(kept=kept / run.train.global_batch / experts.layers)
+    experts = experts._replace(kept_rows=kept / run.train.global_batch / experts.layers)
     model, hardware = (
         [form(**shape, experts=each) * run.train.global_batch for each in (flops.DENSE, experts)]
         for form in (

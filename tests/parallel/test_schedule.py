@@ -5,7 +5,7 @@ import pytest
 from hpcbench.contract.layout import Layout
 from hpcbench.parallel.schedule import SCHEDULES, Action, forward_only, interleaved, one_f_one_b
 from hpcbench.predict import activations
-from hpcbench.predict.schedule import DeadlockError, compute_bubble, simulate
+from hpcbench.predict.schedule import StalledScheduleError, compute_bubble, simulate
 
 GRID = [
     (name, stages, microbatches, 1)
@@ -97,9 +97,9 @@ def test_chunks_in_the_wrong_order_are_a_deadlock():
         actions = list(one_f_one_b(stage, stages, microbatches, chunks))
         yield from reversed(actions) if stage else actions
 
-    with pytest.raises(DeadlockError, match="stage 0 waits for ever"):
+    with pytest.raises(StalledScheduleError, match="stage 0 waits forever"):
         timeline(swapped, 2, 4, 2)
-    with pytest.raises(DeadlockError):
+    with pytest.raises(StalledScheduleError):
         timeline(uneven, 2, 4, 1)
 
 

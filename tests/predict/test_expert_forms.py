@@ -83,7 +83,7 @@ def test_tokens_that_were_dropped_are_not_needed():
     """100 of 128 rows were kept; the places are computed all the same where rows travel in them."""
     wide = EXPERTS.changed(capacity=1.25, every=2)
     for layout, executed in ((Layout(dp=4, ep=4), 160), (Layout(dp=4), 100)):
-        shape = describe_experts(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept=100.0)
+        shape = describe_experts(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept_rows=100.0)
         router = 2 * 64 * 8 * H
         assert beyond_dense(shape, "full") == pytest.approx(
             (2 * (36 * 16 * H * H + router), 2 * ((executed - 64) * 16 * H * H + router))

@@ -108,7 +108,7 @@ def test_a_cut_fits_the_memory_just_where_the_reach_says():
         chain, setting = drawn(number)
         setting = replace(setting, memory_bytes=Random(number).uniform(5.0, 40.0))
         top, least = len(setting.levels) - 1, every_cut(chain, setting)
-        reached = Reach(chain, setting).first(top, len(chain), setting.levels[top].units, 0.0)
+        reached = Reach(chain, setting).find_first(top, len(chain), setting.levels[top].units, 0.0)
         assert (reached > 0) == math.isinf(least), number
         assert find_best_cut(chain, setting).seconds == pytest.approx(least, rel=1e-9), number
         impossible += math.isinf(least)
@@ -148,8 +148,11 @@ def test_even_cuts_equal_every_cut_of_that_kind():
         least = math.inf
         for cut in runs(0, len(chain)):
             if len(cut) == stages:
-                times = [max(chain.seconds(i, j), chain.sync(i, j, replicas, link, setting)) / replicas for i, j in cut]
-                times += [chain.boundary(i, link, setting) / replicas for i, _ in cut[1:]]
+                times = [
+                    max(chain.time_layers(i, j), chain.time_sums(i, j, replicas, link, setting)) / replicas
+                    for i, j in cut
+                ]
+                times += [chain.time_boundary(i, link, setting) / replicas for i, _ in cut[1:]]
                 least = min(least, max(times))
         found = find_even_cut(chain, setting, stages=stages, replicas=replicas)
         assert found.seconds == pytest.approx(least, rel=1e-12)

@@ -71,31 +71,33 @@ def work() -> core_costs.CoreCosts:
 def test_a_rank_has_its_part_of_what_a_call_adds_to_all() -> None:
     share = CORES / RANKS
     found = work()
-    assert found.message(1 << 20, crossing=False) == pytest.approx(share * (1e-3 + 1e-9 * (1 << 20)))
-    assert found.message(1 << 19, crossing=True) == pytest.approx(share * 2 * (1e-3 + 1e-9 * (1 << 19)))
-    assert found.message(0, crossing=False) == found.message(1 << 10, crossing=False), "never less than the smallest"
+    assert found.time_message(1 << 20, crossing=False) == pytest.approx(share * (1e-3 + 1e-9 * (1 << 20)))
+    assert found.time_message(1 << 19, crossing=True) == pytest.approx(share * 2 * (1e-3 + 1e-9 * (1 << 19)))
+    assert found.time_message(0, crossing=False) == found.time_message(1 << 10, crossing=False), (
+        "never less than the smallest"
+    )
     largest = share * 3 * (1e-3 + 1e-9 * SIZES[-1])
-    assert found.collective("all-gather", 2 * SIZES[-1], ranks=8, crossing=True) == pytest.approx(2 * largest)
+    assert found.time_collective("all-gather", 2 * SIZES[-1], ranks=8, crossing=True) == pytest.approx(2 * largest)
 
 
 def test_between_a_pair_and_all_the_cost_grows_with_the_rounds() -> None:
-    pair, four, eight = (work().collective("all-reduce", 1 << 20, ranks=n, crossing=True) for n in (2, 4, 8))
+    pair, four, eight = (work().time_collective("all-reduce", 1 << 20, ranks=n, crossing=True) for n in (2, 4, 8))
     assert four - pair == pytest.approx(eight - four) and eight / pair == pytest.approx(3 / 2)
-    within = work().collective("all-reduce", 1 << 20, ranks=2, crossing=False)
+    within = work().time_collective("all-reduce", 1 << 20, ranks=2, crossing=False)
     assert pair / within == pytest.approx(2)
-    exchange = work().collective("all-to-all", 8 << 18, ranks=8, crossing=True)
-    assert exchange == pytest.approx(7 * work().message(1 << 18, crossing=True))
+    exchange = work().time_collective("all-to-all", 8 << 18, ranks=8, crossing=True)
+    assert exchange == pytest.approx(7 * work().time_message(1 << 18, crossing=True))
 
 
 def test_a_step_of_a_plan_pays_for_each_message_and_waits_once() -> None:
     found = replace(work(), plan_factor=1.0)
-    start = found.message(0, crossing=True)
-    assert found.step([]) == 0 and found.step([(0, True)]) == start
-    assert found.step([(0, True)] * 7) == pytest.approx(start + 6 * found.part_s)
+    start = found.time_message(0, crossing=True)
+    assert found.time_step([]) == 0 and found.time_step([(0, True)]) == start
+    assert found.time_step([(0, True)] * 7) == pytest.approx(start + 6 * found.part_s)
     # all-reduces of all ranks and of a pair between nodes differ by twice six messages
     smallest = CORES / RANKS * (1e-3 + 1e-9 * 1024)
     assert found.part_s == pytest.approx((3 - 2) * smallest / 12)
-    assert replace(found, plan_factor=1.5).step([(0, True)]) == 1.5 * start
+    assert replace(found, plan_factor=1.5).time_step([(0, True)]) == 1.5 * start
 
 
 def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
@@ -160,47 +162,6 @@ def test_what_a_thread_takes_that_drives_stands_in_the_table_and_in_older_ones_i
     measured = core_costs.read_core_costs(cores(waiting_takes=0.25, driving_takes=0.0), CORES)
     older = core_costs.read_core_costs(cores(waiting_takes=0.25), CORES)
     assert measured and older and (measured.driving, older.driving) == (0.0, 0.25)
-
-
-def less_work() -> list[dict[str, Any]]:
-    """In a row calls take half as long as after 2 ms of work, and after 1 ms three quarters."""
-    return [
-        {"work_s": work_s, "rows": [{**row, "seconds": row["seconds"] * part} for row in between_work()]}
-        for work_s, part in ((1e-3, 0.75), (0.0, 0.5))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("work_s", "part"), [(0.0, 0.5), (0.5e-3, 0.625), (1e-3, 0.75), (1.5e-3, 0.875), (2e-3, 1.0), (9.0, 1.0)]
-)
-def test_calls_after_less_work_cost_less(work_s: float, part: float) -> None:
-    found, whole = core_costs.read_core_costs(cores(less_work=less_work()), CORES), work()
-    assert found is not None
-    after = found.after(work_s)
-    for nbytes in (1 << 10, 1 << 19):
-        assert after.message(nbytes, crossing=True) == pytest.approx(part * whole.message(nbytes, crossing=True))
-        sums = [one.collective("all-reduce", nbytes, ranks=8, crossing=True) for one in (after, whole)]
-        assert sums[0] == pytest.approx(part * sums[1])
-    assert after.call_s == pytest.approx(part * whole.call_s) and after.part_s == pytest.approx(part * whole.part_s)
-    assert whole.after(work_s) is whole, "older tables know no other cost"
-
-
-@pytest.mark.parametrize("default", ["none", "int8:256"])
-def test_a_layer_that_takes_less_time_calls_more_often(tmp_path: Path, default: str) -> None:
-    """What its calls cost follows from the work between them: half, if there is next to none."""
-    scheme = NamedScheme(name="x", algorithm="native" if default == "none" else "encoded", default=default)
-    train = make_train(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
-
-    def inside(faster: float, **more: Any) -> float:
-        layers = [{**row, "seconds": row["seconds"] / faster} for row in LAYERS]
-        tables = {"gemm.json": {**GEMM, "layers": layers}, "network.json": cores(), "cores.json": cores(**more)}
-        workload = Workload(Model(layers=2, hidden=256, heads=8), train, Layout(tp=2), 2, scheme)
-        forward, _ = StepModel(workload, machine(tmp_path, tables))._programs[0].costs.chunks[0]
-        return forward.cost.inside
-
-    assert inside(0.1, less_work=less_work()) == pytest.approx(inside(0.1)), "more than 2 ms before each call"
-    assert inside(1, less_work=less_work()) < 0.95 * inside(1)
-    assert inside(1e4, less_work=less_work()) == pytest.approx(inside(1e4) / 2, rel=0.01)
 
 
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
@@ -297,7 +258,7 @@ def test_an_update_takes_its_measured_time_and_what_it_moves(tmp_path: Path) -> 
     model = Model(layers=1, hidden=256, heads=8)
     costs = ComputeCosts(machine(tmp_path, {"gemm.json": GEMM}), model, train, Layout(), ENGINE)
     rate = (1 << 27) / 1e-2
-    assert costs.optimizer_seconds(1e6, 8e6) == pytest.approx(1e6 * (2e-9 + 12 / rate) + 8e6 * 16 / rate)
+    assert costs.time_optimizer(1e6, 8e6) == pytest.approx(1e6 * (2e-9 + 12 / rate) + 8e6 * 16 / rate)
 
 
 def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) -> None:
@@ -309,7 +270,7 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     step = StepModel(Workload(model, train, Layout(dp=8), 2), found)
     seconds = step.run()
     costs = step._programs[0].costs
-    work = sum(part.own for pair in costs.chunks for part in pair)
+    work = sum(part.busy for pair in costs.chunks for part in pair)
     calls = sum(cost.inside for buckets in costs.reductions for _, cost in buckets) + costs.tail.inside
     whole = (work + calls + costs.optimizer) * RANKS / CORES
     assert seconds.seconds.value - seconds.parts["waiting"] == pytest.approx(whole, rel=1e-3)
@@ -344,7 +305,7 @@ def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
     )
     step = StepModel(Workload(Model(layers=2, hidden=256, heads=8), train, Layout(dp=4, pp=2), 2), found)
     posts = [
-        [one for one in program.operations(2) if isinstance(one, BackgroundTransfer)] for program in step._programs
+        [one for one in program.list_operations(2) if isinstance(one, BackgroundTransfer)] for program in step._programs
     ]
     for sent, way in zip(posts, ("pp forward", "pp backward"), strict=True):
         own = [one for one in sent if one.queue == way]
@@ -390,11 +351,11 @@ def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path)
     assert computed < 0.5 * seconds, "most of the step is waiting, which says nothing of computing"
     factor = fit_slowdown(made[0], (found, {}), computed)
     assert factor == pytest.approx(1.3, rel=2e-3)
-    taught, _ = Calibration(1, work=factor).applied((found, {}))
+    taught, _ = Calibration(1, work=factor).apply((found, {}))
     assert taught.work_factor == 1.0 and taught.work_basis is InputBasis.HERE
     waiting = fit_waiting(made[0], (taught, {}), seconds, computed)
     assert waiting == pytest.approx(2.0, rel=0.05)
-    taught, _ = Calibration(1, work=factor, waiting=waiting or 0.0).applied((found, {}))
+    taught, _ = Calibration(1, work=factor, waiting=waiting or 0.0).apply((found, {}))
     assert StepModel(made[1], taught).run().seconds.value == pytest.approx(measured[1].seconds.value, rel=0.05)
     assert fit_slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
     fast = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e15))

@@ -71,7 +71,7 @@ def test_what_is_posted_hides_behind_work_and_a_queue_goes_in_order() -> None:
 
 
 def test_who_waits_for_nothing_is_told() -> None:
-    with pytest.raises(DeadlockError, match="stage 0 waits for ever"):
+    with pytest.raises(DeadlockError, match="stage 0 waits forever"):
         Simulation([[WaitForTransfer("never", "data")]], [0]).run()
 
 

@@ -126,7 +126,7 @@ def test_products_are_made_in_pieces_where_messages_move_beside_them(word: str, 
     """Those whose rows come from other ranks or go to them: of a column-parallel layer, only the forward pass."""
     together = replace(MEGATRON_CORE, overlaps_tensor="backward")
     whole, pieces, alone = (
-        costs(one)._layer(word, out, into)
+        costs(one)._time_layer(word, out, into)
         for one in (of_program(together), of_program(MEGATRON_CORE), of_program(MEGATRON_CORE, sequence_parallel=False))
     )
     assert pieces[0] > 1.01 * whole[0] and pieces[2] == whole[2]

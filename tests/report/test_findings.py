@@ -11,7 +11,7 @@ from hpcbench.report import evidence
 from hpcbench.report.evidence import Evidence, decide
 from hpcbench.report.findings import AS_FAST, LossFinding, LossTest, SpeedFinding, SpeedTest, margin_of, speeds
 from hpcbench.report.hierarchy import LEVEL, Allotment, Chains, Shares
-from hpcbench.report.kinds import Kind
+from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import LOOKS, part_of_level
 from hpcbench.report.statistics import Mean, mean_interval
 
@@ -187,7 +187,7 @@ def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200,
         speeds = {k: SpeedTest.of([(a[0], b[0]) for a, b in own], MARGIN) for k, own in values.items()}
         pairs_of_losses = {k: [(a[1], b[1]) for a, b in own] for k, own in values.items()}
         losses = {k: LossTest.of(own, margin_of(own, MARGIN)) for k, own in pairs_of_losses.items()}
-        (findings,) = decide([Evidence(dict.fromkeys(values, Kind.ONE_CODEC), speeds, losses)])
+        (findings,) = decide([Evidence(dict.fromkeys(values, SchemeKind.ONE_CODEC), speeds, losses)])
         wrong_speed = wrong_loss = False
         for k, (speed, loss) in enumerate(effects):
             shown, change = findings.speed[str(k)], findings.loss[str(k)]

@@ -17,7 +17,7 @@ from hpcbench.report.answer import answer
 from hpcbench.report.build import build
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.front import front
-from hpcbench.report.kinds import Kind
+from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.sections import read
 
@@ -205,17 +205,17 @@ def test_kinds_from_the_simplest_on(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["baseline", "identity", "naive-bf16", "naive-zfp8", "mzhybrid", *more]
     cell = planted(dict.fromkeys(names, (1.0, 2.5)), pairs=2)
     assert {row.scheme: row.kind for row in cell.rows} == {
-        "baseline": Kind.BASELINE,
-        "identity": Kind.PLAIN,
-        "naive-bf16": Kind.CAST,
-        "naive-zfp8": Kind.ONE_CODEC,
-        "mzhybrid": Kind.BY_TRAFFIC,
-        "cast-both": Kind.CAST,
-        "cast-feedback": Kind.BY_TRAFFIC,
-        "above": Kind.ONE_CODEC,
-        "dp-only": Kind.BY_TRAFFIC,
+        "baseline": SchemeKind.BASELINE,
+        "identity": SchemeKind.PLAIN,
+        "naive-bf16": SchemeKind.CAST,
+        "naive-zfp8": SchemeKind.ONE_CODEC,
+        "mzhybrid": SchemeKind.BY_TRAFFIC,
+        "cast-both": SchemeKind.CAST,
+        "cast-feedback": SchemeKind.BY_TRAFFIC,
+        "above": SchemeKind.ONE_CODEC,
+        "dp-only": SchemeKind.BY_TRAFFIC,
     }
-    assert [one.is_control for one in Kind] == [False, True, True, False, False, False]
+    assert [one.is_control for one in SchemeKind] == [False, True, True, False, False, False]
 
 
 def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:

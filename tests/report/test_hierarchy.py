@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.report.compare import Study, compare, compare_all
+from hpcbench.report.compare import ComparedRuns, compare, compare_all
 from hpcbench.report.hierarchy import LEVEL, Allotment, Chain, Chains, Question, Shares, allot, ask, ask_family
 from hpcbench.report.looks import LOOKS
 from hpcbench.report.significance import holm
@@ -195,7 +195,7 @@ def test_what_pays_is_found_with_three_pairs() -> None:
 
 def test_studies_of_one_report_share_the_level() -> None:
     rng = random.Random(13)
-    study = Study(draw_runs(rng, 3), "baseline", CRITERIA)
+    study = ComparedRuns(draw_runs(rng, 3), "baseline", CRITERIA)
     ((alone,),) = compare_all([study])
     (first,), (_,) = compare_all([study, study])
     levels = [row.speed.equal.level for cell in (alone, first) if (row := cell.rows[2]).speed and row.speed.equal]

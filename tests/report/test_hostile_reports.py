@@ -15,7 +15,7 @@ from hpcbench.present import latex, markdown, rich_text
 from hpcbench.present.document import Chapter, Column, Document, Entry, Sentences, Table
 from hpcbench.report.build import table_names
 from hpcbench.report.compare import compare
-from hpcbench.report.formats import Request
+from hpcbench.report.formats import ReportRequest
 from hpcbench.report.main import report
 from hpcbench.report.measures import measure
 
@@ -59,7 +59,7 @@ def said(root: Path, format: str) -> str:
     for run, evil in zip(found.runs, EVIL.values(), strict=True):
         run.id = evil.replace("\ud800", "")
     cells = compare([measure(run) for run in found.runs], "baseline", found.plan.criteria)
-    out = Request([(found, cells)], table_names("all"), None).write(format)
+    out = ReportRequest([(found, cells)], table_names("all"), None).write(format)
     assert out.encode()  # no half of a pair of surrogates
     assert all(letter.isprintable() or letter == "\n" for letter in out)
     return out

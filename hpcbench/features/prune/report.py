@@ -10,7 +10,7 @@ from hpcbench.features.prune import events
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.present.notation import name
 from hpcbench.report.columns import columns, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID
@@ -109,7 +109,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     """Return the zeros, bytes a step and losses of each scheme; None where no run has sparse weights."""
     if not any(run.said(sparsity) for run in cell.runs):
         return None
-    made: list[Field[Row]] = [scheme()]
+    made: list[Field[SchemeRow]] = [scheme()]
     made += columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
     title = "Sparse weights: zeros, bytes of a step, and loss"
     return tabulate("sparsity", title, cell.rows, made, notes=list(_layers(cell)))

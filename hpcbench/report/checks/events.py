@@ -7,12 +7,12 @@ from hpcbench.contract import events
 from hpcbench.contract.events import Binding, End, Start, UnknownGroup
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import measure_seconds
-from hpcbench.report.checks.relations import TOLERANCE, Subject
+from hpcbench.report.checks.relations import TOLERANCE, CheckedRun
 from hpcbench.report.resources import PARTS, by_stage
 from hpcbench.report.traffic import Unknown, counted, total, window
 
 
-def resumed(subject: Subject) -> Iterator[str]:
+def resumed(subject: CheckedRun) -> Iterator[str]:
     """Note that the run was resumed from a checkpoint, and which steps count then."""
     if not subject.log.resumed_from:
         return
@@ -23,7 +23,7 @@ def resumed(subject: Subject) -> Iterator[str]:
     yield f"{subject.id}: was resumed at step {subject.log.resumed_from}{again}{counted}"
 
 
-def binding(subject: Subject) -> Iterator[str]:
+def binding(subject: CheckedRun) -> Iterator[str]:
     """Describe the binding of ranks, without the run's name.
 
     Most runs of a study are placed alike, and a note that all share is shown once.
@@ -31,7 +31,7 @@ def binding(subject: Subject) -> Iterator[str]:
     yield from map(make_printable, subject.log.read_event(Binding).warnings or ())
 
 
-def groups(subject: Subject) -> Iterator[str]:
+def groups(subject: CheckedRun) -> Iterator[str]:
     """Note groups of a program whose dimension is not known. Without the run's name, as above."""
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
@@ -41,7 +41,7 @@ def groups(subject: Subject) -> Iterator[str]:
             )
 
 
-def losses(subject: Subject) -> Iterator[str]:
+def losses(subject: CheckedRun) -> Iterator[str]:
     """Note the first loss that is NaN or infinite."""
     if all(map(isfinite, subject.log.steps.column("loss"))):
         return
@@ -50,7 +50,7 @@ def losses(subject: Subject) -> Iterator[str]:
     yield subject.at(int(line), f"the loss of step {step:.0f} is {loss}" + _more(len(rows) - 1))
 
 
-def damage(subject: Subject) -> Iterator[str]:
+def damage(subject: CheckedRun) -> Iterator[str]:
     """Lines that are not whole, or are missing although each step has one."""
     log = subject.log
     missing = log.missing_steps() if subject.own else []
@@ -61,7 +61,7 @@ def damage(subject: Subject) -> Iterator[str]:
         yield subject.at(first.line, first.why + _more(len(log.notes) - 1))
 
 
-def end(subject: Subject) -> Iterator[str]:
+def end(subject: CheckedRun) -> Iterator[str]:
     """Whether a completed run reached its end."""
     log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
@@ -82,7 +82,7 @@ _CLOCK = 1.0
 """Most seconds by which the clocks of a machine may differ during a run."""
 
 
-def traffic_bytes(subject: Subject) -> Iterator[str]:
+def traffic_bytes(subject: CheckedRun) -> Iterator[str]:
     """Compare the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
     event = subject.log.event(events.TrafficTotals)
     if not event or not subject.channels:
@@ -99,7 +99,7 @@ def traffic_bytes(subject: Subject) -> Iterator[str]:
             yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {said}")
 
 
-def wire(subject: Subject) -> Iterator[str]:
+def wire(subject: CheckedRun) -> Iterator[str]:
     """Codecs that make messages larger, and missing codecs that change them."""
     event = subject.log.event(events.TrafficTotals)
     for channel in subject.channels if event else ():
@@ -116,7 +116,7 @@ def wire(subject: Subject) -> Iterator[str]:
             )
 
 
-def waiting(subject: Subject) -> Iterator[str]:
+def waiting(subject: CheckedRun) -> Iterator[str]:
     """Check that no rank waits for longer than a step takes."""
     event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
@@ -124,7 +124,7 @@ def waiting(subject: Subject) -> Iterator[str]:
         yield subject.at(event.line, words)
 
 
-def phases(subject: Subject) -> Iterator[str]:
+def phases(subject: CheckedRun) -> Iterator[str]:
     """Compare the phases of a stage with its step. Together they must be the whole step."""
     event = subject.log.event(events.PhaseTimes)
     for stage, row in enumerate(by_stage(subject.log) if event else ()):
@@ -134,7 +134,7 @@ def phases(subject: Subject) -> Iterator[str]:
             yield subject.at(event.line, words)
 
 
-def times(subject: Subject) -> Iterator[str]:
+def times(subject: CheckedRun) -> Iterator[str]:
     """Compare the steps with the run, and the run with the clock."""
     event = subject.log.event(events.End)
     if not event:

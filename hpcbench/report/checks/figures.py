@@ -6,7 +6,7 @@ from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import make_printable
 from hpcbench.predict import flops
 from hpcbench.report.basis import finite, flops_of
-from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject
+from hpcbench.report.checks.relations import TOLERANCE, CheckedRun, Mismatch, Relation
 
 _FLOPS = {
     "model_flops_per_rank": "model FLOP/s",
@@ -15,7 +15,7 @@ _FLOPS = {
 }
 
 
-def rates(subject: Subject) -> Iterator[str]:
+def rates(subject: CheckedRun) -> Iterator[str]:
     """Compare printed rates with the work and the time of a step."""
     basis = subject.basis
     # the batch of each step where lines give it: some frameworks let it grow
@@ -40,7 +40,7 @@ def rates(subject: Subject) -> Iterator[str]:
             yield _off(subject, words, found, "what the step times give")
 
 
-def ratios(subject: Subject) -> Iterator[str]:
+def ratios(subject: CheckedRun) -> Iterator[str]:
     """Check figures that must have the same ratio at every step."""
     for words, column, over, expected in (
         ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", subject.basis.ranks),
@@ -55,7 +55,7 @@ def ratios(subject: Subject) -> Iterator[str]:
             yield subject.at(found.line, f"{words} is {figures}")
 
 
-def conventions(subject: Subject) -> Iterator[str]:
+def conventions(subject: CheckedRun) -> Iterator[str]:
     """Compare the stated work of a sample, and FLOP/s without a label, with the formulas for the run's shape."""
     basis = subject.basis
     if basis.shape is None:
@@ -87,7 +87,7 @@ def conventions(subject: Subject) -> Iterator[str]:
         yield _off(subject, "FLOP/s", nearest, "what the nearest formula for the run's shape gives")
 
 
-def peaks(subject: Subject) -> Iterator[str]:
+def peaks(subject: CheckedRun) -> Iterator[str]:
     """Compare FLOP/s with the chip's peak, and with the claimed part of it."""
     peak, steps = subject.basis.peak, subject.log.steps
     for column, words in _FLOPS.items():
@@ -110,7 +110,7 @@ def peaks(subject: Subject) -> Iterator[str]:
             yield subject.at(found.line, f"{claim.upper()}: {figures}, from FLOP/s and the chip's peak")
 
 
-def consumed(subject: Subject) -> Iterator[str]:
+def consumed(subject: CheckedRun) -> Iterator[str]:
     """Compare the samples since the run began with batch times steps."""
     sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
     if len(sizes) != 1:
@@ -127,18 +127,18 @@ def consumed(subject: Subject) -> Iterator[str]:
             return
 
 
-def _flops(subject: Subject, per_sample: float | None, batch: int | None) -> float | None:
+def _flops(subject: CheckedRun, per_sample: float | None, batch: int | None) -> float | None:
     """Operations of a rank in a step."""
     return per_sample * batch / subject.basis.ranks if per_sample and batch and subject.basis.ranks else None
 
 
-def _off(subject: Subject, words: str, found: Mismatch, what: str) -> str:
+def _off(subject: CheckedRun, words: str, found: Mismatch, what: str) -> str:
     figures = f"{found.printed:.4g} printed, {found.recomputed:.4g} {_source(found)}"
     convention = _convention(subject, words, found)
     return subject.at(found.line, f"the {words} printed are {found.ratio:.3g} times {what}: {figures}{convention}")
 
 
-def _convention(subject: Subject, words: str, found: Mismatch) -> str:
+def _convention(subject: CheckedRun, words: str, found: Mismatch) -> str:
     """Return the formula that gives the printed figure, if one does."""
     basis = subject.basis
     per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(words)
@@ -150,7 +150,7 @@ def _convention(subject: Subject, words: str, found: Mismatch) -> str:
     return ""
 
 
-def _line(subject: Subject, column: str, value: float) -> int:
+def _line(subject: CheckedRun, column: str, value: float) -> int:
     return int(next(line for line, found in subject.log.steps.columns("line", column) if found == value))
 
 

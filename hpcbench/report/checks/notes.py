@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from hpcbench.features.energy.report import joules
 from hpcbench.features.network.report import sent
 from hpcbench.report.checks import events, figures
-from hpcbench.report.checks.relations import Subject
+from hpcbench.report.checks.relations import CheckedRun
 
-CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
+CHECKS: tuple[Callable[[CheckedRun], Iterator[str]], ...] = (
     events.resumed,
     events.binding,
     figures.rates,
@@ -32,7 +32,7 @@ CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
 )
 
 
-def notes(subject: Subject) -> Iterator[str]:
+def notes(subject: CheckedRun) -> Iterator[str]:
     """Yield notes for a reader of the run's numbers, one sentence each."""
     for check in CHECKS:
         yield from check(subject)

@@ -10,7 +10,7 @@ from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.text import make_printable
 from hpcbench.report.basis import Basis
-from hpcbench.report.traffic import TimeSplit, Traffic
+from hpcbench.report.traffic import TimeSplit, TrafficSum
 
 TOLERANCE = 0.01
 """Largest part by which a printed figure may differ from the recomputed one without a note."""
@@ -159,13 +159,13 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckedRun:
     """A run with its log and the numbers taken from them."""
 
     run: RunResult
     log: RunLog
     basis: Basis
-    channels: tuple[Traffic, ...]
+    channels: tuple[TrafficSum, ...]
     """Traffic of each channel."""
     time: TimeSplit | None
     """Split of a step's time."""

@@ -25,13 +25,13 @@ from hpcbench.bench.progress import Show, progress
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
-from hpcbench.report.export import RECORDS, TABLES, VERSION, Row, Table, Type, Value
+from hpcbench.report.export import RECORDS, TABLES, VERSION, ExportTable, Row, Type, Value
 from hpcbench.report.export.rows import rows
 
 _FORMULA = tuple("=+-@'")
 
 
-def write_csv(path: Path, table: Table, rows: Iterable[Row]) -> None:
+def write_csv(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write a table as CSV (RFC 4180, UTF-8) with its head. ``nan`` and ``inf`` are values."""
     texts = [one.type == "text" for one in table.columns]
     with path.open("w", encoding="utf-8", newline="") as stream:
@@ -49,7 +49,7 @@ def _tame(value: Value) -> Value:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def write_json_lines(path: Path, table: Table, rows: Iterable[Row]) -> None:
+def write_json_lines(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write an object for each row. Columns of JSON are nested in it. ``"NaN"`` and ``"Infinity"`` are values."""
     # most texts of a row are those of the row before
     say: Mapping[Type, Callable[[Any], str]] = {
@@ -75,7 +75,7 @@ _ROWS = 1 << 14
 """Rows of a row group, which is held in memory."""
 
 
-def write_parquet(path: Path, table: Table, rows: Iterable[Row]) -> None:
+def write_parquet(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write a table, one row group at a time. Units and meanings are the fields' metadata."""
     import pyarrow as pa  # it may not be there, and takes its time
     from pyarrow.parquet import ParquetWriter
@@ -99,7 +99,7 @@ _TYPES: Mapping[Type, str] = {"text": "TEXT", "json": "TEXT", "integer": "INTEGE
 _META = (("schema_version", str(VERSION)), ("hpcbench", __version__))
 
 
-def write_sqlite(path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
+def write_sqlite(path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> None:
     """Write tables, and also ``meta`` (the schema's version) and ``columns`` (units and meanings).
 
     Infinity is a number. NaN, which SQLite lacks, is the text ``NaN``.
@@ -130,7 +130,7 @@ def write_sqlite(path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
         raise OSError(errno.EIO, str(error)) from None
 
 
-def _describe(base: sqlite3.Connection, tables: Iterable[Table]) -> None:
+def _describe(base: sqlite3.Connection, tables: Iterable[ExportTable]) -> None:
     base.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT)")
     base.executemany("INSERT INTO meta VALUES (?, ?)", _META)
     base.execute('CREATE TABLE columns ("table" TEXT, name TEXT, type TEXT, unit TEXT, meaning TEXT)')
@@ -142,13 +142,13 @@ def _kept(value: Value) -> Value:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
-_ONE: Mapping[str, Callable[[Path, Table, Iterable[Row]], None]] = {
+_ONE: Mapping[str, Callable[[Path, ExportTable, Iterable[Row]], None]] = {
     ".csv": write_csv,
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
 }
 """Function that writes a table, by suffix."""
-_ALL: Mapping[str, Callable[[Path, Mapping[Table, Iterable[Row]]], None]] = {
+_ALL: Mapping[str, Callable[[Path, Mapping[ExportTable, Iterable[Row]]], None]] = {
     ".sqlite": write_sqlite,
     ".db": write_sqlite,
 }
@@ -160,7 +160,7 @@ class ExportTarget:
     """A file to export to."""
 
     path: Path
-    tables: tuple[Table, ...]
+    tables: tuple[ExportTable, ...]
 
     @classmethod
     def of(cls, path: Path) -> "ExportTarget":
@@ -199,7 +199,7 @@ class ExportTarget:
         runs = [(submission, run) for submission in submissions for run in submission.runs]
         written = dict.fromkeys(self.tables, 0)
 
-        def all_of(table: Table, show: Show) -> Iterator[Row]:
+        def all_of(table: ExportTable, show: Show) -> Iterator[Row]:
             before = list(self.tables).index(table) * len(runs)
             for i, (submission, run) in enumerate(runs):
                 show(before + i, len(self.tables) * len(runs), make_printable(run.id, 60))
@@ -221,7 +221,7 @@ class ExportTarget:
         said = ", ".join(f"{table.name} {count}" for table, count in written.items())
         print(f"hpcbench: {make_printable(str(self.path))}: rows written: {said}", file=sys.stderr)
 
-    def _write(self, path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
+    def _write(self, path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> None:
         suffix = self.path.suffix.lower()
         if suffix in _ALL:
             _ALL[suffix](path, contents)

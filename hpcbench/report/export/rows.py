@@ -31,8 +31,8 @@ from hpcbench.report.export import (
     RUNS,
     STALENESS,
     VERSION,
+    ExportTable,
     Row,
-    Table,
     Type,
     Value,
 )
@@ -77,7 +77,7 @@ _OF_THE_NETWORK = ("wire_bytes", "network_bytes")
 """Columns that are not known if the MPI library may have compressed by itself."""
 
 
-def rows(table: Table, submission: Submission, run: RunResult) -> Iterator[Row]:
+def rows(table: ExportTable, submission: Submission, run: RunResult) -> Iterator[Row]:
     """Return a run's rows of a table."""
     identity = _identity(submission, run)
     return _ROWS[table.name](identity, run)
@@ -171,7 +171,7 @@ def _staleness(identity: Row, run: RunResult) -> Iterator[Row]:
 
 
 def _parts(
-    table: Table,
+    table: ExportTable,
     identity: Row,
     run: RunResult,
     event: TrafficTotals | PhaseTimes | None,

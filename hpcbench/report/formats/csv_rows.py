@@ -12,7 +12,7 @@ from hpcbench.features.energy.report.table import AGAINST_BASELINE as ENERGY
 from hpcbench.present.records import write_csv
 from hpcbench.report.build import Section
 from hpcbench.report.columns import LATER_TESTS, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, TESTS, Figure
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.front import Front, front
 from hpcbench.report.quantities import Quantity, resources, speed, traffic
 from hpcbench.report.quantities.catalogue import CATALOGUE
@@ -38,7 +38,7 @@ def _of(*quantities: Quantity) -> dict[str, Figure]:
 
 
 def _figure(quantity: Quantity) -> Figure:
-    def figure(row: Row) -> float | str | None:
+    def figure(row: SchemeRow) -> float | str | None:
         return quantity.average(row.runs)
 
     return figure
@@ -51,7 +51,7 @@ LATER = _of(*(one for one in CATALOGUE if one.of_schemes and one.key not in _KNO
 """What was declared since: columns that stand after all others."""
 
 
-Value = Callable[[Submission, Cell, Row], Any]
+Value = Callable[[Submission, Cell, SchemeRow], Any]
 
 
 def _all(figures: Mapping[str, Figure]) -> dict[str, Value]:
@@ -88,7 +88,7 @@ COLUMNS: dict[str, Value] = {
 }
 """Name of each column, and a function that finds its value. The order is fixed, because programs may count columns."""
 
-BESIDE: dict[str, Callable[[Front, Weakened, Row], Any]] = {
+BESIDE: dict[str, Callable[[Front, Weakened, SchemeRow], Any]] = {
     "beaten_by": lambda front, _weak, row: json.dumps(front.beaten_by(row.scheme), ensure_ascii=False),
     "weaknesses": lambda _front, weak, row: " ".join(weak.names(row.scheme)),
 }

@@ -8,7 +8,7 @@ from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.contract.events import Environment, TrafficTotals
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.formats.csv_rows import FIGURES, LATER
 from hpcbench.report.front import front, simplest
 from hpcbench.report.identical import identical
@@ -116,7 +116,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: SchemeRow) -> dict[str, Any]:
     return {
         "scheme": row.scheme,
         "runs": [run.run.id for run in row.runs],

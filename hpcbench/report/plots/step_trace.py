@@ -13,7 +13,7 @@ from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, INK, WIDTH
 from hpcbench.present.document import Figure
 from hpcbench.present.notation import seconds_unit
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import name
 
 MOST_SCHEMES, MOST_RANKS = 3, 4
@@ -147,7 +147,7 @@ def plot_step_trace(submission: Submission, cell: Cell) -> Figure | None:
     return Figure("step-trace", "One step, rank by rank", caption, draw)
 
 
-def _make_panel(row: Row, damaged: list[str]) -> Panel | None:
+def _make_panel(row: SchemeRow, damaged: list[str]) -> Panel | None:
     """Make the panel of the first run with a complete trace. Problems of earlier runs are appended to `damaged`."""
     for measures in row.counted:
         try:

@@ -7,7 +7,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.present.notation import name
 from hpcbench.report.columns import columns, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.expert_layers import experts
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import COUNT, NUMBER, PERCENT, SECONDS, Quantity
@@ -83,7 +83,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
         return None
     times = (ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
     unit = ALL_TO_ALL_EXPOSED.choose_unit(quantity.average(row.runs) for quantity in times for row in cell.rows)
-    fields: list[Field[Row]] = [scheme()]
+    fields: list[Field[SchemeRow]] = [scheme()]
     for quantity in EXPERTS:
         fields += columns([quantity], cell.rows, unit=unit if quantity in times else None)
     title = "Experts: balance, drops, and all-to-all per step and rank"

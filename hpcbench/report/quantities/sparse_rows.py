@@ -8,7 +8,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.contract import events
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.report.columns import columns, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 
 ROW_DENSITY = Quantity(
@@ -83,5 +83,5 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of density, switch point and saved bytes of each scheme; None if no run may send rows."""
     if not any(run.said(sparse_gradients) for run in cell.runs):
         return None
-    fields: list[Field[Row]] = [scheme(), *columns(SPARSE_ROWS, cell.rows)]
+    fields: list[Field[SchemeRow]] = [scheme(), *columns(SPARSE_ROWS, cell.rows)]
     return tabulate("sparse", "The embedding's gradient by rows: bytes saved per step, all ranks", cell.rows, fields)

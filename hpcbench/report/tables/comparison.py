@@ -14,7 +14,7 @@ from hpcbench.present.notation import (
     speed_interval,
 )
 from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.front import front
 from hpcbench.report.measures import is_gpu
@@ -37,7 +37,7 @@ def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
     rows = cell.rows
     # A column in which every entry is 100 % is left out.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
-    fields: list[Field[Row]] = [
+    fields: list[Field[SchemeRow]] = [
         scheme(),
         *columns([MODEL_FLOPS], rows, gpu=is_gpu(example(cell)), group=0),
         samples(rows),
@@ -52,13 +52,13 @@ def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
     return tabulate("comparison", "", rows, fields, always=len(fields))
 
 
-def verdict(row: Row, weak: Weakened) -> Entry:
+def verdict(row: SchemeRow, weak: Weakened) -> Entry:
     """Make the entry of the verdict, with the letters of its weaknesses."""
     entry, mark = phrase(row.verdict, tone(row)), weak.mark(row.scheme)
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
 
-def tone(row: Row) -> Tone:
+def tone(row: SchemeRow) -> Tone:
     """Choose the tone of a verdict."""
     if row.diverged or (not row.completed and row.verdict):
         return "bad"

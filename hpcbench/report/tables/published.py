@@ -14,7 +14,7 @@ from hpcbench.contract.section import Section
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Table
 from hpcbench.present.notation import estimate, speed_interval
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.resources import data_dir
 from hpcbench.study.yaml12 import read
 
@@ -151,7 +151,7 @@ def _reference(paper: Paper, figure: Published) -> str:
     return figure.reference or paper.reference
 
 
-def _counterpart(figure: Published, row: Row, baseline: bool) -> Entry | None:
+def _counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entry | None:
     """Make the entry of the measurement of the same kind; None if the figure is about something else."""
     if figure.quantity in _RATIOS:
         return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
@@ -171,7 +171,7 @@ def _counterpart(figure: Published, row: Row, baseline: bool) -> Entry | None:
     return None
 
 
-def _mfu(row: Row) -> float | None:
+def _mfu(row: SchemeRow) -> float | None:
     values = [run.mfu for run in row.runs if run.mfu is not None and run.run.state == "completed"]
     return fmean(values) if values else None
 
@@ -182,5 +182,5 @@ def _shown(quantity: str, value: float) -> str:
     return f"{100 * value:.1f} %" if quantity == "mfu" else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
-def _gpu(row: Row) -> str:
+def _gpu(row: SchemeRow) -> str:
     return next((run.chip for run in row.runs if run.chip), "")

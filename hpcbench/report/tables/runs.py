@@ -5,7 +5,7 @@ from dataclasses import replace
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.present.notation import Unit, name, phrase, quantity, seconds_unit
+from hpcbench.present.notation import DisplayUnit, name, phrase, quantity, seconds_unit
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.quantities import Quantity, make_fields
@@ -88,7 +88,7 @@ def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
     gpu = any(is_gpu(run.run) for run in runs)
     foreign = any(_dialect(run) != _OWN for run in runs)
 
-    def columns(group: int, *quantities: Quantity, unit: Unit | None = None) -> list[Field[Measures]]:
+    def columns(group: int, *quantities: Quantity, unit: DisplayUnit | None = None) -> list[Field[Measures]]:
         return make_fields(
             quantities, runs, lambda quantity, run: quantity.compute(run), gpu=gpu, group=group, unit=unit, runs=True
         )

@@ -13,7 +13,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
 from hpcbench.present.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
 from hpcbench.report.columns import SCHEME, samples
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.quantities import make_fields
 from hpcbench.report.quantities.resources import DEVICE, HOST_RANK, PHASES
@@ -35,7 +35,7 @@ class RunSize:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ScalingKind:
     """A kind of scaling: how the work grows with the machine."""
 
     name: str
@@ -45,8 +45,8 @@ class Kind:
     """Description of the property."""
 
 
-STRONG = Kind("strong", lambda size: size.batch, "global batch {:.0f}")
-WEAK = Kind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} per rank")
+STRONG = ScalingKind("strong", lambda size: size.batch, "global batch {:.0f}")
+WEAK = ScalingKind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} per rank")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ScalingPoint:
     series: str
     """Description of the properties that are the same at all sizes of the series."""
     size: RunSize
-    row: Row
+    row: SchemeRow
     smallest: RunSize | None
     speedup: float | None
     """Samples/s divided by those at the smallest size."""
@@ -69,7 +69,7 @@ class ScalingPoint:
         return self.speedup * self.smallest.ranks / self.size.ranks
 
 
-def list_points(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
+def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
     """List the points of each series, scheme by scheme.
 
     The cells of a series have the same settings, except for the global batch and the layout. They also have the same
@@ -222,7 +222,7 @@ def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     ]
 
 
-def _table(kind: Kind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
+def _table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
     if not points:
         return None
     each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"

@@ -13,8 +13,8 @@ from hpcbench.features.energy import events
 from hpcbench.features.energy.report.joules import Energy, energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import speed_interval
-from hpcbench.report.columns import CHANGE, SPEED, Estimate, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.columns import CHANGE, SPEED, IntervalColumn, columns, samples, scheme
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, counted
 from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
@@ -98,7 +98,7 @@ ENERGY = (
 )
 
 
-def _over_baseline(row: Row) -> Interval | None:
+def _over_baseline(row: SchemeRow) -> Interval | None:
     """Return an estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
     pairs = []
     for run, base in paired(row.runs, row.base):
@@ -108,7 +108,7 @@ def _over_baseline(row: Row) -> Interval | None:
     return paired_ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
 
 
-AGAINST_BASELINE = Estimate(
+AGAINST_BASELINE = IntervalColumn(
     "energy_ratio",
     CHANGE,
     "Joules a sample over the baseline's in the same pairing, where the same was counted, with its interval.",
@@ -118,7 +118,7 @@ AGAINST_BASELINE = Estimate(
 )
 
 
-def beside_speed(rows: Sequence[Row]) -> list[Field[Row]]:
+def beside_speed(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
     """Return the columns of the comparison: joules a sample, if any run has them."""
     if not any(run.said(energy) for row in rows for run in row.runs):
         return []
@@ -140,7 +140,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     said = [event for run in cell.runs if run.run.log and (event := run.run.log.event(events.Energy))]
     if not said:
         return None
-    fields: list[Field[Row]] = [
+    fields: list[Field[SchemeRow]] = [
         scheme(),
         samples(cell.rows),
         SPEED.field(),
@@ -158,7 +158,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("energy", "Energy", cell.rows, fields, notes=notes, always=shown)
 
 
-def _scope(row: Row) -> Entry:
+def _scope(row: SchemeRow) -> Entry:
     scopes = sorted({joules.scope for run in row.counted if (joules := run.said(energy))})
     words = ", ".join(make_printable(one, 40) for one in scopes)
     return Entry(words or "-", words or None)

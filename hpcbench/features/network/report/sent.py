@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.text import make_printable
 from hpcbench.features.network import events
-from hpcbench.report.checks.relations import Subject
+from hpcbench.report.checks.relations import CheckedRun
 
 _LARGEST = 1 << 62
 
@@ -40,7 +40,7 @@ def read_bytes(log: RunLog) -> CountedBytes | None:
     return CountedBytes(event.sent_bytes, event.uncertain_bytes or 0, event.whole_sent_bytes, steps, event.nodes)
 
 
-def check(subject: Subject) -> Iterator[str]:
+def check(subject: CheckedRun) -> Iterator[str]:
     """Yield a note if the counters of a run give no sum."""
     event = subject.log.event(events.NetworkBytes)
     if event is not None and event.sent_bytes is None and event.problems:

@@ -8,7 +8,7 @@ from hpcbench.features.network import events
 from hpcbench.features.network.report.sent import read_bytes
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.report.columns import SPEED, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, PERCENT, RATIO, Exported, Quantity
 
@@ -75,7 +75,7 @@ SENT = Quantity(
 QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, SENT)
 
 
-def list_columns(rows: Sequence[Row]) -> list[Field[Row]]:
+def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
     """Return the column of the comparison, if any run has counters and more than one node."""
     counts = [counted for row in rows for run in row.runs if (counted := run.said(read_bytes))]
     return columns([NETWORK], rows, group=0) if any(counted.nodes > 1 for counted in counts) else []
@@ -90,7 +90,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     network_events = [event for log in logs if (event := log.event(events.NetworkBytes))]
     if not network_events:
         return None
-    fields: list[Field[Row]] = [scheme(), samples(cell.rows), SPEED.field()]
+    fields: list[Field[SchemeRow]] = [scheme(), samples(cell.rows), SPEED.field()]
     shown = len(fields)
     fields += columns([NETWORK, AGREEMENT, UNCERTAIN], cell.rows)
     return tabulate(
