@@ -75,7 +75,7 @@ def _table(result: Result) -> Table | None:
         figure_column("rel. RMSE", lambda row: row.relative_rmse, error, group=2),
         (Column("max_error", "max error", group=2), _max_error),
         figure_column("bound", lambda row: row.error_bound, error, group=2),
-        (Column("nan_inf", "NaN, Inf", words=True, group=2), _survival),
+        (Column("nan_inf", "NaN, Inf", text=True, group=2), _survival),
     ]
     note = f"A copy of the values runs at {short(copy.best)} ({short(copy.median)}) GB/s."
     return tabulate("codecs", "", result.rows, fields, notes=[note])

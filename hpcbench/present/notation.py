@@ -189,8 +189,8 @@ def figure_column(
 
 
 def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
-    """Return a column of words, named after its head."""
-    return Column(column_name(head), head, words=True, help=help), lambda item: phrase(of(item))
+    """Return a column of text, named after its head."""
+    return Column(column_name(head), head, text=True, help=help), lambda item: phrase(of(item))
 
 
 def column_name(head: str) -> str:

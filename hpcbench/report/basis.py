@@ -68,15 +68,17 @@ def basis(run: RunResult, log: RunLog) -> Basis:
     work = run.settings.work
     configuration = log.read_event(Configuration)
     shape, recompute = _shape(run.settings), _recompute(work.recompute)
-    kept = _with_kept(shape, log)
+    kept_shape = _with_kept(shape, log)
 
     executed = {"recompute": "none" if recompute is None else recompute}
 
     def without_dropped(name: str, formula: Callable[..., float], **mode: Any) -> float | None:
-        known = finite(getattr(configuration, f"{name}_flops_per_sample"))
-        if known is None or kept == shape:
-            return known
-        return finite(known - formula(**shape, **mode) + formula(**kept, **mode)) if shape and kept else None
+        stated = finite(getattr(configuration, f"{name}_flops_per_sample"))
+        if stated is None or kept_shape == shape:
+            return stated
+        return (
+            finite(stated - formula(**shape, **mode) + formula(**kept_shape, **mode)) if shape and kept_shape else None
+        )
 
     return Basis(
         first=first_counted(run, log),
@@ -120,19 +122,19 @@ def _shape(settings: LoggedSettings) -> dict[str, Any] | None:
     model, layout = settings.model, settings.layout
     stated = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": settings.train.seq_len}
     sizes = {name: _positive(size) for name, size in stated.items()}
-    known = {name: size for name, size in sizes.items() if size is not None}
-    if len(known) != len(sizes):
+    positive = {name: size for name, size in sizes.items() if size is not None}
+    if len(positive) != len(sizes):
         return None
     if model.experts is None:
-        return known
+        return positive
     ep, tp = _positive(layout.ep) or 1, _positive(layout.tp) or 1
     try:
         settled = Experts.model_validate(model.experts)
     except ValidationError:
         return None
     return {
-        **known,
-        "experts": shape_of_experts(settled, layers=known["layers"], seq_len=known["seq_len"], ep=ep, tp=tp),
+        **positive,
+        "experts": shape_of_experts(settled, layers=positive["layers"], seq_len=positive["seq_len"], ep=ep, tp=tp),
     }
 
 
@@ -170,12 +172,12 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
     """
     if not ranks or precision is None:
         return None
-    own = get_number(site, precision)
+    of_site = get_number(site, precision)
     peaks: dict[Any, float] = {}
     for place, rank in enumerate(ranks):
         name = _gpu(rank)
         chip = chips.find_chip(name) if name else None
-        peak = own * 1e12 if own and name else chip.peak(precision) if chip else None
+        peak = of_site * 1e12 if of_site and name else chip.peak(precision) if chip else None
         if peak is None:
             return None
         peaks[(rank.gpu.uuid or rank.gpu.pci if rank.gpu else None) or place] = peak

@@ -19,7 +19,7 @@ from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.series import series_interval
 from hpcbench.report.statistics import Interval, geometric_interval, usable
 from hpcbench.report.traffic import Unknown
-from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
+from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, verdict
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,12 @@ class SchemeRow:
     @property
     def verdict(self) -> str:
         """The outcome in words, with the states of the runs."""
-        return in_words(self.outcome, self.runs, self.completed, idle=self.idle)
+        return describe_verdict(self.outcome, self.runs, self.completed, idle=self.idle)
+
+    @property
+    def run_names(self) -> list[str]:
+        """Names of the runs."""
+        return [run.run.id for run in self.runs]
 
     @property
     def idle(self) -> bool:
@@ -141,18 +146,15 @@ def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list
 
 
 def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
-    """Compare the schemes of all studies of a report, with one level for all that the report finds.
+    """Compare the schemes of all studies of a report, with one level for all findings.
 
-    Returns
-    -------
-    list of list of Cell
-        The cells of each study in the order in which they first appear.
+    Return the cells of each study.
     """
     drafts = [(i, draft) for i, study in enumerate(studies) for draft in _drafts(study)]
     findings = decide([draft.evidence for _, draft in drafts])
     cells: list[list[Cell]] = [[] for _ in studies]
-    for (i, draft), found in zip(drafts, findings, strict=True):
-        cells[i].append(_cell(draft, found, studies[i].criteria))
+    for (i, draft), findings_of_cell in zip(drafts, findings, strict=True):
+        cells[i].append(_cell(draft, findings_of_cell, studies[i].criteria))
     return cells
 
 
@@ -176,16 +178,21 @@ def _draft(runs: list[Measures], baseline: str, criteria: Criteria) -> _Draft:
     schemes: dict[str, list[Measures]] = {}
     for run in sorted(runs, key=lambda r: r.run.scheme != baseline):
         schemes.setdefault(run.run.scheme, []).append(run)
-    compared = {name: own for name, own in schemes.items() if name != baseline and not _diverged(own)}
-    kinds = {name: classify(own[0].run, is_baseline=False) for name, own in compared.items()}
-    idle = [name for name, own in compared.items() if CODED.average(own) == 0]
+    compared = {
+        name: runs_of_scheme
+        for name, runs_of_scheme in schemes.items()
+        if name != baseline and not _diverged(runs_of_scheme)
+    }
+    kinds = {name: classify(runs_of_scheme[0].run, is_baseline=False) for name, runs_of_scheme in compared.items()}
+    idle = [name for name, runs_of_scheme in compared.items() if CODED.average(runs_of_scheme) == 0]
     return _Draft(schemes, baseline, gather(compared, schemes.get(baseline, []), kinds, idle, criteria))
 
 
 def _cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
     base = draft.schemes.get(draft.baseline, [])
     rows = tuple(
-        _row(scheme, own, findings, base if scheme != draft.baseline else None) for scheme, own in draft.schemes.items()
+        _row(scheme, runs_of_scheme, findings, base if scheme != draft.baseline else None)
+        for scheme, runs_of_scheme in draft.schemes.items()
     )
     values = next(iter(draft.schemes.values()))[0].run.cell
     return Cell(values, draft.baseline if base else None, rows, criteria, findings.duels, findings.gains)
@@ -193,7 +200,7 @@ def _cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
 
 def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> SchemeRow:
     """Return the row of a scheme. `base` is None for the baseline itself."""
-    done, own = completed(runs), counted(runs)
+    done, counted_runs = completed(runs), counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:
         outcome = None if done else NO_BASELINE
@@ -204,13 +211,13 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
     else:
         steady = loss is None or loss.steady
         outcome = verdict(speed.shown, loss.shown if loss else None, steady=steady, near=speed.near)
-    times = [run.step_seconds for run in own if run.step_seconds and usable(run.step_seconds)]
+    times = [run.step_seconds for run in counted_runs if run.step_seconds and usable(run.step_seconds)]
     return SchemeRow(
         scheme=scheme,
         runs=tuple(runs),
         completed=len(done),
         diverged=_diverged(runs),
-        partial=bool(own) and not done,
+        partial=bool(counted_runs) and not done,
         samples_per_s=SAMPLES.average_or_none(runs),
         tokens_per_s=TOKENS.average_or_none(runs),
         model_flops_per_rank=MODEL_FLOPS.average_or_none(runs),

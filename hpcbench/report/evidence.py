@@ -43,7 +43,7 @@ class Evidence:
         answers: dict[Hashable, Chain] = {}
         controls: dict[Hashable, Chain] = {}
         for scheme, kind in self.kinds.items():
-            gains = tuple(test.question for (own, _), test in self.gains.items() if own == scheme)
+            gains = tuple(test.question for (coded, _), test in self.gains.items() if coded == scheme)
             chain = _chain(self.speeds.get(scheme), self.losses.get(scheme))
             if chain is not None:
                 asked = tuple(gain for gain in gains if gain is not None)
@@ -84,11 +84,11 @@ def decide(cells: Sequence[Evidence]) -> list[Findings]:
 def _findings(cell: Evidence, allotment: Allotment) -> Findings:
     nothing = Shares()
     shares = {**allotment.answers, **allotment.controls}
-    own = {scheme: shares.get(scheme, nothing) for scheme in (*cell.speeds, *cell.losses)}
+    shares_of_scheme = {scheme: shares.get(scheme, nothing) for scheme in (*cell.speeds, *cell.losses)}
     gains = dict.fromkeys(cell.gains, 0.0)
-    for scheme in own:
+    for scheme in shares_of_scheme:
         asked = [pair for pair, test in cell.gains.items() if pair[0] == scheme and test.question]
-        gains |= zip(asked, own[scheme].gains, strict=False)
+        gains |= zip(asked, shares_of_scheme[scheme].gains, strict=False)
     duels = []
     for pair in dict.fromkeys((*cell.duel_speeds, *cell.duel_losses)):
         given = allotment.duels.get(pair, nothing)
@@ -98,8 +98,8 @@ def _findings(cell: Evidence, allotment: Allotment) -> Findings:
         shown = speed.finding(given.speed, gain) if speed else None
         duels.append(Duel(*pair, shown, loss.finding(given.loss) if loss else None))
     return Findings(
-        {scheme: test.finding(own[scheme].speed) for scheme, test in cell.speeds.items()},
-        {scheme: test.finding(own[scheme].loss) for scheme, test in cell.losses.items()},
+        {scheme: test.finding(shares_of_scheme[scheme].speed) for scheme, test in cell.speeds.items()},
+        {scheme: test.finding(shares_of_scheme[scheme].loss) for scheme, test in cell.losses.items()},
         {scheme: test.finding(allotment.times.get(scheme, nothing).loss) for scheme, test in cell.times.items()},
         tuple(Duel(*pair, test.finding(gains[pair]), None) for pair, test in cell.gains.items()),
         tuple(duels),
@@ -115,21 +115,13 @@ def gather(
 ) -> Evidence:
     """Gather the values of the schemes of a cell, in pairs with the baseline's and with each other's.
 
-    Parameters
-    ----------
-    schemes
-        Runs of the schemes to compare, without the baseline and without those that diverged.
-    base
-        Runs of the baseline.
-    kinds
-        Kinds of the schemes.
-    idle
-        Schemes whose codecs encoded nothing. They are compared with the baseline alone.
-    criteria
-        The margins.
+    `schemes` are the runs without those of the baseline (`base`) and of diverged schemes. `idle` schemes, whose codecs
+    encoded nothing, are compared with the baseline only.
     """
     pairs = {scheme: paired(runs, base) for scheme, runs in schemes.items()}
-    curves = {other.run.pairing: curve(other.run.log) for own in pairs.values() for _, other in own}
+    curves = {
+        other.run.pairing: curve(other.run.log) for pairs_of_scheme in pairs.values() for _, other in pairs_of_scheme
+    }
 
     def in_time(mine: Measures, other: Measures) -> Both:
         return losses_at_equal_time(curve(mine.run.log), curves[other.run.pairing])
@@ -192,22 +184,14 @@ def family(
     values: Callable[[Measures, Measures], Both],
     same: Callable[[Measures], Hashable] = lambda run: run.run.pairing,
 ) -> dict[Key, Values]:
-    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out.
+    """Return the two values of each pair that has both, by scheme. Schemes without such a pair are left out.
 
-    Parameters
-    ----------
-    pairs
-        Runs of each scheme with those that they are compared with.
-    values
-        Gives the two values of a pair.
-    same
-        Gives what pairs have in common whose values are no independent ones, such as losses of equal seed. Their
-        values are averaged.
+    Pairs with the same value of `same`, such as losses of equal seed, are not independent: their values are averaged.
     """
     families: dict[Key, Values] = {}
-    for scheme, own in pairs.items():
+    for scheme, pairs_of_scheme in pairs.items():
         groups: dict[Hashable, list[tuple[float, float]]] = {}
-        for mine, other in own:
+        for mine, other in pairs_of_scheme:
             a, b = values(mine, other)
             if a is not None and b is not None and usable(a) and usable(b):
                 groups.setdefault(same(mine), []).append((a, b))
@@ -218,9 +202,9 @@ def family(
 
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
     """Completed runs of a scheme, each with the baseline's run of the same pairing, in the order of the repeats."""
-    own, others = by_pairing(runs), by_pairing(base)
-    order = sorted(own, key=lambda pairing: (own[pairing].run.submission, own[pairing].run.repeat or 0, pairing))
-    return [(own[pairing], others[pairing]) for pairing in order if pairing in others]
+    mine, others = by_pairing(runs), by_pairing(base)
+    order = sorted(mine, key=lambda pairing: (mine[pairing].run.submission, mine[pairing].run.repeat or 0, pairing))
+    return [(mine[pairing], others[pairing]) for pairing in order if pairing in others]
 
 
 def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:

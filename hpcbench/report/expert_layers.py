@@ -52,15 +52,15 @@ def experts(log: RunLog) -> ExpertLoads | None:
 
     None where the log does not speak of any, or not sensibly.
     """
-    found = []
+    layers = []
     for row in log.read_event(events.Experts).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:
             return None
         tokens = tuple(row.tokens)
         if not _sensible(tokens, row.dropped):
             return None
-        found.append(ExpertLayer(row.layer, tokens, row.dropped))
-    return ExpertLoads(tuple(found)) if found else None
+        layers.append(ExpertLayer(row.layer, tokens, row.dropped))
+    return ExpertLoads(tuple(layers)) if layers else None
 
 
 def _sensible(tokens: Sequence[int], dropped: int) -> bool:

@@ -154,9 +154,9 @@ class SpeedTest:
             return None
         limits = math.log1p(self.margin), math.log1p(AS_FAST)
         side = self.mean.p_two_sided()
-        whole = max(side, *(_excluded(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
+        largest_p = max(side, *(_excluded(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
         part = part_of_level(self.mean.count)
-        return Question(side / part, whole / part)
+        return Question(side / part, largest_p / part)
 
     def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
         """Return the finding with a share of the level; `side_share` is a larger share for the test of equal speeds."""
@@ -202,8 +202,8 @@ class LossTest:
         """The shares that decide it; None for a single pair."""
         if self.mean.error is None:
             return None
-        whole = max(_excluded(self.mean, sign * self.margin) for sign in (1, -1)) / part_of_level(self.mean.count)
-        return Question(whole, whole)
+        largest_p = max(_excluded(self.mean, sign * self.margin) for sign in (1, -1)) / part_of_level(self.mean.count)
+        return Question(largest_p, largest_p)
 
     def finding(self, share: float) -> LossFinding:
         """Return the finding with a share of the level."""

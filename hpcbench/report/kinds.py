@@ -11,7 +11,7 @@ _TRAITS = ("dimension", "phase", "kind")
 
 
 class SchemeKind(IntEnum):
-    """Kinds of schemes, the simplest first. A more complex one must be shown to be worth it."""
+    """Kinds of schemes, the simplest first. A more complex scheme must be significantly better to be worth it."""
 
     BASELINE = 0
     PLAIN = 1
@@ -22,9 +22,9 @@ class SchemeKind(IntEnum):
     UNKNOWN = 6
 
     @property
-    def words(self) -> str:
-        """The kind in words for a reader."""
-        return _WORDS[self]
+    def description(self) -> str:
+        """Description of the kind for a reader."""
+        return _DESCRIPTIONS[self]
 
     @property
     def is_control(self) -> bool:
@@ -32,10 +32,10 @@ class SchemeKind(IntEnum):
         return self in (SchemeKind.PLAIN, SchemeKind.CAST)
 
 
-_WORDS = {
+_DESCRIPTIONS = {
     SchemeKind.BASELINE: "the baseline",
     SchemeKind.PLAIN: "no codec",
-    SchemeKind.CAST: "a plain cast to 16 bits",
+    SchemeKind.CAST: "a cast to 16 bits",
     SchemeKind.ONE_CODEC: "one codec for all traffic",
     SchemeKind.BY_TRAFFIC: "codecs by traffic, or with feedback",
     SchemeKind.OTHER_SYSTEM: "another system",
@@ -44,7 +44,7 @@ _WORDS = {
 
 
 def has_half_messages(run: RunResult) -> bool:
-    """Return whether all messages of a run have 16 bits before any codec, so that a plain cast gains nothing."""
+    """Return whether all messages of a run have 16 bits before any codec, so that a cast gains nothing."""
     train = run.settings.train
     chosen = [getattr(train.comm_precision, content) for content in CONTENTS]
     return all((train.precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)

@@ -46,26 +46,8 @@ def follow(
 ) -> int:
     """Watch a submission until its jobs have ended or are lost.
 
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    console
-        Console to print on; standard output by default.
-    jobs
-        Gives each job by its id; by default `Jobs`.
-    clock, sleep
-        A function that gives the seconds of a clock that never goes back, and one that pauses.
-
-    Returns
-    -------
-    int
-        0 if all runs completed, else 1 (also if the user stops watching; the jobs continue).
-
-    Raises
-    ------
-    UserError
-        `root` is not a submission's directory.
+    `jobs` returns each job by its id. `clock` is monotonic, in seconds. Return 0 if all runs completed, else 1, also if
+    the user stops watching: the jobs continue.
     """
     console = console or Console(highlight=False)
     ask = jobs or Jobs(root)
@@ -101,8 +83,8 @@ def summary(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
     """Return a line about all runs."""
     counts = Counter(run.state for run in runs)
     parts = [f"{count} {state}" for state, count in counts.most_common()]
-    rest = f", about {span(left)} left" if left is not None else ""
-    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{rest}"
+    remaining = f", about {span(left)} left" if left is not None else ""
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{remaining}"
 
 
 class _View(ABC):
@@ -181,18 +163,15 @@ class _Lines(_View):
         if over:
             self.console.print(Text(summary(runs, elapsed, None)), soft_wrap=True)
 
-    def _say(self, elapsed: float, words: str) -> None:
+    def _say(self, elapsed: float, text: str) -> None:
         self._last = elapsed
-        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(words, 400)}"), soft_wrap=True)
+        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(text, 400)}"), soft_wrap=True)
 
 
 def picture(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
-    """Return a row for each run, the reasons of some, and a line about all.
+    """Return a row for each run, the reasons of some states, and a summary.
 
-    Parameters
-    ----------
-    height, width
-        Rows and columns of the screen. If there are more runs than rows, the important ones are shown.
+    If there are more runs than the screen has rows (`height`), the most important runs are shown.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):
@@ -200,11 +179,11 @@ def picture(runs: list[RunProgress], elapsed: float, left: float | None, height:
     for name in ("step", "loss", "samples/s", "left"):
         table.add_column(name, justify="right", no_wrap=True)
     shown = _choose(runs, max(height - 4, 4))
-    told = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
-    told.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
+    explained = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
+    explained.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
     reasons = [
         Text(make_printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
-        for run in told[:3]
+        for run in explained[:3]
     ]
     lines = sum(len(reason.wrap(Console(width=width), width)) for reason in reasons)
     shown = _choose(runs, max(height - 3 - lines, 4))  # beside a head, a summary and the cursor's line

@@ -25,25 +25,11 @@ def part_of_level(pairs: int) -> float:
 
 
 def next_look(distance: float, scatter: float, share: float, pairs: int, power: float = 0.8) -> int | None:
-    """Return the next look at which a one-sided t test would probably show a mean that lies `distance` away.
+    """Return the next look at which a one-sided t test would probably show a mean that is `distance` away from a value.
 
-    Parameters
-    ----------
-    distance
-        Distance from the value to be excluded to the mean.
-    scatter
-        Standard deviation of the pairs.
-    share
-        Level of the test before it is divided over the looks, as a part of 1.
-    pairs
-        Number of pairs now.
-    power
-        Probability with which the test is to succeed.
-
-    Returns
-    -------
-    int or None
-        None if more than `MOST` are needed, or if the mean lies on the wrong side.
+    `scatter` is the standard deviation of the pairs, `share` the level of the test before it is divided over the looks,
+    `pairs` the present number of pairs, and `power` the probability of success. None if more than `MOST` pairs are
+    needed, or if the mean is on the wrong side.
     """
     later = (look for look in LOOKS if look > pairs)
     return next((n for n in later if suffices(n, distance, scatter, share * part_of_level(n), power)), None)

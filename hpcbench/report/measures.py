@@ -12,16 +12,16 @@ from hpcbench.report import resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.checks.notes import notes
 from hpcbench.report.checks.relations import CheckedRun
-from hpcbench.report.pace import Rates, mean_rate, pace, step_times
+from hpcbench.report.pace import Pace, Rates, mean_rate, pace, step_times
 from hpcbench.report.resources import HostTime, PeakMemory, StepPhases, phases
 from hpcbench.report.traffic import HostTraffic, TimeSplit, TrafficSum, Unknown
 
-Found = TypeVar("Found")
+Extract = TypeVar("Extract")
 
 
-@dataclass(frozen=True)
-class Measures:
-    """The numbers of one run; None if its log does not give them.
+@dataclass(frozen=True, kw_only=True)
+class Measures(Pace):
+    """The numbers of one run; None if its log does not give them. Its pace is that of the steps after the warm-up.
 
     FLOP/s are those that the model needs, those that were executed, or those that the log gives without a label. They
     are never mixed.
@@ -32,17 +32,6 @@ class Measures:
     """Number of steps that the throughput rests on."""
     batch: int | None
     """Samples of a step."""
-    step_seconds: float | None
-    """Mean step time after the warm-up."""
-    step_seconds_median: float | None
-    step_seconds_p95: float | None
-    """Step time that 95 % of these steps do not exceed."""
-    unevenness: float | None
-    """Mean step time over the median."""
-    samples_per_s: float | None
-    """Samples of the steps after the warm-up, divided by the time that these steps took."""
-    tokens_per_s: float | None
-    tokens_per_s_per_rank: float | None
     model_flops_per_rank: float | None
     """FLOP/s that the model needs, recomputed from shape, samples/s and ranks."""
     hardware_flops_per_rank: float | None
@@ -88,22 +77,22 @@ class Measures:
     """Sentences about contradictions in the log, and about other facts that a reader must know."""
     first: int = field(default=1, repr=False)
     """Number of the first step after the warm-up."""
-    _said: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _extracts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def said(self, read: Callable[[RunLog], Found | None]) -> Found | None:
-        """Return what a function finds in the log that only one subject needs, such as the tokens of experts.
+    def extract(self, read: Callable[[RunLog], Extract | None]) -> Extract | None:
+        """Return what `read` extracts from the log, such as the tokens of experts. It is called once per run.
 
-        It is called once. None for a run without a log.
+        None for a run without a log.
         """
-        if read not in self._said:
-            self._said[read] = read(self.run.log) if self.run.log else None
-        found: Found | None = self._said[read]
-        return found
+        if read not in self._extracts:
+            self._extracts[read] = read(self.run.log) if self.run.log else None
+        extract: Extract | None = self._extracts[read]
+        return extract
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None for a run without traffic."""
-        return traffic.wire_over_message(self.wire_bytes, self.message_bytes)
+        return traffic.part_of(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
@@ -114,12 +103,6 @@ class Measures:
     def counted_steps(self) -> list[float]:
         """Numbers of the steps that the throughput rests on."""
         return self.run.log.steps.column("step", first=self.first) if self.run.log else []
-
-    @property
-    def rates(self) -> Rates:
-        """Work per second over the counted steps."""
-        steps = 1 / self.step_seconds if self.step_seconds else None
-        return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
 
     def rates_over(self, steps: Container[float]) -> Rates:
         """Work per second over those counted steps that are among `steps`."""
@@ -133,28 +116,22 @@ class Measures:
 def measure(run: RunResult) -> Measures:
     """Take a run's numbers from its log."""
     log = run.log or RunLog(Path())
-    known = not run.settings.scheme.hides_traffic
+    has_wire_bytes = not run.settings.scheme.hides_traffic
     rests_on = basis(run, log)
     first = rests_on.first
     speed = pace(log, rests_on)
     rate = speed.samples_per_s
     model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
-    channels = traffic.channels(log, rests_on.ranks, known=known)
+    channels = traffic.channels(log, rests_on.ranks, has_wire_bytes=has_wire_bytes)
     time = traffic.time_split(channels, traffic.counted(log, "seconds")) if traffic.timed(log) else None
     messages, wires = _bytes(log, first, channels)
     last = log.last_step
     return Measures(
+        **vars(speed),
         run=run,
         steps=len(log.steps.column("step", first=first)),
         batch=rests_on.batch,
-        step_seconds=speed.step_seconds,
-        step_seconds_median=speed.step_seconds_median,
-        step_seconds_p95=speed.step_seconds_p95,
-        unevenness=speed.unevenness,
-        samples_per_s=rate,
-        tokens_per_s=speed.tokens_per_s,
-        tokens_per_s_per_rank=speed.tokens_per_s_per_rank,
         model_flops_per_rank=model,
         hardware_flops_per_rank=hardware,
         neox_flops_per_rank=_recomputed(rests_on.neox_flops, rate, rests_on),
@@ -164,7 +141,7 @@ def measure(run: RunResult) -> Measures:
         mfu=_utilization(log, "mfu", model, rests_on),
         hfu=_utilization(log, "hfu", hardware, rests_on),
         message_bytes=messages,
-        wire_bytes=wires if known else "unknown",
+        wire_bytes=wires if has_wire_bytes else "unknown",
         time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),

@@ -33,15 +33,15 @@ def pool(submissions: Sequence[Submission]) -> list[Submission]:
         groups.append([submission])
     labels = _labels(submissions)
     names = [(group[0].plan.study, group[0].plan.site) for group in groups]
-    found = []
+    pooled = []
     for group, of in zip(groups, names, strict=True):
         if len(group) > 1:
-            found.append(_joined(group, [labels[id(one)] for one in group]))
+            pooled.append(_joined(group, [labels[id(member)] for member in group]))
         elif names.count(of) > 1 and labels[id(group[0])]:
-            found.append(_labelled(group[0], labels[id(group[0])]))
+            pooled.append(_labelled(group[0], labels[id(group[0])]))
         else:
-            found += group
-    return found
+            pooled += group
+    return pooled
 
 
 def parts(submissions: Sequence[Submission]) -> list[Submission]:
@@ -59,7 +59,7 @@ def _digest(submission: Submission) -> tuple[str, str, str] | None:
 
 def _different_software(group: Sequence[Submission], other: Submission) -> str | None:
     """Name of the first version or setting that differs between runs of a scheme; None if all are the same."""
-    mine, theirs = (_software(runs) for runs in ([run for one in group for run in one.runs], other.runs))
+    mine, theirs = (_software(runs) for runs in ([run for submission in group for run in submission.runs], other.runs))
     return next((key[-1] for key, values in mine.items() if key in theirs and theirs[key] != values), None)
 
 
@@ -74,7 +74,7 @@ def _software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[str]]
 
 def _joined(group: Sequence[Submission], labels: Sequence[str]) -> Submission:
     """Return one submission with the runs of all, whose pairs stay those of one submission each."""
-    runs = [run for one, label in zip(group, labels, strict=True) for run in _apart(one, label)]
+    runs = [run for submission, label in zip(group, labels, strict=True) for run in _apart(submission, label)]
     return Submission(group[0].root, group[0].plan, runs, tuple(group))
 
 
@@ -97,10 +97,14 @@ def _labelled(submission: Submission, label: str) -> Submission:
 
 def _labels(submissions: Sequence[Submission]) -> dict[int, str]:
     """Return the shortest end of each submission's directory that no other one has; empty for logs."""
-    places = {id(one): one.root.absolute().parts for one in submissions if one.root is not None}
+    places = {
+        id(submission): submission.root.absolute().parts for submission in submissions if submission.root is not None
+    }
     labels = dict.fromkeys(map(id, submissions), "")
-    for key, own in places.items():
+    for key, parts in places.items():
         others = [other for number, other in places.items() if number != key]
-        length = next((n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), len(own))
-        labels[key] = make_printable(str(Path(*own[-length:])))
+        length = next(
+            (n for n in range(1, len(parts)) if all(parts[-n:] != other[-n:] for other in others)), len(parts)
+        )
+        labels[key] = make_printable(str(Path(*parts[-length:])))
     return labels

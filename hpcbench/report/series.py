@@ -19,20 +19,10 @@ _FEWEST_INDEPENDENT = 2.0
 def series_interval(values: Sequence[float]) -> Interval:
     """Return the mean of a series with its 95 % interval, which is absent if there are too few values.
 
-    Means of batches of successive values are taken as a process in which each value depends on the one before (AR(1)).
-    The correlation of neighbours tells how many independent values the batches are worth. It is corrected for its bias
-    (Marriott and Pope, Biometrika 41, 1954), and half of its standard error is added, because an interval that is too
-    narrow does more harm than one that is too wide. ``benchmarks/series_interval.py`` shows the coverage.
-
-    Parameters
-    ----------
-    values
-        Values in the order in which they were taken.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not finite.
+    Means of batches of successive values are modeled as an AR(1) process, in which each value depends on the one
+    before. The correlation of neighbors gives the number of independent values. It is corrected for its bias (Marriott
+    and Pope, Biometrika 41, 1954), and half of its standard error is added, because a too narrow interval does more
+    harm than a too wide one. ``benchmarks/series_interval.py`` shows the coverage.
     """
     need_finite(values)
     mean, absent = fmean(values), Interval(fmean(values), None, None, len(values))

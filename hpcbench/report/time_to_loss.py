@@ -32,19 +32,9 @@ class TimeToLoss:
 
 
 def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
-    """Compare the times of two runs to the second one's last loss.
+    """Compare the times of two runs to the last loss of the second one plus `margin`, a relative increase.
 
-    Parameters
-    ----------
-    mine, other
-        Logs of both.
-    margin
-        How much worse than the last loss is good enough, as a part of it.
-
-    Returns
-    -------
-    TimeToLoss or None
-        None if the time of a run's steps is not known, or if the second run has no loss at its end.
+    None if the time of a run's steps is not known, or if the second run has no loss at its end.
     """
     ours, theirs = curve(mine), curve(other)
     if mine is None or other is None or ours is None or theirs is None:
@@ -63,8 +53,8 @@ def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> Ti
 def evaluated(log: RunLog, along: Curve) -> Points:
     """Return validation losses by the time of the step that they follow; evaluations themselves take no time."""
     ends = dict(zip(log.steps, along.times, strict=True))
-    found = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
-    return sorted((time, loss) for time, loss in found.items() if time is not None)
+    losses = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
+    return sorted((time, loss) for time, loss in losses.items() if time is not None)
 
 
 def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
@@ -76,11 +66,11 @@ def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
 def _means(along: Curve, window: int) -> Points:
     fine = list(map(usable, along.losses))
     sums = list(accumulate((loss if ok else 0.0 for loss, ok in zip(along.losses, fine, strict=True)), initial=0.0))
-    known = list(accumulate(fine, initial=0))
+    counts = list(accumulate(fine, initial=0))
     return [
         (along.times[done - 1], (sums[done] - sums[done - window]) / window)
         for done in range(window, len(along.times) + 1)
-        if known[done] - known[done - window] == window
+        if counts[done] - counts[done - window] == window
     ]
 
 

@@ -46,8 +46,8 @@ class Weakness:
 
     name: str
     """Name for programs."""
-    words: str
-    """A sentence for the reader, without its full stop."""
+    text: str
+    """Sentence for the reader, without a full stop."""
     concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
     """Tells from a cell, a scheme's row and the baseline's row whether the reason holds."""
 
@@ -76,7 +76,7 @@ class Weakened:
     @property
     def sentences(self) -> list[str]:
         """The reasons with their letters."""
-        return [f"[{letter}] {weakness.words}." for letter, weakness in self.reasons]
+        return [f"[{letter}] {weakness.text}." for letter, weakness in self.reasons]
 
 
 def weakened(cell: Cell) -> Weakened:
@@ -88,10 +88,15 @@ def weakened(cell: Cell) -> Weakened:
 def weakened_together(cells: Sequence[Cell]) -> list[Weakened]:
     """Return the weaknesses of each cell, with the same letters in all cells."""
     concerned = [_concerned(cell) for cell in cells]
-    present = [one for one in WEAKNESSES if any(one.name in names for of in concerned for names in of.values())]
+    present = [
+        weakness for weakness in WEAKNESSES if any(weakness.name in names for of in concerned for names in of.values())
+    ]
     reasons = tuple(zip(ascii_lowercase, present, strict=False))
     return [
-        Weakened(reasons, {scheme: tuple(a for a, one in reasons if one.name in names) for scheme, names in of.items()})
+        Weakened(
+            reasons,
+            {scheme: tuple(a for a, weakness in reasons if weakness.name in names) for scheme, names in of.items()},
+        )
         for of in concerned
     ]
 
@@ -102,7 +107,9 @@ def _concerned(cell: Cell) -> dict[str, set[str]]:
     if base is None:
         return {}
     rows = [row for row in cell.rows if row.compared and row is not base]
-    return {row.scheme: {one.name for one in WEAKNESSES if one.concerns(cell, row, base)} for row in rows}
+    return {
+        row.scheme: {weakness.name for weakness in WEAKNESSES if weakness.concerns(cell, row, base)} for row in rows
+    }
 
 
 def _few_pairs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
@@ -203,7 +210,7 @@ def _other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
             continue
         for host in _hosts(run):
             spans.setdefault(host, []).append((start, end, run.run.job, id(run) in used))
-    return any(_overlap(sorted(own, key=itemgetter(0))) for own in spans.values())
+    return any(_overlap(sorted(runs_on_host, key=itemgetter(0))) for runs_on_host in spans.values())
 
 
 def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
@@ -228,7 +235,7 @@ def _hosts(run: Measures) -> set[str]:
 
 def _learnt_nothing(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     bounds = [bound for run in _used(row, base) if (bound := _unigram(run)) is not None]
-    losses = [one.loss_valid for one in (row, base) if one.loss_valid is not None]
+    losses = [scheme_row.loss_valid for scheme_row in (row, base) if scheme_row.loss_valid is not None]
     return row.loss is not None and bool(bounds) and any(loss >= min(bounds) for loss in losses)
 
 

@@ -1,4 +1,4 @@
-"""The kernels under the address and undefined-behaviour sanitizers: hostile bytes, damaged streams, odd pointers."""
+"""The kernels under the address and undefined-behavior sanitizers: hostile bytes, damaged streams, odd pointers."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ def compile_cpp(target: Path, *arguments: str) -> None:
 
 
 def driver(build: str, overrun: int, folder: Path) -> Path:
-    """The program that tries a build's kernels, kept."""
+    """Return the program that runs a build's kernels, from the cache if possible."""
 
     def compile_it(target: Path) -> None:
         sources = [path for path in sorted((KERNELS / "cpu").glob("*.cpp")) if path.stem != "dispatch"]

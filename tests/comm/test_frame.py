@@ -1,4 +1,4 @@
-"""The checksum of messages finds what was changed or cut, and is not there where it was not asked for."""
+"""The checksum of messages detects changes and cuts, and is absent unless it was requested."""
 
 import numpy as np
 import pytest

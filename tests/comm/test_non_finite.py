@@ -1,4 +1,4 @@
-"""NaN and infinity of any rank at any place are seen by every rank, whatever codec and algorithm."""
+"""NaN and infinity of any rank at any position reach every rank, with every codec and algorithm."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,6 @@
-"""Really starts a fake's jobs on this machine, and signals and ends them at their time.
+"""Dispatcher of a fake: it runs the jobs on this machine, and signals and ends them at their time.
 
-It ends, with all its jobs, when its standard input is closed. So it never lives longer than the process that started
-it.
+It ends, with all its jobs, when its standard input is closed. So it never outlives the process that started it.
 """
 
 import json
@@ -42,7 +41,7 @@ class Dispatcher:
         self._children: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
 
     def tick(self) -> None:
-        """See which jobs have ended, send the signals that are due, and start jobs that can start."""
+        """Detect jobs that have ended, send signals that are due, and start jobs that can start."""
         if not _anything_to_do(self.store.read()):
             return
         with self.store.change() as state:
@@ -59,7 +58,7 @@ class Dispatcher:
         send(f"{self.store.directory}:", signal.SIGKILL)
 
     def mark(self, job: Job) -> str:
-        """The value of the variable by which the job's processes are found."""
+        """Value of the variable that identifies the job's processes."""
         return f"{self.store.directory}:{job.key}"
 
     def _watch(self, job: Job, now: float) -> None:
@@ -75,7 +74,7 @@ class Dispatcher:
                 job.why = why
             if why:
                 self.system.signalled(job, number, why, now)
-            # A stopped process handles no signal but these until it goes on.
+            # A stopped process handles no signal but these until it continues.
             if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) and job.state != RUNNING:
                 send(self.mark(job), signal.SIGCONT)
             ranks = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) or self.system.reaches_ranks(self.config)
@@ -137,7 +136,7 @@ class Dispatcher:
 
 
 def place(job: Job, state: State, config: Config) -> dict[str, int] | None:
-    """Hosts with enough free slots; None if the job must wait."""
+    """Return hosts with enough free slots; None if the job must wait."""
     used = dict.fromkeys(config.node_names, 0)
     for other in state.jobs:
         if other.state in ALIVE:
@@ -153,7 +152,7 @@ def _anything_to_do(state: State) -> bool:
 
 
 def _interpreter(script: str) -> list[str]:
-    """The interpreter in the first line; the shell for a script without such a line."""
+    """Return the interpreter in the first line; the shell for a script without such a line."""
     with Path(script).open("rb") as file:
         first = file.readline(300).decode(errors="replace").strip()
     return first[2:].split(maxsplit=1) if first.startswith("#!") else ["/bin/sh"]
@@ -169,7 +168,7 @@ def _open(path: str, truncate: bool) -> IO[bytes] | int:
 
 
 def main() -> None:
-    """Entry of the process that `Fake` starts with the directory of its state."""
+    """Run the dispatcher. `Fake` starts this process with the directory of its state."""
     dispatcher = Dispatcher(Store(sys.argv[1]))
     stop: list[Any] = []
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The start of a fake's programs. Each call is recorded, ordered faults happen, and then the program does its work."""
+"""The start of a fake's programs: it records each call, carries out ordered faults, and runs the program."""
 
 import importlib
 import io
@@ -35,7 +35,7 @@ _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
 class RefusedError(Exception):
-    """The program refuses: it prints this text on standard error and ends with this exit status."""
+    """A refusal: the program prints this text on standard error and ends with this exit status."""
 
     def __init__(self, text: str, status: int = 255) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class Call:
     read_stdin: Callable[[], bytes] = field(repr=False)
 
     def warn(self, text: str) -> None:
-        """A line on standard error."""
+        """Print a line on standard error."""
         print(text, file=sys.stderr)
 
 
@@ -101,7 +101,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
 
 
 def _resend(call: Call, copies: int, seconds: float) -> None:
-    """Send it again and again, as LSF's programs do where a daemon is too busy to answer; all are taken in the end."""
+    """Repeat the call, as LSF's programs do if a daemon is too busy to answer. Finally it is accepted."""
     for _ in range(copies - 1):
         print("batch system daemon not responding ... still trying", file=sys.stderr, flush=True)
         time.sleep(seconds)
@@ -110,16 +110,16 @@ def _resend(call: Call, copies: int, seconds: float) -> None:
 
 
 def strike(store: Store, program: str) -> list[dict[str, Any]]:
-    """The faults of this call. Each one that was ordered for a number of calls is counted down."""
+    """Return the faults of this call. Each fault with a number of calls is counted down."""
     with store.change() as state:
-        found = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
-        for fault in found:
+        matching = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
+        for fault in matching:
             _count_down(state, fault)
-    return found
+    return matching
 
 
 def job_faults(state: State, job: Job, kind: str) -> dict[str, Any] | None:
-    """The fault of this kind for the job, or for all jobs; it is counted down."""
+    """Return the fault of this kind for the job, or for all jobs, and count it down."""
     for fault in state.faults:
         if fault["kind"] == kind and fault["job"] in ("*", str(job.id), job.key):
             _count_down(state, fault)
@@ -160,7 +160,7 @@ def _answer(output: str, errors: str, status: int, faults: list[dict[str, Any]])
 
 
 def main(directory: str) -> int:
-    """Entry of the programs that a fake puts on PATH: takes the name of one, then its arguments."""
+    """Run a program that a fake puts on PATH. The first argument is its name."""
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     return run(directory, Path(sys.argv[1]).name, sys.argv[2:])

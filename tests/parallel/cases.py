@@ -1,4 +1,4 @@
-"""What the parity tests compare, as data: settings of two runs, by the names of their fields."""
+"""Cases of the parity tests as data: the settings of two runs, by the names of their fields."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -149,7 +149,7 @@ BASE = Run(
 
 
 def run_of(settings: Case) -> Run:
-    """A run of a few steps, with `BASE` changed by the settings, and with enough samples for its pipeline."""
+    """Return a run of a few steps: `BASE` with the settings, and enough samples for its pipeline."""
     run = _changed(tuple(settings.items()))
     run = run.changed(ranks=run.layout.ranks)
     return run if "train.global_batch" in settings else run.changed(train=filling(run))
@@ -157,7 +157,7 @@ def run_of(settings: Case) -> Run:
 
 @cache
 def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
-    """`BASE` with the settings. A search for cases adds them one by one, so that all but the last are known."""
+    """Return `BASE` with the settings. A search adds them one by one, so all but the last are cached."""
     if not settings:
         return BASE
     *before, (name, value) = settings
@@ -169,10 +169,11 @@ def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
 
 
 def filling(run: Run) -> Train:
-    """The run's training with the fewest samples that show its pipeline at work.
+    """Return the run's training with the fewest samples that exercise its pipeline.
 
-    Gradients add up over two micro-batches at least, and the first stage begins one after it has got the gradient of
-    another: with as many micro-batches as stages it does not, nor with twice as many where stages take turns.
+    Gradients add up over at least two micro-batches, and the first stage must begin one after it received the
+    gradient of another. With as many micro-batches as stages it does not. With interleaved stages, twice as many
+    are not enough either.
     """
     pp = run.layout.pp
     micro_batches = 2 * pp if run.train.schedule == "interleaved" else pp + 1
@@ -188,7 +189,7 @@ def _with(run: Run, name: str, value: Any) -> Run:
 
 
 def valid(settings: Case) -> bool:
-    """Whether there are ranks for it, and the engine would take it."""
+    """Return whether there are enough ranks for the run, and the engine accepts it."""
     run = run_of(settings)
     try:
         check(run, "")
@@ -198,7 +199,7 @@ def valid(settings: Case) -> bool:
 
 
 def label(settings: Case) -> str:
-    """The settings in the name of a test."""
+    """Return the settings as text for the name of a test."""
 
     def short(name: str) -> str:
         return "+".join(part.rpartition(".")[2] for part in name.split("+"))
@@ -208,7 +209,7 @@ def label(settings: Case) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs. `settings` belongs to the tested one, perhaps with a fault."""
+    """Two runs. `settings` belongs to the tested one, which may have a fault."""
 
     settings: Case
     against: Case
@@ -224,7 +225,10 @@ class Comparison:
 
     @cached_property
     def reference(self) -> Run:
-        """The other run, which takes the same samples; if it is only a model, all of a step's at once."""
+        """Return the other run, which takes the same samples.
+
+        If it is only a model, it takes all samples of a step at once.
+        """
         batch = self.run.train.global_batch
         at_once = {"train.micro_batch": batch} if self.against == one_process(self.against) else {}
         return run_of({**self.against, **at_once, "train.global_batch": batch})
@@ -235,25 +239,25 @@ class Comparison:
 
 
 def once_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons in which some setting has a value for the first time: what `make test` has of a suite."""
+    """Return the comparisons in which a setting has a value for the first time: the part of a suite in `make test`."""
     taken = once([comparison.settings for comparison in comparisons])
     return [comparison for comparison in comparisons if comparison.settings in taken]
 
 
 def rest_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The others, which `make test-long` has."""
+    """Return the other comparisons, for `make test-long`."""
     taken = {comparison.name for comparison in once_of(comparisons)}
     return [comparison for comparison in comparisons if comparison.name not in taken]
 
 
 def one_process(settings: Case) -> Case:
-    """The same model in one process."""
+    """Return the run of the same model in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model")}
 
 
 @cache
 def grid() -> list[Comparison]:
-    """Cases in which all pairs of values occur that can."""
+    """Return cases in which all possible pairs of values occur."""
     chance = Random(7)
     fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
     pool = [{**case, **fill} for case in fixed for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)]
@@ -281,9 +285,9 @@ RUN_FOR_RESIDUALS: Case = {
 
 
 def bit_equal() -> Iterator[Comparison]:
-    """Settings that change no order of sums, so no bit.
+    """Return settings that change no order of sums, so no bit.
 
-    Not clipped: the gradient's norm is a sum over pieces, which are cut differently.
+    Nothing is clipped, because the gradient's norm is a sum over pieces, which are cut differently.
     """
     common = {"scheme": "identity", "train.clip": 0.0}
     for model in NAMED["model"]:
@@ -304,7 +308,7 @@ def bit_equal() -> Iterator[Comparison]:
 
 
 def lossless() -> Iterator[Comparison]:
-    """A lossless codec against the same algorithm without one."""
+    """Return a lossless codec compared with the same algorithm without a codec."""
     for precision in ("fp32", "fp64"):
         for model in NAMED["model"]:
             common = {"model": model, **TWO_LAYERS, "train.precision": precision, **WHOLE}
@@ -315,7 +319,7 @@ def lossless() -> Iterator[Comparison]:
 
 
 def lossy() -> Iterator[Comparison]:
-    """Lossy schemes: far from exact, and yet equal on all replicas."""
+    """Return lossy schemes: far from exact, but equal on all replicas."""
     by_positions = {"layout.dp": 2, "layout.tp": 2, "train.sequence_parallel": True}
     for place in (WHOLE, PADDED, by_positions):
         for model in NAMED["model"]:
@@ -325,14 +329,14 @@ def lossy() -> Iterator[Comparison]:
 
 
 def overlapped() -> Iterator[Comparison]:
-    """Gradients reduced during the backward pass against after it."""
+    """Return gradients reduced during the backward pass compared with gradients reduced after it."""
     for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
         common = {"model": model, **TWO_LAYERS, "scheme": scheme, "train.precision": "fp32", **WHOLE}
         yield Comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
 
 
 def faulty() -> Iterator[Comparison]:
-    """Each fault, and the same run without."""
+    """Return the run of each fault, and the same run without the fault."""
     sound = set()
     for name, fault in FAULTS.items():
         if fault.settings is None:

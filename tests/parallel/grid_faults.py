@@ -1,4 +1,4 @@
-"""Deliberate errors of tensor grids, one each."""
+"""Deliberate errors of tensor grids."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,12 +20,12 @@ Patch = AbstractContextManager[object]
 
 
 def axes_swapped() -> Patch:
-    """A row layer's weight is cut as if i were j and j were i."""
+    """A row layer's weight is cut with i and j exchanged."""
     cuts = Grid.cuts
 
     def faulty(self: Grid, word: str, attribute: str) -> tuple[Axes, ...]:
-        found = cuts(self, word, attribute)
-        return found[::-1] if (word, attribute) == ("row", "weight") else found
+        places = cuts(self, word, attribute)
+        return places[::-1] if (word, attribute) == ("row", "weight") else places
 
     return patch.object(Grid, "cuts", faulty)
 
@@ -53,7 +53,7 @@ def depth_left_out() -> Patch:
 
 
 def gathered_in_another_order() -> Patch:
-    """The pieces of a gathered matrix lie in the order of the ranks before."""
+    """The pieces of a gathered matrix are in the order of the previous ranks."""
     gather = gathered.gather
 
     def faulty(x: Tensor, line: Line | None) -> Coming:
@@ -64,7 +64,7 @@ def gathered_in_another_order() -> Patch:
 
 
 def mean_divided_twice() -> Patch:
-    """The gradient of the mean over all tokens is divided by the ranks that the tokens are spread over once more."""
+    """The gradient of the mean over all tokens is divided once more by the ranks that hold tokens."""
     backward = loss._CrossEntropy.backward
 
     def faulty(ctx: Any, *gradients: Tensor) -> Any:
@@ -75,13 +75,13 @@ def mean_divided_twice() -> Patch:
 
 
 def stale_second_buffer() -> Patch:
-    """The piece before, which is still in the buffer, is multiplied."""
+    """The previous piece, which is still in the buffer, is multiplied."""
     piece = summa._piece
     return patch.object(summa, "_piece", lambda operand, s: piece(operand, max(s - 1, 0)))
 
 
 def statistics_of_own_features() -> Patch:
-    """A norm takes mean and variance of the rank's own features only."""
+    """A norm takes the mean and variance of the rank's own features only."""
 
     def faulty(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
         mean = x.mean(dim=-1)
@@ -91,12 +91,12 @@ def statistics_of_own_features() -> Patch:
 
 
 def backward_sums_of_own_features() -> Patch:
-    """In the backward pass a norm sums only over the features that the rank holds."""
+    """In the backward pass a norm sums only over the rank's own features."""
     return patch.object(norm, "all_reduce", lambda x, group, channel: x * group.size)
 
 
 def first_piece_of_the_vocabulary() -> Patch:
-    """Every rank takes the piece of the table that it has gathered for the first one."""
+    """Every rank takes its gathered piece of the table for the first one."""
     look_up = vocabulary.rows_of
     return patch.object(vocabulary, "rows_of", lambda tokens, table, piece: look_up(tokens, table, 0))
 
@@ -107,7 +107,7 @@ def own_summand_for_the_sum() -> Patch:
 
 
 def scattered_before_the_sum() -> Patch:
-    """A rank takes its block of its own summand."""
+    """A rank takes the block of its own summand."""
 
     def faulty(x: Tensor, line: Line | None) -> Coming:
         if line is None:
@@ -129,7 +129,7 @@ def targets_of_the_first_samples() -> Patch:
 
 
 def weight_gathered_once() -> Patch:
-    """The weights that were gathered ahead for the next layer are those of the step before."""
+    """The weights that were gathered for the next layer are those of the previous step."""
     first: dict[GridLinear, Tensor] = {}
 
     def faulty(self: GridLinear) -> Coming:

@@ -1,4 +1,4 @@
-"""The pipelines and recomputations that are compared with the same run without them."""
+"""Pipelines and recomputations that are compared with the same run without them."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ TWO, FOUR = Layout(pp=2, chunks=2), Layout(pp=4, chunks=2)
 
 @dataclass(frozen=True)
 class Case:
-    """The differences to a run without pipeline and recomputation in the same `dp` and `tp`."""
+    """The differences from a run without pipeline and recomputation in the same `dp` and `tp`."""
 
     layout: Layout
     schedule: str = "1f1b"

@@ -1,4 +1,4 @@
-"""Deliberate errors of the pipeline and of recomputation, one each."""
+"""Deliberate errors of the pipeline and of recomputation."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def chunk_gradient_dropped() -> object:
 
 
 def other_micro_batch() -> object:
-    """A gradient goes back to the neighbour of its micro-batch."""
+    """A gradient is sent to the neighbor of its micro-batch."""
     send = Pipeline._send
 
     def faulty(self: Pipeline, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
@@ -46,7 +46,7 @@ def other_micro_batch() -> object:
 
 
 def weights_of_a_chunk_left_out() -> object:
-    """The weights of a stage's second chunk get no gradient; gradients for other parts are right."""
+    """The weights of a stage's second chunk get no gradient; gradients for other stages are correct."""
     backward = Pipeline._backward
 
     def faulty(self: Pipeline, alive: Alive, i: int, chunk: int) -> None:
@@ -61,7 +61,7 @@ def weights_of_a_chunk_left_out() -> object:
 
 
 def stale_input() -> object:
-    """Recomputation starts from the first input that the layer ever had."""
+    """Recomputation always starts from the first input of the layer."""
     again = recompute.again
     first: dict[int, list[Tensor]] = {}
 

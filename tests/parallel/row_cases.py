@@ -1,4 +1,4 @@
-"""Runs whose embedding's gradient travels by rows, and what each is compared with."""
+"""Runs whose embedding's gradient travels by rows, and their references."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -75,14 +75,14 @@ MOST = 4
 
 
 def fits(case: Case) -> bool:
-    """Whether the engine would take it."""
-    whole = {**MODEL, **COMMON, **case}
-    return cases.run_of(whole).ranks <= MOST and cases.valid(whole)
+    """Return whether the engine accepts the settings."""
+    settings = {**MODEL, **COMMON, **case}
+    return cases.run_of(settings).ranks <= MOST and cases.valid(settings)
 
 
 @cache
 def places() -> list[Case]:
-    """Cases in which both ways to ask for rows meet each value of every other setting."""
+    """Return cases in which both ways to request rows meet each value of every other setting."""
     chance = Random(11)
     pool = [
         {**case, **fill}
@@ -93,28 +93,28 @@ def places() -> list[Case]:
 
 
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """A run by rows; by default against one process, which has nobody to send rows to."""
+    """Return a run by rows, by default compared with one process, which sends no rows."""
     settings = {**settings, **COMMON}
     experts = {"model.experts": settings[EXPERTS][0]} if EXPERTS in settings else {}
     model = {name: value for name, value in one_process(settings).items() if name != EXPERTS}
-    said = {name: settings[name] for name in ("train.clip",) if name in settings}
-    alone = {**model, **experts, **COMMON, **said}
+    named = {name: settings[name] for name in ("train.clip",) if name in settings}
+    alone = {**model, **experts, **COMMON, **named}
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
 
 
 @cache
 def rows() -> list[Comparison]:
-    """Every place against one process, in fp64."""
+    """Return every layout compared with one process, in fp64."""
     return [compared(case) for case in places()]
 
 
 def rows_once() -> list[Comparison]:
-    """Those in which every value occurs."""
+    """Return the cases in which every value occurs."""
     return once_of(rows())
 
 
 def rest_of_rows() -> list[Comparison]:
-    """The others."""
+    """Return the other cases."""
     return rest_of(rows())
 
 
@@ -130,13 +130,16 @@ BORDERS: Case = {"train.zero": 1, "model.vocab": 406}
 
 
 def both(settings: Case, way: str = "always", planted: str | None = None, **more: Any) -> Comparison:
-    """A run by rows against the same run that sends the whole gradient."""
+    """Return a run by rows, compared with the same run that sends the whole gradient."""
     named = {name.replace("__", "."): value for name, value in more.items()}
     return compared({**settings, **named, SPARSE: way}, {**settings, **named, SPARSE: "never"}, planted)
 
 
 def same_bits() -> Iterator[Comparison]:
-    """Rows against whole gradients, without a codec. The norm's sums depend on buckets, so nothing is clipped."""
+    """Return rows compared with whole gradients, without a codec.
+
+    The norm's sums depend on buckets, so nothing is clipped.
+    """
     plain: Case = {"scheme": "identity", "train.clip": 0.0, "train.precision": "fp32"}
     for zero in (0, 1, 2, 3):
         yield both({**FOUR, **plain}, train__zero=zero)
@@ -149,14 +152,14 @@ def same_bits() -> Iterator[Comparison]:
 
 
 def lossless() -> Iterator[Comparison]:
-    """A lossless codec on rows against rows without one."""
+    """Return a lossless codec on rows, compared with rows without a codec."""
     for zero in (0, 1):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
         yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy() -> Iterator[Comparison]:
-    """Lossy schemes on rows: replicas hold the same."""
+    """Return lossy schemes on rows: replicas hold the same values."""
     for zero, schemes in ((0, ("naive-int8", TOP.name)), (1, ("zhybrid-16-8", "sign-feedback"))):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
         for scheme in schemes:
@@ -180,19 +183,19 @@ FAULTY: dict[str, tuple[Case, str]] = {
 
 
 def sound(settings: Case) -> Case:
-    """The run that a fault is planted in."""
+    """Return the run that a fault is planted in."""
     return {**FOUR, SPARSE: "always", **settings}
 
 
 def faulty_pair(name: str) -> tuple[Comparison, Comparison]:
-    """The run without a fault, and with it."""
+    """Return the run without a fault, and with it."""
     settings = sound(FAULTY[name][0])
     against = None if "scheme" not in settings else {**settings, "scheme": "identity"}
     return compared(settings, against), compared(settings, against, name)
 
 
 def faulty_rows() -> Iterator[Comparison]:
-    """Each run without a fault, and with its own."""
+    """Return each run without a fault, and with its own fault."""
     pairs = [faulty_pair(name) for name in FAULTY]
     yield from {right.name: right for right, _ in pairs}.values()
     for _, wrong in pairs:

@@ -1,4 +1,4 @@
-"""Models on tensor grids against one process, as test_parity.py does for one dimension; and what each mode sends."""
+"""Models on tensor grids compared with one process, as in test_parity.py for one dimension; the bytes of each mode."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ WORKER = Path(__file__).with_name("grid_worker.py")
 
 
 def result_of(mpi_results, suite, name):
-    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
-    return found
+    (match,) = (result for result in mpi_results(MOST_RANKS, WORKER, suite) if result["name"] == name)
+    return match
 
 
 def names(suite):
@@ -34,7 +34,7 @@ def names(suite):
 
 
 def both(few, more):
-    """Suite and name of each comparison; those of the second suite are of the long tier."""
+    """Return suite and name of each comparison. Those of the second suite are in the long tier."""
     return [
         *((few.__name__, name) for name in names(few)),
         *(pytest.param(more.__name__, name, marks=pytest.mark.long) for name in names(more)),
@@ -42,7 +42,7 @@ def both(few, more):
 
 
 @pytest.mark.parametrize(("suite", "name"), both(grids, more_grids))
-def test_trains_as_one_process(mpi_results, suite, name):
+def test_trains_like_one_process(mpi_results, suite, name):
     assert_same(result_of(mpi_results, suite, name))
 
 
@@ -60,7 +60,7 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
 
 
 @pytest.mark.parametrize(("suite", "name"), both(lossy_grids, more_lossy_grids))
-def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, suite, name):
+def test_copies_stay_equal_under_a_lossy_codec(mpi_results, suite, name):
     result = result_of(mpi_results, suite, name)
     assert_lossy(result)
     assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
@@ -68,7 +68,7 @@ def test_what_ranks_hold_alike_stays_alike_under_a_lossy_codec(mpi_results, suit
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FAULTY)
-def test_planted_fault_is_seen(mpi_results, name):
+def test_planted_fault_is_detected(mpi_results, name):
     mode, seen_in = FAULTY[name]
     sound = result_of(mpi_results, "faulty_grids", compared({**SOUND, **mode}).name)
     faulty = result_of(mpi_results, "faulty_grids", compared({**SOUND, **mode}, fault=name).name)

@@ -1,4 +1,4 @@
-"""Rows on their way to experts: what is computed between the halves of a move is computed while they are under way."""
+"""Rows on their way to experts: computation between the halves of a move overlaps with the transfer."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class LoopbackGroup:
 
 
 class Noted(torch.autograd.Function):
-    """Doubles, and notes when."""
+    """A doubling that records its passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, events: list[str]) -> Tensor:
@@ -54,7 +54,7 @@ class Noted(torch.autograd.Function):
         return 2 * gradients[0], None
 
 
-def test_what_stands_between_the_halves_is_computed_meanwhile_forward_and_backward() -> None:
+def test_computation_between_the_halves_overlaps_forward_and_backward() -> None:
     group = LoopbackGroup()
     way: Any = Way(group, FORWARD, BACKWARD, True)  # type: ignore[arg-type]
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
@@ -69,8 +69,8 @@ def test_what_stands_between_the_halves_is_computed_meanwhile_forward_and_backwa
     torch.testing.assert_close(x.grad, 2 * weight * x.detach() + 2)
 
 
-def test_no_rows_are_rows_too() -> None:
-    """An expert that nobody chose: its gradient is zero, and is there."""
+def test_zero_rows_have_a_gradient() -> None:
+    """The gradient of an expert without tokens exists and is zero."""
     way: Any = Way(LoopbackGroup(), FORWARD, BACKWARD, False)  # type: ignore[arg-type]
     x = torch.zeros(0, 4, dtype=torch.float64, requires_grad=True)
     layer = torch.nn.Linear(4, 2).double()

@@ -1,4 +1,4 @@
-"""Which cases of a cover `make test` has, and which `make test-long` adds, as parameters of tests."""
+"""The cases of a cover in `make test`, and the additional ones in `make test-long`, as parameters of tests."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,5 +27,5 @@ class Tiers:
         ]
 
     def part(self, name: str) -> tuple[str, ...]:
-        """The arguments with which the worker compares the one of that name."""
+        """Return the worker's arguments for the comparison with this name."""
         return (REST,) if name in self._rest else ()

@@ -1,4 +1,4 @@
-"""Random runs whose log must give all of their traffic, channel by channel."""
+"""Random runs whose log must contain all of their traffic, channel by channel."""
 
 from collections.abc import Sequence
 from random import Random
@@ -50,7 +50,7 @@ AS_REPORTED: list[Case] = [
 
 
 def fits(case: Case) -> bool:
-    """Whether the engine takes the case, and several ranks have work."""
+    """Return whether the engine accepts the case, and several ranks have work."""
     try:
         ranks = cases.run_of({**COMMON, **case}).ranks
     except ValueError:
@@ -59,7 +59,7 @@ def fits(case: Case) -> bool:
 
 
 def drawn(chance: Random) -> Case:
-    """A random case that fits."""
+    """Draw a random case that fits."""
     while True:
         case = {name: chance.choice(values) for name, values in CHOICES.items()}
         if fits(case):
@@ -71,7 +71,7 @@ TIERS = {"": 12, "long": 40}
 
 
 def traffic_cases(tier: str) -> list[Case]:
-    """What was reported, and random cases. To draw them takes seconds, so that only the worker does."""
+    """Return reported cases and random cases. Drawing takes seconds, so only the worker does it."""
     chance = Random(tier)
     chosen = AS_REPORTED if not tier else []
     return [{**COMMON, **case} for case in (*chosen, *(drawn(chance) for _ in range(TIERS[tier] - len(chosen))))]

@@ -1,4 +1,4 @@
-"""Scripts of other frameworks under a real torchrun, where the framework is installed: nothing of them is changed."""
+"""Unchanged scripts of other frameworks under a real torchrun, if the framework is installed."""
 
 import json
 import os
@@ -31,7 +31,10 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", autouse=True)
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A place for the extension that DeepSpeed compiles: in a home, a killed compilation would stop all later ones."""
+    """Return a directory for the extension that DeepSpeed compiles.
+
+    In a home, a killed compilation would block all later ones.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
         yield

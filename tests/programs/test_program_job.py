@@ -1,4 +1,4 @@
-"""What a job script starts for a run of a program, and what a launcher starts for each rank. No torch is needed."""
+"""The processes that a job script and a launcher start for a run of a program. No torch is needed."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ ROW: dict[str, Any] = {
 
 
 def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **program: Any) -> Path:
-    """The run file of a program in a directory."""
+    """Return a directory with the run file of a program."""
     directory.mkdir(exist_ok=True)
     (directory / "play.py").write_text(script, encoding="utf-8")
     shape = {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 1, "gpus_per_rank": "0", "visibility": "one"}
@@ -87,7 +87,7 @@ def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **pro
 
 
 def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
-    """The process that a job script starts, with its logs."""
+    """Start the process as a job script does, with its logs."""
     command = [sys.executable, "-u", "-m", "hpcbench.programs", str(path), *(launcher or ("env",)), sys.executable]
     with (path.parent / "log.txt").open("wb") as log, (path.parent / "err.txt").open("wb") as errors:
         return subprocess.Popen(command, stdout=log, stderr=errors)
@@ -120,7 +120,7 @@ for rank in range(2):
 """
 
 
-def test_the_baseline_is_the_program_alone(tmp_path: Path) -> None:
+def test_the_baseline_is_the_unchanged_program(tmp_path: Path) -> None:
     status, verdict = played(tmp_path, TRAINS)
     assert (status, verdict.state) == (0, "completed"), verdict
     lines = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
@@ -129,7 +129,7 @@ def test_the_baseline_is_the_program_alone(tmp_path: Path) -> None:
     assert '"state": "completed", "steps": 3' in lines[-1]
 
 
-def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
+def test_sent_bytes_of_ranks_are_in_the_log(tmp_path: Path) -> None:
     exact = {**ROW, "codec": "", "why": "unknown group", "group": "odd", "dimension": "unknown"}
     status, verdict = played(tmp_path, REPORTS.replace("ROWS", repr([ROW, exact])), INT8)
     assert (status, verdict.state) == (0, "completed"), verdict
@@ -147,7 +147,7 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "scheme", "words"),
+    ("script", "scheme", "message"),
     [
         (TRAINS, INT8, "0 of 2 ranks have reported their traffic"),
         (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "bytes were exact (small)"),
@@ -156,12 +156,12 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
         ("print('loss 1')\nprint('[rank1]: ValueError: planted')\nraise SystemExit(1)", NATIVE, "ValueError: planted"),
     ],
 )  # fmt: skip
-def test_what_is_no_measurement_fails_and_says_why(
-    tmp_path: Path, script: str, scheme: dict[str, Any], words: str
+def test_invalid_measurements_fail_with_a_reason(
+    tmp_path: Path, script: str, scheme: dict[str, Any], message: str
 ) -> None:
     status, verdict = played(tmp_path, script, scheme)
     assert status != 0 and verdict.state == "failed"
-    assert words in verdict.reason
+    assert message in verdict.reason
     mark = Mark("ended", exit=status)
     assert (
         resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
@@ -234,18 +234,18 @@ def test_a_scheme_that_cannot_be_applied_fails_before_the_program(
     assert not (tmp_path / "started").exists()
 
 
-def test_with_auto_a_program_may_send_everything_plain(tmp_path: Path) -> None:
+def test_with_auto_a_program_may_send_everything_unencoded(tmp_path: Path) -> None:
     rows = [{**ROW, "codec": "", "why": "plan"}]
     status, verdict = played(tmp_path, REPORTS.replace("ROWS", repr(rows)), {**INT8, "algorithm": "auto"})
     assert (status, verdict.state) == (0, "completed"), verdict
 
 
-def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_command_is_named(tmp_path: Path) -> None:
     status, verdict = played(tmp_path, "", command="no-such-program {seed}")
     assert status == 2 and "no-such-program {seed}: No such file or directory" in verdict.reason
 
 
-def test_a_run_that_is_told_to_stop_leaves_and_says_so(tmp_path: Path) -> None:
+def test_a_stopped_run_ends_with_its_status(tmp_path: Path) -> None:
     process = started(written(tmp_path, "import time\nprint('loss 1')\ntime.sleep(60)"))
     while b"loss 1" not in (tmp_path / "log.txt").read_bytes():
         time.sleep(0.05)
@@ -268,19 +268,19 @@ def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None
         if not Path(f"/proc/{program}").exists():
             return
         time.sleep(0.05)
-    pytest.fail("the program goes on")
+    pytest.fail("the program continues")
 
 
 @pytest.mark.parametrize("names", PLACES)
-def test_every_launcher_tells_a_rank_its_place(names: tuple[str, str, str]) -> None:
-    said = dict(zip(names, ("5", "8", "1"), strict=True))
-    assert place(said) == (5, 8, 1)
-    del said[names[2]]
-    assert place(said) == (5, 8, None)
+def test_every_launcher_gives_a_rank_its_place(names: tuple[str, str, str]) -> None:
+    values = dict(zip(names, ("5", "8", "1"), strict=True))
+    assert place(values) == (5, 8, 1)
+    del values[names[2]]
+    assert place(values) == (5, 8, None)
     assert place({}) == (0, 1, None)
 
 
-def test_a_rank_has_what_torchrun_would_set(tmp_path: Path) -> None:
+def test_a_rank_has_the_variables_of_torchrun(tmp_path: Path) -> None:
     path = written(tmp_path, "", INT8, start="rank", command="torchrun {node_rank} {host}:{port}")
     run = load(path)
     first, variables = prepared(run, path, "a", {"PMI_RANK": "0", "PMI_SIZE": "2"})
@@ -295,7 +295,7 @@ def test_a_rank_has_what_torchrun_would_set(tmp_path: Path) -> None:
     assert others["PYTHONPATH"].split(os.pathsep)[0].endswith("programs/start")
 
 
-def test_the_baseline_has_no_kernels_though_the_shell_does(tmp_path: Path) -> None:
+def test_the_baseline_has_no_kernels_even_if_the_shell_sets_them(tmp_path: Path) -> None:
     path = written(tmp_path, "", start="rank")
     _, variables = prepared(load(path), path, "b", {"PMI_RANK": "0", "PMI_SIZE": "2", VARIABLE: "{}"})
     assert VARIABLE not in variables

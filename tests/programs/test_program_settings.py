@@ -1,4 +1,4 @@
-"""Programs in studies: what a user may write, what is said of what is wrong, and what becomes of it."""
+"""Programs in studies: the allowed settings, the errors for wrong ones, and the resulting runs."""
 
 import json
 import re
@@ -54,29 +54,29 @@ def content(run: Run, base: Path) -> dict[str, object]:
     )
 
 
-def test_every_known_framework_has_a_dialect_and_the_other_way_round() -> None:
+def test_frameworks_and_dialects_correspond() -> None:
     assert set(Framework.__args__) == {dialect.name.lower() for dialect in DIALECTS}  # type: ignore[attr-defined]
 
 
 def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> None:
-    found = runs(tmp_path)
-    assert [run.id for run in found][:3] == ["r1-batch8-baseline", "r1-batch8-naive-int8", "r1-batch16-baseline"]
-    assert [run.scheme_name for run in found if run.repeat == 2][:2] == ["naive-int8", "baseline"]
-    files = {run.id: content(run, tmp_path) for run in found}
+    planned = runs(tmp_path)
+    assert [run.id for run in planned][:3] == ["r1-batch8-baseline", "r1-batch8-naive-int8", "r1-batch16-baseline"]
+    assert [run.scheme_name for run in planned if run.repeat == 2][:2] == ["naive-int8", "baseline"]
+    files = {run.id: content(run, tmp_path) for run in planned}
     first, last = files["r1-batch8-baseline"], files["r2-batch16-naive-int8"]
     assert (first["ranks"], first["directory"]) == (8, str(tmp_path))
     seeds = [Program.model_validate(file["program"]).seed for file in (first, last)]
     assert seeds == [1234, 1235]
-    words = Program.model_validate(last["program"]).fill_command({"seed": seeds[1]})
-    assert words == ["python", "train.py", "--seed", "1235", "--batch", "16"]
+    arguments = Program.model_validate(last["program"]).fill_command({"seed": seeds[1]})
+    assert arguments == ["python", "train.py", "--seed", "1235", "--batch", "16"]
 
 
-def test_braces_that_are_no_names_stay_as_they_are() -> None:
+def test_braces_that_are_not_names_stay() -> None:
     assert fill_braces('{"a": {seed}, "b": {c}}', {"seed": 3}) == '{"a": 3, "b": {c}}'
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
         ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
         ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
@@ -97,11 +97,11 @@ def test_braces_that_are_no_names_stay_as_they_are() -> None:
         ("  steps: 20\n", "", "program.steps: is missing"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(UserError) as caught:
         runs(tmp_path, GOOD.replace(old, new))
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "s.yaml"))
 
 
@@ -137,17 +137,17 @@ NODE = WALLTIME.replace("  steps: 20", "  start: node\n  steps: 20")
 
 
 @pytest.mark.parametrize(
-    ("site", "nodes", "words"),
+    ("site", "nodes", "message"),
     [
         ("local", 1, "launch=(env)"),
-        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run beside the nodes of the job
+        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run outside of the nodes of the job
         ("lassen", 2, "launch=(lrun -N2 -T1 "),
     ],
 )
 def test_a_command_that_starts_its_own_ranks_is_started_once_on_each_node(
-    tmp_path: Path, site: str, nodes: int, words: str
+    tmp_path: Path, site: str, nodes: int, message: str
 ) -> None:
-    assert words in script(tmp_path, site, NODE.replace("nodes: 2", f"nodes: {nodes}"))
+    assert message in script(tmp_path, site, NODE.replace("nodes: 2", f"nodes: {nodes}"))
 
 
 def test_a_launcher_that_cannot_start_fewer_ranks_is_refused(tmp_path: Path) -> None:
@@ -159,6 +159,6 @@ def test_the_programs_in_the_examples_are_there() -> None:
     studies = Path(__file__).parents[2] / "studies"
     for path in studies.glob("program-*.yaml"):
         for run in expand(load_study(path), ROOM):
-            words = Program.model_validate(content(run, studies)["program"]).command.split()
-            script_ = next(word for word in words if word.endswith(".py"))
+            arguments = Program.model_validate(content(run, studies)["program"]).command.split()
+            script_ = next(word for word in arguments if word.endswith(".py"))
             assert (studies / script_).is_file()

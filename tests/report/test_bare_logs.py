@@ -8,7 +8,7 @@ from report_tables import entries
 
 from hpcbench.errors import UserError
 from hpcbench.present.document import Table
-from hpcbench.report.build import build, table_names
+from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 
@@ -66,7 +66,7 @@ def test_every_format_shows_them(paths: list[Path], capsys: pytest.CaptureFixtur
 def test_further_tables_of_logs_without_a_baseline(tmp_path: Path) -> None:
     write(tmp_path / "001", [Planted("mzhybrid", 1, 0.2, 2.7)])
     sections = read([tmp_path / "001/runs/r1-mzhybrid/log.txt"]).sections
-    document = build(sections, table_names("traffic, runs"))
+    document = build(sections, resolve_tables("traffic, runs"))
     names = [[block.name for block in chapter.blocks if isinstance(block, Table)] for chapter in document.chapters]
     assert names == [["logs", "runs"], ["traffic"]]
     assert document.chapters[1].subtitle == "baseline: none"

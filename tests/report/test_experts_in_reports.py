@@ -67,7 +67,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) ->
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
     run = measured(tmp_path / "log.txt", layers)
-    assert run.said(experts) is None and run.samples_per_s
+    assert run.extract(experts) is None and run.samples_per_s
 
 
 def test_the_event_is_read_back() -> None:

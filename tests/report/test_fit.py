@@ -9,7 +9,7 @@ from hpcbench.present.rich_text import write
 
 def table(widths: list[int], groups: list[int]) -> Table:
     """Figures of these widths, after a name of four letters."""
-    columns = (Column("name", "name", words=True), *(Column(f"c{i}", "x", group=g) for i, g in enumerate(groups)))
+    columns = (Column("name", "name", text=True), *(Column(f"c{i}", "x", group=g) for i, g in enumerate(groups)))
     return Table("t", "", columns, ((Entry("name"), *(Entry("9" * width) for width in widths)),))
 
 

@@ -130,24 +130,19 @@ def test_the_answer_sets_the_best_scheme_beside_the_cast_and_names_the_simplest(
     (beside,) = [sentence for sentence in said if sentence.startswith("zhybrid-16-8 is ")]
     assert beside.startswith("zhybrid-16-8 is as fast as naive-bf16 (1.00, ")
     assert beside.endswith("), at a loss that is no worse.")
-    assert any(
-        sentence.startswith("naive-bf16, a plain cast to 16 bits, runs at 1.20 times the b") for sentence in said
-    )
-    assert "The simplest scheme that no other one significantly beats: naive-bf16 (a plain cast to 16 bits)." in said
+    assert any(sentence.startswith("naive-bf16, a cast to 16 bits, runs at 1.20 times the b") for sentence in said)
+    assert "Simplest of the schemes that no other one significantly beats: naive-bf16 (a cast to 16 bits)." in said
 
 
 def test_a_scheme_that_beats_the_cast_is_the_simplest_that_nothing_beats() -> None:
     said = answer(planted({**FOUR, "zhybrid-16-8": (1.35, 2.5)}), "local")
     assert any(sentence.startswith("zhybrid-16-8 is faster than naive-bf16 (1.1") for sentence in said)
-    assert (
-        "The simplest scheme that no other one significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)."
-        in said
-    )
+    assert any("one significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)." in line for line in said)
 
 
 def test_the_answer_says_that_no_cast_ran() -> None:
     said = answer(planted({name: FOUR[name] for name in ("baseline", "mzhybrid")}), "local")
-    assert any(sentence.startswith("No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside") for sentence in said)
+    assert any(sentence.startswith("No cast to 16 bits (naive-bf16, naive-fp16) ran with") for sentence in said)
 
 
 @pytest.mark.parametrize(
@@ -165,17 +160,17 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
         run.run.settings = LoggedSettings.read({**raw, "train": {**raw["train"], **train}})
     said = answer(cell, "local")
     assert any(sentence.startswith("Messages have 16 bits without a codec") for sentence in said) == half
-    assert any(sentence.startswith("No plain cast to 16 bits") for sentence in said) != half
+    assert any(sentence.startswith("No cast to 16 bits") for sentence in said) != half
 
 
 def test_controls_that_nothing_beats_are_the_simplest() -> None:
     """A codec has to be shown to beat them. The sentence before lists them as unbeaten, too."""
     schemes = {"baseline": (1.0, 2.5), "identity": (1.2, 2.5), "naive-bf16": (1.2, 2.5), "mzhybrid": (1.2, 2.5)}
-    last = "The simplest scheme that no other one significantly beats: {}"
+    last = "Simplest of the schemes that no other one significantly beats: {}"
     said = answer(planted(schemes), "local")
     assert any(sentence.startswith(last.format("identity (no codec)")) for sentence in said)
     slow = answer(planted({**schemes, "identity": (1.0, 2.5), "baseline": (1.0, 2.5)}), "local")
-    assert any(sentence.startswith(last.format("naive-bf16 (a plain cast")) for sentence in slow)
+    assert any(sentence.startswith(last.format("naive-bf16 (a cast")) for sentence in slow)
     # The cast alone is faster, the codec is not: the cast is no longer passed over because it is a control.
     open_ = answer(
         planted({**schemes, "identity": (0.9, 2.5), "naive-bf16": (1.0, 2.5)}, pairs=3, scatter=0.1), "local"
@@ -243,10 +238,10 @@ def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
     said = answer(cell, "local")
     assert said[0].startswith(
         "On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression pays: mzhybrid (1.33 times the baseline's"
-        " speed, 1.33 to 1.33) and zhybrid-16"
+        " speed, 1.33 to 1.33), zhybrid-16"
     )
     assert "naive-zfp8" not in said[0]
-    assert any(sentence.startswith("Codec never ran in naive-zfp8: 0 % of the bytes") for sentence in said)
+    assert any(sentence.startswith("Codec never ran: naive-zfp8. 0 % of the bytes") for sentence in said)
     assert "naive-zfp8" not in front(cell).schemes
     rows = entries(build(sections), "comparison")
     assert rows["naive-zfp8"]["verdict"].value == "codec never ran: faster and as good"

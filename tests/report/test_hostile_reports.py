@@ -13,7 +13,7 @@ from hpcbench.collect import submission
 from hpcbench.console import UNBOUND
 from hpcbench.present import latex, markdown, rich_text
 from hpcbench.present.document import Chapter, Column, Document, Entry, Sentences, Table
-from hpcbench.report.build import table_names
+from hpcbench.report.build import resolve_tables
 from hpcbench.report.compare import compare
 from hpcbench.report.formats import ReportRequest
 from hpcbench.report.main import report
@@ -59,7 +59,7 @@ def said(root: Path, format: str) -> str:
     for run, evil in zip(found.runs, EVIL.values(), strict=True):
         run.id = evil.replace("\ud800", "")
     cells = compare([measure(run) for run in found.runs], "baseline", found.plan.criteria)
-    out = ReportRequest([(found, cells)], table_names("all"), None).write(format)
+    out = ReportRequest([(found, cells)], resolve_tables("all"), None).write(format)
     assert out.encode()  # no half of a pair of surrogates
     assert all(letter.isprintable() or letter == "\n" for letter in out)
     return out
@@ -145,7 +145,7 @@ def test_json_of_what_a_log_nests_deep(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize("evil", EVIL.values(), ids=EVIL)
 def test_a_document_of_nothing_else(evil: str) -> None:
     """Writers trust no builder either: titles, heads and notes are escaped like entries."""
-    table = Table("t", evil, (Column("a", evil, words=True), Column("b", evil)), ((Entry(evil), Entry(evil)),), (evil,))
+    table = Table("t", evil, (Column("a", evil, text=True), Column("b", evil)), ((Entry(evil), Entry(evil)),), (evil,))
     document = Document(evil, (Chapter(evil, evil, (table, Sentences((evil,), "bad"))),))
     for text in (rich_text.write(document), markdown.write(document), latex.write(document)):
         assert text.encode()

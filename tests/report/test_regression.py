@@ -10,7 +10,7 @@ import pytest
 from planted_results import Planted, write, write_marker
 
 from hpcbench.errors import UserError
-from hpcbench.report.changes import Change, changes, differing_settings
+from hpcbench.report.changes import Change, list_changes, list_differing_settings
 from hpcbench.report.compare import Cell
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
@@ -36,7 +36,7 @@ def cells(root: Path) -> list[Cell]:
 
 def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[str, Change]:
     new, old = cells(write(tmp_path / "new", now)), cells(write(tmp_path / "old", then))
-    return {change.scheme: change for change in changes(new, old, new[0].criteria)}
+    return {change.scheme: change for change in list_changes(new, old, new[0].criteria)}
 
 
 def test_the_same_again_is_as_fast_and_as_good(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_broke_or_is_missing_is_bad_and_what_is_new_is_not(tmp_path: Path) 
             (new / "runs" / run.id / "log.txt").write_text("")
             write_marker(new / "runs" / run.id, f"j{run.repeat:04}-r{run.repeat}", 1)
     after, before = cells(new), cells(old)
-    found = {change.scheme: change for change in changes(after, before, after[0].criteria)}
+    found = {change.scheme: change for change in list_changes(after, before, after[0].criteria)}
     assert {scheme: change.fate for scheme, change in found.items()} == {
         "baseline": "compared",
         "mzhybrid": "broken",
@@ -93,7 +93,7 @@ def test_what_broke_or_is_missing_is_bad_and_what_is_new_is_not(tmp_path: Path) 
     }
     assert [scheme for scheme, change in found.items() if change.bad] == ["mzhybrid", "naive-zfp8"]
     assert "failed" in found["mzhybrid"].verdict
-    back = {change.scheme: change for change in changes(before, after, after[0].criteria)}
+    back = {change.scheme: change for change in list_changes(before, after, after[0].criteria)}
     assert back["mzhybrid"].fate == "mended" and back["mzhybrid"].good and back["naive-mpc"].bad
 
 
@@ -123,11 +123,11 @@ def test_losses_of_absurd_size_are_no_losses(tmp_path: Path) -> None:
 def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     new = cells(write(tmp_path / "new", planted(SCHEMES), steps=20))
     old = cells(write(tmp_path / "old", planted(SCHEMES), steps=12))
-    assert differing_settings(new, old) == ["train.steps 20, was 12"]
-    assert differing_settings(new, new) == []
+    assert list_differing_settings(new, old) == ["train.steps 20, was 12"]
+    assert list_differing_settings(new, new) == []
     for path in (tmp_path / "new").glob("runs/*/log.txt"):
         path.write_text(path.read_text().replace('"steps": 20,', '"steps": 20, "min_lr": 0.00030000000000000003,', 1))
-    assert "train.min_lr 0.0003, was not set" in differing_settings(cells(tmp_path / "new"), old)
+    assert "train.min_lr 0.0003, was not set" in list_differing_settings(cells(tmp_path / "new"), old)
 
 
 def in_environment(root: Path, **environment: object) -> Path:
@@ -200,7 +200,7 @@ def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:
             rows.append(replace(row, runs=runs))
         return [replace(base[0], rows=tuple(rows))]
 
-    alarms = sum(any(change.bad for change in changes(again(), again(), base[0].criteria)) for _ in range(400))
+    alarms = sum(any(change.bad for change in list_changes(again(), again(), base[0].criteria)) for _ in range(400))
     assert alarms <= 32, "5 % of 400 is 20; 32 is exceeded once in two hundred times by chance"
 
 
@@ -214,7 +214,7 @@ def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
     assert "Worse than before: naive-zfp8 (slower, equal loss)." in out
     assert "0.91 (0.91 to 0.91)" in out
     assert report([old], "md", against=old) == 0
-    assert "Nothing is shown to be worse than before." in capsys.readouterr().out
+    assert "Nothing is significantly worse than before." in capsys.readouterr().out
     assert report([new], "json", against=old) == 1
     found = {one["scheme"]: one for one in json.loads(capsys.readouterr().out)["changes"]}
     assert found["naive-zfp8"]["bad"] and found["naive-zfp8"]["speed_change"]["estimate"] < 0.92
@@ -227,7 +227,7 @@ def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
 def test_submissions_with_nothing_in_common_are_not_compared(tmp_path: Path) -> None:
     new = write(tmp_path / "new", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 4})])
     old = write(tmp_path / "old", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 8})])
-    with pytest.raises(UserError, match="no scheme and cell stands in both"):
+    with pytest.raises(UserError, match="no scheme and cell in common"):
         report([new], against=old)
     with pytest.raises(UserError, match="compares one submission with one"):
         report([new, old], against=old)
@@ -239,8 +239,8 @@ def test_what_is_better_is_not_undecided_too(tmp_path: Path, capsys: pytest.Capt
     report([write(tmp_path / "new", now)], against=write(tmp_path / "old", then))
     out = capsys.readouterr().out
     assert "Better than before: baseline (faster; loss not shown)." in out
-    assert "Nothing is shown to be worse than before." in out
-    assert "Not decided" not in out and "none as good" not in out
+    assert "Nothing is significantly worse than before." in out
+    assert "Inconclusive:" not in out and "No change is significant" not in out
 
 
 def test_where_nothing_is_shown_no_scheme_is_said_to_be_as_good(
@@ -248,4 +248,4 @@ def test_where_nothing_is_shown_no_scheme_is_said_to_be_as_good(
 ) -> None:
     now = [Planted("baseline", 1, 0.3, 2.7)]
     report([write(tmp_path / "new", now)], against=write(tmp_path / "old", now))
-    assert "No scheme is shown to be worse than before, and none as good: too few" in capsys.readouterr().out
+    assert "No change is significant, in either direction: too few" in capsys.readouterr().out

@@ -70,7 +70,7 @@ def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, wrong: dict[str, Any]) -> None:
     run = measured(tmp_path / "log.txt", {**SAID, **wrong})
-    assert run.said(sparse_gradients) is None and run.samples_per_s
+    assert run.extract(sparse_gradients) is None and run.samples_per_s
 
 
 def test_the_events_are_read_back() -> None:

@@ -14,7 +14,7 @@ from hpcbench.collect import submission
 from hpcbench.contract.state import JobSummary, State
 from hpcbench.present import latex, markdown, rich_text
 from hpcbench.present.document import Document, Entry, Sentences
-from hpcbench.report.build import build, table_names
+from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.compare import compare
 from hpcbench.report.measures import measure
 
@@ -90,7 +90,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
             write_marker(directory, job, fate.exit)
     found = submission.load(root, jobs)
     cells = compare([measure(run) for run in found.runs], "completed", found.plan.criteria)
-    return build([(found, cells)], table_names("runs"))
+    return build([(found, cells)], resolve_tables("runs"))
 
 
 def rows(document: Document) -> dict[str, dict[str, Entry]]:

@@ -34,7 +34,7 @@ FASTER = Run(
 
 def arm(runs: list[Run], way: str, *, margin: float = 0.0, scheme: str = "baseline") -> Arm:
     _, cells = planted(runs, margin=margin)
-    (found,) = [one for one in arms(cells, margin) if (one.way.words, one.scheme) == (way, scheme)]
+    (found,) = [one for one in arms(cells, margin) if (one.way.name, one.scheme) == (way, scheme)]
     return found
 
 
@@ -130,7 +130,7 @@ def test_only_runs_that_differ_in_nothing_else_are_compared() -> None:
     longer = replace(FASTER, cell={**FREE, "layout.tp": 2})
     slower = replace(REFERENCE, cell={**FLUSHED, "layout.tp": 2}, seconds=4.0)
     _, cells = planted([REFERENCE, FASTER, longer, slower])
-    found = {(one.way.words, one.group): one for one in arms(cells, 0.0) if one.against}
+    found = {(one.way.name, one.group): one for one in arms(cells, 0.0) if one.against}
     assert {key: one.time_ratio.estimate for key, one in found.items() if one.time_ratio} == {
         ("pipedream", ""): pytest.approx(3.5 / 8),
         ("pipedream", "tp 2"): pytest.approx(3.5 / 16),

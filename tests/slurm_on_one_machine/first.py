@@ -16,12 +16,12 @@ _ANSWER = 60.0
 
 
 def allowed() -> bool:
-    """Whether namespaces can be made here."""
+    """Return whether namespaces can be made here."""
     return subprocess.run([*_NAMESPACES, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def node_command(node: str) -> list[str]:
-    """The command that starts a node, in namespaces within those of the cluster."""
+    """Return the command that starts a node, in namespaces within those of the cluster."""
     return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
 
 
@@ -51,7 +51,7 @@ class First:
         self._do("start", name, command)
 
     def alive(self, name: str) -> bool:
-        """Whether a daemon still runs."""
+        """Return whether a daemon still runs."""
         return self._tell("alive", name)
 
     def stop(self, name: str) -> None:

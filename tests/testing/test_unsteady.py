@@ -1,4 +1,7 @@
-"""Tests that fail beside others are run once more alone: what passes then is told, what fails then fails the run."""
+"""Tests that fail while others run are run once more alone.
+
+A pass is then reported, and a second failure fails the run.
+"""
 
 import subprocess
 import sys
@@ -32,25 +35,25 @@ def run(folder: Path, *arguments: str, **files: str) -> subprocess.CompletedProc
 BESIDE = ("-n2", "--dist", "loadgroup", "--once-more", "3")
 
 
-def test_what_passes_alone_is_told_with_its_first_words(tmp_path: Path) -> None:
+def test_a_test_that_passes_alone_is_reported_with_its_message(tmp_path: Path) -> None:
     done = run(tmp_path, *BESIDE, passing="def test(): pass", unsteady=UNSTEADY)
     assert done.returncode == 0, done.stdout
-    told = done.stdout[done.stdout.index("UNSTEADY: failed beside others, passed alone") :]
-    assert "UNSTEADY test_unsteady.py::test_unsteady" in told and "its first words" in told
+    report = done.stdout[done.stdout.index("UNSTEADY: failed beside others, passed alone") :]
+    assert "UNSTEADY test_unsteady.py::test_unsteady" in report and "its first words" in report
 
 
 @pytest.mark.parametrize("options", [(), BESIDE[:-2]], ids=["one after another", "beside others"])
-def test_without_the_option_nothing_is_run_again(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_without_the_option_no_test_is_run_again(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert run(tmp_path, *options, unsteady=UNSTEADY).returncode == 1
 
 
-def test_what_fails_alone_fails_the_run(tmp_path: Path) -> None:
+def test_a_test_that_fails_alone_fails_the_run(tmp_path: Path) -> None:
     done = run(tmp_path, *BESIDE, unsteady=UNSTEADY, failing=FAILING)
     assert done.returncode == 1
     assert "failed beside others, and failed alone" in done.stdout and "UNSTEADY" not in done.stdout
 
 
-def test_more_failures_than_asked_for_fail_at_once(tmp_path: Path) -> None:
+def test_too_many_failures_fail_at_once(tmp_path: Path) -> None:
     done = run(tmp_path, *BESIDE, **{f"f{k}": FAILING for k in range(4)})
     assert done.returncode == 1 and "alone" not in done.stdout
 

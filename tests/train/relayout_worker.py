@@ -1,4 +1,4 @@
-"""Runs that begin in one layout and continue in another, on real ranks, and in one process; prints JSON lines."""
+"""Runs that begin in one layout and continue in another, on real ranks, and in one process. Prints JSON lines."""
 
 import json
 import sys
@@ -173,7 +173,7 @@ def label(layout: Layout, settings: dict[str, Any]) -> str:
 
 
 def spread(run: Run) -> MPI.Comm | None:
-    """The first ranks of the world, as many as the run has."""
+    """Return the first ranks of the world, as many as the run has."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
 
@@ -187,7 +187,7 @@ def steps(trainer: Trainer, first: int, stop: int) -> list[float]:
 
 
 def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[Any, Any]]] | None:
-    """Weights, master weights and moments of the whole model, on the first rank."""
+    """Return the weights, master weights and moments of the full model, on the first rank."""
     parts: dict[str, list[parity.Part]] = {}
     state = trainer.state()
     for fragment in fragments(state):
@@ -198,23 +198,23 @@ def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[
             if fragment.kind != "residuals":
                 parts.setdefault(field, []).append(parity.Part(shard, local))
     fields = {field: parity.assemble(comm, these) for field, these in sorted(parts.items())}
-    return {field: whole.values for field, whole in fields.items() if whole} if comm.rank == 0 else None
+    return {field: tensor.values for field, tensor in fields.items() if tensor} if comm.rank == 0 else None
 
 
 def begin(run: Run, directory: Path) -> Any:
-    """Some steps and a checkpoint."""
-    comm, known = spread(run), None
+    """Train some steps and write a checkpoint."""
+    comm, saved = spread(run), None
     if comm is not None:
         trainer = trainer_of(run, comm)
         steps(trainer, 0, BEFORE)
         Checkpoints(directory, comm, run).write(BEFORE, trainer.state(), corpus=CORPUS)
-        known = tensors(comm, trainer)
+        saved = tensors(comm, trainer)
     WORLD.Barrier()
-    return known
+    return saved
 
 
-def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
-    """The other steps, by another trainer. The result is on the first rank."""
+def continue_run(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
+    """Train the other steps with another trainer. The result is on the first rank."""
     comm = spread(run)
     if comm is None:
         return None
@@ -266,11 +266,11 @@ def matrix(directory: str, part: str) -> None:
             continue
         where = Path(directory) / str(i)
         if model.name not in references and WORLD.rank == 0:
-            one = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
-            references[model.name] = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+            trainer = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
+            references[model.name] = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
         before = begin(run_of(model, layout, **settings), where)
         for to, changes in targets:
-            answer = go_on(run_of(model, to, **changes), where, before, references.get(model.name))
+            answer = continue_run(run_of(model, to, **changes), where, before, references.get(model.name))
             if WORLD.rank == 0:
                 names = {"model": model.name, "from": label(layout, settings), "to": label(to, changes)}
                 print(json.dumps({**names, **(answer or {})}), flush=True)
@@ -281,21 +281,21 @@ def matrix(directory: str, part: str) -> None:
 
 
 def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]] | None:
-    """The errors of the sums of all messages, for the whole model, on the first rank.
+    """Return the errors of the sums of all messages, for the full model, on the first rank.
 
-    Gradients are summed over the replicas, then over the copies of a tied weight and over the tensor group where its
-    ranks have summands; of momenta, and of gradients that are whole, the tensor group has copies.
+    Gradients are summed over the replicas, then over the copies of a tied weight, and over the tensor group if its
+    ranks have summands. For momenta, and for gradients that are not summands, the tensor group has copies.
     """
-    own, state = [], trainer.state()
-    whole = isinstance(trainer.data_parallel, OneBitAdam)
+    own_tensors, state = [], trainer.state()
+    one_bit = isinstance(trainer.data_parallel, OneBitAdam)
     for fragment in fragments(state):
         shard = state["shards"][fragment.name]
         summand = shard.partial or shard.copy == 0
-        if fragment.kind == "residuals" and (shard.counts_in_norm if whole else summand):
+        if fragment.kind == "residuals" and (shard.counts_in_norm if one_bit else summand):
             values = sum(field.double() for field in fragment.fields.values())
             assert isinstance(values, torch.Tensor)
-            own.append((shard, values.view(shard.local_shape).numpy()))
-    everything = comm.gather(own)
+            own_tensors.append((shard, values.view(shard.local_shape).numpy()))
+    everything = comm.gather(own_tensors)
     if everything is None:
         return None
     total: dict[str, np.ndarray[Any, Any]] = {}
@@ -346,7 +346,7 @@ CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
 
 
 def residuals(directory: str) -> None:
-    """Residuals of one layout in others, and then in the first one again."""
+    """Compare the residuals of one layout with those in other layouts, and in the first one again."""
     for name, fault, scheme, settings in CASES:
         where = Path(directory) / f"{name}-{fault}"
         before: Any = None
@@ -371,8 +371,14 @@ def residuals(directory: str) -> None:
                         error, worst = parity.relative_error(now, before)
                     else:
                         error, worst = 0.0, ""
-                    words = carried(newest, state)
-                    answer = {"error": error, "worst": worst, "carried": words, "calls": calls, "most": newest.calls}
+                    carried_names = carried(newest, state)
+                    answer = {
+                        "error": error,
+                        "worst": worst,
+                        "carried": carried_names,
+                        "calls": calls,
+                        "most": newest.calls,
+                    }
                 if i < len(legs) - 1:
                     first = newest.step if newest else 0
                     stop = first + (1 if newest else 1 + bool(settings))  # a frozen variance needs a step before it
@@ -390,7 +396,7 @@ def residuals(directory: str) -> None:
 
 
 def sums_forgotten() -> Any:
-    """In another layout only the residuals of contributions are taken up, not those of sums."""
+    """In another layout only the residuals of contributions are loaded, not those of sums."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
@@ -403,7 +409,7 @@ def sums_forgotten() -> Any:
 
 @contextmanager
 def slices_swapped() -> Iterator[None]:
-    """Each rank says that it holds the other half of what tensor parallelism cuts."""
+    """Each rank declares that it holds the other half of the parameters that tensor parallelism cuts."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:
@@ -419,14 +425,14 @@ def slices_swapped() -> Iterator[None]:
 
 @contextmanager
 def moments_of_another() -> Iterator[None]:
-    """A norm is given the moments of another one of its layer."""
+    """A norm gets the moments of another norm of its layer."""
     fields = checkpoint_load._fields
 
     def faulty(file: dict[str, Any], fragment: Fragment) -> Any:
         if fragment.kind == "optimizer":
             other = fragment.name.replace("norm1.weight", "norm2.weight")
-            found = fields(file, fragment)
-            return {**found, **{key: file["optimizer"][other][key] for key in ("first", "second")}}
+            values = fields(file, fragment)
+            return {**values, **{key: file["optimizer"][other][key] for key in ("first", "second")}}
         return fields(file, fragment)
 
     with patch.object(checkpoint_load, "_fields", faulty):
@@ -450,7 +456,7 @@ def index_stale() -> Iterator[None]:
 
 @contextmanager
 def halves_swapped() -> Iterator[None]:
-    """The first replica is taken for the second one, and the other way round."""
+    """The first and the second replica are exchanged."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:
@@ -490,13 +496,13 @@ FAULTS: dict[str, Callable[[], Any]] = {
 def faults(directory: str) -> None:
     reference: Any = None
     if WORLD.rank == 0:
-        one = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
-        reference = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+        trainer = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
+        reference = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
     for name, fault in FAULTS.items():
         with fault():
             # a bucket a parameter: ZeRO cuts each in halves
             before = begin(run_of(NEOX, CUBE, bucket_mb=1e-6), Path(directory) / name)
-            answer = go_on(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
+            answer = continue_run(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:
             print(json.dumps({"fault": name, **(answer or {})}), flush=True)
         WORLD.Barrier()

@@ -1,4 +1,7 @@
-"""The worker as jobs start it: told to stop it leaves a checkpoint and status 75, started again it goes on."""
+"""The worker as jobs start it: when stopped it writes a checkpoint and ends with status 75.
+
+When restarted it continues.
+"""
 
 import json
 import re
@@ -82,7 +85,7 @@ RUN = Run(
 # ---------------------------------------------------------------- the request
 
 
-def test_the_file_is_looked_for_at_most_once_a_second(tmp_path):
+def test_the_stop_file_is_checked_at_most_once_per_second(tmp_path):
     now = [100.0]
     request = StopRequest(tmp_path / "stop", clock=lambda: now[0])
     assert not request()
@@ -92,10 +95,10 @@ def test_the_file_is_looked_for_at_most_once_a_second(tmp_path):
     now[0] += 0.6
     assert request()
     (tmp_path / "stop").unlink()
-    assert request(), "who was told stays told"
+    assert request(), "a request stays"
 
 
-def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
+def test_the_answer_travels_with_the_sums_of_a_step(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(bytes(range(256)) * 1500)
     run = RUN.changed(layout=Layout(), ranks=1)
@@ -103,14 +106,14 @@ def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
     trainer = Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
     asked = []
 
-    def told():
+    def stop():
         asked.append(trainer.policy.exact.counters.calls)
         return len(asked) == 2
 
     calls = [trainer.policy.exact.counters.calls]
     answers = []
     for k in range(3):
-        answers.append(trainer.step(k, told).stop)
+        answers.append(trainer.step(k, stop).stop)
         calls.append(trainer.policy.exact.counters.calls)
     assert answers == [False, True, False]
     assert len({after - before for before, after in pairwise(calls)}) == 1
@@ -145,7 +148,7 @@ def logged(done):
 
 
 def figures(done):
-    """Step lines without their times."""
+    """Return step lines without their times."""
     lines = [line for line in done.stdout.splitlines() if line.startswith(("step ", '{"event": "evaluation"'))]
     return [re.sub(r" \| (time|samples/s|model|hardware) [^|]+(?= \|)", "", line) for line in lines]
 
@@ -168,10 +171,13 @@ def write_run(directory, name, **settings):
 
 @pytest.fixture(scope="module")
 def runs(mpi_run, directory):
-    """A run at once; and one that stops after its first step, goes on, and goes on again from an older checkpoint."""
+    """Make an uninterrupted run, and one that stops after its first step and resumes twice.
+
+    The second time it resumes from an older checkpoint.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("HPCBENCH_ATTEMPT", raising=False)
-        whole = mpi_run(2, WORKER, str(write_run(directory, "whole") / "run.json"))
+        uninterrupted = mpi_run(2, WORKER, str(write_run(directory, "whole") / "run.json"))
         where = write_run(directory, "stopped", checkpoint_every=3)
         (where / "stop").touch()
         stopped = mpi_run(2, WORKER, str(where / "run.json"))
@@ -184,10 +190,10 @@ def runs(mpi_run, directory):
         spoilt.write_bytes(spoilt.read_bytes()[:-1])
         patch.setenv("HPCBENCH_ATTEMPT", "3")
         again = mpi_run(2, WORKER, str(where / "run.json"))
-    return {"whole": whole, "stopped": stopped, "resumed": resumed, "again": again}
+    return {"whole": uninterrupted, "stopped": stopped, "resumed": resumed, "again": again}
 
 
-def test_a_run_that_is_told_to_stop_leaves_a_checkpoint_and_status_75(runs, directory):
+def test_a_stopped_run_leaves_a_checkpoint_and_status_75(runs, directory):
     done = runs["stopped"]
     assert (done.returncode, done.stderr) == (75, "")
     events, records = logged(done)
@@ -201,21 +207,21 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint_and_status_75(runs, dire
     assert len(records) == len([record for record in records if record is not None])
 
 
-def test_started_again_it_goes_on_and_says_the_same_as_a_run_that_never_stopped(runs):
-    whole, resumed = runs["whole"], runs["resumed"]
-    assert (whole.returncode, whole.stderr) == (resumed.returncode, resumed.stderr) == (0, "")
-    assert figures(runs["stopped"]) == figures(whole)[:1]
-    assert figures(resumed) == figures(whole)[1:]
-    assert len(figures(whole)) == STEPS + 1
+def test_a_restarted_run_has_the_log_of_an_uninterrupted_one(runs):
+    uninterrupted, resumed = runs["whole"], runs["resumed"]
+    assert (uninterrupted.returncode, uninterrupted.stderr) == (resumed.returncode, resumed.stderr) == (0, "")
+    assert figures(runs["stopped"]) == figures(uninterrupted)[:1]
+    assert figures(resumed) == figures(uninterrupted)[1:]
+    assert len(figures(uninterrupted)) == STEPS + 1
     events, _ = logged(resumed)
     assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (2, 1)
     assert (events["end"]["state"], events["end"]["steps"]) == ("completed", STEPS)
     # one step was taken before the stop; of seven that remained two are warm-up
     assert (events["traffic"]["from_step"], events["traffic"]["to_step"]) == (4, STEPS)
-    assert (logged(whole)[0]["traffic"]["from_step"]) == 3
+    assert (logged(uninterrupted)[0]["traffic"]["from_step"]) == 3
 
 
-def test_a_damaged_checkpoint_is_logged_and_the_run_goes_on_from_the_one_before(runs):
+def test_a_damaged_checkpoint_is_logged_and_the_run_continues_from_the_previous_one(runs):
     again = runs["again"]
     assert (again.returncode, again.stderr) == (0, "")
     events, _ = logged(again)
@@ -227,13 +233,13 @@ def test_a_damaged_checkpoint_is_logged_and_the_run_goes_on_from_the_one_before(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "message"),
     [
         (lambda run: run["train"].update(lr=0.5), r"another run: train\.lr is 0\.01 there and 0\.5 in the run file"),
         (lambda run: run["train"].update(seed=2), r"another run: train\.seed is 1 there and 2 in the run file"),
     ],
 )
-def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, words):
+def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, message):
     path = directory / "other" / "run.json"
     before = path.read_text()
     changed = json.loads(before)
@@ -242,11 +248,11 @@ def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs
     done = mpi_run(2, WORKER, str(path))
     path.write_text(before)
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if line.startswith("hpcbench.train: ")]
-    assert said and all(re.search(words, line) for line in said)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("hpcbench.train: ")]
+    assert lines and all(re.search(message, line) for line in lines)
 
 
-def test_a_text_that_changed_since_is_refused(mpi_run, runs, directory):
+def test_a_changed_text_is_refused(mpi_run, runs, directory):
     content = (directory / "text").read_bytes()
     (directory / "text").write_bytes(content[:-1])
     done = mpi_run(2, WORKER, str(directory / "other" / "run.json"))
@@ -256,13 +262,13 @@ def test_a_text_that_changed_since_is_refused(mpi_run, runs, directory):
 
 
 @pytest.mark.parametrize("attempt", ["", "0", "two", "-1"])
-def test_an_attempt_that_is_no_number_is_refused(mpi_run, runs, directory, monkeypatch, attempt):
+def test_an_attempt_that_is_not_a_number_is_refused(mpi_run, runs, directory, monkeypatch, attempt):
     monkeypatch.setenv("HPCBENCH_ATTEMPT", attempt)
     done = mpi_run(1, WORKER, str(directory / "other" / "run.json"))
     assert done.returncode == 2 and "HPCBENCH_ATTEMPT=" in done.stderr
 
 
-def test_the_report_reads_a_resumed_run_and_says_so(runs, tmp_path):
+def test_the_report_reads_a_resumed_run_and_notes_it(runs, tmp_path):
     path = tmp_path / "log.txt"
     path.write_text(runs["resumed"].stdout)
     log = run_log.read(path)

@@ -33,13 +33,7 @@ def is_archive(path: Path) -> bool:
 
 
 def submissions(path: Path) -> list[Submission]:
-    """Return the submissions of a bundle.
-
-    Raises
-    ------
-    UserError
-        The file is not a bundle, or its files are not those that were packed.
-    """
+    """Return the submissions of a bundle."""
     place = Path(tempfile.mkdtemp(prefix="hpcbench-bundle-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     unpack(path, place)
@@ -51,13 +45,7 @@ def submissions(path: Path) -> list[Submission]:
 
 
 def unpack(path: Path, target: Path) -> None:
-    """Unpack an archive into a directory.
-
-    Raises
-    ------
-    UserError
-        The archive is damaged, or holds what no bundle does.
-    """
+    """Unpack an archive into a directory."""
     where = make_printable(str(path))
     try:
         with tarfile.open(path) as tar:

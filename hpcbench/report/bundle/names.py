@@ -61,27 +61,21 @@ class Names:
 
 
 def names_of(submissions: Sequence[Submission], replaced: Mapping[str, str], *, hosts_and_users: bool) -> Names:
-    """Return the names in submissions.
-
-    Parameters
-    ----------
-    submissions
-        Submissions whose files are passed on.
-    replaced
-        Further words, each with its replacement.
-    hosts_and_users
-        Whether to replace the hosts and users that the submissions name.
-    """
-    words = dict(replaced)
+    """Return the names to replace in submissions: further words, and optionally hosts and users."""
+    replacements = dict(replaced)
     language: set[str] = set()
     if hosts_and_users:
         for prefix, names_in in (("host", _hosts), ("user", _users)):
             listed = dict.fromkeys(name for submission in submissions for name in names_in(submission) if name)
-            new = [name for name in listed if re.search("[A-Za-z0-9]", name) and name not in words]
-            words |= {name: f"{prefix}-{k}" for k, name in enumerate(new, 1)}
-            words |= {short: words[name] for name in new if (short := name.partition(".")[0]) and short not in words}
+            new = [name for name in listed if re.search("[A-Za-z0-9]", name) and name not in replacements]
+            replacements |= {name: f"{prefix}-{k}" for k, name in enumerate(new, 1)}
+            replacements |= {
+                short: replacements[name]
+                for name in new
+                if (short := name.partition(".")[0]) and short not in replacements
+            }
         language = {word for submission in submissions for word in _language(submission)}
-    return Names(words, frozenset(words.keys() & language - replaced.keys()))
+    return Names(replacements, frozenset(replacements.keys() & language - replaced.keys()))
 
 
 def _hosts(submission: Submission) -> Iterator[str | None]:

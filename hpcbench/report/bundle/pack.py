@@ -26,46 +26,27 @@ _LARGEST = 1 << 30
 
 
 def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) -> dict[str, str]:
-    """Return the words of ``--replace OLD=NEW`` or ``OLD``, which becomes ``name-1``, ``name-2``, ...
-
-    Raises
-    ------
-    UserError
-        The name of the file has another suffix than a bundle, or an option is wrong.
-    """
+    """Return the words of ``--replace OLD=NEW`` or ``OLD``, which becomes ``name-1``, ``name-2``, ..."""
     if path is None and (anonymous or replace):
         raise UserError(f"--{'anonymous' if anonymous else 'replace'}: is for --bundle FILE: add it")
     if path is not None and not path.name.endswith(SUFFIXES):
         raise UserError(
             f"--bundle {make_printable(str(path))}: not the name of a bundle: end it with {', '.join(SUFFIXES)}"
         )
-    words = {}
+    replacements = {}
     for k, option in enumerate(replace, 1):
         old, sign, new = option.partition("=")
         if not old or (sign and not new):
             raise UserError(f"--replace {make_printable(option, 40)}: say OLD=NEW, or a word that is to go")
-        words[old] = new or f"name-{k}"
-    return words
+        replacements[old] = new or f"name-{k}"
+    return replacements
 
 
 def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, replaced: Mapping[str, str]) -> None:
-    """Write a bundle, as a whole or not at all, and say on standard error what it does not hold.
+    """Write a bundle completely or not at all, and report on standard error what it does not contain.
 
-    Parameters
-    ----------
-    submissions
-        Submissions, each with a directory.
-    path
-        File to write. Its suffix names the compression.
-    anonymous
-        Whether to replace the names of hosts and users.
-    replaced
-        Further words, each with its replacement.
-
-    Raises
-    ------
-    UserError
-        The file cannot be written, or there is no submission.
+    The suffix of `path` selects the compression. `anonymous` replaces the names of hosts and users, `replaced` further
+    words.
     """
     roots = [(submission.plan.study, submission.root) for submission in submissions if submission.root is not None]
     if not roots or len(roots) < len(submissions):

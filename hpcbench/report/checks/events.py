@@ -67,9 +67,9 @@ def end(subject: CheckedRun) -> Iterator[str]:
     if subject.run.state != "completed" or not subject.own:
         return
     if log.last_step is not None and (not event or event.steps != log.last_step.step):
-        said = event.steps if event else None
+        steps_of_event = event.steps if event else None
         line = event.line if event else None
-        yield subject.at(line, f"the end event says {said} steps, the log holds {log.last_step.step}")
+        yield subject.at(line, f"the end event says {steps_of_event} steps, the log holds {log.last_step.step}")
     if log.final_loss() is None:
         yield subject.at(None, "no evaluation after the last step")
 
@@ -95,8 +95,8 @@ def traffic_bytes(subject: CheckedRun) -> Iterator[str]:
     for name, values in sums.items():
         sent, printed = total(values), counted(subject.log, f"{name}_bytes")
         if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
-            said = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
-            yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {said}")
+            of_lines = f"the lines of steps {steps.start} to {steps.stop - 1} say {sum(printed):.0f}"
+            yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {of_lines}")
 
 
 def wire(subject: CheckedRun) -> Iterator[str]:
@@ -120,18 +120,20 @@ def waiting(subject: CheckedRun) -> Iterator[str]:
     """Check that no rank waits for longer than a step takes."""
     event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
-        words = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
-        yield subject.at(event.line, words)
+        text = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
+        yield subject.at(event.line, text)
 
 
 def phases(subject: CheckedRun) -> Iterator[str]:
     """Compare the phases of a stage with its step. Together they must be the whole step."""
     event = subject.log.event(events.PhaseTimes)
     for stage, row in enumerate(by_stage(subject.log) if event else ()):
-        whole = sum(row[part] for part in PARTS)
-        if event and abs(whole - row["step"]) > TOLERANCE * row["step"]:
-            words = f"the phases of stage {stage} come to {whole:.4g} s a step, and its step took {row['step']:.4g} s"
-            yield subject.at(event.line, words)
+        phase_sum = sum(row[part] for part in PARTS)
+        if event and abs(phase_sum - row["step"]) > TOLERANCE * row["step"]:
+            text = (
+                f"the phases of stage {stage} come to {phase_sum:.4g} s a step, and its step took {row['step']:.4g} s"
+            )
+            yield subject.at(event.line, text)
 
 
 def times(subject: CheckedRun) -> Iterator[str]:
@@ -139,9 +141,11 @@ def times(subject: CheckedRun) -> Iterator[str]:
     event = subject.log.event(events.End)
     if not event:
         return
-    steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
-    if whole is not None and steps > whole * (1 + TOLERANCE):
-        yield subject.at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
+    steps, run_seconds = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
+    if run_seconds is not None and steps > run_seconds * (1 + TOLERANCE):
+        yield subject.at(event.line, f"the run took {run_seconds:.3f} s, its steps {steps:.3f} s")
     clock = measure_seconds(subject.log.read_event(events.Start).time, event.time)
-    if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
-        yield subject.at(event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end")
+    if run_seconds is not None and clock is not None and run_seconds > clock * (1 + TOLERANCE) + _CLOCK:
+        yield subject.at(
+            event.line, f"the run took {run_seconds:.3f} s, and {clock:.3f} s by the times of its start and end"
+        )

@@ -58,19 +58,11 @@ class Mismatch:
 
 
 def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
-    """Look for steps at which a relation does not hold.
+    """Return the first step at which a relation does not hold, up to `TOLERANCE` and the rounding of printed figures.
 
-    Parameters
-    ----------
-    units
-        Unit of the last printed digit, by column. For other columns it is found from the values. If `expected` is not
-        known, steps are compared with the step of the median value, which is a step of the log and no mean of figures
-        that disagree.
-
-    Returns
-    -------
-    Mismatch or None
-        None if the relation holds, up to `TOLERANCE` and the rounding of printed figures, or if the log lacks a column.
+    `units` gives the unit of the last printed digit by column; for other columns it is derived from the values. If
+    `expected` is not known, steps are compared with the step of the median value, because figures that disagree have no
+    meaningful mean. None if the relation holds or if the log lacks a column.
     """
     names = [name for name in (relation.printed, relation.times, relation.over) if name is not None]
     figures = steps.aligned(*names)
@@ -180,10 +172,10 @@ class CheckedRun:
         """Whether the log is one of hpcbench."""
         return self.log.dialect == "hpcbench"
 
-    def at(self, line: int | None, words: str) -> str:
+    def at(self, line: int | None, text: str) -> str:
         """Return a sentence about a line of the log, or about the whole log."""
         place = make_printable(str(self.log.path) if line is None else self.log.where(line))
-        return f"{self.id}: {place}: {words}"
+        return f"{self.id}: {place}: {text}"
 
     def mismatch(self, relation: Relation) -> Mismatch | None:
         """Return the first step at which a relation does not hold."""

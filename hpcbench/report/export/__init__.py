@@ -65,9 +65,11 @@ IDENTITY = (
 
 def _measured(table: str) -> Iterator[ExportColumn]:
     """Columns of the quantities that are declared for a table."""
-    for one in list_exported(table):
-        if one.exported:
-            yield ExportColumn(one.key, one.exported.kind, one.unit, f"{one.meaning}{one.exported.remark}")
+    for quantity in list_exported(table):
+        if quantity.exported:
+            yield ExportColumn(
+                quantity.key, quantity.exported.kind, quantity.unit, f"{quantity.meaning}{quantity.exported.remark}"
+            )
 
 
 _ALSO = {"loss": ", or loss of the evaluation"}
@@ -226,12 +228,12 @@ TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES, STALE
 
 def fingerprint() -> str:
     """Return a digest that changes with every change that `VERSION` must show. Explanations do not count."""
-    said = [
+    columns = [
         f"{table.name}.{column.name} {column.type} {column.unit}"
         for table in TABLES.values()
         for column in table.columns
     ]
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()
+    return hashlib.sha256("\n".join(columns).encode()).hexdigest()
 
 
 def described() -> str:
@@ -246,6 +248,6 @@ def described() -> str:
             "| column | type | unit | meaning |",
             "| --- | --- | --- | --- |",
         ]
-        lines += [f"| `{one.name}` | {one.type} | {one.unit} | {one.meaning} |" for one in table.columns]
+        lines += [f"| `{column.name}` | {column.type} | {column.unit} | {column.meaning} |" for column in table.columns]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)

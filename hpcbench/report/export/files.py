@@ -33,7 +33,7 @@ _FORMULA = tuple("=+-@'")
 
 def write_csv(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write a table as CSV (RFC 4180, UTF-8) with its head. ``nan`` and ``inf`` are values."""
-    texts = [one.type == "text" for one in table.columns]
+    texts = [column.type == "text" for column in table.columns]
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(table.names)
@@ -58,10 +58,10 @@ def write_json_lines(path: Path, table: ExportTable, rows: Iterable[Row]) -> Non
         "integer": str,
         "real": _real,
     }
-    keys = [(f"{json.dumps(one.name)}: ", say[one.type]) for one in table.columns]
+    keys = [(f"{json.dumps(column.name)}: ", say[column.type]) for column in table.columns]
     with path.open("w", encoding="utf-8") as stream:
         for row in rows:
-            parts = [key + said(value) for (key, said), value in zip(keys, row, strict=True) if value is not None]
+            parts = [key + write(value) for (key, write), value in zip(keys, row, strict=True) if value is not None]
             stream.write(f"{{{', '.join(parts)}}}\n")
 
 
@@ -82,8 +82,8 @@ def write_parquet(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
 
     types = {"text": pa.string(), "json": pa.string(), "integer": pa.int64(), "real": pa.float64()}
     fields = [
-        pa.field(one.name, types[one.type], metadata={"unit": one.unit, "meaning": one.meaning})
-        for one in table.columns
+        pa.field(column.name, types[column.type], metadata={"unit": column.unit, "meaning": column.meaning})
+        for column in table.columns
     ]
     about = {"hpcbench": __version__, "schema_version": str(VERSION), "table": table.name}
     schema = pa.schema(fields, metadata=about)
@@ -103,11 +103,6 @@ def write_sqlite(path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> N
     """Write tables, and also ``meta`` (the schema's version) and ``columns`` (units and meanings).
 
     Infinity is a number. NaN, which SQLite lacks, is the text ``NaN``.
-
-    Raises
-    ------
-    OSError
-        SQLite cannot write.
     """
     try:
         # nobody sees the file before it is whole, so that it needs no journal
@@ -117,11 +112,11 @@ def write_sqlite(path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> N
             base.execute("BEGIN")
             _describe(base, contents)
             for table, rows in contents.items():
-                columns = ", ".join(f'"{one.name}" {_TYPES[one.type]}' for one in table.columns)
+                columns = ", ".join(f'"{column.name}" {_TYPES[column.type]}' for column in table.columns)
                 base.execute(f'CREATE TABLE "{table.name}" ({columns})')
                 marks = ", ".join("?" * len(table.columns))
                 base.executemany(
-                    f'INSERT INTO "{table.name}" VALUES ({marks})', (tuple(map(_kept, row)) for row in rows)
+                    f'INSERT INTO "{table.name}" VALUES ({marks})', (tuple(map(_convert_nan, row)) for row in rows)
                 )
                 base.execute(f'CREATE INDEX "{table.name}_by_file" ON "{table.name}" (file)')
                 base.execute(f'CREATE INDEX "{table.name}_by_scheme" ON "{table.name}" (study, site, scheme)')
@@ -134,11 +129,15 @@ def _describe(base: sqlite3.Connection, tables: Iterable[ExportTable]) -> None:
     base.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT)")
     base.executemany("INSERT INTO meta VALUES (?, ?)", _META)
     base.execute('CREATE TABLE columns ("table" TEXT, name TEXT, type TEXT, unit TEXT, meaning TEXT)')
-    about = [(table.name, one.name, one.type, one.unit, one.meaning) for table in tables for one in table.columns]
+    about = [
+        (table.name, column.name, column.type, column.unit, column.meaning)
+        for table in tables
+        for column in table.columns
+    ]
     base.executemany("INSERT INTO columns VALUES (?, ?, ?, ?, ?)", about)
 
 
-def _kept(value: Value) -> Value:
+def _convert_nan(value: Value) -> Value:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -164,13 +163,7 @@ class ExportTarget:
 
     @classmethod
     def of(cls, path: Path) -> "ExportTarget":
-        """Return the target that a path asks for.
-
-        Raises
-        ------
-        UserError
-            Its suffix is unknown, its directory is missing or may not be written to, or a package is missing.
-        """
+        """Return the target that a path asks for."""
         name, suffix = f"--export {make_printable(str(path))}", path.suffix.lower()
         if suffix not in _ONE and suffix not in _ALL:
             raise UserError(f"{name}: the suffix says the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
@@ -188,13 +181,7 @@ class ExportTarget:
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:
-        """Write all rows, and print the result on standard error.
-
-        Raises
-        ------
-        UserError
-            The file cannot be written.
-        """
+        """Write all rows, and print the result on standard error."""
         temporary = self.path.with_name(f"hpcbench.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         runs = [(submission, run) for submission in submissions for run in submission.runs]
         written = dict.fromkeys(self.tables, 0)
@@ -218,13 +205,13 @@ class ExportTarget:
             ) from None
         finally:
             temporary.unlink(missing_ok=True)
-        said = ", ".join(f"{table.name} {count}" for table, count in written.items())
-        print(f"hpcbench: {make_printable(str(self.path))}: rows written: {said}", file=sys.stderr)
+        counts = ", ".join(f"{table.name} {count}" for table, count in written.items())
+        print(f"hpcbench: {make_printable(str(self.path))}: rows written: {counts}", file=sys.stderr)
 
     def _write(self, path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> None:
         suffix = self.path.suffix.lower()
         if suffix in _ALL:
             _ALL[suffix](path, contents)
             return
-        for table, found in contents.items():
-            _ONE[suffix](path, table, found)
+        for table, rows_of_table in contents.items():
+            _ONE[suffix](path, table, rows_of_table)

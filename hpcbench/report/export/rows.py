@@ -44,15 +44,15 @@ _LONGEST = 4096
 _LONGEST_JSON = 1 << 20
 
 
-def plain(words: str | None) -> str | None:
+def plain(text: str | None) -> str | None:
     """Text that every file format can hold and every terminal can show; None if there is none.
 
     Each character that cannot be printed, such as a line end, becomes U+FFFD.
     """
-    if not words:
+    if not text:
         return None
-    words = words[:_LONGEST]
-    return words if words.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in words)
+    text = text[:_LONGEST]
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def place(path: Path | str | None) -> str | None:
@@ -65,10 +65,10 @@ def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
     if value is None:
         return None
     try:
-        words = json.dumps(value, sort_keys=True, allow_nan=False)
+        text = json.dumps(value, sort_keys=True, allow_nan=False)
     except (ValueError, RecursionError):
         return None
-    return words if len(words) <= longest else None
+    return text if len(text) <= longest else None
 
 
 _LONGEST_CELL = 4096
@@ -92,8 +92,8 @@ def _records(identity: Row, run: RunResult) -> Iterator[Row]:
         yield (*identity, "step", None, step, *values, file, line)
     for event in log.events:
         if isinstance(event, Evaluation):
-            said = "evaluation", plain(event.split), event.step, log.planned_steps, event.loss
-            yield (*identity, *said, *repeat(None, len(_QUANTITIES) - 1), file, event.line)
+            values_of_event = "evaluation", plain(event.split), event.step, log.planned_steps, event.loss
+            yield (*identity, *values_of_event, *repeat(None, len(_QUANTITIES) - 1), file, event.line)
 
 
 _QUANTITIES = tuple(one.name for one in QUANTITIES)
@@ -105,7 +105,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     facts, environment = log.read_event(Configuration), log.read_event(Environment)
     hosts = environment.hosts or ()
     gpus = [gpu for host in hosts for gpu in host.gpus or ()]
-    found: dict[str, Value] = {
+    values: dict[str, Value] = {
         "reason": plain(run.verdict.reason),
         "reason_source": place(run.verdict.where),
         "exit_status": limit_integer(run.exit),
@@ -132,11 +132,15 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "steps_planned": limit_integer(log.planned_steps),
         "file": place(log.path) if run.log else None,
     }
-    found |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
-    found |= {one.key: one.exported.read(log, one.key) for one in list_exported("runs") if one.exported}
-    found |= {name: getattr(facts, name) for name in _FLOPS}
-    found |= {path.rpartition(".")[2]: attrgetter(path)(settings) for path in _NUMBERS}
-    yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))
+    values |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
+    values |= {
+        quantity.key: quantity.exported.read(log, quantity.key)
+        for quantity in list_exported("runs")
+        if quantity.exported
+    }
+    values |= {name: getattr(facts, name) for name in _FLOPS}
+    values |= {path.rpartition(".")[2]: attrgetter(path)(settings) for path in _NUMBERS}
+    yield (*identity, *(values[name] for name in RUNS.names[len(IDENTITY) :]))
 
 
 _VERSIONS = ("revision", "mpi", "python", "torch", "numpy", "kernels")
@@ -165,9 +169,18 @@ def _staleness(identity: Row, run: RunResult) -> Iterator[Row]:
     if run.log is None or event is None:
         return
     file = place(run.log.path)
-    for own in event.places or ():
-        for age, gradients in sorted((own.by_age() or {}).items()):
-            yield (*identity, plain(event.of), own.place, own.versions, age, gradients, file, event.line)
+    for place_counts in event.places or ():
+        for age, gradients in sorted((place_counts.by_age() or {}).items()):
+            yield (
+                *identity,
+                plain(event.of),
+                place_counts.place,
+                place_counts.versions,
+                age,
+                gradients,
+                file,
+                event.line,
+            )
 
 
 def _parts(
@@ -184,7 +197,9 @@ def _parts(
     span = (event.from_step, event.to_step)
     columns = table.columns[len(IDENTITY) + len(span) : -2]
     for part in parts or ():
-        values = (_SHOWN[one.type](getattr(part, one.name)) if one.name not in hidden else None for one in columns)
+        values = (
+            _SHOWN[column.type](getattr(part, column.name)) if column.name not in hidden else None for column in columns
+        )
         yield (*identity, *span, *values, file, event.line)
 
 
@@ -220,9 +235,9 @@ def _identity(submission: Submission, run: RunResult) -> Row:
     )
 
 
-def _each(found: Iterable[str | None]) -> str | None:
+def _each(texts: Iterable[str | None]) -> str | None:
     """Return the different texts; None if there is none."""
-    return as_json(sorted({words for words in found if words}) or None)
+    return as_json(sorted({text for text in texts if text}) or None)
 
 
 def _hidden(run: RunResult) -> tuple[str, ...]:
@@ -234,5 +249,5 @@ def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:
     values = steps.column(name) if name else []
     if len(values) == len(steps):
         return values
-    known = {row[0]: row[1] for row in steps.columns("step", name)} if name and values else {}
-    return map(known.get, steps)
+    values_by_step = {row[0]: row[1] for row in steps.columns("step", name)} if name and values else {}
+    return map(values_by_step.get, steps)

@@ -64,17 +64,7 @@ def draw_mark(axes: "Axes", x: float, y: float, *, finding: str | None) -> None:
 
 
 def make_panels(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
-    """Make axes that share their scales, two per row, each with a title.
-
-    Parameters
-    ----------
-    fig
-        Figure of matplotlib. It becomes as wide as a column; its height is `height` per row of panels, plus an inch.
-    titles
-        Title of each panel.
-    height
-        Height of a row in inches.
-    """
+    """Make axes that share their scales, two per row, each with a title. `height` is the height of a row in inches."""
     columns = min(2, len(titles))
     rows = -(-len(titles) // columns)
     most = max(title.count("\n") for title in titles)
@@ -112,16 +102,8 @@ class NamedLines:
 def list_axes(fig: Any, groups: Sequence[NamedLines], *, room: float, line: float = _LINE) -> "list[Axes]":
     """Make axes that share the x scale. The names of a group's lines stand at y = 0, 1, 2 ... from the top.
 
-    Parameters
-    ----------
-    fig
-        Figure of matplotlib. Its size is set.
-    groups
-        Lines of each axes.
-    room
-        Height above and below the lines in inches.
-    line
-        Height of each line in inches. Lines are higher if a name has a remark below it.
+    `room` is the height above and below the lines in inches, `line` the height of each line. Lines are higher if a name
+    has a remark below it.
     """
     line += 0.08 * any("\n" in name for group in groups for name in group.names)
     counts = [len(group.names) for group in groups]

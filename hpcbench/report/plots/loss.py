@@ -60,17 +60,10 @@ def choose_bin_width(rows: Sequence[SchemeRow]) -> int:
 
 
 def compute_curve(row: SchemeRow, along: Along, width: int) -> LossCurve:
-    """Compute the loss curve of a scheme.
+    """Compute the loss curve of a scheme, with a point for every `width` steps.
 
-    Parameters
-    ----------
-    row
-        The scheme in its cell.
-    along
-        Values of the x axis: step numbers, or seconds since the run began. A resumed run has no seconds, because its
-        log does not contain the times of the earlier steps.
-    width
-        Number of steps per point.
+    The x axis (`along`) is the step number or the seconds since the run began. Resumed runs have no seconds, because
+    their logs do not contain the times of the earlier steps.
     """
     runs = [run for run in list_runs(row) if along == "steps" or not (run.run.log and run.run.log.resumed_from)]
     places: dict[int, list[tuple[float, float]]] = {}

@@ -72,14 +72,9 @@ class Panel:
         return max(begin + length for trace in self.ranks for _, begin, length in self.list_spans(trace))
 
     def compute_shares(self, trace: StepTrace, seconds: float) -> dict[str, list[float]]:
-        """Compute the share of each kind of span in each column of one rank. Kinds of `SPANS` add up to at most 1.
+        """Compute the share of each kind of span in each column of one rank; kinds of `SPANS` add up to at most 1.
 
-        Parameters
-        ----------
-        trace
-            Trace of the rank.
-        seconds
-            Length of all columns together.
+        `seconds` is the length of all columns together.
         """
         instants: dict[str, list[str]] = {place: [""] * (COLUMNS * _SAMPLES) for place in ("steps", *_BELOW)}
         step = seconds / (COLUMNS * _SAMPLES)

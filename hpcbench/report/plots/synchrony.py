@@ -73,7 +73,7 @@ def _draw_time(axes: "Axes", y: int, arm: Arm) -> None:
 
 
 def _write_name(arm: Arm) -> str:
-    return f"{name(arm.way.words)}, {name(arm.scheme)}"
+    return f"{name(arm.way.name)}, {name(arm.scheme)}"
 
 
 def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
@@ -81,7 +81,7 @@ def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
     panels: dict[tuple[str, str], list[Arm]] = {}
     for arm in arms(cells, submission.plan.criteria.loss_margin):
         if arm.ages and arm.ages.most > 0:
-            panels.setdefault((arm.way.words, arm.group), []).append(arm)
+            panels.setdefault((arm.way.name, arm.group), []).append(arm)
     if not panels:
         return None
     schemes = list(dict.fromkeys(arm.scheme for members in panels.values() for arm in members))

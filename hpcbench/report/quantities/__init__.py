@@ -192,22 +192,8 @@ def make_fields(
 ) -> list[Field[Item]]:
     """Make the columns of some quantities, with a function for the entries of each.
 
-    Parameters
-    ----------
-    quantities
-        Quantities of the columns.
-    items
-        Items of the rows.
-    value
-        Function that computes the value of a quantity for an item.
-    gpu
-        Whether the ranks compute on GPUs.
-    group
-        Group of all columns; by default the group of each quantity.
-    unit
-        Unit of all columns; by default a unit that fits the values of each column.
-    runs
-        Whether a row is a run.
+    `value` computes the value of a quantity for an item. By default each column has its own group and a unit that fits
+    its values. `runs` is True if a row is a run.
     """
 
     def make_field(quantity: Quantity) -> Field[Item]:

@@ -21,7 +21,7 @@ from hpcbench.present.notation import (
     seconds_unit,
     thousandths,
 )
-from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
+from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme, show_finding
 from hpcbench.report.compare import Cell, SchemeRow, step_time
 from hpcbench.report.curves import WINDOW
 from hpcbench.report.evidence import paired
@@ -88,15 +88,15 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
 def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of the losses of completed runs, the finding about each, and the number of lost steps."""
     first = (LOSS_TRAIN, LOSS_VALID)
-    shown = Column("loss_shown", "shown", words=True, help="Finding about the loss at equal steps.")
-    in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="Finding about that loss.")
+    shown = Column("loss_shown", "shown", text=True, help="Finding about the loss at equal steps.")
+    in_time = Column("loss_in_time_shown", "shown", text=True, group=1, help="Finding about that loss.")
     fields: list[Field[SchemeRow]] = [
         scheme(),
         *columns(first, cell.rows),
         (replace(LOSS.field()[0], head="vs baseline at equal steps (95 % CI)"), LOSS.entry),
-        (shown, lambda row: _shown(row.loss_shown)),
+        (shown, lambda row: show_finding(row.loss_shown, _TONES)),
         LOSS_IN_TIME.field(group=1),
-        (in_time, lambda row: _shown(row.loss_in_time.shown if row.loss_in_time else None)),
+        (in_time, lambda row: show_finding(row.loss_in_time.shown if row.loss_in_time else None, _TONES)),
         *columns(list_of_table("loss", first)[len(first) :], cell.rows),
     ]
     return tabulate("loss", "Loss", cell.rows, fields, notes=_loss_notes(cell))
@@ -158,7 +158,7 @@ def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
     of_row, shown = scheme()
     fields: list[Field[_Axis]] = [
         (of_row, lambda line: shown(line.row)),
-        (Column("axis", "axis", words=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
+        (Column("axis", "axis", text=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
         (
             Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, per step and rank."),
             lambda line: quantity(line.message_bytes, size.show),
@@ -238,10 +238,6 @@ def _speed_notes(cell: Cell) -> list[str]:
 
 def _formulas(run: Measures) -> Mapping[str, Any] | None:
     return run.run.log.read_event(Configuration).flops_formulas if run.run.log else None
-
-
-def _shown(finding: str | None) -> Entry:
-    return Entry(finding, finding, _TONES.get(finding, "warning")) if finding else Entry()
 
 
 def _change(row: SchemeRow, base: SchemeRow | None) -> Interval | None:

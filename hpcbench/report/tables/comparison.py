@@ -13,7 +13,7 @@ from hpcbench.present.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme
+from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme, show_finding
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.front import front
@@ -26,7 +26,7 @@ from hpcbench.report.weaknesses import Weakened
 VERDICT = Column(
     "verdict",
     "verdict",
-    words=True,
+    text=True,
     group=1,
     help="Finding about speed and loss together. Letters refer to the weaknesses below the table.",
 )
@@ -77,25 +77,25 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
     """Make the table with a row for each pair of schemes. Pairs with the baseline are first."""
     fields: list[Field[Duel]] = [
-        (Column("scheme", "scheme", words=True, help="First scheme."), lambda duel: name(duel.scheme)),
-        (Column("other", "against", words=True, help="Second scheme."), lambda duel: name(duel.other)),
+        (Column("scheme", "scheme", text=True, help="First scheme."), lambda duel: name(duel.scheme)),
+        (Column("other", "against", text=True, help="Second scheme."), lambda duel: name(duel.other)),
         (
             Column("speed_ratio", "speed (95 % CI)", help="Samples/s of the first over the second's, pair by pair."),
             lambda duel: estimate(duel.speed, speed_interval),
         ),
-        (Column("speed_shown", "shown", words=True, help="Finding about the speed of the first."), _speed),
+        (Column("speed_shown", "shown", text=True, help="Finding about the speed of the first."), _speed),
         (
             Column(
                 "loss_difference", "loss (95 % CI)", group=1, help="Validation loss of the first minus the second's."
             ),
             lambda duel: estimate(duel.loss, loss_interval),
         ),
-        (Column("loss_shown", "shown", words=True, group=1, help="Finding about the loss of the first."), _loss),
+        (Column("loss_shown", "shown", text=True, group=1, help="Finding about the loss of the first."), _loss),
         (
             Column(
                 "together",
                 "together",
-                words=True,
+                text=True,
                 group=1,
                 help="Whether the first beats the second or is beaten. A scheme beats another if it is better in speed"
                 " or loss, and no worse in the other.",
@@ -109,14 +109,11 @@ def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _speed(duel: Duel) -> Entry:
-    if duel.speed is None:
-        return Entry()
-    finding = "slower" if duel.speed.slower else duel.speed.shown
-    return Entry(finding, finding)
+    return show_finding(None if duel.speed is None else "slower" if duel.speed.slower else duel.speed.shown)
 
 
 def _loss(duel: Duel) -> Entry:
-    return Entry(duel.loss.shown, duel.loss.shown) if duel.loss else Entry()
+    return show_finding(duel.loss.shown if duel.loss else None)
 
 
 def _together(duel: Duel) -> Entry:

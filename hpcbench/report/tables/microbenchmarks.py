@@ -101,7 +101,7 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
     fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: _bytes(key[0]))]
     for i, (name, head) in enumerate(_LABELS, 1):
         if len({key[i] for key in keys}) > 1:
-            fields.append((Column(name, head, words=True), partial(_label, i)))
+            fields.append((Column(name, head, text=True), partial(_label, i)))
     fixed = len(fields)
     if len(group) == 1:
         fields += [(Column(name, _head(name)), _figure(rows[0], name, first.path)) for name in first.quantities]

@@ -62,7 +62,7 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
         ),
         (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _error),
         (
-            Column("prediction_basis", "rests on", words=True, help="The least certain input of the prediction."),
+            Column("prediction_basis", "rests on", text=True, help="The least certain input of the prediction."),
             lambda line: phrase(line.predicted.basis if line.predicted else ""),
         ),
     ]
@@ -103,7 +103,7 @@ def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
             lambda row: quantity(max(_sizes(row[1])), percent),
         ),
         (
-            Column("worst_cell", "where", words=True, help="Cell of the worst prediction."),
+            Column("worst_cell", "where", text=True, help="Cell of the worst prediction."),
             lambda row: phrase(max(row[1], key=_size)[1]),
         ),
     ]

@@ -231,7 +231,7 @@ def _table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: 
     fields: list[Field[ScalingPoint]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
-            Column("series", "series", words=True, help="Properties that are the same at all compared sizes."),
+            Column("series", "series", text=True, help="Properties that are the same at all compared sizes."),
             lambda point: name("" if is_single else point.series),
         ),
         (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),

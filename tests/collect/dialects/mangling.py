@@ -1,4 +1,4 @@
-"""The logs of the fixtures, and how to read one that has been mangled."""
+"""The logs of the fixtures, and readers of damaged copies of them."""
 
 import io
 import math
@@ -61,6 +61,6 @@ def evaluations(log: RunLog) -> list[tuple[int | None, str | None, float | None]
 EVALUATIONS = {name: evaluations(_truth(name)) for name in LOGS}
 
 
-def within(found: Quantities, truth: Quantities) -> bool:
-    """Whether nothing was found that is not true."""
-    return all(values.items() <= truth.get(step, {}).items() for step, values in found.items())
+def within(quantities: Quantities, truth: Quantities) -> bool:
+    """Return whether every read quantity is in the original."""
+    return all(values.items() <= truth.get(step, {}).items() for step, values in quantities.items())

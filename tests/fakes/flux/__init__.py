@@ -12,10 +12,10 @@ _FATES = {"afterok": (DONE,), "afternotok": (EXITED,), "afterany": ENDED, "after
 
 
 class Flux:
-    """The behaviour of Flux."""
+    """The behavior of Flux."""
 
     def ready(self, job: Job, state: State) -> bool | None:
-        """Whether all its dependencies are met."""
+        """Return whether all dependencies of the job are met."""
         for dependency in job.depends.split():
             scheme, _, id = dependency.partition(":")
             for other in state.find(decimal(id)):
@@ -27,35 +27,35 @@ class Flux:
         return True
 
     def environment(self, job: Job, store: Store) -> dict[str, str]:
-        """Variables of the first program of an instance. FLUX_JOB_ID is for tasks."""
+        """Return the variables of the first program of an instance. FLUX_JOB_ID is for tasks."""
         return {"FLUX_URI": f"local://{store.directory}/{job.id}", "FLUX_ENCLOSING_ID": f58(job.id)}
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """The warning signal, and the end at the time limit."""
-        found: list[tuple[float, int, str]] = []
+        """Return the warning signal and the end at the time limit."""
+        changes: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
-            found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
-        return [*found, *ending(now + job.limit, config, "limit")] if job.limit else found
+            changes.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
+        return [*changes, *ending(now + job.limit, config, "limit")] if job.limit else changes
 
     def reaches_ranks(self, config: Config) -> bool:
-        """False: the script and its ranks are separate jobs."""
+        """Return False: the script and its ranks are separate jobs."""
         return False
 
     def began(self, job: Job, now: float) -> None:
-        """Note the start in the words of the event log."""
+        """Record the start as the event log has it."""
         job.say(now, "start")
 
     def signalled(self, job: Job, number: int, why: str, now: float) -> None:
-        """Note the signal in the words of the event log."""
+        """Record the signal as the event log has it."""
         job.say(now, f"signal {signal.Signals(number).name}")
 
     def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """Note the end in the words of the event log."""
+        """Record the end as the event log has it."""
         job.say(now, f"finish status={job.exit}")
 
 
 def ending(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """The signals by which Flux ends a job."""
+    """Return the signals that Flux ends a job with."""
     return [(at, int(signal.SIGTERM), why), (at + config.terminate_interval, int(signal.SIGKILL), why)]
 
 

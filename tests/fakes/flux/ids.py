@@ -1,4 +1,4 @@
-"""Flux's job ids: numbers of 64 bits, written in base 58 behind an ƒ. Facts: Flux RFC 19."""
+"""Flux's job ids: numbers of 64 bits, written in base 58 after an ƒ. Facts: Flux RFC 19."""
 
 import os
 import re
@@ -7,7 +7,7 @@ _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def f58(number: int) -> str:
-    """An id in the form that Flux prints: behind ``ƒ``, or behind ``f`` if the environment asks for ASCII."""
+    """Return an id as Flux prints it: after ``ƒ``, or after ``f`` if the environment requests ASCII."""
     text = ""
     while number:
         number, digit = divmod(number, 58)
@@ -16,12 +16,12 @@ def f58(number: int) -> str:
 
 
 def decimal(text: str) -> int:
-    """The number of an id in any form.
+    """Return the number of an id in any form.
 
     Raises
     ------
     ValueError
-        The text is no id.
+        The text is not an id.
     """
     if text.isdigit():
         return int(text)
@@ -35,5 +35,5 @@ def decimal(text: str) -> int:
 
 
 def fluid(count: int) -> int:
-    """The id of the n-th job, formed like Flux's: milliseconds in the upper bits."""
+    """Return the id of the n-th job, formed like Flux's: milliseconds in the upper bits."""
     return (1000 * count) << 24

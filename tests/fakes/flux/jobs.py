@@ -1,4 +1,4 @@
-"""The fake flux jobs: lists the wanted jobs in a format of the caller's.
+"""The fake flux jobs: lists jobs in a format of the caller's.
 
 Facts: flux-core, flux-jobs(1).
 """
@@ -28,7 +28,7 @@ _EXCEPTIONS = {
 _FIELD = re.compile(r"(?:\?:)?\{([\w.]+)(?:!([DdFHP]))?(?::([^}]*))?\}")
 
 
-def jobs(call: Call, words: list[str]) -> int:
+def jobs(call: Call, arguments: list[str]) -> int:
     """Print the state of jobs."""
     reader = Parser(prog="flux-jobs", add_help=False)
     reader.add_argument("-a", action="store_true")
@@ -43,24 +43,24 @@ def jobs(call: Call, words: list[str]) -> int:
     reader.add_argument("--since")
     reader.add_argument("--color", nargs="?")
     reader.add_argument("ids", nargs="*")
-    asked = reader.parse_args(words)
+    asked = reader.parse_args(arguments)
     status = 0
     with call.store.change() as state:
-        found: list[Job] = []
+        selected: list[Job] = []
         for id in asked.ids:
-            known = [job for job in state.find(decimal(id)) if not job_faults(state, job, "lose")]
-            found += known
-            if not known:
+            matching = [job for job in state.find(decimal(id)) if not job_faults(state, job, "lose")]
+            selected += matching
+            if not matching:
                 call.warn(f"JobID {id} unknown")
                 status = 1
         if not asked.ids:
-            found = [job for job in reversed(state.jobs) if _meant(job, asked, state)]
-            found = found[: asked.count] if asked.count else found
-        rows = [_values(job, call.store.config, state) for job in found]
+            selected = [job for job in reversed(state.jobs) if _meant(job, asked, state)]
+            selected = selected[: asked.count] if asked.count else selected
+        rows = [_values(job, call.store.config, state) for job in selected]
     if not asked.suppress_header:
-        print(_told(asked.format, None))
+        print(_format_row(asked.format, None))
     for row in rows:
-        print(_told(asked.format, row))
+        print(_format_row(asked.format, row))
     return status
 
 
@@ -121,8 +121,8 @@ def _values(job: Job, config: Config, state: State) -> dict[str, Any]:
     }
 
 
-def _told(form: str, row: dict[str, Any] | None) -> str:
-    """The format filled in for a row; the header if there is no row."""
+def _format_row(form: str, row: dict[str, Any] | None) -> str:
+    """Return the row in the format; the header if the row is None."""
 
     def fill(match: re.Match[str]) -> str:
         name, conversion, spec = match.groups()

@@ -1,4 +1,4 @@
-"""The fake flux run: starts tasks by their number or by node, never in both ways at once."""
+"""The fake flux run: starts tasks by their number or by node, but not by both."""
 
 import argparse
 import os
@@ -13,9 +13,9 @@ _RANK = ("FLUX_TASK_RANK",)
 _OUTSIDE = "flux-run: ERROR: Unable to connect to Flux: ENOENT: No such file or directory"
 
 
-def run(call: Call, words: list[str]) -> int:
+def run(call: Call, argv: list[str]) -> int:
     """Start tasks on the nodes of the job."""
-    arguments = parser("run").parse_args(words)
+    arguments = parser("run").parse_args(argv)
     config = call.store.config
     per_resource = arguments.tasks_per_node or arguments.tasks_per_core or arguments.cores is not None
     per_task = arguments.count is not None or arguments.cores_each is not None or arguments.gpus_each
@@ -64,5 +64,5 @@ def _ranks(arguments: argparse.Namespace, job: Job, config: Config) -> list[Rank
 
 
 def _all(host: str, ranks: list[Rank]) -> list[int]:
-    """All GPUs that tasks on this host were given. Flux shows all of them to each task."""
+    """Return all GPUs that tasks on this host were given. Flux shows all of them to each task."""
     return sorted({gpu for rank in ranks if rank.host == host for gpu in rank.gpus})

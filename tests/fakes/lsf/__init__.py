@@ -17,21 +17,21 @@ GRACE_MINUTES = 10
 
 
 class LSF:
-    """The behaviour of LSF."""
+    """The behavior of LSF."""
 
     def ready(self, job: Job, state: State) -> bool | None:
-        """Whether its dependency condition holds."""
+        """Return whether the job's dependency condition holds."""
         if not job.depends:
             return True
         try:
-            found = answer(job.depends, state)
+            fulfilled = answer(job.depends, state)
         except RefusedError:
-            found = None  # a job that it names is gone
-        job.note = "" if found else words.NEVER if found is None else words.NOT_YET
-        return found
+            fulfilled = None  # a job that it names is gone
+        job.note = "" if fulfilled else words.NEVER if fulfilled is None else words.NOT_YET
+        return fulfilled
 
     def environment(self, job: Job, store: Store) -> dict[str, str]:
-        """Variables that LSF sets, with a host file that begins with the launch host if there is one."""
+        """Return LSF's variables. The host file begins with the launch host if there is one."""
         config = store.config
         places = words.hosts(job, config)
         each = [host for host, slots in places for _ in range(slots)]
@@ -58,26 +58,26 @@ class LSF:
         }
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """The warning signal, SIGUSR2 at the run limit, and the end ten minutes later."""
-        found: list[tuple[float, int, str]] = []
+        """Return the warning signal, SIGUSR2 at the run limit, and the end ten minutes later."""
+        changes: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
-            found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
+            changes.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
         if job.limit and not FLAVOURS[config.flavour].reasons:
-            found += ending(now + job.limit, config, "limit")
+            changes += ending(now + job.limit, config, "limit")
         elif job.limit:
-            found.append((now + job.limit, int(signal.SIGUSR2), "limit"))
-            found += ending(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
-        return found
+            changes.append((now + job.limit, int(signal.SIGUSR2), "limit"))
+            changes += ending(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
+        return changes
 
     def reaches_ranks(self, config: Config) -> bool:
-        """Whether a signal reaches the ranks.
+        """Return whether a signal reaches the ranks.
 
         Under CSM they run on compute hosts, and the script on the launch host.
         """
         return config.flavour != "csm"
 
     def began(self, job: Job, now: float) -> None:
-        """Note the start in the words of bhist."""
+        """Record the start as bhist has it."""
         count = len(job.places)
         shown = " ".join(f"<{host}>" for host in job.places)
         job.say(now, f"Dispatched to {shown};" if count == 1 else f"Dispatched to {count} Hosts/Processors {shown};")
@@ -87,13 +87,13 @@ class LSF:
         )
 
     def signalled(self, job: Job, number: int, why: str, now: float) -> None:
-        """Note the signal in the words of bhist."""
+        """Record the signal as bhist has it."""
         name = signal.Signals(number).name.removeprefix("SIG")
         by = "LSF system" if why in ("limit", "preempt", "host") else f"user or administrator <{os.getuid()}>"
         job.say(now, f"Signal <{name}> requested by {by};")
 
     def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """Note the end in the words of bhist, and write LSF's report at the end of the output file."""
+        """Record the end as bhist has it, and write LSF's report at the end of the output file."""
         code = job.exit or 0
         reason = words.term(job.why, config)
         if not code and job.why in ("", "limit"):
@@ -110,7 +110,7 @@ class LSF:
 
 
 def ending(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """The signals by which LSF ends a job, one after another."""
+    """Return the signals that LSF ends a job with, in order."""
     steps = enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
     return [(at + k * config.terminate_interval, int(number), why) for k, number in steps]
 

@@ -1,4 +1,4 @@
-"""The fake bhist: what is left of jobs that bjobs no longer lists.
+"""The fake bhist: reports jobs that bjobs no longer lists.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bhist; its -l text as sites show it.
 """
@@ -15,7 +15,7 @@ _STATES = "PEND     PSUSP    RUN      USUSP    SSUSP    UNKWN    TOTAL"
 
 @register_program("bhist")
 def bhist(call: Call) -> int:
-    """Tell the history of jobs."""
+    """Print the history of jobs."""
     if "-V" in call.argv:
         call.warn(words.VERSION)
         return 0
@@ -35,8 +35,8 @@ def bhist(call: Call) -> int:
         else:
             ids.append(word)
     with call.store.change() as state:
-        known = [job for job in state.jobs if not words.lost(job, state)]
-        jobs = [job for id in ids for job in select(id, state) if job in known] if ids else known
+        visible = [job for job in state.jobs if not words.lost(job, state)]
+        jobs = [job for id in ids for job in select(id, state) if job in visible] if ids else visible
     if not jobs:
         raise RefusedError("No matching job found")
     if long:

@@ -1,6 +1,6 @@
-"""The fake bjobs: chooses the wanted jobs and the form in which they are printed.
+"""The fake bjobs: selects jobs and prints them in the requested form.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; shapes of the tables as sites show them.
+Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; forms of the tables as sites show them.
 """
 
 import re
@@ -41,8 +41,8 @@ def bjobs(call: Call) -> int:
         rows = [(job, words.stat(job, state)) for job in jobs]
         if fields is not None:
             hidden = {job.key for job in jobs if job_faults(state, job, "no_exit_code")}
-            told = tables.Table(fields, config, now, hidden, header="-noheader" not in wanted.flags)
-            print(told.json(rows, missing) if "-json" in wanted.flags else told.text(rows), end="")
+            table = tables.Table(fields, config, now, hidden, header="-noheader" not in wanted.flags)
+            print(table.json(rows, missing) if "-json" in wanted.flags else table.text(rows), end="")
             if "-json" in wanted.flags:
                 missing = []
         elif "-l" in wanted.flags:
@@ -63,42 +63,42 @@ def bjobs(call: Call) -> int:
 
 def _read(argv: list[str], config: Config) -> Wanted:
     flavour = FLAVOURS[config.flavour]
-    found, words_left = Wanted(), list(argv)
+    wanted, words_left = Wanted(), list(argv)
     while words_left:
         word = words_left.pop(0)
         if not word.startswith("-"):
-            found.ids.append(word)
+            wanted.ids.append(word)
         elif (word == "-json" and not flavour.json) or (word.startswith("-o") and not flavour.fields):
             raise RefusedError(f"bjobs: illegal option -- {word.lstrip('-')}\n{_USAGE}")
         elif word in _FLAGS:
-            found.flags.add(word)
+            wanted.flags.add(word)
         elif word in _WITH_VALUE and words_left:
-            found.values[word] = words_left.pop(0)
+            wanted.values[word] = words_left.pop(0)
         elif re.fullmatch(r"-[adlprsw]{2,}", word):
-            found.flags |= {f"-{letter}" for letter in word[1:]}
+            wanted.flags |= {f"-{letter}" for letter in word[1:]}
         else:
             raise RefusedError(f"bjobs: illegal option -- {word.lstrip('-')}\n{_USAGE}")
-    if "-json" in found.flags and "-noheader" in found.flags:
+    if "-json" in wanted.flags and "-noheader" in wanted.flags:
         raise RefusedError("Option -json cannot be used with -noheader.")
-    return found
+    return wanted
 
 
 _USAGE = "Usage: bjobs [-a] [-l] [-w] [-noheader] [-J job_name] [-u user] [-q queue] [job_ID ...]"
 
 
 def _choose(wanted: Wanted, state: State, config: Config, now: float) -> tuple[list[Job], list[str]]:
-    """The wanted jobs, and the ids that are unknown."""
-    known = [job for job in state.jobs if words.listed(job, config, state, now)]
+    """Return the selected jobs, and the unknown ids."""
+    visible = [job for job in state.jobs if words.listed(job, config, state, now)]
     missing: list[str] = []
     if wanted.ids:
         jobs: list[Job] = []
         for id in wanted.ids:
-            found = [job for job in select(id, state) if job in known]
-            jobs += found
-            if not found:
+            selected = [job for job in select(id, state) if job in visible]
+            jobs += selected
+            if not selected:
                 missing.append(id)
     else:
-        jobs = known
+        jobs = visible
     if "-J" in wanted.values:
         jobs = [job for job in jobs if named(wanted.values["-J"], job)]
         if not jobs and not wanted.ids:

@@ -1,6 +1,6 @@
-"""The fake bsub: checks its arguments by IBM's documentation, refuses wrong ones in LSF's words, and queues jobs.
+"""The fake bsub: checks its arguments by IBM's documentation, refuses with LSF's messages, and queues jobs.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; errors as LSF and its open relatives word them.
+Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; messages of LSF and its open relatives.
 """
 
 import json
@@ -59,7 +59,7 @@ def bsub(call: Call) -> int:
 
 
 def _script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Options]:
-    """The script that will run, and all options. Options of the script count if LSF reads them."""
+    """Return the script that will run, and all options. Options of the script count if LSF reads them."""
     if not command:
         script = call.read_stdin()
         if not script.strip():
@@ -80,7 +80,7 @@ def _check(options: Options, config: Config, call: Call) -> None:
         raise RefusedError("User permission denied. Job not submitted.")
     for name in options:
         if name in NOT_FAKED:
-            raise RefusedError(f"hpcbench's fake of LSF does not know {name}, though LSF does. Job not submitted.")
+            raise RefusedError(f"hpcbench's fake of LSF does not support {name}, although LSF does. Job not submitted.")
         if name in flavour.refuses or (name in CSM_ONLY and not flavour.csm):
             raise RefusedError(f"bsub: illegal option -- {name.lstrip('-')}\nJob not submitted.")
         if name == "-gpu" and not config.gpus:
@@ -100,13 +100,13 @@ def _check(options: Options, config: Config, call: Call) -> None:
 
 
 def _check_requirement(text: str) -> None:
-    rest = re.sub(r"([a-z]+)\[[^\[\]]*\]", lambda match: "" if match[1] in _SECTIONS else "[", text)
-    if "[" in rest or "]" in rest:
+    remainder = re.sub(r"([a-z]+)\[[^\[\]]*\]", lambda match: "" if match[1] in _SECTIONS else "[", text)
+    if "[" in remainder or "]" in remainder:
         raise RefusedError("Bad resource requirement syntax. Job not submitted.")
 
 
 def _jobs(options: Options, config: Config, state: State) -> list[Job]:
-    """The job, or the elements of the array, without numbers yet."""
+    """Return the job, or the elements of the array, without numbers yet."""
     queue = _last(options, "-q") or next(iter(config.queues))
     if queue not in config.queues:
         raise RefusedError(f"{queue}: No such queue. Job not submitted.")
@@ -162,7 +162,7 @@ def _jobs(options: Options, config: Config, state: State) -> list[Job]:
 
 
 def _size(options: Options, config: Config) -> tuple[int, int]:
-    """Number of hosts, and of slots on each. 0 slots stand for a whole node."""
+    """Return the number of hosts, and of slots on each. 0 slots stand for a whole node."""
     if FLAVOURS[config.flavour].csm:
         nodes = _last(options, "-nnodes") or "1"
         if not re.fullmatch(r"[1-9]\d*", nodes):
@@ -190,25 +190,25 @@ def _minutes(text: str, what: str) -> float:
 
 def _environment(options: Options) -> dict[str, str]:
     wanted = _last(options, "-env") or "all"
-    found = dict(os.environ) if wanted.split(",")[0].strip() == "all" else {}
-    found.setdefault("PATH", "/usr/bin:/bin")
-    found.setdefault("HOME", str(Path.home()))
+    environment = dict(os.environ) if wanted.split(",")[0].strip() == "all" else {}
+    environment.setdefault("PATH", "/usr/bin:/bin")
+    environment.setdefault("HOME", str(Path.home()))
     for word in (part.strip() for part in wanted.split(",")):
         name, equal, value = word.partition("=")
         if equal:
-            found[name] = value
+            environment[name] = value
         elif name in os.environ:
-            found[name] = os.environ[name]
-    return found
+            environment[name] = os.environ[name]
+    return environment
 
 
 def _file(job: Job, path: str) -> str:
-    """Path of an output file. LSF replaces %J and %I, and takes paths relative to the job's directory."""
+    """Return the path of an output file. LSF replaces %J and %I, and takes paths relative to the job's directory."""
     if not path:
         return ""
     path = path.replace("%J", str(job.id)).replace("%I", str(job.index))
-    whole = Path(job.cwd, path)
-    return str(whole / f"{job.id}.out" if whole.is_dir() else whole)
+    full_path = Path(job.cwd, path)
+    return str(full_path / f"{job.id}.out" if full_path.is_dir() else full_path)
 
 
 def _last(options: Options, name: str) -> str:

@@ -1,4 +1,4 @@
-"""LSF's dependency conditions, ``done(12) && ended(13[2])``, read and answered.
+"""LSF's dependency conditions, ``done(12) && ended(13[2])``: parser and evaluation.
 
 Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 """
@@ -16,7 +16,7 @@ Answer = bool | None
 
 
 def answer(condition: str, state: State) -> Answer:
-    """Whether the condition holds now.
+    """Return whether the condition holds now.
 
     Raises
     ------
@@ -24,10 +24,10 @@ def answer(condition: str, state: State) -> Answer:
         The condition is malformed, or names an unknown job.
     """
     reader = _Reader(condition, state)
-    found = reader.either()
+    value = reader.either()
     if reader.tokens:
         raise RefusedError(_SYNTAX)
-    return found
+    return value
 
 
 class _Reader:
@@ -48,28 +48,28 @@ class _Reader:
         return self.tokens.pop(0)
 
     def either(self) -> Answer:
-        found = self.both()
+        value = self.both()
         while self.tokens[:1] == ["||"]:
             self.take()
-            found = _either(found, self.both())
-        return found
+            value = _either(value, self.both())
+        return value
 
     def both(self) -> Answer:
-        found = self.one()
+        value = self.operand()
         while self.tokens[:1] == ["&&"]:
             self.take()
-            found = _both(found, self.one())
-        return found
+            value = _both(value, self.operand())
+        return value
 
-    def one(self) -> Answer:
+    def operand(self) -> Answer:
         word = self.take()
         if word == "!":
-            found = self.one()
-            return None if found is None else not found
+            value = self.operand()
+            return None if value is None else not value
         if word == "(":
-            found = self.either()
+            value = self.either()
             self.take(")")
-            return found
+            return value
         if self.tokens[:1] != ["("]:
             return self.of(word, _done)  # a bare job is done(job)
         if word not in _ASKED:
@@ -95,10 +95,10 @@ class _Reader:
             jobs = [job for job in jobs if job.id == max(other.id for other in jobs)]
         if not jobs:
             raise RefusedError(f"{name}: No matching job found. Job not submitted.")
-        found: Answer = True
+        value: Answer = True
         for job in jobs:
-            found = _both(found, ask(job))
-        return found
+            value = _both(value, ask(job))
+        return value
 
 
 def _either(a: Answer, b: Answer) -> Answer:

@@ -1,11 +1,11 @@
-"""The kinds of LSF that are faked, because sites run different ones."""
+"""The variants of LSF that are faked, because sites run different ones."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """The features of one kind."""
+    """The features of one variant."""
 
     csm: bool = False
     """Whether it has CSM: whole nodes by -nnodes, a separate launch host, jsrun and lrun."""
@@ -19,7 +19,7 @@ class Flavour:
     """Words such as TERM_RUNLIMIT, in the history and in the report of a job, and SIGUSR2 at the run limit: where there
     are none, a job ends at its limit as by bkill."""
     refuses: tuple[str, ...] = ()
-    """Options of bsub that it does not know."""
+    """Options of bsub that it does not support."""
 
 
 FLAVOURS = {

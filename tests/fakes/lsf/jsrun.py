@@ -1,4 +1,4 @@
-"""The fake jsrun: checks resource sets against the pretended node, and starts real ranks.
+"""The fake jsrun: checks resource sets against the fake node, and starts real ranks.
 
 Facts: IBM Job Step Manager, jsrun; OLCF's user guide of Summit. -n counts resource sets, -a ranks in each.
 """
@@ -57,10 +57,10 @@ def jsrun(call: Call) -> int:
 
 
 def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    found: dict[str, list[str]] = {}
-    rest = list(argv)
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
+    options: dict[str, list[str]] = {}
+    remaining = list(argv)
+    while remaining and remaining[0].startswith("-"):
+        word = remaining.pop(0)
         if word == "--":
             break
         if word in _FLAGS or word in _FLAGS.values():
@@ -73,11 +73,11 @@ def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         if not name:
             raise RefusedError(f"jsrun: unrecognized option '{word}'\nTry `jsrun --help' for more information.", 1)
         if not value and not equal:
-            if not rest:
+            if not remaining:
                 raise RefusedError(f"jsrun: option requires an argument -- '{word}'", 1)
-            value = rest.pop(0)
-        found.setdefault(name, []).append(value)
-    return found, rest
+            value = remaining.pop(0)
+        options.setdefault(name, []).append(value)
+    return options, remaining
 
 
 def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:
@@ -125,10 +125,10 @@ def _check_binding(options: dict[str, list[str]], ranks: int, cores: int, config
             raise RefusedError(f"Error: Invalid value for launch_distribution option: {place}", 1)
 
 
-def _count(options: dict[str, list[str]], name: str, otherwise: int, **words: int) -> int:
+def _count(options: dict[str, list[str]], name: str, otherwise: int, **number_words: int) -> int:
     text = options.get(name, [""])[-1]
-    if text in words:
-        return words[text]
+    if text in number_words:
+        return number_words[text]
     if text and not text.isdigit():
         raise RefusedError(f"Error: Invalid value for {name}: {text}", 1)
     return int(text) if text else otherwise

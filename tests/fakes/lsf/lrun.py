@@ -1,6 +1,6 @@
 """The fake lrun: LLNL's front end of jsrun, which divides a node's cores and GPUs evenly.
 
-Facts: LLNL's page on lrun. It has -N2 and -T4; public scripts also give the number as a separate word.
+Facts: LLNL's page on lrun. It has -N2 and -T4. Public scripts also write the number as a separate argument.
 """
 
 import os
@@ -33,25 +33,25 @@ def lrun(call: Call) -> int:
 
 
 def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    found: dict[str, list[str]] = {}
-    rest = list(argv)
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
+    options: dict[str, list[str]] = {}
+    remaining = list(argv)
+    while remaining and remaining[0].startswith("-"):
+        word = remaining.pop(0)
         name, equal, value = word.partition("=")
         if name in _CHOICES and equal and value in _CHOICES[name]:
-            found.setdefault(name, []).append(value)
+            options.setdefault(name, []).append(value)
         elif word in _FLAGS:
-            found.setdefault(word, []).append("")
-        elif name in _WORDS and (equal or rest):
-            found.setdefault(name, []).append(value if equal else rest.pop(0))
+            options.setdefault(word, []).append("")
+        elif name in _WORDS and (equal or remaining):
+            options.setdefault(name, []).append(value if equal else remaining.pop(0))
         elif word[:2] in _NUMBERS:
-            number = word[2:] or (rest.pop(0) if rest else "")
+            number = word[2:] or (remaining.pop(0) if remaining else "")
             if not re.fullmatch(r"\d+", number):
                 raise RefusedError(f"lrun: invalid number after {word[:2]}: '{number}'", 1)
-            found.setdefault(word[:2], []).append(number)
+            options.setdefault(word[:2], []).append(number)
         else:
             raise RefusedError(f"lrun: unknown option '{word}'", 1)
-    return found, rest
+    return options, remaining
 
 
 def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:

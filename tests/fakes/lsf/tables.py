@@ -1,4 +1,4 @@
-"""The forms in which bjobs prints jobs: short, wide, long, chosen fields, JSON."""
+"""The output forms of bjobs: short, wide, long, selected fields, JSON."""
 
 import json
 import re
@@ -60,7 +60,7 @@ _NEWER = ("exit_code", "exit_reason", "kill_reason", "suspend_reason", "energy",
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields that follow -o."""
+    """The fields of -o."""
 
     names: Sequence[str]
     widths: Sequence[int]
@@ -94,7 +94,7 @@ def fields(text: str, config: Config) -> Fields:
 
 @dataclass(frozen=True)
 class Table:
-    """Chosen fields of jobs."""
+    """Selected fields of jobs."""
 
     fields: Fields
     config: Config
@@ -104,7 +104,7 @@ class Table:
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:
-        """Columns, or values with the delimiter between them. An unknown value is a dash."""
+        """Return columns, or values with the delimiter between them. An unknown value is a dash."""
         if not rows:
             return ""
         lines = [[value or "-" for value in self._values(*row)] for row in rows]
@@ -118,33 +118,33 @@ class Table:
         )
 
     def json(self, rows: Sequence[Row], missing: Sequence[str]) -> str:
-        """A record for each job, and a record with ERROR for each unknown id. An unknown value is empty."""
+        """Return a record for each job, and a record with ERROR for each unknown id. An unknown value is empty."""
         names = [name.upper() for name in self.fields.names]
         records = [dict(zip(names, self._values(*row), strict=True)) for row in rows]
         records += [{"JOBID": id, "ERROR": f"Job <{id}> is not found"} for id in missing]
         return json.dumps({"COMMAND": "bjobs", "JOBS": len(records), "RECORDS": records}, indent=2) + "\n"
 
     def _values(self, job: Job, stat: str) -> list[str]:
-        told = {name: _FIELDS[name][1](job, stat, self.config, self.now) for name in self.fields.names}
-        if job.key in self.hidden and "exit_code" in told:
-            told["exit_code"] = ""
-        return list(told.values())
+        values = {name: _FIELDS[name][1](job, stat, self.config, self.now) for name in self.fields.names}
+        if job.key in self.hidden and "exit_code" in values:
+            values["exit_code"] = ""
+        return list(values.values())
 
 
 def pending(rows: Sequence[Row], config: Config) -> str:
-    """As bjobs -p: below each row why the job waits."""
+    """Return the output of bjobs -p: below each row the reason why the job waits."""
     cells = [[*_HEADER[:5], *_HEADER[6:]]]
     for job, stat in rows:
         name, since = words.shown_name(job), words.short_time(job.submitted)
         cells.append([str(job.id), config.user, stat, job.queue, "login1", name, since])
     lines = [" ".join(map(_cut, row, (*_WIDTHS[:5], *_WIDTHS[6:]))) for row in cells]
     reasons = [f" {job.note or words.PENDING}" for job, _ in rows]
-    told = [lines[0], *(line for pair in zip(lines[1:], reasons, strict=True) for line in pair)]
-    return "".join(line.rstrip() + "\n" for line in told)
+    with_reasons = [lines[0], *(line for pair in zip(lines[1:], reasons, strict=True) for line in pair)]
+    return "".join(line.rstrip() + "\n" for line in with_reasons)
 
 
 def short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Fixed columns. Long names lose their beginning, and each further host takes a line."""
+    """Return fixed columns. Long names lose their beginning, and each further host takes a line."""
     lines = [_columns(_HEADER)] if header else []
     for job, stat in rows:
         hosts = [f"{slots}*{host}" if slots > 1 else host for host, slots in words.hosts(job, config)] or [""]
@@ -155,7 +155,7 @@ def short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
 
 
 def wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Nothing is cut; a dash stands for no host."""
+    """Return uncut columns; a dash stands for no host."""
     lines = [_columns(_HEADER)] if header else []
     for job, stat in rows:
         hosts = words.shown_hosts(job, config) or "-"
@@ -166,7 +166,7 @@ def wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
 
 
 def long(job: Job, stat: str, config: Config, now: float) -> str:
-    """The output of bjobs -l: the job's history in sentences."""
+    """Return the output of bjobs -l: the job's history in sentences."""
     head = f"Job <{job.key}>, Job Name <{words.shown_name(job)}>, User <{config.user}>, Project "
     head += f"<{job.account or 'default'}>, Status <{stat}>, Queue <{job.queue}>, Command <{job.script}>"
     lines = [words.broken(head), *(words.broken(f"{words.long_time(moment)}: {text}") for moment, text in job.events)]

@@ -48,7 +48,7 @@ def assert_sparse(result):
 
 
 @pytest.mark.parametrize("name", COVER.names)
-def test_trains_as_one_process(mpi_results, name):
+def test_trains_like_one_process(mpi_results, name):
     assert_sparse(result_of(mpi_results, name))
 
 
@@ -72,7 +72,7 @@ def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_planted_fault_is_seen(mpi_results, name):
+def test_planted_fault_is_detected(mpi_results, name):
     settings, seen_in = FAULTY[name]
     sound, faulty = (result_of(mpi_results, compared(settings, fault=which).name) for which in (None, name))
     assert_sparse(sound)

@@ -121,9 +121,9 @@ def document(planted: Submission) -> Document:
         "comparison",
         "",
         (
-            Column("scheme", "scheme", words=True, help="Its name in the study."),
+            Column("scheme", "scheme", text=True, help="Its name in the study."),
             Column("samples_per_s", "samples/s", help="Samples over the time of the steps."),
-            Column("verdict", "verdict", words=True, group=1),
+            Column("verdict", "verdict", text=True, group=1),
         ),
         tuple(
             (
@@ -143,9 +143,9 @@ def document(planted: Submission) -> Document:
         loss = Entry(f"{last.loss:.4f}", last.loss, source=run.log.where(last.line))
         rows.append((Entry(run.id, run.id), Entry(run.scheme, run.scheme), Entry(run.state, run.state, tone), loss))
     columns = (
-        Column("run", "run", words=True),
-        Column("scheme", "scheme", words=True),
-        Column("state", "state", words=True),
+        Column("run", "run", text=True),
+        Column("scheme", "scheme", text=True),
+        Column("state", "state", text=True),
         Column("loss", "loss"),
     )
     failed = next(run for run in planted.runs if run.state == "failed")

@@ -57,7 +57,7 @@ def hostile_page(planted: Submission, tmp_path_factory: pytest.TempPathFactory) 
     (directory / "provenance" / "submit.json").write_text(json.dumps(said))
     chapters = []
     for i, words in enumerate(HOSTILE):
-        columns = (Column("scheme", words, words=True, help=words), Column(words, words))
+        columns = (Column("scheme", words, text=True, help=words), Column(words, words))
         rows = tuple((Entry(name, name), Entry(words, i, source=f"{log}:{i + 1}")) for name in HOSTILE)
         blocks = (
             Table(words, words, columns, rows, notes=(words,)),

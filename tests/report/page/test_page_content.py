@@ -141,7 +141,7 @@ def test_the_report_writes_the_page_by_the_suffix_of_its_file(planted: Submissio
 
 
 def test_a_thousand_runs_make_a_page_of_some_megabytes(tmp_path: Path) -> None:
-    columns = (Column("run", "run", words=True), *(Column(f"c{i}", f"c{i}") for i in range(11)))
+    columns = (Column("run", "run", text=True), *(Column(f"c{i}", f"c{i}") for i in range(11)))
     rows = []
     for n in range(1000):
         log = tmp_path / f"run-{n}" / "log.txt"
