@@ -78,12 +78,12 @@ def test_braces_that_are_not_names_stay() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
+        ("--batch {batch}", "--batch {bach}", "command has the unknown name {bach}: use seed, ranks"),
         ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
         ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "not a regular expression"),
-        ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has a group los: groups are step"),
+        ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has an unknown group los: use groups from step"),
         ("  log: torchtitan\n", "  log: {line: 'loss'}\n", "line has no group"),
-        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name of hpcbench's own"),
+        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name that hpcbench sets"),
         ("--seed {seed}", "--seed '{seed}", "close the quote"),
         (
             "nodes: 2\n",

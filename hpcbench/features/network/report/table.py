@@ -19,7 +19,7 @@ NETWORK = Quantity(
     unit="B",
     meaning="Bytes that a node sends in a step, by its network counters, with protocol headers",
     scale=BYTES,
-    run=lambda run: counted.per_step_and_node if (counted := run.said(read_bytes)) else None,
+    run=lambda run: counted.per_step_and_node if (counted := run.extract(read_bytes)) else None,
     over_steps="mean of the steps",
     better="lower",
     table="network",
@@ -31,7 +31,7 @@ def _compare(run: Measures) -> float | None:
 
     The accounting of a program covers its whole run. Its bytes all leave the node only if each node has one rank.
     """
-    counted, settings = run.said(read_bytes), run.run.settings
+    counted, settings = run.extract(read_bytes), run.run.settings
     if counted is None or not run.channels:
         return None
     one_rank_per_node = settings.shape.nodes == settings.ranks
@@ -60,7 +60,7 @@ UNCERTAIN = Quantity(
     unit="1",
     meaning="Part of the counted bytes that was sent between the samples around the first and the last step",
     scale=PERCENT,
-    run=lambda run: counted.uncertain / counted.sent if (counted := run.said(read_bytes)) and counted.sent else None,
+    run=lambda run: counted.uncertain / counted.sent if (counted := run.extract(read_bytes)) and counted.sent else None,
     over_steps="mean of the steps",
     table="network",
 )
@@ -77,7 +77,7 @@ QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, SENT)
 
 def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
     """Return the column of the comparison, if any run has counters and more than one node."""
-    counts = [counted for row in rows for run in row.runs if (counted := run.said(read_bytes))]
+    counts = [counted for row in rows for run in row.runs if (counted := run.extract(read_bytes))]
     return columns([NETWORK], rows, group=0) if any(counted.nodes > 1 for counted in counts) else []
 
 
