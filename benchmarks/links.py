@@ -91,7 +91,7 @@ def measure(hosts: Hosts, messages: int) -> dict[str, list[float]]:
 
 
 def table(rates: list[str], messages: int) -> Table:
-    """A row for each rate and message."""
+    """Make a table with a row for each rate and message."""
     title = f"{messages} messages of each size; two virtual hosts on one {find_cpu_model()}"
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in HEADINGS:

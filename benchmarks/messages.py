@@ -118,7 +118,7 @@ def matrices(message: SampledMessage, values: Array) -> Iterator[Array]:
 
 
 def relative_ranks(message: SampledMessage, values: Array) -> Iterator[float]:
-    """Yield the effective rank beside a Gaussian one of each matrix that is finite and not zero."""
+    """Yield the effective rank of each matrix that is finite and not zero, relative to a Gaussian matrix."""
     for matrix in matrices(message, values):
         picked = [np.linspace(0, n - 1, min(n, LONGEST)).round().astype(np.int64) for n in matrix.shape]
         sample = matrix[np.ix_(*picked)].astype(np.float64)

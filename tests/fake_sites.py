@@ -14,7 +14,7 @@ from fakes import Fake, FakeFlux, FakeLSF
 from fakes.sites import read_options
 
 from hpcbench.batch.sites.load_site import load_site
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.report.main import report
@@ -123,7 +123,7 @@ class Place:
         """Wait until the run's ranks have begun."""
         wait_for(lambda: (self.directory / f"began.{run}").exists())
 
-    def submit(self, **options: Any) -> Submission:
+    def submit(self, **options: Any) -> SubmitResult:
         """As `hpcbench submit` does."""
         return submit(self.study, Options(site=str(self.site), **options))
 

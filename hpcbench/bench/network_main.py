@@ -88,12 +88,7 @@ def _measure_and_show(
         most = max(sizes, default=0)
         with rank_progress(comm.rank) as show:
             calls = shared_cores.measure(comm, progress, DEFAULT, x, most=most, repeats=repeats, show=show)
-        shared = {
-            "between_work": shared_cores.make_rows(calls),
-            "waiting_share": shared_cores.measure_waiting_share(comm, progress),
-            "waiting_takes": shared_cores.measure_cores_of_waiting(comm, progress),
-            "driving_takes": shared_cores.measure_cores_of_driving(comm, progress),
-        }
+        shared = {"between_work": shared_cores.make_rows(calls)}
     if comm.rank:
         return 0
     title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"

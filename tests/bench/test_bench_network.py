@@ -1,7 +1,6 @@
 """`hpcbench bench network` on real ranks: what it writes is what plans are chosen by."""
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -87,14 +86,10 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
         return
     collectives = ("planned all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
     wanted = {(operation, n) for operation in collectives for n in (2, 4)}
-    wanted |= {("send", 2), (core_costs.BACKGROUND, 2)}
+    wanted |= {("send", 2)}
     rows = document["between_work"]
     assert {(row["operation"], row["ranks"]) for row in rows} == wanted
     assert {(row["bytes"], row["crossing"]) for row in rows} == {(1024, False)}
-    assert 0 < document["waiting_share"] <= 1
-    shares = ranks > len(os.sched_getaffinity(0))
-    for takes in (document["waiting_takes"], document["driving_takes"]):
-        assert takes is None if not shares else 0 <= takes < 1
     costs = core_costs.read_core_costs(document, 2.0)
     seconds = [costs.time_collective(name, 1024, ranks=4, crossing=False) for name in collectives] if costs else []
     assert any(seconds), "one of them may be lost in the noise, but not all"
