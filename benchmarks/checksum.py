@@ -1,9 +1,9 @@
-"""What the checksum of encoded messages costs: its share of a call of an all-reduce, beside the same call without it.
+"""Cost of the checksum of encoded messages: an all-reduce with it, compared with the same call without it.
 
     python benchmarks/checksum.py [--ranks 2] [--mib 16] [--repeats 40] [--tiny]
 
 Ranks on this machine, as many as cores, so that no link hides the cost; calls with and without the checksum in turns.
-Beside the whole call: the checksum's speed and that of CRC-32 (zlib) on the same bytes. Needs hpcbench[train,local].
+Also printed: the checksum's speed and that of CRC-32 (zlib) on the same bytes. Needs hpcbench[train,local].
 """
 
 import argparse
@@ -32,7 +32,7 @@ CODECS = ["none", "int8:256", "int4:32", "zfp:8", "zfp:16", "mpc:1"]
 
 
 def unsealed() -> AbstractContextManager[Any]:
-    """Frames without a checksum: neither made nor looked at."""
+    """Make frames without computing or checking a checksum."""
     return patch.multiple(
         frame,
         seal=lambda buffer, used: buffer[: used + frame.BYTES],
@@ -44,7 +44,7 @@ def worker(nbytes: int, repeats: int) -> None:
     """Time all codecs on all ranks; rank 0 prints medians and their ratio."""
     from mpi4py import MPI
 
-    from hpcbench.bench.data import load
+    from hpcbench.bench.data import load_values
     from hpcbench.codecs.registry import get_codec
     from hpcbench.comm.channel import Channel
     from hpcbench.comm.group import Group
@@ -55,8 +55,8 @@ def worker(nbytes: int, repeats: int) -> None:
 
     world = MPI.COMM_WORLD
     group = Group(world.Dup(), Progress(Wait.SPIN))
-    group.topology = Topology.regular(world.size, 1)  # within a node there is no checksum
-    x = np.roll(load("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
+    group.topology = Topology.regular(world.size, 1)  # Messages within a node have no checksum.
+    x = np.roll(load_values("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
     for name in CODECS:
         codec = get_codec(name)
         channel = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, codec, Algorithm.TWO_SHOT)
@@ -76,7 +76,7 @@ def worker(nbytes: int, repeats: int) -> None:
 
 
 def speed(call: Callable[[], object], nbytes: int) -> float:
-    """GB/s, best of many."""
+    """Return the GB/s of a call, best of many."""
     best = min(_seconds(call) for _ in range(50))
     return nbytes / best / 1e9
 
@@ -88,7 +88,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--mib", type=float, default=16.0)

@@ -1,4 +1,4 @@
-"""How fast an MPI library sums values of 16 bits: by its own type, by our loop as its operation, and fp32 beside them.
+"""Speed of an MPI library's sums of 16-bit values: with its own type and with our loop, compared with fp32.
 
     python benchmarks/half_sums.py [--ranks 2] [--mib 4] [--repeats 15] [--tiny]
 
@@ -36,9 +36,9 @@ def worker(values: int, repeats: int) -> None:
     fp16, bf16 = (half_sums.by_kernel(name) for name in ("float16", "bfloat16"))
     sums: dict[str, tuple[Any, Any, MPI.Op]] = {"fp32, MPI library": (np.float32, MPI.FLOAT, MPI.SUM)}
     try:
-        own = MPI.Datatype.fromcode("e")
-        MPI.SUM.Reduce_local([np.zeros(1, np.uint16), own], [np.zeros(1, np.uint16), own])
-        sums["fp16, MPI library's type"] = np.uint16, own, MPI.SUM
+        half_type = MPI.Datatype.fromcode("e")
+        MPI.SUM.Reduce_local([np.zeros(1, np.uint16), half_type], [np.zeros(1, np.uint16), half_type])
+        sums["fp16, MPI library's type"] = np.uint16, half_type, MPI.SUM
     except (ValueError, KeyError, MPI.Exception):
         pass
     sums["fp16, our loop"] = np.uint16, fp16.datatype, fp16.op

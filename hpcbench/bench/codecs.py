@@ -1,4 +1,4 @@
-"""Measures size, speed and error of codecs on given values."""
+"""Size, speed and error of codecs on given values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcbench.bench.device import Device
-from hpcbench.bench.fidelity import errors, non_finite_survival
+from hpcbench.bench.fidelity import classify_non_finite, compute_errors
 from hpcbench.bench.timing import Subject, Times, time_in_turns
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.registry import get_codec
@@ -29,7 +29,7 @@ DEFAULT = (
     "topk:0.01",
     "2:4",
 )
-"""Codecs that are measured by default: one or a few of each family that makes sense for any values."""
+"""Codecs that are measured by default: one or a few of each family that is suitable for any values."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
 """Operations that are timed. The last one is a hop of a reduction: decode, add the local values, encode the sum."""
 _PROBE = 4096
@@ -45,13 +45,13 @@ class Speed:
 
     @classmethod
     def of(cls, times: Times, nbytes: int) -> "Speed":
-        """Speed of processing `nbytes` bytes."""
+        """Return the speed of processing `nbytes` bytes."""
         return cls(nbytes / times.best / 1e9, nbytes / times.median / 1e9)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One codec's measurement."""
+    """Measurements of one codec."""
 
     codec: str
     lossless: bool
@@ -64,19 +64,19 @@ class Row:
     relative_rmse: float
     max_error: float
     error_bound: float | None
-    """Bound of `max_error` that the codec promises; None if it promises none."""
+    """Bound of `max_error` that the codec guarantees; None if it guarantees none."""
     non_finite: str
     """Result for NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
 
     @property
     def broken(self) -> bool:
-        """Whether the error is larger than promised."""
+        """Whether the error is above its bound."""
         return self.error_bound is not None and not self.max_error <= self.error_bound
 
 
 @dataclass(frozen=True)
 class Result:
-    """All codecs' measurements on the same values."""
+    """Measurements of all codecs on the same values."""
 
     memcpy: Speed
     """Speed of copying the values. No codec that reads and writes them can be much faster."""
@@ -103,20 +103,20 @@ def measure(
     repeats
         Number of turns that count.
     progress
-        The same as for `time_in_turns`.
+        Function as in `time_in_turns`.
 
     Raises
     ------
     UserError
-        There is no such codec, or it does not take these values.
+        A codec does not exist, or it does not accept these values.
     """
-    codecs = [_codec(name, x, device) for name in names]
+    codecs = [_open_codec(name, x, device) for name in names]
     here = device.put(x)
     room = max((codec.wire_bytes(x.size, x.dtype) for codec in codecs), default=0)
     scratch = _Scratch(device.empty(x.size, x.dtype), device.put(np.zeros_like(x)), device.empty(room, np.dtype("u1")))
     subjects = [Subject("memcpy", {"copy": lambda: device.copy(scratch.values, here)})]
     rows = []
-    with np.errstate(all="ignore"):  # an overflow is an error that the table shows
+    with np.errstate(all="ignore"):  # The table shows overflows as errors.
         for name, codec in zip(names, codecs, strict=True):
             try:
                 subject, row = _prepare(codec, get_codec(name).error_bound(x), x, here, device, scratch)
@@ -132,14 +132,14 @@ def measure(
 
 @dataclass(frozen=True)
 class _Scratch:
-    """Memory that all codecs write to in turn."""
+    """Memory that all codecs write to, one after another."""
 
     values: Array
     total: Array
     wire: Bytes
 
 
-def _codec(name: str, x: Array, device: Device) -> Codec:
+def _open_codec(name: str, x: Array, device: Device) -> Codec:
     try:
         codec = device.codec(name)
         codec.wire_bytes(x.size, x.dtype)
@@ -152,12 +152,12 @@ def _codec(name: str, x: Array, device: Device) -> Codec:
 def _prepare(
     codec: Codec, bound: float | None, x: Array, here: Array, device: Device, scratch: _Scratch
 ) -> tuple[Subject, Row]:
-    """The calls to time, and a row without speeds."""
-    used = int(codec.encode(here, scratch.wire))  # a GPU's length is known when one asks for it
+    """Return the calls to time, and a row without speeds."""
+    used = int(codec.encode(here, scratch.wire))  # On a GPU this waits for the length.
     wire = device.empty(used, np.dtype("u1"))
     device.copy(wire, scratch.wire[:used])
     codec.decode(wire, scratch.values)
-    difference = errors(x, device.get(scratch.values))
+    difference = compute_errors(x, device.get(scratch.values))
     calls = {
         "encode": lambda: codec.encode(here, scratch.wire),
         "decode": lambda: codec.decode(wire, scratch.values),
@@ -174,15 +174,15 @@ def _prepare(
         difference.relative_rmse,
         difference.max_error,
         bound,
-        _survival(codec, x, device),
+        _classify_survival(codec, x, device),
     )
     return Subject(codec.name, calls), row
 
 
-def _survival(codec: Codec, x: Array, device: Device) -> str:
+def _classify_survival(codec: Codec, x: Array, device: Device) -> str:
     probe = np.resize(x, _PROBE)
     probe[[100, 1500, 3000]] = np.nan, np.inf, -np.inf
     here, decoded = device.put(probe), device.empty(_PROBE, x.dtype)
     wire = device.empty(codec.wire_bytes(_PROBE, x.dtype), np.dtype("u1"))
     codec.decode(wire[: int(codec.encode(here, wire))], decoded)
-    return non_finite_survival(probe, device.get(decoded))
+    return classify_non_finite(probe, device.get(decoded))

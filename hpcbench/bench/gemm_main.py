@@ -1,4 +1,4 @@
-"""``hpcbench bench gemm``: from options to a table and a file."""
+"""Command ``hpcbench bench gemm``, from options to a table and a file."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def bench_gemm(
     out: Path | None,
     beside: int = 0,
 ) -> int:
-    """Measure, print and write ``measured/SITE/gemm.json``; gives the exit status.
+    """Measure, print and write ``measured/SITE/gemm.json``; return the exit status.
 
     Raises
     ------
@@ -34,9 +34,9 @@ def bench_gemm(
         An option is wrong, or PyTorch or the GPU is missing.
     """
     if precision not in _PRECISIONS:
-        raise UserError(f"--precision {precision}: is unknown: use {', '.join(_PRECISIONS)}")
+        raise UserError(f"--precision {precision}: is unknown. Use {', '.join(_PRECISIONS)}")
     if device not in ("cpu", "gpu"):
-        raise UserError(f"--device {device}: is unknown: use cpu or gpu")
+        raise UserError(f"--device {device}: is unknown. Use cpu or gpu")
     if beside < 0 or (beside and device == "gpu"):
         raise UserError(f"--beside {beside}: give 0 or more processes, and only with --device cpu")
     if repeats < 1 or min([*hidden, *tokens], default=0) < 2:
@@ -44,28 +44,28 @@ def bench_gemm(
     try:
         import torch
     except ImportError:
-        raise UserError("bench gemm: needs torch: pip install torch") from None
+        raise UserError("bench gemm: needs PyTorch. Install it with `pip install torch`") from None
     if device == "gpu" and not torch.cuda.is_available():
         raise UserError(
-            "--device gpu: PyTorch sees no GPU here: leave it out, or run it in a job on a node that has one"
+            "--device gpu: PyTorch detects no GPU here. Leave it out, or run it in a job on a node with a GPU"
         )
     from hpcbench.batch.files import now, write_json
     from hpcbench.bench import gemm, layers
-    from hpcbench.bench.machine import machine
+    from hpcbench.bench.machine import describe_machine
     from hpcbench.bench.progress import progress
     from hpcbench.present import rich_text
 
     where = "cuda" if device == "gpu" else "cpu"
-    name = torch.cuda.get_device_name() if where == "cuda" else machine()["cpu"]
+    name = torch.cuda.get_device_name() if where == "cuda" else describe_machine()["cpu"]
     units = torch.cuda.get_device_properties(0).multi_processor_count if where == "cuda" else torch.get_num_threads()
-    wanted, least = gemm.shapes(hidden, tokens), 0.02 if repeats > 1 else 0.0
+    wanted, least = gemm.list_shapes(hidden, tokens), 0.02 if repeats > 1 else 0.0
     with progress(unit="products") as show:
         rows = gemm.measure_products(
             wanted, precision=precision, device=where, least=least, repeats=repeats, progress=show
         )
     memory = gemm.measure_memory([1 << 16, 1 << 20, 1 << 24], device=where, least=least, repeats=repeats)
-    errors = gemm.left_out(rows, units)
-    with layers.neighbours(beside, hidden=max(hidden), tokens=max(tokens)), progress(unit="layers") as show:
+    errors = gemm.list_left_out_errors(rows, units)
+    with layers.run_neighbors(beside, hidden=max(hidden), tokens=max(tokens)), progress(unit="layers") as show:
         steps = layers.measure_layers(hidden, tokens, precision=precision, device=where, repeats=repeats, progress=show)
         update = layers.measure_update(device=where, repeats=repeats)
     path = (out or Path("measured") / site) / PRODUCTS
@@ -75,7 +75,7 @@ def bench_gemm(
         "units": units,
         "threads": torch.get_num_threads(),
         "time": now(),
-        "machine": machine(("torch", "numpy")),
+        "machine": describe_machine(("torch", "numpy")),
         "cores": len(os.sched_getaffinity(0)),
         "products": rows,
         "memory": memory,

@@ -48,12 +48,12 @@ def bench_network(
     UserError
         An option is wrong, or the number of ranks differs from `ranks`.
     """
-    with world.one_voice():
+    with world.report_once():
         options.check_outputs(outputs, figures=False)
-        options.repeats(repeats)
+        options.check_repeats(repeats)
         if not 1 / 1024 <= max_mb <= 2**20:
             raise UserError(f"--max-mb {max_mb:g}: must be at least {1 / 1024:g} and at most {2**20}")
-        options.codecs(codecs)
+        options.check_codecs(codecs)
         status = world.start(ranks, "bench network")
         if status is not None:
             return status
@@ -69,18 +69,18 @@ def _measure_and_show(
     from hpcbench.batch.files import now
     from hpcbench.bench import network, network_table, shared_cores
     from hpcbench.bench.collectives import Bench
-    from hpcbench.bench.data import make
+    from hpcbench.bench.data import make_values
     from hpcbench.comm.links import DEFAULT
     from hpcbench.comm.progress import Progress
 
-    wait = world.waiting(comm)
-    about = {"date": now(), **world.description(comm, wait)}
+    wait = world.choose_wait(comm)
+    about = {"date": now(), **world.describe_ranks(comm, wait)}
     progress = Progress(wait)
-    x = make("gradient", _VALUES, np.dtype(np.float32))
+    x = make_values("gradient", _VALUES, np.dtype(np.float32))
     bench = Bench(comm, progress, DEFAULT, x)
-    wanted = options.sizes(1024, int(max_mb * 2**20))
-    skipped = [reason for nbytes in wanted if (reason := bench.too_large(nbytes))]
-    sizes = [nbytes for nbytes in wanted if not bench.too_large(nbytes)]
+    wanted = options.list_sizes(1024, int(max_mb * 2**20))
+    skipped = [reason for nbytes in wanted if (reason := bench.explain_too_large(nbytes))]
+    sizes = [nbytes for nbytes in wanted if not bench.explain_too_large(nbytes)]
     with rank_progress(comm.rank) as show:
         measured = network.measure(comm, progress, bench, codecs or network.CODECS, x, sizes, repeats, show)
     shared: dict[str, Any] = {}
@@ -88,12 +88,7 @@ def _measure_and_show(
         most = max(sizes, default=0)
         with rank_progress(comm.rank) as show:
             calls = shared_cores.measure(comm, progress, DEFAULT, x, most=most, repeats=repeats, show=show)
-        shared = {
-            "between_work": shared_cores.make_rows(calls),
-            "waiting_share": shared_cores.measure_waiting_share(comm, progress),
-            "waiting_takes": shared_cores.measure_cores_of_waiting(comm, progress),
-            "driving_takes": shared_cores.measure_cores_of_driving(comm, progress),
-        }
+        shared = {"between_work": shared_cores.make_rows(calls)}
     if comm.rank:
         return 0
     title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"

@@ -16,7 +16,7 @@ _SPEEDS = {
     "decode+add": "decode_add",
     "dec+add+enc": "decode_add_encode",
 }
-"""Operations by the head of their column."""
+"""Operations by column heading."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CodecResults(Results):
     """Codecs that the device does not have."""
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the table, with a sentence for each codec that breaks its promise."""
+        """Return the table, with a sentence for each codec whose error is above its bound."""
         broken = (describe_broken(row) for row in self.result.rows if row.broken)
         absent = [f"Not on this device: {', '.join(self.left_out)}"] if self.left_out else []
         blocks = [

@@ -8,7 +8,8 @@ otherwise.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from hpcbench.predict.step import StepTime
 
@@ -26,8 +27,14 @@ class BreakEven:
     """At the machine's bandwidth: baseline's seconds over the scheme's, less 1; None if the bandwidth is assumed."""
     surely: bool
     """Whether the interval of the gain excludes 0."""
-    words: str
-    """The result as a sentence."""
+    sentence: str
+    """The result in words."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        fields = asdict(self)
+        sentence = fields.pop("sentence")
+        return {**fields, "words": sentence}
 
 
 def leave_undecided(links: str) -> BreakEven:

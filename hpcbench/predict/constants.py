@@ -60,7 +60,13 @@ CPU_FLOPS_A_CORE = 40e9
 """FLOP/s of fp32 products on one core of a node without measurements: assumed."""
 CPU_BYTES_PER_S_A_CORE = 6e9
 """Memory bandwidth of one core of such a node: assumed."""
-
+WAITING_CORES = 0.10
+"""Cores that a waiting rank takes from computing ranks if ranks share cores, because it wakes up repeatedly: mean of
+five measurements on two cores, 0.07 to 0.12. Predictions of results/reference/predict-measured* are as accurate with it
+as with the values of each measurement."""
+DRIVING_CORES = 0.085
+"""Cores that a progress thread takes while its rank computes, if ranks share cores: mean of the same measurements, 0.07
+to 0.12."""
 SHARED_CORES_ERROR = 0.30
 """Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. Chosen so that the
 intervals contain 19 of 20 measured times: in 95 % of the 200 cases of results/reference/predict-measured*, measured and

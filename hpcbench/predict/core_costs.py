@@ -15,8 +15,6 @@ from typing import Any
 
 PLANNED = "planned all-reduce"
 """All-reduce of a codec's plan, without a codec. It has two steps, and a rank sends to all others in each."""
-BACKGROUND = "background all-reduce"
-"""All-reduce of the library, driven by a thread while its rank computes."""
 Curve = tuple[tuple[float, float], ...]
 """Pairs (bytes, seconds of a core on each rank), in order of bytes."""
 Grouping = tuple[int, bool]
@@ -38,12 +36,6 @@ class CoreCosts:
     """Seconds for a call of a plan in addition to its messages, for its begin and end in Python."""
     part_s: float = 0.0
     """Seconds for each message of a plan's step after the first one."""
-    background_s: float = 0.0
-    """Seconds to pass a call to the thread that drives it while its rank computes, and to get its result."""
-    waiting: float = 0.0
-    """Cores that a waiting rank takes from those that compute."""
-    driving: float = 0.0
-    """Cores that a thread takes while it drives calls and its rank computes."""
     networks: float = 0.0
     """Cores that the kernel takes while all nodes send at the bandwidth of their links."""
     plan_factor: float = 1.0
@@ -93,12 +85,7 @@ def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
     ranks, rows = sum(raw["ranks_per_node"]), raw.get("between_work", [])
     if not rows or ranks <= cores:
         return None
-    # Computing ranks lose more than the processor time of waiting ranks, which is all that older tables contain.
-    waiting = raw.get("waiting_takes")
-    waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
-    driving = raw.get("driving_takes")
-    driving = waiting if driving is None else driving
-    return replace(_fit_rows(rows, cores / ranks), waiting=waiting, driving=driving)
+    return _fit_rows(rows, cores / ranks)
 
 
 def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
@@ -113,7 +100,7 @@ def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
     }
     curves = tuple((operation, tuple(by_group.items())) for operation, by_group in calls.items())
     planned = calls.get(PLANNED, {})
-    costs = CoreCosts(curves, part_s=_fit_part_s(planned), background_s=_fit_background_s(calls))
+    costs = CoreCosts(curves, part_s=_fit_part_s(planned))
     costs = replace(costs, call_s=_fit_call_s(costs, planned))
     return replace(costs, plan_factor=_fit_plan_factor(costs, planned))
 
@@ -126,26 +113,6 @@ def _fit_call_s(costs: CoreCosts, planned: dict[Grouping, Curve]) -> float:
         if ranks == 2
     ]
     return statistics.mean(beyond) if beyond else 0.0
-
-
-def _fit_background_s(calls: dict[str, dict[Grouping, Curve]]) -> float:
-    """Return the time that the smallest all-reduce of a pair takes more in the background, a mean over the groups."""
-    alone = calls.get("all-reduce", {})
-    more = [max(curve[0][1] - alone[pair][0][1], 0.0) for pair, curve in calls.get(BACKGROUND, {}).items()]
-    return statistics.mean(more) if more else 0.0
-
-
-def count_lost_cores(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
-    """Return the cores that each waiting rank takes from ranks that compute on all cores.
-
-    Parameters
-    ----------
-    asleep, awake
-        Seconds of the same work while the other ranks sleep, and while they wait.
-    waiting
-        Number of waiting ranks.
-    """
-    return max(cores * (1 - asleep / awake), 0.0) / waiting
 
 
 def _fit_plan_factor(costs: CoreCosts, planned: dict[Grouping, Curve]) -> float:

@@ -136,7 +136,7 @@ def calibrate(runs: Sequence[EarlierRun], place: FindMachine) -> Calibration:
 
 
 def fit_slowdown(workload: Workload, uncalibrated: MachineAndCodecs, compute_s: float) -> float:
-    """Return the factor, between 1/4 and 4, by which all work of shared cores must be slower to match a log.
+    """Return the slowdown of all work of shared cores, between 1/4 and 4, that matches a log.
 
     The predicted computation grows with the factor, which is found by bisection.
 

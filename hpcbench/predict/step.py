@@ -113,7 +113,9 @@ class StepModel:
         takes: CoreUse | None = None
         if core_costs:
             takes = CoreUse(
-                waiting=core_costs.waiting, driving=core_costs.driving, networks=core_costs.networks / alike
+                waiting=constants.WAITING_CORES,
+                driving=constants.DRIVING_CORES,
+                networks=core_costs.networks / alike,
             )
         simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
         seconds, stages = simulation.run(), simulation.stages

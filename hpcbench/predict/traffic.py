@@ -54,18 +54,8 @@ class Costing:
         if size == 1 or not call.elements:
             return Cost()
         if call not in self._costs:
-            fabric = self._machine.fabric
-            self._costs[call] = self._cost_call(call, fabric) + self._cost_thread(call, fabric.core_costs)
+            self._costs[call] = self._cost_call(call, self._machine.fabric)
         return self._costs[call]
-
-    def _cost_thread(self, call: PredictedCall, core_costs: CoreCosts | None) -> Cost:
-        """Return the cost of the thread that drives a call while its rank computes. Each piece is a call."""
-        workload = self._workload
-        at_once = call.channel[0] in ("TP", "SP") and workload.layout.tensor == "1d"
-        if not core_costs or not workload.train.overlap or at_once or call.channel[0] == "EXACT":
-            return Cost()
-        pieces = workload.place_group(call.group).ranks if call.operation in PIECEWISE else 1
-        return Cost(inside=pieces * core_costs.background_s)
 
     def treatment(self, key: Traffic) -> Treatment:
         """Return how the engine carries out the messages of a channel."""

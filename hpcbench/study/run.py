@@ -28,12 +28,16 @@ def run_file(
     peak_tflops: Mapping[Precision, float] | None = None,
     gpu_aware_mpi: bool | None = None,
 ) -> dict[str, Any]:
-    """The run as plain JSON data, every key present.
+    """Return the run as plain JSON data with every key.
 
     Parameters
     ----------
+    run
+        The run.
+    site
+        Name of the site.
     threads
-        Threads a rank.
+        Number of threads per rank.
     oversubscribe
         Whether ranks may share cores.
     device
@@ -41,21 +45,21 @@ def run_file(
     base
         Directory that a relative `data.path`, `data.tokenizer` or `links` starts from.
     shape
-        The placement of ranks that the launcher was asked for. The worker refuses to run in another shape.
+        Placement of ranks that the launcher is asked for. The worker refuses to run in another shape.
     peak_tflops
-        Dense peak of a GPU by precision, where the site gives it. The report prefers it to its own table.
+        Dense peak of a GPU by precision in TFLOP/s, if the site defines it. The report prefers it to its own table.
     gpu_aware_mpi
-        Whether the site says that its MPI library takes device pointers; None if the ranks are to find out.
+        Whether the MPI library accepts device pointers according to the site; None if the ranks must detect it.
 
     Raises
     ------
     UserError
-        A value of the study is wrong for this run, such as a seed that grows too large with the repeats. Or the study
-        is of a program of others.
+        A value of the study is invalid for this run, such as a seed that grows too large with the repeats. Or the study
+        is of another program.
     """
     study = run.study
     if isinstance(study, ProgramStudy):
-        raise UserError(f"{run.where(('program',))}: program: hpcbench knows no model of it: only its runs tell")
+        raise UserError(f"{run.where(('program',))}: program: hpcbench has no model of it: run the study instead")
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
     content = {
@@ -91,12 +95,12 @@ def program_file(
     shape: contract.RankShape,
     peak_tflops: Mapping[Precision, float],
 ) -> dict[str, Any]:
-    """The run of a program as plain JSON data, every key present; parameters are those of `run_file`.
+    """Return the run of another program as plain JSON data with every key. The parameters are those of `run_file`.
 
     Raises
     ------
     UserError
-        A value of the study is wrong for this run, such as a seed that grows too large with the repeats.
+        A value of the study is invalid for this run, such as a seed that grows too large with the repeats.
     """
     study = run.study
     assert isinstance(study, ProgramStudy)
@@ -117,7 +121,7 @@ def program_file(
 
 
 def _named(run: Run, site: str, base: Path) -> dict[str, Any]:
-    """Return the content that every run file has: the name of the run, its scheme and its ranks."""
+    """Return the fields of all run files: name of the run, scheme and number of ranks."""
     scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
     if scheme["preload"]:
         scheme["preload"] = str((base / scheme["preload"]).absolute())

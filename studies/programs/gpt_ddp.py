@@ -1,8 +1,8 @@
-"""A small GPT on the text of Python's own library, with DistributedDataParallel. The script knows nothing of hpcbench.
+"""A small GPT on the text of Python's own library, with DistributedDataParallel. The script does not import hpcbench.
 
     torchrun --nproc-per-node 4 gpt_ddp.py --steps 20
 
-It prints its steps as nanoGPT does. `--hook` selects one of PyTorch's own ways to compress gradients.
+It prints its steps in the format of nanoGPT. `--hook` selects one of PyTorch's own ways to compress gradients.
 """
 
 import argparse

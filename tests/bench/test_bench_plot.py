@@ -22,7 +22,7 @@ def test_svg_names_every_codec_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     for name in NAMES:
         assert sum(bool(re.fullmatch(rf"{re.escape(name)} \([0-9.]+\)", text)) for text in texts) == 1, (name, texts)
-    assert {"relative RMSE", "bits a value on the wire", "exact", "encode GB/s (in brackets)"} <= set(texts)
+    assert {"relative RMSE", "bits per value on the wire", "exact", "encode GB/s (in brackets)"} <= set(texts)
 
 
 def test_png(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_codecs_with_infinite_error_are_named_and_not_drawn() -> None:
         for name, rmse in (("good", 1e-3), ("overflowed", math.inf))
     ]
     drawn = svg(figure(Result(Speed(1, 1), tuple(rows)), "title"))
-    assert "good (3.00)" in drawn and "infinite error, not shown: overflowed" in drawn and "overflowed (" not in drawn
+    assert "good (3.00)" in drawn and "infinite error, left out: overflowed" in drawn and "overflowed (" not in drawn
 
 
 def test_only_lossless_codecs_make_a_plot_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hpcbench.bench.codecs import Row, measure
-from hpcbench.bench.data import make
+from hpcbench.bench.data import make_values
 from hpcbench.bench.device import Cpu
 from hpcbench.codecs.library import kernels
 from hpcbench.codecs.spec import FAMILIES, split
@@ -28,7 +28,7 @@ NAMES = [re.findall(r"`([^`]+)`", cells[0])[0] for cells in LINES]
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    x = make("gradient", 1 << 22, np.dtype(np.float32))
+    x = make_values("gradient", 1 << 22, np.dtype(np.float32))
     names = [AS_MEASURED.get(name, name) for name in NAMES]
     return list(measure(names, x, Cpu(kernels()), 1).rows)
 
@@ -45,7 +45,7 @@ def test_bits_and_errors(rows: list[Row]) -> None:
 
 def test_bounds(rows: list[Row]) -> None:
     """Where the table gives a share of the largest value, it is the codec's bound to 2 %."""
-    largest = float(np.abs(make("gradient", 1 << 22, np.dtype(np.float32))).max())
+    largest = float(np.abs(make_values("gradient", 1 << 22, np.dtype(np.float32))).max())
     seen = 0
     for cells, row in zip(LINES, rows, strict=True):
         told = re.match(r"(2\^-(\d+)|1/(\d+)) of the largest value", cells[4])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcbench.bench.layers import Shape, measure_layers, stack
+from hpcbench.bench.layers import Shape, make_stack, measure_layers
 from hpcbench.bench.lone_rank import LoneRank
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.scheme import Scheme
@@ -19,7 +19,7 @@ def products(shape: Shape) -> int:
     """Additions and multiplications of products and attention, forward and backward, by PyTorch's own counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    layers = stack(shape, "fp32", "cpu")
+    layers = make_stack(shape, "fp32", "cpu")
     with FlopCounterMode(display=False) as counter:
         layers.forward()
         layers.backward()
@@ -64,7 +64,7 @@ def test_a_rank_that_is_alone_gives_each_operation_its_shape() -> None:
 
 
 def test_weights_of_split_layers_have_values() -> None:
-    layers = stack(Shape(64, 32, "learned", 2, spread=True), "fp32", "cpu")
+    layers = make_stack(Shape(64, 32, "learned", 2, spread=True), "fp32", "cpu")
     layers.forward()
     layers.backward()
     assert all(torch.isfinite(home).all() and home.abs().sum() > 0 for _, home in layers._homes)

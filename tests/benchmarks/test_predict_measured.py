@@ -33,7 +33,7 @@ def test_only_pairs_that_repeats_tell_apart_count_for_the_order(predicted: Calla
         compare.Cell("s", "c", 2.0, (1.15, 1.9, 2.05)),
         compare.Cell("other", "a", 1.0, (9.0, 9.1, 9.2)),
     ]
-    assert compare.order(cells) == compare.Order(pairs=3, told=1, right=0)
+    assert compare.order(cells) == compare.Order(pairs=3, distinct=1, right=0)
     assert cells[0].error == pytest.approx(1.0)
     assert compare.summary([0.1, -0.3]) == "mean 20.0 %, median -10.0 %, worst 30.0 %"
 

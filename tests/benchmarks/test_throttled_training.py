@@ -55,7 +55,7 @@ def test_the_links_part_of_a_gain_is_told_from_the_processors(throttled: Callabl
 
 
 def test_sentences_name_who_beats_a_control_and_who_does_not(throttled: Callable[[str], Any]) -> None:
-    said = throttled("show").told(draw(SPEEDS, noise=0.02), ["# command: x"])
+    said = throttled("show").render(draw(SPEEDS, noise=0.02), ["# command: x"])
     assert said.startswith("# command: x\n")
     for scheme in SPEEDS[None]:
         assert row(said, scheme, "due to the link") and row(said, scheme, "links of 100mbit: the limit costs")
@@ -76,7 +76,7 @@ def test_sentences_name_who_beats_a_control_and_who_does_not(throttled: Callable
 
 
 def test_one_repeat_shows_nothing(throttled: Callable[[str], Any]) -> None:
-    said = throttled("show").told(draw(SPEEDS, repeats=1), [])
+    said = throttled("show").render(draw(SPEEDS, repeats=1), [])
     assert "shown to be faster: none" in said and not re.search(r"shown to be (faster|slower): [^n]", said)
 
 
@@ -90,7 +90,7 @@ def test_what_is_worse_after_600_steps_is_marked(throttled: Callable[[str], Any]
     found = draw({None: {"baseline": 1.0}})
     found["schemes"].append("naive-zfp8")
     found["runs"] += [{**one, "scheme": "naive-zfp8"} for one in found["runs"]]
-    said = throttled("show").told(found, [])
+    said = throttled("show").render(found, [])
     assert "naive-zfp8 *" in said and "* naive-zfp8 is shown to be worse there, by +0.48" in said
 
 
@@ -174,7 +174,7 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
         for r in one
     ]
     found = document(["100mbit"], runs)
-    said = throttled("show").told(found, [])
+    said = throttled("show").render(found, [])
     assert row(said, "naive-int8", "speed over that of baseline").split()[1] == "1.50"
     verdict = "shown to be faster than baseline up to 512 tokens, and not from 1024 on; shown to be slower at 2048."
     assert f"naive-int8: {verdict}" in said

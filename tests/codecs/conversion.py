@@ -1,7 +1,7 @@
 """The required results of the conversions on a device: the bits of NumPy's casts, residuals and sums."""
 
 import numpy as np
-from codec_data import Array, bell, same_bits, words
+from codec_data import Array, bell, random_words, same_bits
 from gpu_agreement import Memory, mixed
 
 from hpcbench.codecs.convert import add, add_residual, convert
@@ -20,7 +20,7 @@ LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 def codes(sent: np.dtype[np.generic]) -> Array:
     """Return every value of a type of 16 bits, and the same number of random values of float32."""
     if sent == F32:
-        return words(65_536, 5).astype(np.uint32).view(np.float32)
+        return random_words(65_536, 5).astype(np.uint32).view(np.float32)
     return np.arange(65_536).astype(np.uint16).view(sent)
 
 
@@ -75,7 +75,7 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
     assert same_bits(plain_nan(memory.get(out)), plain_nan(anew)), f"sum with a residual of {where}"
     assert same_bits(memory.get(residual).copy(), np.where(np.isfinite(lacking), lacking, F32.type(0)))
 
-    came = np.resize(codes(sent), n) if n > 65_536 else codes(sent)[words(n, 8).astype(np.uint16)]
+    came = np.resize(codes(sent), n) if n > 65_536 else codes(sent)[random_words(n, 8).astype(np.uint16)]
     with np.errstate(all="ignore"):
         wide, added = came.astype(x.dtype), x + came.astype(x.dtype)
     wire, out, sums = memory.put(came, offset), memory.new(n, x.dtype, offset), memory.put(x, offset)

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from codec_data import bell, integers, same_bits, words
+from codec_data import bell, integers, random_words, same_bits
 
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.cuda import CudaCodec
@@ -23,7 +23,7 @@ class Memory(Protocol):
 def mixed(n: int, dtype: npt.DTypeLike, seed: int) -> Array:
     """Return `n` values in stretches of calm, wild, sparse, equal, zero and arbitrary values."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
-    patterns = words(n, seed + 3).astype(np.uint32).view(np.float32)
+    patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
     spiced = np.where(integers(n, 0, 40, seed + 4) == 0, odd[integers(n, 0, 8, seed + 5)], calm.astype(np.float32))
     thin = np.where(integers(n, 0, 60, seed + 6) == 0, calm, 0.0)
@@ -121,7 +121,7 @@ def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes
 def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
     """Return streams with some bytes changed, most of them near the front, and cut and extended streams."""
     differing = []
-    for k, (where, what) in enumerate(zip(words(count, seed), words(count, seed + 1), strict=True)):
+    for k, (where, what) in enumerate(zip(random_words(count, seed), random_words(count, seed + 1), strict=True)):
         wire = stream.copy()
         span = wire.size if k % 2 else min(wire.size, 64)
         at = int(where % np.uint64(max(span, 1)))

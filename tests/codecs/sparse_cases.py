@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import reference_sparse as reference
-from codec_data import Array, bell, builds, float_sets, uniform, words
+from codec_data import Array, bell, builds, float_sets, random_words, uniform
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import Kernels
@@ -52,7 +52,7 @@ def special_sets(n: int) -> dict[str, Array]:
     """Return values that are difficult for a choice by magnitude."""
     x = bell(n, 30).astype(np.float32)
     some = uniform(n, 31)
-    bits = words(n, 32).astype(np.uint32)
+    bits = random_words(n, 32).astype(np.uint32)
     return {
         "nan": np.where(some < 0.3, np.float32(np.nan), x),
         "nan-and-infinite": np.where(some < 0.01, np.float32(-np.nan), np.where(some < 0.02, np.float32(-np.inf), x)),

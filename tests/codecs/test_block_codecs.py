@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import reference
-from codec_data import bell, builds, decode, encode, float_sets, same_bits, words
+from codec_data import bell, builds, decode, encode, float_sets, random_words, same_bits
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.quant import Quant
@@ -25,7 +25,7 @@ LENGTHS = [*range(10), *range(30, 35), *range(125, 132), 255, 256, 257, 1000, *r
 def hard_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
     """Return the common data sets, and values at the limits of float32."""
     sets = float_sets(n)
-    bits = words(n, 60).astype(np.uint32).view(np.float32)
+    bits = random_words(n, 60).astype(np.uint32).view(np.float32)
     sets["any-bits"] = np.where(np.isfinite(bits), bits, np.float32(0))
     sets["any-bits-special"] = bits
     sets["subnormal"] = np.ldexp(bell(n, 61), -130).astype(np.float32)
@@ -155,7 +155,7 @@ def test_scales_keep_small_gradients() -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), [("fp16", np.float16), ("bf16", ml_dtypes.bfloat16)])
 def test_a_cast_to_the_same_type_loses_nothing(name: str, dtype: Any) -> None:
-    x = words(1 << 16, 67).astype(np.uint16).view(dtype)
+    x = random_words(1 << 16, 67).astype(np.uint16).view(dtype)
     x = x[np.isfinite(x.astype(np.float32))]
     # one block must not hold both ends of the range: a power of two has 8 bits, a half precision number 30 binades
     x = x[np.argsort(np.abs(x.astype(np.float32)), kind="stable")].copy()

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import reference_chunks as reference
-from codec_data import POISON, Array, bell, builds, decode, encode, float_sets, same_bits, uniform, words
+from codec_data import POISON, Array, bell, builds, decode, encode, float_sets, random_words, same_bits, uniform
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def rounded(x: Array, dtype: str) -> Array:
 def inputs(n: int) -> dict[str, Array]:
     """Return bytes of compressible and incompressible values, about a chunk of each."""
     patterns = [0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F800001, 0xFFFFFFFF, 1, 0x807FFFFF, 0x3F803F80]
-    mixed = words(n // 8 + 1, 60).view(np.uint8)[:n].copy()
+    mixed = random_words(n // 8 + 1, 60).view(np.uint8)[:n].copy()
     mixed[mixed.size // 2 :] = 7
     return {"mixed": mixed, "patterns": np.resize(np.array(patterns, dtype=np.uint32).view(np.uint8), n)}
 
@@ -91,7 +91,7 @@ def test_any_alignment(dtype: str, name: str, build: str) -> None:
 def test_sizes_never_exceed_the_promised_growth(name: str) -> None:
     codec = CODECS[name](None)
     for n in (1, 1023, 1024, 1025, 10_000):
-        x = words(n, 64).astype(np.uint32)
+        x = random_words(n, 64).astype(np.uint32)
         chunks = -(-n // 1024)
         assert encode(codec, x).size == codec.wire_bytes(n, x.dtype) == 4 * n + 2 * chunks + 2 * (chunks % 2)
 
@@ -161,7 +161,7 @@ def test_a_hop_is_the_composition_of_its_parts(dtype: str, name: str, build: str
 def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8]]:
     """Return chunks that shrink, one of them sparse, and one that does not."""
     n = 4096 // FLOATS[dtype].itemsize
-    noise = words(n, 68).astype(np.uint32).view(np.float32)
+    noise = random_words(n, 68).astype(np.uint32).view(np.float32)
     parts: list[Array] = [bell(n, 65), bell(n, 66) * (uniform(n, 67) < 0.3), noise, bell(700, 69)]
     x = rounded(np.concatenate([part.astype(np.float32) for part in parts]), dtype)
     return x, encode(CODECS[name](None), x)
@@ -231,7 +231,7 @@ def test_any_bytes_are_refused_or_decoded(dtype: str, name: str, data: st.DataOb
     """Random chunks have the right length. Nothing is written past the end, and all builds decode the same values."""
     n = data.draw(st.integers(1, 4096 // FLOATS[dtype].itemsize))
     size = data.draw(st.integers(0, max(0, -(-n * FLOATS[dtype].itemsize // 4) - 1)))
-    body = words(size // 2 + 1, data.draw(st.integers(0, 2**31))).view(np.uint8)[: 4 * size].copy()
+    body = random_words(size // 2 + 1, data.draw(st.integers(0, 2**31))).view(np.uint8)[: 4 * size].copy()
     plausible = data.draw(st.binary(max_size=12))
     body[: len(plausible)] = np.frombuffer(plausible, dtype=np.uint8)[: body.size]
     wire = np.concatenate([np.array([size, 0], dtype="<u2").view(np.uint8), body])

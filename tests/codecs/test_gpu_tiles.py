@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from codec_data import POISON, bell, integers, same_bits, words
+from codec_data import POISON, bell, integers, random_words, same_bits
 from emulator import KERNELS, Launch, build_of, compile_all, compiled, library, run
 from planted import check_seen, planted
 
@@ -47,7 +47,7 @@ def built(request: pytest.FixtureRequest) -> None:
 def pool(dtype: np.dtype[Any], n: int, seed: int) -> Array:
     """Return calm stretches, wild ones, and some with non-finite values, each of 173 values."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
-    patterns = words(n, seed + 3).astype(np.uint32).view(np.float32)  # NaN of every sign and payload, subnormals
+    patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)  # NaN of every sign and payload, subnormals
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
     spiced = np.where(integers(n, 0, 40, seed + 4) == 0, odd[integers(n, 0, 8, seed + 5)], calm.astype(np.float32))
     kind = np.arange(n) // 173 % 6
@@ -177,9 +177,9 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[Any], out: np.dt
 def test_any_bytes_decode_as_on_the_cpu(rate: int, ones: int) -> None:
     """No encoder makes these streams: random bits, and few ones, with coefficients that stay insignificant."""
     codec, n = compiled(f"zfp:{rate}"), 8192
-    bits = words(n * rate // 64, 11)
+    bits = random_words(n * rate // 64, 11)
     for k in range(1, ones):
-        bits = bits & words(bits.size, 11 + k)
+        bits = bits & random_words(bits.size, 11 + k)
     wire, expected, values = bits.view(np.uint8), np.zeros(n, np.float32), np.zeros(n, np.float32)
     codec.decode(wire, expected)
     Front(library(build_of(codec.name, F32, F32))).decode(wire, values)

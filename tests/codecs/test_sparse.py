@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import reference_sparse as reference
-from codec_data import Array, bell, decode, encode, same_bits, uniform, words
-from sparse_cases import BUILDS, CHUNK, NAMES, TYPES, case, form_of, in_type, kept, sets
+from codec_data import Array, bell, decode, encode, random_words, same_bits, uniform
+from sparse_cases import BUILDS, CHUNK, NAMES, TYPES, case, decode_kept, form_of, in_type, sets
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.sparse import RowSparse, Threshold, TopK
@@ -36,7 +36,7 @@ def test_every_short_length(name: str, build: str) -> None:
             x = in_type(values, dtype)
             wire = encode(codec, x)
             assert wire.tobytes() == expected(x), (dtype, n)
-            assert same_bits(decode(codec, wire, n, dtype), kept(codec, x)), (dtype, n)
+            assert same_bits(decode(codec, wire, n, dtype), decode_kept(codec, x)), (dtype, n)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,12 +49,12 @@ def test_borders_of_chunks(n: int, name: str) -> None:
         for build, (codec, _) in every.items():
             wire = encode(codec, x)
             assert wire.tobytes() == expected, (label, build)
-            assert same_bits(decode(codec, wire, n, x.dtype), kept(codec, x)), (label, build)
+            assert same_bits(decode(codec, wire, n, x.dtype), decode_kept(codec, x)), (label, build)
 
 
 # ---------------------------------------------------------------------------------------------- forms and sizes
 def test_the_form_follows_the_density() -> None:
-    order = words(CHUNK, 35).argsort()
+    order = random_words(CHUNK, 35).argsort()
     forms = {}
     for k in (0, 1, 20, 42, 43, 300, 3000, 7200, 7300, 20_000, 60_000, 63_400, 63_600, CHUNK):
         x = np.zeros(CHUNK, dtype=np.float32)
@@ -83,7 +83,7 @@ def test_topk_has_one_size_for_all_positions_of_its_values(dtype: np.dtype[Any])
         for fraction in (1 / 3000, 1 / 1792, 1 / 300, 1 / 9, 1 / 8, 1 / 3, 0.97, 1.0):
             codec = TopK(fraction)
             k = codec.param(n)
-            order = words(n, 37).argsort()
+            order = random_words(n, 37).argsort()
             some = np.arange(n) * 7 % n if n % 7 else order
             for places in (np.arange(k), n - 1 - np.arange(k), order[:k], some[:k], np.arange(k) * (n // k)):
                 x = np.zeros(n, dtype=dtype)
@@ -166,7 +166,7 @@ def test_any_alignment(name: str, build: str) -> None:
             assert codec.encode(values, wire, residual=residual) == used
             assert wire[:used].tobytes() == expected(x)
             codec.decode(wire[:used], values)
-            assert same_bits(values.copy(), kept(codec, x))
+            assert same_bits(values.copy(), decode_kept(codec, x))
 
 
 @pytest.mark.parametrize("build", BUILDS)

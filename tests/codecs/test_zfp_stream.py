@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zfpy
-from codec_data import bell, builds, decode, encode, float_sets, same_bits, words
+from codec_data import bell, builds, decode, encode, float_sets, random_words, same_bits
 
 from hpcbench.codecs.zfp import Zfp
 
@@ -29,11 +29,11 @@ def zfp_values(stream: bytes, n: int, rate: int) -> npt.NDArray[Any]:
 def random_stream(rate: int, blocks: int, seed: int, sparse: bool) -> npt.NDArray[np.uint8]:
     """Return blocks of random bits, marked as non-zero, with exponents that libzfp scales without overflow."""
     mb = 4 * rate
-    bits = (words(blocks * mb, seed) & np.uint64(1)).astype(np.uint8).reshape(blocks, mb)
+    bits = (random_words(blocks * mb, seed) & np.uint64(1)).astype(np.uint8).reshape(blocks, mb)
     if sparse:  # many empty bit planes: coefficients that become significant late or never
-        bits &= (words(blocks * mb, seed + 1) % np.uint64(4) == 0).astype(np.uint8).reshape(blocks, mb)
+        bits &= (random_words(blocks * mb, seed + 1) % np.uint64(4) == 0).astype(np.uint8).reshape(blocks, mb)
     bits[:, 0] = 1
-    exponent = 60 + words(blocks, seed + 2) % np.uint64(140)
+    exponent = 60 + random_words(blocks, seed + 2) % np.uint64(140)
     bits[:, 1:9] = (exponent[:, None] >> np.arange(8, dtype=np.uint64)) & np.uint64(1)
     stream = np.packbits(bits.ravel(), bitorder="little")
     return np.concatenate([stream, np.zeros(-stream.size % 8, dtype=np.uint8)])
@@ -98,8 +98,8 @@ def test_nan_and_infinity_survive(rate: int, build: str) -> None:
     codec = Zfp(rate, BUILDS[build])
     x = bell(4 * 300, 32).astype(np.float32)
     specials = np.array([np.nan, np.inf, -np.inf, -np.nan], dtype=np.float32)
-    kind = (words(x.size, 33) % np.uint64(12)).astype(np.int64)
-    touched = (words(300, 34) % np.uint64(3) == 0).repeat(4)
+    kind = (random_words(x.size, 33) % np.uint64(12)).astype(np.int64)
+    touched = (random_words(300, 34) % np.uint64(3) == 0).repeat(4)
     place = touched & (kind < 4)
     x[place] = specials[kind[place]]
     y = decode(codec, encode(codec, x), x.size, x.dtype)

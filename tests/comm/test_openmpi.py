@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from batch_fakes import wait_until_over
 from collective_cases import Told, foretold
-from test_collectives import told
+from test_collectives import by_case
 
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.submit import Options, submit
@@ -102,7 +102,7 @@ def test_the_collectives_give_what_their_steps_say(place: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     compared = 0
-    for case, topology, ranks in told(lines):
+    for case, topology, ranks in by_case(lines):
         assert all(line["intact"] for line in ranks), case
         want = foretold(case, topology)
         for line in ranks if want is not None else ():

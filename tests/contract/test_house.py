@@ -20,8 +20,8 @@ GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "pl
 """Modules outside of packages, and the version."""
 HOUSE = (
     *GROUND,
-    *("codecs", "contract", "present", "study", "batch", "collect", "comm", "parallel", "predict", "train"),
-    *("programs", "torch", "bench", "report", "doctor", "testing", "diagnose", "cli", "__main__"),
+    *("codecs", "contract", "present", "study", "batch", "job", "collect", "comm", "parallel", "predict", "train"),
+    *("programs", "program", "torch", "bench", "report", "doctor", "testing", "diagnose", "cli", "__main__"),
 )
 """From the ground up."""
 PARTS = {

@@ -9,9 +9,9 @@ from contextlib import nullcontext
 from itertools import product
 from unittest.mock import patch
 
+import context_faults
 import torch
 from attention_cases import FAULTS, A, B, D, M, dense, random
-from context_faults import planted
 from mpi4py import MPI
 
 from hpcbench.comm.group import Group
@@ -81,7 +81,7 @@ def faulty() -> None:
     for way, faults in FAULTS.items():
         for fault in faults:
             ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=False)
-            with planted(fault):
+            with context_faults.FAULTS[fault]():
                 say(scene="fault", way=way, fault=fault, errors=errors(way, ranks, causal=True, dtype=torch.float64))
 
 

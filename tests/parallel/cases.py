@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from random import Random
 from typing import Any
 
-from covering import Case, cover, every_case, once
+import small_runs
+from covering import Case, cover_sample, every_case, once
 from faults import FAULTS
+from small_runs import BASELINE, NEOX, RUN, TRAIN
 
-from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run, check
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Train
 from hpcbench.errors import UserError
 
 MOST_RANKS = 8
@@ -20,30 +20,8 @@ STEPS = 3
 FEWER_STEPS = 2
 """The second step has gradients of weights that the first one changed, and Adam's moments."""
 
-NEOX = Model(
-    name="neox",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.5,
-    parallel_residual=True,
-    tied=False,
-)
-GPT2 = Model(
-    name="gpt2",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=259,
-    positions="learned",
-    rotary_fraction=0.0,
-    parallel_residual=False,
-    tied=True,
-)
+GPT2 = small_runs.GPT2.changed(vocab=259)
 
-BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
 IDENTITY = NamedScheme(name="identity", algorithm="two-shot", default="none")
 NAIVE_MPC = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc")
 HYBRID = NamedScheme(
@@ -107,44 +85,13 @@ FILLS = 28
 TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
 """Every layout, with the weights of embedding and head tied and not."""
 
-BASE = Run(
-    schema=1,
+BASE = RUN.changed(
     study="parity",
-    site="local",
     run="parity",
-    repeat=1,
-    pairing="r1",
-    cell={},
     model=NEOX,
-    data=Data(source="stdlib", valid_fraction=0.1),
-    train=Train(
-        steps=STEPS,
-        warmup_steps=1,
-        global_batch=24,
-        micro_batch=1,
-        seq_len=12,
-        precision="fp64",
-        zero=1,
-        seed=7,
-        lr=1e-3,
-        min_lr=1e-4,
-        beta1=0.9,
-        beta2=0.95,
-        eps=1e-8,
-        weight_decay=0.01,
-        clip=1.0,
-        bucket_mb=FUSED,
-        overlap=True,
-        eval_every=0,
-        eval_samples=5,
+    train=TRAIN.changed(
+        steps=STEPS, global_batch=24, seq_len=12, precision="fp64", seed=7, bucket_mb=FUSED, eval_samples=5
     ),
-    layout=Layout(),
-    scheme=BASELINE,
-    ranks=1,
-    threads=1,
-    oversubscribe=True,
-    device="cpu",
-    links=None,
 )
 
 
@@ -258,10 +205,8 @@ def one_process(settings: Case) -> Case:
 @cache
 def grid() -> list[Comparison]:
     """Return cases in which all possible pairs of values occur."""
-    chance = Random(7)
     fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
-    pool = [{**case, **fill} for case in fixed for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)]
-    return [Comparison(case, one_process(case)) for case in cover(pool, TOGETHER)]
+    return [Comparison(case, one_process(case)) for case in cover_sample(fixed, FREE, FILLS, together=TOGETHER)]
 
 
 PLACES: list[Case] = [

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
-from random import Random
 
 import cases
 from cases import FREE, Case, Comparison, valid
-from covering import cover, every_case
+from covering import cover_sample, every_case
 
 CP = "layout.cp+layout.context"
 COMMON: Case = {"train.seq_len": 24}
@@ -41,11 +40,8 @@ def possible() -> list[Case]:
 @cache
 def contexts() -> list[Comparison]:
     """Return cases in which every method meets each possible value of every other setting."""
-    chance = Random(7)
-    fills = every_case(FREE, lambda case: True)
-    pool = [{**case, **fill} for case in possible() for fill in chance.sample(fills, FILLS)]
-    pairs = [pair for pair in combinations(pool[0], 2) if CP in pair]
-    return [compared(case) for case in cover(pool, pairs=pairs)]
+    pairs = [pair for pair in combinations([*AXES, *FREE], 2) if CP in pair]
+    return [compared(case) for case in cover_sample(possible(), FREE, FILLS, pairs=pairs)]
 
 
 def grid_contexts() -> Iterator[Comparison]:

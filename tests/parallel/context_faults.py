@@ -1,11 +1,12 @@
 """Deliberate errors of context parallelism."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.parallel.context import attention, passing, ring, rows, ulysses
@@ -17,8 +18,6 @@ from hpcbench.parallel.gradients import Gradients as Reductions
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 from hpcbench.train.model import whole_sample
-
-Patch = AbstractContextManager[object]
 
 
 def _both(name: str, faulty: Callable[..., Any]) -> Patch:
@@ -151,26 +150,16 @@ def other_samples_on_each_rank() -> Patch:
     return patch.object(Mesh, "__init__", faulty)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        mask_off_by_one_block,
-        stale_block,
-        blocks_never_weighed_again,
-        share_of_the_own_block,
-        sums_stay,
-        heads_in_another_order,
-        positions_as_in_a_whole_sample,
-        neighbouring_positions_in_the_ring,
-        positions_of_one_rank_left_out,
-        mean_divided_twice,
-        other_samples_on_each_rank,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():
-        yield
+FAULTS = list_faults(
+    mask_off_by_one_block,
+    stale_block,
+    blocks_never_weighed_again,
+    share_of_the_own_block,
+    sums_stay,
+    heads_in_another_order,
+    positions_as_in_a_whole_sample,
+    neighbouring_positions_in_the_ring,
+    positions_of_one_rank_left_out,
+    mean_divided_twice,
+    other_samples_on_each_rank,
+)

@@ -6,14 +6,14 @@ from unittest.mock import patch
 import context_cases
 import faults
 import parity_worker
-from context_faults import planted
+from context_faults import FAULTS
 from parity_worker import WORLD, compare_all, meet
 
 
 def main(suite: str) -> None:
     chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # which takes seconds
     meet(WORLD)
-    with patch.object(parity_worker, "planted", planted):
+    with patch.object(parity_worker, "PLANTS", FAULTS):
         # one step shows every gradient and every message; more of them cost what they do on each layout
         compare_all(WORLD.bcast(chosen), steps=1)
         if suite == "others":

@@ -6,6 +6,7 @@ Faults of a parallel engine come from one setting or from two together, seldom f
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,32 @@ def cover(
         taken.append(cases[best])
         for left, numbers in zip(missing, numbered, strict=True):
             left[numbers[best]] = False
+
+
+def cover_sample(
+    cases: Sequence[Case],
+    free: dict[str, Sequence[Any]],
+    fills: int,
+    *,
+    seed: int = 7,
+    together: Sequence[Sequence[str]] = (),
+    pairs: Sequence[tuple[str, str]] | None = None,
+) -> list[Case]:
+    """Cover the combinations of values of cases that are each filled with `fills` random choices of `free`."""
+    chance, choices = Random(seed), every_case(free, lambda case: True)
+    pool = [{**case, **fill} for case in cases for fill in chance.sample(choices, fills)]
+    return cover(pool, together, pairs)
+
+
+def list_combinations(
+    group: Sequence[str],
+    cases: Sequence[Case],
+    axes: dict[str, Sequence[Any]],
+    free: dict[str, Sequence[Any]],
+) -> set[tuple[Any, ...]]:
+    """List the possible values of a group of settings, from all cases of `axes` and all values of `free`."""
+    fixed, chosen = [name for name in group if name in axes], [free[name] for name in group if name in free]
+    return {(*(case[name] for name in fixed), *values) for case in cases for values in product(*chosen)}
 
 
 def once(cases: Sequence[Case]) -> list[Case]:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from random import Random
 from typing import Any
 
 import cases
 from cases import Case, Comparison, label, once_of, rest_of
-from covering import cover, every_case
+from covering import cover_sample, every_case
 
 from hpcbench.contract.experts import Experts
 
@@ -86,15 +85,14 @@ def fits(case: Case) -> bool:
 
 
 @cache
+def possible() -> list[Case]:
+    return every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+
+
+@cache
 def places() -> list[Case]:
     """Return cases in which all possible pairs of values occur, and some more."""
-    chance = Random(7)
-    pool = [
-        {**case, **fill}
-        for case in every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
-        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
-    ]
-    return [*({**MODEL, **case} for case in cover(pool)), *MORE]
+    return [*({**MODEL, **case} for case in cover_sample(possible(), FREE, FILLS)), *MORE]
 
 
 def one_process(settings: Case) -> Case:
@@ -122,16 +120,6 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 def experts() -> list[Comparison]:
     """Return every layout compared with one process, in fp64."""
     return [compared(case) for case in places()]
-
-
-def experts_once() -> list[Comparison]:
-    """Return the cases in which every value occurs."""
-    return once_of(experts())
-
-
-def rest_of_experts() -> list[Comparison]:
-    """Return the other cases."""
-    return rest_of(experts())
 
 
 FOUR: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2, "layout.ep": 2, "train.precision": "fp32"}
@@ -217,7 +205,7 @@ def faulty_experts() -> Iterator[Comparison]:
 
 
 SUITES = {
-    "": (experts_once, lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
-    "rest": (rest_of_experts,),
+    "": (lambda: once_of(experts()), lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
+    "rest": (lambda: rest_of(experts()),),
 }
 """By the argument of the worker: what `make test` has, and what `make test-long` adds."""

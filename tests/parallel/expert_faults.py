@@ -1,11 +1,10 @@
 """Deliberate errors of layers with experts."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.parallel import parallelize
@@ -19,8 +18,6 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.regions import Border
 from hpcbench.train import experts
-
-Patch = AbstractContextManager[object]
 
 
 def summed_over_all_replicas() -> Patch:
@@ -163,30 +160,20 @@ def holders_of_one_part_of_the_positions() -> Patch:
     return patch.object(Mesh, "replicas", lambda self, ep: self.ends if ep > 1 else self.dp)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        summed_over_all_replicas,
-        divided_by_the_holders_only,
-        dropped_tokens_get_gradient,
-        dropped_tokens_take_the_last_place,
-        results_in_the_order_of_experts,
-        gates_left_out,
-        losses_counted_twice,
-        losses_of_a_whole_micro_batch,
-        samples_compete_for_places,
-        first_experts_everywhere,
-        gradients_in_another_order,
-        norm_counts_experts_of_one_rank,
-        shares_of_the_own_positions,
-        holders_of_one_part_of_the_positions,
-        expert_sum_left_out,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():
-        yield
+FAULTS = list_faults(
+    summed_over_all_replicas,
+    divided_by_the_holders_only,
+    dropped_tokens_get_gradient,
+    dropped_tokens_take_the_last_place,
+    results_in_the_order_of_experts,
+    gates_left_out,
+    losses_counted_twice,
+    losses_of_a_whole_micro_batch,
+    samples_compete_for_places,
+    first_experts_everywhere,
+    gradients_in_another_order,
+    norm_counts_experts_of_one_rank,
+    shares_of_the_own_positions,
+    holders_of_one_part_of_the_positions,
+    expert_sum_left_out,
+)

@@ -12,7 +12,7 @@ import cases
 import expert_cases
 import faults
 import parity_worker
-from expert_faults import planted
+from expert_faults import FAULTS
 from mpi4py import MPI
 from parity_worker import History
 
@@ -135,7 +135,7 @@ def main(part: str = "") -> None:
     comparisons = [comparison for suite in expert_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:
-        for name, value in (("planted", planted), ("train", train), ("predicted", predicted)):
+        for name, value in (("PLANTS", FAULTS), ("train", train), ("predicted", predicted)):
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons, STEPS)
     if part:

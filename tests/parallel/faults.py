@@ -5,8 +5,8 @@
 
 import ast
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,13 +99,6 @@ def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]],
         return plant
 
     return enter
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name].plant():
-        yield
 
 
 @seen(ONE_PROCESS, "gradients", **REPLICAS)

@@ -1,11 +1,11 @@
 """Deliberate errors of tensor grids."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.contract.grid import Axes, ExtraCut, Grid
@@ -15,8 +15,6 @@ from hpcbench.parallel.grid.linear import GridLinear
 from hpcbench.parallel.grid.lines import Line, Lines
 from hpcbench.parallel.grid.moves import Coming, here
 from hpcbench.parallel.sharding import Shard
-
-Patch = AbstractContextManager[object]
 
 
 def axes_swapped() -> Patch:
@@ -155,30 +153,20 @@ def broadcast_over_the_other_axis() -> Patch:
     return patch.object(Lines, "there", faulty)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        axes_swapped,
-        gradients_of_biases_and_norms_left_as_summands,
-        depth_left_out,
-        gathered_in_another_order,
-        mean_divided_twice,
-        stale_second_buffer,
-        statistics_of_own_features,
-        backward_sums_of_own_features,
-        first_piece_of_the_vocabulary,
-        own_summand_for_the_sum,
-        scattered_before_the_sum,
-        targets_of_the_first_samples,
-        weight_gathered_once,
-        norm_counts_every_layer_of_the_grid,
-        broadcast_over_the_other_axis,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():
-        yield
+FAULTS = list_faults(
+    axes_swapped,
+    gradients_of_biases_and_norms_left_as_summands,
+    depth_left_out,
+    gathered_in_another_order,
+    mean_divided_twice,
+    stale_second_buffer,
+    statistics_of_own_features,
+    backward_sums_of_own_features,
+    first_piece_of_the_vocabulary,
+    own_summand_for_the_sum,
+    scattered_before_the_sum,
+    targets_of_the_first_samples,
+    weight_gathered_once,
+    norm_counts_every_layer_of_the_grid,
+    broadcast_over_the_other_axis,
+)

@@ -6,9 +6,9 @@ Prints JSON lines.
 import json
 from contextlib import nullcontext
 
+import faults
 import shared_text
 import torch
-from faults import planted
 from mpi4py import MPI
 from runs import run_of
 from torch import Tensor
@@ -67,7 +67,7 @@ def main() -> None:
         for name in ("neox", "gpt2"):
             reference = trainer_of(name, 1, MPI.COMM_SELF, spread=False)
             for spread in (False,) if fault else (False, True):
-                with planted(fault) if fault else nullcontext():
+                with faults.FAULTS[fault].plant() if fault else nullcontext():
                     split = trainer_of(name, WORLD.size, WORLD.Dup(), spread=spread)
                     for layer in LAYERS:
                         errors = compared(split, reference, layer, spread=spread)

@@ -27,7 +27,7 @@ from cases import (
     rest_of,
     run_of,
 )
-from faults import FAULTS, OVERFLOW, RESIDUALS, planted
+from faults import FAULTS, OVERFLOW, RESIDUALS
 from mpi4py import MPI
 from parity import meet
 from tiers import REST
@@ -46,6 +46,9 @@ WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 SCALE = 2.0**12
 """Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
+
+PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
+"""Faults of the suite by name. Workers of other suites replace them."""
 
 History = list[dict[str, Any]]
 
@@ -156,7 +159,7 @@ def compared(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[
             alone = against.ranks == 1
             comm = MPI.COMM_SELF if alone else team.Split(0 if team.rank < against.ranks else 1, team.rank)
             references[key] = train(against, comm, steps) if team.rank < against.ranks else None
-        with planted(comparison.fault) if comparison.fault else nullcontext():
+        with PLANTS[comparison.fault]() if comparison.fault else nullcontext():
             history = train(comparison.run, team, steps)
         reference = references[key]
         if history and reference:
@@ -222,7 +225,7 @@ def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
     """Print one line per rank: without a fault, and with each fault that the test must detect."""
     for fault in (None, *(name for name, fault in FAULTS.items() if fault.red == test)):
         meet(WORLD)
-        with planted(fault) if fault else nullcontext():
+        with PLANTS[fault]() if fault else nullcontext():
             answer = scene()
         meet(WORLD)
         answers = WORLD.gather(answer)

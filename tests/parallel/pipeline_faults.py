@@ -1,10 +1,9 @@
 """Deliberate errors of the pipeline and of recomputation."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor, nn
 
 from hpcbench.parallel import recompute
@@ -12,7 +11,7 @@ from hpcbench.parallel.pipeline import Alive, Pipeline
 from hpcbench.train import build
 
 
-def chunks_swapped() -> object:
+def chunks_swapped() -> Patch:
     """A stage runs its layers in the order of the other chunk."""
     parts_of = build.parts_of
 
@@ -24,7 +23,7 @@ def chunks_swapped() -> object:
     return patch.object(build, "parts_of", faulty)
 
 
-def chunk_gradient_dropped() -> object:
+def chunk_gradient_dropped() -> Patch:
     """The first chunk of the first stage gets no gradient."""
     receive = Pipeline._receive
 
@@ -35,7 +34,7 @@ def chunk_gradient_dropped() -> object:
     return patch.object(Pipeline, "_receive", faulty)
 
 
-def other_micro_batch() -> object:
+def other_micro_batch() -> Patch:
     """A gradient is sent to the neighbor of its micro-batch."""
     send = Pipeline._send
 
@@ -45,7 +44,7 @@ def other_micro_batch() -> object:
     return patch.object(Pipeline, "_send", faulty)
 
 
-def weights_of_a_chunk_left_out() -> object:
+def weights_of_a_chunk_left_out() -> Patch:
     """The weights of a stage's second chunk get no gradient; gradients for other stages are correct."""
     backward = Pipeline._backward
 
@@ -60,7 +59,7 @@ def weights_of_a_chunk_left_out() -> object:
     return patch.object(Pipeline, "_backward", faulty)
 
 
-def stale_input() -> object:
+def stale_input() -> Patch:
     """Recomputation always starts from the first input of the layer."""
     again = recompute.again
     first: dict[int, list[Tensor]] = {}
@@ -71,20 +70,10 @@ def stale_input() -> object:
     return patch.object(recompute, "again", faulty)
 
 
-FAULTS: dict[str, Callable[[], object]] = {
-    fault.__name__: fault
-    for fault in (
-        chunks_swapped,
-        chunk_gradient_dropped,
-        other_micro_batch,
-        weights_of_a_chunk_left_out,
-        stale_input,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():  # type: ignore[attr-defined]
-        yield
+FAULTS = list_faults(
+    chunks_swapped,
+    chunk_gradient_dropped,
+    other_micro_batch,
+    weights_of_a_chunk_left_out,
+    stale_input,
+)

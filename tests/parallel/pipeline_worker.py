@@ -9,7 +9,7 @@ import shared_text
 import torch
 from mpi4py import MPI
 from pipeline_cases import FAULTY, FOUR, GRID, STEPS, Case, without_pipeline
-from pipeline_faults import planted
+from pipeline_faults import FAULTS
 from torch import Tensor, nn
 
 from hpcbench.comm.policy import Policy
@@ -77,7 +77,7 @@ def schedules() -> None:
         plain = without_pipeline(case)
         if plain.name not in references:
             references[plain.name] = on_ranks(plain)
-        with planted(fault) if fault else nullcontext():
+        with FAULTS[fault]() if fault else nullcontext():
             results = on_ranks(case)
         if WORLD.rank == 0:
             reference = references[plain.name]

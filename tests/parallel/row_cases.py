@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from random import Random
 from typing import Any
 
 import cases
 import expert_cases  # which names kinds of experts
 from cases import Case, Comparison, once_of, one_process, rest_of
-from covering import cover, every_case
+from covering import cover_sample, every_case
 
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import CommPrecision
@@ -83,13 +82,8 @@ def fits(case: Case) -> bool:
 @cache
 def places() -> list[Case]:
     """Return cases in which both ways to request rows meet each value of every other setting."""
-    chance = Random(11)
-    pool = [
-        {**case, **fill}
-        for case in every_case(AXES, fits)
-        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
-    ]
-    return [*({**MODEL, **case} for case in cover(pool, pairs=PAIRS)), *MORE]
+    cover = cover_sample(every_case(AXES, fits), FREE, FILLS, seed=11, pairs=PAIRS)
+    return [*({**MODEL, **case} for case in cover), *MORE]
 
 
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
@@ -106,16 +100,6 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 def rows() -> list[Comparison]:
     """Return every layout compared with one process, in fp64."""
     return [compared(case) for case in places()]
-
-
-def rows_once() -> list[Comparison]:
-    """Return the cases in which every value occurs."""
-    return once_of(rows())
-
-
-def rest_of_rows() -> list[Comparison]:
-    """Return the other cases."""
-    return rest_of(rows())
 
 
 FOUR: Case = {**MODEL, "layout.dp": 4}
@@ -202,5 +186,5 @@ def faulty_rows() -> Iterator[Comparison]:
         yield wrong
 
 
-SUITES = {"": (rows_once, same_bits, lossless, lossy, faulty_rows), "rest": (rest_of_rows,)}
+SUITES = {"": (lambda: once_of(rows()), same_bits, lossless, lossy, faulty_rows), "rest": (lambda: rest_of(rows()),)}
 """By the argument of the worker: what `make test` has, and what `make test-long` adds."""

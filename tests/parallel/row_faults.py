@@ -1,13 +1,13 @@
 """Deliberate errors of gradients that travel by rows."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from mpi4py import MPI
+from planting import Patch, list_faults
 from torch import Tensor, nn
 
 from hpcbench.comm import steps
@@ -18,8 +18,6 @@ from hpcbench.parallel.sparse.add import Rows
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.switch import Ways
 from hpcbench.parallel.sparse.touched import Index, Touched
-
-Patch = AbstractContextManager[object]
 
 
 def _wrong_indices(verb: str) -> Patch:
@@ -139,27 +137,18 @@ def alternating() -> Patch:
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: sum(map(sum, counts)) % 2 == 0)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        index_of_another_row,
-        index_of_another_row_to_an_owner,
-        row_of_two_ranks_counted_once,
-        summed_in_another_order_on_odd_ranks,
-        rows_of_the_last_micro_batch_only,
-        rows_noted_in_the_forward_pass,
-        rows_not_averaged,
-        border_rows_to_one_owner,
-        old_sums_left_in_the_table,
-        own_rows_kept_exact,
-        sent_where_whole_is_shorter,
-        decides_by_its_own_times,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with (alternating if name == "alternating" else FAULTS[name])():
-        yield
+FAULTS = list_faults(
+    index_of_another_row,
+    index_of_another_row_to_an_owner,
+    row_of_two_ranks_counted_once,
+    summed_in_another_order_on_odd_ranks,
+    rows_of_the_last_micro_batch_only,
+    rows_noted_in_the_forward_pass,
+    rows_not_averaged,
+    border_rows_to_one_owner,
+    old_sums_left_in_the_table,
+    own_rows_kept_exact,
+    sent_where_whole_is_shorter,
+    decides_by_its_own_times,
+)
+PLANTS = {**FAULTS, **list_faults(alternating)}

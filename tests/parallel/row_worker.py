@@ -16,7 +16,7 @@ import torch
 from mpi4py import MPI
 from parity_worker import History
 from row_cases import SPARSE
-from row_faults import planted
+from row_faults import PLANTS
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
@@ -191,7 +191,7 @@ def switched() -> None:
         with ExitStack() as patches:
             patches.enter_context(patch.object(measure, "own_times", lambda *_, t=times: planted_times(t, comm.rank)))
             if fault:
-                patches.enter_context(planted(fault))
+                patches.enter_context(PLANTS[fault]())
             trainer = parity_worker.trainer_of(run, comm)
         tell_each(comm, times, stage, fault, trainer)
     of_residuals: row_cases.Case = {"scheme": "top-feedback", "train.precision": "fp32", "train.zero": 0}
@@ -273,7 +273,7 @@ def main(part: str = "") -> None:
     comparisons = [comparison for suite in row_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:
-        for name, value in (("planted", planted), ("train", train), ("predicted", predicted)):
+        for name, value in (("PLANTS", PLANTS), ("train", train), ("predicted", predicted)):
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons, STEPS)
     if part:

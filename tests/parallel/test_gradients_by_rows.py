@@ -9,7 +9,7 @@ from cases import MOST_RANKS
 from covering import every_case
 from row_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
-from tiers import Tiers
+from tiers import Tiers, names
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract import events
@@ -23,10 +23,6 @@ CHECKS = {"sent": assert_bytes, "replicas": assert_replicas_agree, "gradients": 
 def result_of(mpi_results, name):
     (match,) = (result for result in mpi_results(MOST_RANKS, WORKER, *COVER.part(name)) if result.get("name") == name)
     return match
-
-
-def names(suite):
-    return [comparison.name for comparison in suite()]
 
 
 @pytest.mark.parametrize("name", COVER.names)

@@ -4,7 +4,7 @@ The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a sca
 are in cases.py. docs/explanation/parity.md explains which results are equal to the bit, and the tolerances.
 """
 
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
 
 import faults
@@ -21,7 +21,7 @@ from cases import (
     run_of,
     valid,
 )
-from covering import cover, every_case
+from covering import cover, every_case, list_combinations
 from tiers import Tiers
 
 WORKER = Path(__file__).with_name("parity_worker.py")
@@ -60,6 +60,14 @@ def assert_bits(result):
 def assert_lossy(result):
     assert result["gradients"] > 1e-3, "the lossy codec was never in the way"
     assert_replicas_agree(result)
+
+
+def assert_detected(sound, faulty, seen_in):
+    """Check that a quantity of the faulty run differs, which the comparison with one process refuses."""
+    assert_same(sound)
+    assert faulty[seen_in] > 1e-6
+    with pytest.raises(AssertionError):
+        assert_same(faulty)
 
 
 def assert_residuals(rank):
@@ -116,13 +124,7 @@ def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
     had = {group: values(grid(), group) for group in (*combinations([*AXES, *FREE], 2), *TOGETHER)}
     possible = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
     for group, met in had.items():
-        fixed, free = [name for name in group if name in AXES], [name for name in group if name in FREE]
-        wanted = {
-            (*(case[name] for name in fixed), *chosen)
-            for case in possible
-            for chosen in product(*(FREE[name] for name in free))
-        }
-        assert met == wanted, group
+        assert met == list_combinations(group, possible, AXES, FREE), group
 
 
 def values(comparisons, group):

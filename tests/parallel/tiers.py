@@ -1,6 +1,6 @@
 """The cases of a cover in `make test`, and the additional ones in `make test-long`, as parameters of tests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +8,11 @@ from cases import Comparison, rest_of
 
 REST = "rest"
 """The argument with which a worker compares what `make test-long` adds, and nothing else."""
+
+
+def names(suite: Callable[[], Iterable[Comparison]]) -> list[str]:
+    """Return the names of the comparisons of a suite."""
+    return [comparison.name for comparison in suite()]
 
 
 class Tiers:

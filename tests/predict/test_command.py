@@ -119,7 +119,7 @@ def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
 def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: str) -> None:
     """A few bytes in a table of gigabytes are not 0.00."""
     text = printed(study(tmp_path, model=model), sets=["train.seq_len=64"])
-    memory, traffic = text.partition("**Memory")[2].split("**What a rank sends")
+    memory, traffic = text.partition("**Memory")[2].split("**Bytes that a rank sends")
     assert re.search(rf"\| [0-9.]+ {unit} \|", memory)
     assert re.search(r"EXACT STEP OPTIM +\| [0-9.]+ k?B \|", traffic)
     cells = [
@@ -276,7 +276,7 @@ def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -
     path = study(tmp_path)
     text = path.read_text().replace("naive-int8", "by-library")
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
-    with pytest.raises(UserError, match=r"scheme by-library: environment: what the MPI library does"):
+    with pytest.raises(UserError, match=r"scheme by-library: environment: `hpcbench predict` does not cover"):
         predict_study(path, site=None, measured=None, ranks=(), sets=())
     store_prediction(tmp_path, *expanded(path))
     assert list(read_predictions(tmp_path)) == [("", "baseline")]

@@ -11,7 +11,7 @@ import pytest
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
-from hpcbench.predict import core_costs
+from hpcbench.predict import constants, core_costs
 from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.call import PredictedCall
 from hpcbench.predict.constants import SHARED_CORES_ERROR
@@ -57,7 +57,6 @@ def cores(**more: Any) -> dict[str, Any]:
         "native": [],
         "ranks_per_node": [2] * 4,
         "between_work": between_work(),
-        "waiting_share": 0.1,
         **more,
     }
 
@@ -146,22 +145,6 @@ def test_who_waits_drives_what_is_under_way_by_itself() -> None:
 def test_ranks_with_cores_of_their_own_pay_nothing() -> None:
     assert core_costs.read_core_costs(cores(), 8.0) is None
     assert core_costs.read_core_costs(cores(between_work=[]), CORES) is None
-
-
-def test_what_those_who_compute_lose_goes_before_what_those_who_wait_count() -> None:
-    lost = core_costs.read_core_costs(cores(waiting_takes=0.25), CORES)
-    older = core_costs.read_core_costs(cores(waiting_takes=None), CORES)
-    assert core_costs.count_lost_cores(3.0, 4.0, cores=2, waiting=5) == pytest.approx(2 * (1 / 4) / 5), (
-        "a quarter of two cores"
-    )
-    assert core_costs.count_lost_cores(4.0, 3.9, cores=2, waiting=5) == 0.0, "noise"
-    assert lost and older and (lost.waiting, older.waiting) == (0.25, 0.1)
-
-
-def test_what_a_thread_takes_that_drives_stands_in_the_table_and_in_older_ones_is_what_those_take_who_wait() -> None:
-    measured = core_costs.read_core_costs(cores(waiting_takes=0.25, driving_takes=0.0), CORES)
-    older = core_costs.read_core_costs(cores(waiting_takes=0.25), CORES)
-    assert measured and older and (measured.driving, older.driving) == (0.0, 0.25)
 
 
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
@@ -278,16 +261,17 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
 
 
-def test_replicas_lose_what_driving_takes_and_nothing_to_who_waits(
-    tmp_path: Path,
+def test_replicas_lose_what_driving_takes_and_nothing_to_waiting_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight replicas are alike: while one waits, none computes."""
+    """Eight replicas do the same: while one waits, none computes."""
     train = make_train(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", overlap=True, bucket_mb=1.0)
     workload = Workload(Model(layers=3, hidden=256, heads=8), train, Layout(dp=8), 2)
 
     def seconds(waiting: float, driving: float) -> float:
-        table = cores(waiting_takes=waiting, driving_takes=driving)
-        found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": table})
+        monkeypatch.setattr(constants, "WAITING_CORES", waiting)
+        monkeypatch.setattr(constants, "DRIVING_CORES", driving)
+        found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
         return (
             StepModel(workload, replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e8))).run().seconds.value
         )

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import small_runs
 import torch
 from mpi4py import MPI
 from shared_text import corpus
+from small_runs import BASELINE, SIGNS, TRAIN, place_run
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
@@ -18,7 +20,7 @@ from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Model, Train
 from hpcbench.parallel import gradients
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.train.checkpoint import Checkpoints
@@ -31,81 +33,19 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 STEPS, STOP = 5, 2
 
-NEOX = Model(
-    name="neox",
-    layers=2,
-    hidden=40,
-    heads=4,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.4,
-    parallel_residual=True,
-    tied=False,
-)
-GPT2 = Model(
-    name="gpt2",
-    layers=2,
-    hidden=32,
-    heads=4,
-    vocab=256,
-    positions="learned",
-    rotary_fraction=0.0,
-    parallel_residual=False,
-    tied=True,
-)
-BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
-SIGNS = NamedScheme(
-    name="signs", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)]
-)
+NEOX = small_runs.NEOX.changed(layers=2, hidden=40, heads=4, rotary_fraction=0.4)
+GPT2 = small_runs.GPT2.changed(layers=2, heads=4)
 ONEBIT = SIGNS.changed(
     rules=[Rule(dimension="DP", kind="OPTIM", codec="sign:1024", feedback=True)], optimizer="onebit-adam"
 )
 ROUNDED = NamedScheme(name="rounded", algorithm="two-shot", default="int8:256:stochastic")
-SETTINGS = Train(
-    steps=STEPS,
-    warmup_steps=1,
-    global_batch=4,
-    micro_batch=1,
-    seq_len=12,
-    precision="fp32",
-    zero=1,
-    seed=7,
-    lr=1e-2,
-    min_lr=1e-3,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-8,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=0.05,
-    overlap=True,
-    eval_every=2,
-    eval_samples=4,
+SETTINGS = TRAIN.changed(
+    steps=STEPS, global_batch=4, seq_len=12, seed=7, lr=1e-2, min_lr=1e-3, bucket_mb=0.05, eval_every=2
 )
 
 
 def run_of(layout: Layout, scheme: NamedScheme = BASELINE, model: Model = NEOX, **settings: Any) -> Run:
-    data = Data(source="stdlib", valid_fraction=0.1)
-    chosen = SETTINGS.changed(**settings)
-    return Run(
-        schema=1,
-        study="s",
-        site="local",
-        run="r",
-        repeat=1,
-        pairing="r1",
-        cell={},
-        model=model,
-        data=data,
-        train=chosen,
-        layout=layout,
-        scheme=scheme,
-        ranks=layout.ranks,
-        threads=1,
-        oversubscribe=True,
-        device="cpu",
-        links=None,
-    )
+    return place_run(layout, model=model, scheme=scheme, train=SETTINGS.changed(**settings))
 
 
 CASES = {

@@ -14,6 +14,7 @@ import parity
 import shared_text
 import torch
 from mpi4py import MPI
+from small_runs import BASELINE, GPT2, NEOX, SIGNS, TRAIN, place_run
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -21,7 +22,7 @@ from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.train import checkpoint, checkpoint_load
@@ -35,79 +36,13 @@ WORLD = MPI.COMM_WORLD
 BEFORE, STEPS = 2, 4
 CORPUS = shared_text.corpus()
 
-NEOX = Model(
-    name="neox",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.5,
-    parallel_residual=True,
-    tied=False,
-)
-GPT2 = Model(
-    name="gpt2",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=256,
-    positions="learned",
-    rotary_fraction=0.0,
-    parallel_residual=False,
-    tied=True,
-)
 EXPERTS = GPT2.changed(name="experts", layers=2, experts=Experts(count=4, top=2, capacity=1.0, min_capacity=2))
-BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
-SIGNS = NamedScheme(
-    name="signs", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)]
-)
 # Adam divides by the gradient's size: a small eps would enlarge the rounding of gradients that are zero in theory
-SETTINGS = Train(
-    steps=STEPS,
-    warmup_steps=1,
-    global_batch=8,
-    micro_batch=1,
-    seq_len=12,
-    precision="fp64",
-    zero=1,
-    seed=7,
-    lr=1e-3,
-    min_lr=1e-4,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-4,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=0.05,
-    overlap=False,
-    eval_every=0,
-    eval_samples=4,
-)
+SETTINGS = TRAIN.changed(steps=STEPS, seq_len=12, precision="fp64", seed=7, eps=1e-4, bucket_mb=0.05, overlap=False)
 
 
 def run_of(model: Model, layout: Layout, scheme: NamedScheme = BASELINE, **settings: Any) -> Run:
-    train = SETTINGS.changed(**settings)
-    data = Data(source="stdlib", valid_fraction=0.1)
-    return Run(
-        schema=1,
-        study="s",
-        site="l",
-        run="r",
-        repeat=1,
-        pairing="r1",
-        cell={},
-        model=model,
-        data=data,
-        train=train,
-        layout=layout,
-        scheme=scheme,
-        ranks=layout.ranks,
-        threads=1,
-        oversubscribe=True,
-        device="cpu",
-        links=None,
-    )
+    return place_run(layout, model=model, scheme=scheme, train=SETTINGS.changed(**settings))
 
 
 CUBE = Layout(dp=2, tp=2, pp=2)

@@ -6,16 +6,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import small_runs
 import torch
 from mpi4py import MPI
+from small_runs import NEOX, place_run
 from torch import nn
 
 from hpcbench.contract import step_line, text_split
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.run import RankShape, Run, load
+from hpcbench.contract.run import RankShape, load
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.sharding import Cut, Shard
@@ -26,58 +28,10 @@ from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, rotate
 from hpcbench.train.precision import LossScale
 
-MODEL = Model(
-    name="tiny",
-    layers=2,
-    hidden=32,
-    heads=4,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.5,
-    parallel_residual=True,
-    tied=False,
-)
-TRAIN = Train(
-    steps=10,
-    warmup_steps=2,
-    global_batch=8,
-    micro_batch=2,
-    seq_len=16,
-    precision="fp32",
-    zero=1,
-    seed=1,
-    lr=1e-3,
-    min_lr=1e-4,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-8,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=4.0,
-    overlap=True,
-    eval_every=0,
-    eval_samples=8,
-)
+MODEL = NEOX.changed(name="tiny", layers=2, heads=4)
+TRAIN = small_runs.TRAIN.changed(steps=10, warmup_steps=2, micro_batch=2, eval_samples=8)
 SCHEME = NamedScheme(name="h", algorithm="two-shot", default="mpc", rules=[Rule(dimension="DP", codec="zfp:8")])
-RUN = Run(
-    schema=1,
-    study="s",
-    site="local",
-    run="r1",
-    repeat=1,
-    pairing="r1",
-    cell={},
-    model=MODEL,
-    data=Data(source="stdlib", valid_fraction=0.1),
-    train=TRAIN,
-    layout=Layout(dp=2, tp=2, pp=1),
-    scheme=SCHEME,
-    ranks=4,
-    threads=1,
-    oversubscribe=True,
-    device="cpu",
-    links=None,
-)
+RUN = place_run(Layout(dp=2, tp=2), run="r1", model=MODEL, train=TRAIN, scheme=SCHEME)
 
 
 # ---------------------------------------------------------------- run file

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small_runs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,30 +14,10 @@ from hpcbench.contract import step_line
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
-from hpcbench.contract.training import CommPrecision, Train
+from hpcbench.contract.training import CommPrecision
 from hpcbench.train.precision import LossScale, message_dtypes
 
-TRAIN = Train(
-    steps=10,
-    warmup_steps=2,
-    global_batch=8,
-    micro_batch=2,
-    seq_len=16,
-    precision="fp32",
-    zero=1,
-    seed=1,
-    lr=1e-3,
-    min_lr=1e-4,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-8,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=4.0,
-    overlap=True,
-    eval_every=0,
-    eval_samples=8,
-)
+TRAIN = small_runs.TRAIN.changed(steps=10, warmup_steps=2, micro_batch=2, eval_samples=8)
 TABLE = [  # steps, overflow, exponent of the scale and patience left after them; window 4, hysteresis 2
     (1, True, 12, 1),
     (1, True, 11, 1),

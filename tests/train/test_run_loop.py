@@ -8,20 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import small_runs
 import torch
 from mpi4py import MPI
+from small_runs import TRAIN
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract import step_line
 from hpcbench.contract.events import Event, MemoryUse
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
-from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.step_line import QUANTITIES, Step
-from hpcbench.contract.training import Data, Model, Train
 from hpcbench.predict import zero as predicted
 from hpcbench.train import text
 from hpcbench.train.facts import facts
@@ -29,54 +27,8 @@ from hpcbench.train.log import LogWriter
 from hpcbench.train.loop import train
 from hpcbench.train.trainer import Trainer
 
-RUN = Run(
-    schema=1,
-    study="loop",
-    site="local",
-    run="r1-baseline",
-    repeat=1,
-    pairing="r1",
-    cell={},
-    model=Model(
-        name="mini",
-        layers=1,
-        hidden=16,
-        heads=2,
-        vocab=256,
-        positions="rotary",
-        rotary_fraction=0.5,
-        parallel_residual=True,
-        tied=False,
-    ),
-    data=Data(source="stdlib", valid_fraction=0.1),
-    train=Train(
-        steps=4,
-        warmup_steps=1,
-        global_batch=2,
-        micro_batch=1,
-        seq_len=16,
-        precision="fp32",
-        zero=1,
-        seed=1,
-        lr=1e-2,
-        min_lr=1e-3,
-        beta1=0.9,
-        beta2=0.95,
-        eps=1e-8,
-        weight_decay=0.01,
-        clip=1.0,
-        bucket_mb=4.0,
-        overlap=True,
-        eval_every=2,
-        eval_samples=4,
-    ),
-    layout=Layout(),
-    scheme=NamedScheme(name="baseline", algorithm="native", default="none"),
-    ranks=1,
-    threads=1,
-    oversubscribe=False,
-    device="cpu",
-    links=None,
+RUN = small_runs.RUN.changed(
+    study="loop", oversubscribe=False, train=TRAIN.changed(global_batch=2, lr=1e-2, min_lr=1e-3, eval_every=2)
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from mpi4py import MPI
+from small_runs import TRAIN, place_run
 
 from hpcbench.collect import run_log
 from hpcbench.collect.submission import from_log
@@ -20,10 +21,8 @@ from hpcbench.contract.events import Event
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.measured import find_first_counted
-from hpcbench.contract.run import Run
 from hpcbench.contract.run_state import resolve_log_state
-from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Data
 from hpcbench.report.measures import measure
 from hpcbench.train import text
 from hpcbench.train.stop import StopRequest
@@ -31,54 +30,10 @@ from hpcbench.train.trainer import Trainer
 
 WORKER = Path(__file__).with_name("run_worker.py")
 STEPS = 8
-RUN = Run(
-    schema=1,
-    study="s",
-    site="local",
-    run="r1-baseline",
-    repeat=1,
-    pairing="r1",
-    cell={},
-    model=Model(
-        name="mini",
-        layers=1,
-        hidden=16,
-        heads=2,
-        vocab=256,
-        positions="rotary",
-        rotary_fraction=0.5,
-        parallel_residual=True,
-        tied=False,
-    ),
+RUN = place_run(
+    Layout(dp=2),
     data=Data(source="file", path="text", valid_fraction=0.5),
-    train=Train(
-        steps=STEPS,
-        warmup_steps=2,
-        global_batch=2,
-        micro_batch=1,
-        seq_len=16,
-        precision="fp32",
-        zero=1,
-        seed=1,
-        lr=1e-2,
-        min_lr=1e-3,
-        beta1=0.9,
-        beta2=0.95,
-        eps=1e-8,
-        weight_decay=0.01,
-        clip=1.0,
-        bucket_mb=4.0,
-        overlap=True,
-        eval_every=0,
-        eval_samples=4,
-    ),
-    layout=Layout(dp=2),
-    scheme=NamedScheme(name="baseline", algorithm="native", default="none"),
-    ranks=2,
-    threads=1,
-    oversubscribe=True,
-    device="cpu",
-    links=None,
+    train=TRAIN.changed(steps=STEPS, warmup_steps=2, global_batch=2, lr=1e-2, min_lr=1e-3),
 )
 
 

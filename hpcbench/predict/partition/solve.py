@@ -18,7 +18,7 @@ from hpcbench.predict.partition.reach import Reach, count_versions
 
 @dataclass(frozen=True)
 class StageCut:
-    """Layers `first` to `stop` - 1, on so many ranks that take turns."""
+    """Layers `first` to `stop` - 1, on `replicas` ranks that take turns."""
 
     first: int
     stop: int
