@@ -137,7 +137,7 @@ def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[
     done, _ = submit(tmp_path, Path("/nowhere/image"))
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "hpcbench: study.yaml:9: container.image: /nowhere/image is not there: build it, or check the path"
+        "hpcbench: study.yaml:9: container.image: /nowhere/image does not exist: build it, or check the path"
     ]
 
 

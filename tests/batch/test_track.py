@@ -62,7 +62,7 @@ def states(root: Path) -> tuple[State, State]:
 def test_handed_in_by_hand_the_marks_tell_all(tmp_path: Path) -> None:
     root = submission(tmp_path)
     assert states(root) == (State.PENDING, State.PENDING)
-    assert "not handed in" in track(root).runs["r1"].reason
+    assert "not submitted" in track(root).runs["r1"].reason
     run_mark(root, None)
     write_json(root / "jobs" / "j1" / "status.json", {"state": "running", **STAMP})
     assert states(root) == (State.RUNNING, State.RUNNING)

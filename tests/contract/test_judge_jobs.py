@@ -45,7 +45,7 @@ def of(
     silent: str | None = None,
     clock: float = LATER,
 ) -> Status:
-    given, told = (submitted or handed()).handed_in("j"), known.told if known else None
+    given, told = (submitted or handed()).make_record("j"), known.told if known else None
     return resolve_job_state(mark, given, told, requeue=requeue, silent=silent, clock=clock)
 
 

@@ -67,7 +67,7 @@ def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> N
     assert (first["ranks"], first["directory"]) == (8, str(tmp_path))
     seeds = [Program.model_validate(file["program"]).seed for file in (first, last)]
     assert seeds == [1234, 1235]
-    arguments = Program.model_validate(last["program"]).words({"seed": seeds[1]})
+    arguments = Program.model_validate(last["program"]).fill_command({"seed": seeds[1]})
     assert arguments == ["python", "train.py", "--seed", "1235", "--batch", "16"]
 
 
@@ -78,19 +78,23 @@ def test_braces_that_are_not_names_stay() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
+        ("--batch {batch}", "--batch {bach}", "command has the unknown name {bach}: use seed, ranks"),
         ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
         ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "not a regular expression"),
-        ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has a group los: groups are step"),
+        (
+            "  log: torchtitan\n",
+            "  log: {line: 'loss (?P<los>.*)'}\n",
+            "has an unknown group los: use groups from step",
+        ),
         ("  log: torchtitan\n", "  log: {line: 'loss'}\n", "line has no group"),
-        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name of hpcbench's own"),
+        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name that hpcbench sets"),
         ("--seed {seed}", "--seed '{seed}", "close the quote"),
         (
             "nodes: 2\n",
             "nodes: 2\nmodel: gpt-tiny\n",
-            "s.yaml:9: model: a study with program has a training of its own",
+            "s.yaml:9: model: the program of the study has its own training",
         ),
-        ("nodes: 2\n", "nodes: 2\nlayout: {dp: 2}\n", "layout: a study with program"),
+        ("nodes: 2\n", "nodes: 2\nlayout: {dp: 2}\n", "layout: the program of the study"),
         ("program.values.batch", "program.values.bach", "did you mean 'program.values.batch'?"),
         ("program.values.batch", "train.lr", "'train.lr' cannot vary"),
         ("naive-int8", "onebit-adam", "brings its own optimizer"),
@@ -106,7 +110,7 @@ def test_errors_are_one_line(tmp_path: Path, old: str, new: str, message: str) -
 
 
 def test_a_program_is_not_predicted(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="hpcbench knows no model of it"):
+    with pytest.raises(UserError, match="hpcbench has no model of it"):
         run_file(runs(tmp_path)[0], site="here", threads=1, oversubscribe=False, device="cpu", base=tmp_path)
 
 
@@ -127,7 +131,7 @@ WALLTIME = GOOD + "walltime: 10m\n"
 
 def test_ranks_are_started_by_the_sites_launcher_within_our_process(tmp_path: Path) -> None:
     text = script(tmp_path, "local", GOOD.replace("nodes: 2", "nodes: 1"))
-    assert re.search(r'-u -m hpcbench\.programs "runs/\$run/run\.json" "\$@" \S+ >', text)
+    assert re.search(r'^run \S+ \S+ -u -m hpcbench\.programs runs/\S+/run\.json "\$\{launch\[@\]\}" \S+$', text, re.M)
     assert "hpcbench.train" not in text
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
     assert "mpiexec -n 4" in launch
