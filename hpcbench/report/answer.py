@@ -134,8 +134,8 @@ def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: 
 
 def _pays_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
     """Return whether the scheme is significantly faster than all controls with its algorithm and without a codec."""
-    if row.runs[0].run.settings.scheme.variables:
-        return True  # the MPI library compresses within its own algorithm, which is also that of the baseline
+    if row.runs[0].run.settings.scheme.process_changes:
+        return True  # another system compresses within the algorithm that the baseline has
     duels = [pareto.gain(row.scheme, control) for control in plain]
     return all(duel is not None and duel.faster for duel in duels)
 

@@ -131,7 +131,7 @@ def gather(
     coded = [
         scheme
         for scheme in rivals
-        if not kinds[scheme].is_control and not schemes[scheme][0].run.settings.scheme.variables
+        if not kinds[scheme].is_control and not schemes[scheme][0].run.settings.scheme.process_changes
     ]
     plain = [scheme for scheme in rivals if kinds[scheme] is SchemeKind.PLAIN]
     gains = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in product(coded, plain)}

@@ -53,7 +53,7 @@ def _treatment(run: Measures) -> Hashable:
         return None
     optimizer = scheme.optimizer or run.run.settings.train.optimizer
     treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_key, channels)}
-    return optimizer, frozenset(scheme.environment.items()), frozenset(treatments.items())
+    return optimizer, scheme.process_changes, frozenset(treatments.items())
 
 
 def _key(channel: TrafficSum) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ class Measures(Pace):
 def measure(run: RunResult) -> Measures:
     """Compute the numbers of a run from its log."""
     log = run.log or RunLog(Path())
-    has_wire_bytes = not run.settings.scheme.variables
+    has_wire_bytes = not run.settings.scheme.hides_traffic
     rests_on = basis(run, log)
     first = rests_on.first
     speed = pace(log, rests_on)

@@ -82,7 +82,7 @@ MARGIN_OF_LOSS = (
     "A loss is no worse if two one-sided tests show it within {difference:.4f} of the baseline's"
     " ({margin:.3g} % of it)."
 )
-LIBRARY_VARIABLES = "{scheme} ran with {variables}; what the MPI library then sent is not known."
+OTHER_SYSTEM = "{scheme} ran with {changes}. hpcbench does not see what was sent then: --tables network counts it."
 STAR = "* from runs that did not complete; they are compared with nothing."
 SCALE_OF_LOSS = (
     "For scale: a model that guesses has a loss of {uniform:.3f}, one that has learnt only how often each byte occurs"

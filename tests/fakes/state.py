@@ -96,7 +96,7 @@ class State:
     jobs: list[Job] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
 
-    def full(self, queue: str, more: int, config: "Config") -> bool:
+    def is_full(self, queue: str, more: int, config: "Config") -> bool:
         """Return whether a user may not have `more` further jobs in the queue."""
         alive = [job.queue for job in self.jobs if job.state not in ENDED]
         bounds = ((config.max_submitted, len(alive)), (config.queues[queue].get("max_submitted"), alive.count(queue)))
@@ -139,13 +139,13 @@ class Config:
     parse_script: bool = False
     user: str = field(default_factory=getpass.getuser)
 
-    def most_minutes(self, queue: str, nodes: int) -> float:
+    def get_most_minutes(self, queue: str, nodes: int) -> float:
         """Return the longest time of a job with this number of nodes, in minutes."""
         limits = self.queues[queue]
         bins = [minutes for most, minutes in limits.get("bins", []) if nodes <= most]
         return float(min([limits.get("max_minutes", math.inf), *bins[:1]]))
 
-    def most_nodes(self, queue: str) -> float:
+    def get_most_nodes(self, queue: str) -> float:
         """Largest number of nodes of a job."""
         return float(min(self.nodes, self.queues[queue].get("max_nodes", math.inf)))
 
@@ -205,7 +205,7 @@ class Store:
             if stdin is not None:
                 path.with_suffix(".stdin").write_bytes(stdin)
 
-    def spool(self, name: str) -> Path:
+    def locate_file(self, name: str) -> Path:
         """Return a file of a job."""
         return self.directory / "spool" / name
 

@@ -6,6 +6,7 @@ Nothing is corrected: the notes report the values that do not match.
 from collections.abc import Callable, Iterator
 
 from hpcbench.features.energy.report import joules
+from hpcbench.features.network.report import sent
 from hpcbench.report.checks import events, figures
 from hpcbench.report.checks.relations import CheckedRun
 
@@ -24,6 +25,7 @@ CHECKS: tuple[Callable[[CheckedRun], Iterator[str]], ...] = (
     events.phases,
     events.times,
     joules.check,
+    sent.check,
     events.groups,
     events.damage,
     events.end,

@@ -241,7 +241,7 @@ def _each(texts: Iterable[str | None]) -> str | None:
 
 
 def _hidden(run: RunResult) -> tuple[str, ...]:
-    return _OF_THE_NETWORK if run.settings.scheme.variables else ()
+    return _OF_THE_NETWORK if run.settings.scheme.hides_traffic else ()
 
 
 def _aligned(steps: Steps, name: str | None) -> Iterable[Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
 from hpcbench.features.energy.report import table as energy
+from hpcbench.features.network.report import table as network
 from hpcbench.features.prune import report as prune
 from hpcbench.present.document import Table
 from hpcbench.report import synchrony
@@ -34,6 +35,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "sparsity": prune.table,
     "memory": tabulate_memory,
     "energy": energy.table,
+    "network": network.table,
     "schemes": tabulate_schemes,
     "predicted": tabulate_predicted,
 }

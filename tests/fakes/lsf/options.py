@@ -44,7 +44,7 @@ def parse(arguments: list[str]) -> tuple[Options, list[str]]:
     return options, remaining
 
 
-def script_options(script: str) -> tuple[Options, list[str]]:
+def read_script_options(script: str) -> tuple[Options, list[str]]:
     """Return the options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
     arguments: list[str] = []
     lines = [line for line in script.splitlines() if line.startswith("#BSUB")]
@@ -61,7 +61,7 @@ def script_options(script: str) -> tuple[Options, list[str]]:
     return options, lines
 
 
-def merged(script: Options, command_line: Options) -> Options:
+def merge_options(script: Options, command_line: Options) -> Options:
     """Return the options of both. The command line overrides the script, but resource requirements are combined."""
     options = {name: list(values) for name, values in script.items()}
     for name, values in command_line.items():
