@@ -15,7 +15,7 @@ from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.findings import NOT_SHOWN
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
-from hpcbench.report.statistics import Interval, Mean, mean_of, usable, welch
+from hpcbench.report.statistics import Interval, Mean, exponentiate, mean_of, usable, welch
 
 Word = Literal["up", "down", "same", "not shown"]
 Fate = Literal["compared", "broken", "mended", "missing", "new", "never completed"]
@@ -42,7 +42,7 @@ class Change:
     @property
     def speed_ratio(self) -> Interval | None:
         """Samples/s, new over old."""
-        return self.speed.interval().exp() if self.speed else None
+        return exponentiate(self.speed.interval()) if self.speed else None
 
     @property
     def loss_difference(self) -> Interval | None:

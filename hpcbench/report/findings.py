@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from hpcbench.report.hierarchy import LEVEL, Chain, Question, ask_family
 from hpcbench.report.looks import compute_level_part, next_look
-from hpcbench.report.statistics import Interval, Mean, mean_of
+from hpcbench.report.statistics import Interval, Mean, exponentiate, mean_of
 
 AS_FAST = 0.03
 """Part of the speed within which two schemes are as fast as each other."""
@@ -163,7 +163,7 @@ class SpeedTest:
     def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
         """Return the finding with a share of the level; `side_share` is a larger share for the test of equal speeds."""
         mean, limit = self.mean, math.log1p(self.margin)
-        bare = *_parts(mean.interval().exp()), self.margin
+        bare = *_parts(exponentiate(mean.interval())), self.margin
         if mean.error is None:
             return SpeedFinding(*bare, None, None, None)
         part = compute_level_part(mean.count)

@@ -5,29 +5,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
+from hpcbench.present.notation import Interval as Interval
 from hpcbench.report.significance import student_t_cdf, student_t_quantile
 
 CONFIDENCE = 0.95
 """Confidence of an interval."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95 % confidence interval.
-
-    `low` and `high` are None if there is only one value, because one value has no interval.
-    """
-
-    estimate: float
-    low: float | None
-    high: float | None
-    pairs: int
-    """Number of values that it rests on, mostly of pairs of runs."""
-
-    def exp(self) -> "Interval":
-        """Return the interval of a quantity whose natural logarithm has this interval."""
-        low, high = (None if end is None else _exp(end) for end in (self.low, self.high))
-        return Interval(_exp(self.estimate), low, high, self.pairs)
+def exponentiate(interval: Interval) -> Interval:
+    """Return the interval of a quantity whose natural logarithm has this interval."""
+    low, high = (None if end is None else _exp(end) for end in (interval.low, interval.high))
+    return Interval(_exp(interval.estimate), low, high, interval.pairs)
 
 
 def usable(value: float) -> bool:
@@ -140,7 +128,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
 
 def geometric_interval(values: Sequence[float]) -> Interval:
     """Geometric mean with its interval, from Student's t on the logarithms."""
-    return mean_interval([math.log(x) for x in _positive(values)]).exp()
+    return exponentiate(mean_interval([math.log(x) for x in _positive(values)]))
 
 
 def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
@@ -149,7 +137,7 @@ def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
     Speeds of one allocation scale together, so that ratios are similar from pair to pair, and differences are not.
     """
     pairs = zip(_positive(values), _positive(base), strict=True)
-    return mean_interval([math.log(x) - math.log(y) for x, y in pairs]).exp()
+    return exponentiate(mean_interval([math.log(x) - math.log(y) for x, y in pairs]))
 
 
 def paired_difference(values: Sequence[float], base: Sequence[float]) -> Interval:

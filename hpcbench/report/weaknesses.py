@@ -112,10 +112,6 @@ def _concerned(cell: Cell) -> dict[str, set[str]]:
     }
 
 
-def _few_pairs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return row.speed is not None and row.speed.pairs < FEW_PAIRS
-
-
 def _rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     """Return whether a loss is as good by too few pairs to exclude that some runs fail.
 
@@ -149,10 +145,6 @@ def follow_each_other(values: Sequence[float]) -> bool:
     return (1 + as_near) / (1 + ORDERS) <= LEVEL
 
 
-def _few_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return any(0 < run.steps < FEW_STEPS for run in _used(row, base))
-
-
 def _still_falling(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     """Return whether the baseline's training loss fell by more than the margin in the last tenth of its steps."""
     falls = [fall for run in base.counted if (fall := _fall(run)) is not None]
@@ -169,11 +161,7 @@ def _fall(run: Measures) -> float | None:
     return 1 - fmean(last) / fmean(before)
 
 
-def _shared_cores(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return any(_shares(run) for run in _used(row, base))
-
-
-def _shares(run: Measures) -> bool:
+def _shares_cores(run: Measures) -> bool:
     """Return whether ranks shared cores, by the cores that they had, else by the run's settings."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
@@ -244,14 +232,6 @@ def _unigram(run: Measures) -> float | None:
     return bound if bound is not None and isfinite(bound) else None
 
 
-def _other_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return any(mine.counted_steps != other.counted_steps for mine, other in paired(row.runs, base.runs))
-
-
-def _partly_coded(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    return isinstance(row.coded_part, float) and row.coded_part < 1
-
-
 def _used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
     return [run for pair in paired(row.runs, base.runs) for run in pair]
 
@@ -273,12 +253,12 @@ WEAKNESSES = (
     Weakness(
         "few_pairs",
         f"Fewer than {FEW_PAIRS} pairs of runs: findings depend largely on chance",
-        _few_pairs,
+        lambda _, row, base: row.speed is not None and row.speed.pairs < FEW_PAIRS,
     ),
     Weakness(
         "few_steps",
         f"Fewer than {FEW_STEPS} counted steps in a run: little to time a step by, and training has hardly begun",
-        _few_steps,
+        lambda _, row, base: any(0 < run.steps < FEW_STEPS for run in _used(row, base)),
     ),
     Weakness(
         "still_falling",
@@ -289,7 +269,7 @@ WEAKNESSES = (
     Weakness(
         "shared_cores",
         "Ranks shared cores and took turns: the codec of one rank delays the computation of another",
-        _shared_cores,
+        lambda _, row, base: any(map(_shares_cores, _used(row, base))),
     ),
     Weakness(
         "other_jobs",
@@ -301,12 +281,12 @@ WEAKNESSES = (
         "other_steps",
         "Runs of a pair counted different steps: their speeds are of the steps that both counted, their losses of"
         " different ends",
-        _other_steps,
+        lambda _, row, base: any(a.counted_steps != b.counted_steps for a, b in paired(row.runs, base.runs)),
     ),
     Weakness(
         "partly_coded",
         "Only a part of the bytes that the scheme has a codec for went through it, see column coded",
-        _partly_coded,
+        lambda _, row, base: isinstance(row.coded_part, float) and row.coded_part < 1,
     ),
     RARE_FAILURES,
     Weakness(

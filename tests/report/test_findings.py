@@ -13,7 +13,7 @@ from hpcbench.report.findings import AS_FAST, LossFinding, LossTest, SpeedFindin
 from hpcbench.report.hierarchy import LEVEL, Allotment, Chains, Shares
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import LOOKS, compute_level_part
-from hpcbench.report.statistics import Mean, mean_interval
+from hpcbench.report.statistics import Mean, exponentiate, mean_interval
 
 MARGIN = 0.01
 
@@ -77,7 +77,7 @@ def test_a_speed_is_judged_by_its_intervals() -> None:
     for _ in range(300):
         ratios = [math.exp(rng.gauss(0.01, 0.02)) for _ in range(rng.randint(2, 6))]
         shown = speed(*ratios)
-        near = mean_interval([math.log(ratio) for ratio in ratios], 0.9).exp()
+        near = exponentiate(mean_interval([math.log(ratio) for ratio in ratios], 0.9))
         assert shown.low is not None and shown.high is not None and near.low is not None and near.high is not None
         if shown.low > 1 or shown.high < 1:
             word = "faster" if shown.low > 1 else "not faster"
