@@ -107,7 +107,7 @@ class _Lines:
             self._states[run.id] = run.state
             if run.state == "pending":
                 if before != "pending":
-                    self._say(elapsed, f"{run.id}: waits to continue{_why(run)}")
+                    self._say(elapsed, f"{run.id}: waits to continue{_describe_reason(run)}")
                     self._printed[""] = elapsed
                 continue
             if run.state == "running":
@@ -116,7 +116,7 @@ class _Lines:
                     self._printed[run.id] = elapsed
                 elif run.step and elapsed - self._printed.get(run.id, 0.0) >= _SAY:
                     self._printed[run.id] = elapsed
-                    self._say(elapsed, f"{run.id}: {_progress(run)}, {span(left)} for all")
+                    self._say(elapsed, f"{run.id}: {_describe_progress(run)}, {span(left)} for all")
             elif run.state == "suspended":
                 if before != "suspended":
                     self._say(elapsed, f"{run.id}: suspended by its scheduler")
@@ -129,7 +129,7 @@ class _Lines:
         elif not over and not any(run.state == "running" for run in runs) and elapsed - self._last >= _SILENCE:
             pending = next((run for run in runs if run.state == "pending"), None)
             if pending is not None:
-                self._say(elapsed, f"{pending.id}: still waits{_why(pending)}")
+                self._say(elapsed, f"{pending.id}: still waits{_describe_reason(pending)}")
         if over:
             self._console.print(Text(summarize(runs, elapsed, None)), soft_wrap=True)
 
@@ -183,11 +183,11 @@ def describe_outcome(run: RunProgress) -> str:
     return str(run.verdict)
 
 
-def _why(run: RunProgress) -> str:
+def _describe_reason(run: RunProgress) -> str:
     return f": {run.verdict.reason}" if run.verdict.reason else ""
 
 
-def _progress(run: RunProgress) -> str:
+def _describe_progress(run: RunProgress) -> str:
     speed = significant(run.samples_per_s)
     return f"step {run.step}/{run.steps}, loss {loss(run.loss)}, {speed} samples/s, {span(run.left)} left"
 
