@@ -11,7 +11,7 @@ _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
-class ExpertLayer:
+class LayerLoads:
     """Choices of tokens in one layer, over all ranks and counted steps."""
 
     number: int
@@ -29,7 +29,7 @@ class ExpertLayer:
 class ExpertLoads:
     """The layers of a run that have experts, at least one."""
 
-    layers: tuple[ExpertLayer, ...]
+    layers: tuple[LayerLoads, ...]
 
     @property
     def dropped_part(self) -> float:
@@ -56,7 +56,7 @@ def read_expert_loads(log: RunLog) -> ExpertLoads | None:
         tokens = tuple(row.tokens)
         if not _is_valid(tokens, row.dropped):
             return None
-        layers.append(ExpertLayer(row.layer, tokens, row.dropped))
+        layers.append(LayerLoads(row.layer, tokens, row.dropped))
     return ExpertLoads(tuple(layers)) if layers else None
 
 
