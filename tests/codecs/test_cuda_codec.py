@@ -145,7 +145,7 @@ def test_every_family_has_a_sequence_whose_kernels_exist() -> None:
             assert all(f"{kernel}(" in source for kernel in kernels)
 
 
-def test_options_choose_what_is_compiled() -> None:
+def test_options_choose_the_compiled_functions() -> None:
     options = Build("gpu.cu", 7, 256, 2, 0).options()
     assert {"-DHB_CODEC=7", "-DHB_PARAM=256ull", "-DHB_TYPE=2", "-DHB_OUT=0", "--fmad=false"} <= set(options)
 

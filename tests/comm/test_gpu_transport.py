@@ -98,7 +98,7 @@ def test_buffers_are_made_by_the_first_call_only(results_of, ranks):
             assert all(other == first for other in others), r
 
 
-def test_a_copy_or_a_stream_that_is_not_waited_for_is_seen(results_of):
+def test_a_missing_wait_for_a_copy_or_a_stream_is_detected(results_of):
     early, deaf = results_of(2, "planted")
     assert not early["same"], "a message was sent before it was there"
     assert not deaf["same"], "values were encoded before the caller's stream had made them"

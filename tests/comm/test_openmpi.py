@@ -85,7 +85,7 @@ def test_the_refusal_of_open_mpi_is_shown(place: Path) -> None:
         assert status.state is State.FAILED and refused in status.reason
 
 
-def test_the_collectives_give_what_their_steps_say(place: Path) -> None:
+def test_the_collectives_give_the_results_of_their_steps(place: Path) -> None:
     """The tests of `tests/comm` on MPICH's ranks, once."""
     options = ["--map-by", "ppr:3:node:oversubscribe", "--bind-to", "none"]
     program = [sys.executable, "-m", "mpi4py", str(WORKER), "collectives"]

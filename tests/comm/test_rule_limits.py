@@ -18,7 +18,7 @@ N, FLOAT = 4096, np.dtype(np.float32)
 CODEC = get_codec("int8:256")
 QUARTER = CODEC.wire_bytes(N // 4, FLOAT)
 SHARE = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
-"""All-reduces are a reduce-scatter and an all-gather."""
+"""Passes over the vector by operation: an all-reduce is a reduce-scatter and an all-gather."""
 
 
 @pytest.fixture(scope="module")

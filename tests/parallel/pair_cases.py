@@ -16,7 +16,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.training import UNFLUSHED
 
 PARTS = {"few": 8, "rest": 8, "wide": MOST_RANKS}
-"""Ranks of the world that runs the cases of a part."""
+"""Ranks of the world for the cases of a part."""
 
 
 @dataclass(frozen=True)

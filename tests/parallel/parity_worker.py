@@ -45,7 +45,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 SCALE = 2.0**12
-"""Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
+"""Scale of every loss. A power of two changes no bit, and values are wrong until it is divided out again."""
 
 PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
 """Faults of the suite by name. Workers of other suites replace them."""

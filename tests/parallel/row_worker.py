@@ -35,11 +35,11 @@ from hpcbench.predict.rows import SentRows
 from hpcbench.train.trainer import Trainer
 
 STEPS = 1
-"""Gradients of more steps are in `conserved`."""
+"""Number of steps. Gradients of more steps are in `conserved`."""
 Step = list[list[int]]
-"""For each reduction of a step, the tokens that it is of, each once."""
+"""The distinct tokens of each reduction of a step."""
 KNOWN: dict[str, list[list[Step]]] = {}
-"""By run: the steps of each rank, on the first rank."""
+"""Steps of each rank by run, on the first rank."""
 
 
 @contextmanager
@@ -243,7 +243,7 @@ GATHERED = (
     ("mpc", "two-shot", None),
     ("int8:256", "auto", None),
 )
-"""Codec and algorithm of a channel, and the type in which values travel."""
+"""Codec and algorithm of a channel, and the dtype in which values travel."""
 
 
 def gathered() -> None:

@@ -17,7 +17,7 @@ NARROW = Experts(count=2, top=1, capacity=1.0, min_capacity=1)
 """Two places for four tokens and two experts."""
 
 FIRST = [0.9, 0.6, 0.8, 0.7]
-"""Probability of expert 0 for four tokens, which all prefer it."""
+"""Probabilities of expert 0 for four tokens, which all prefer it."""
 
 
 def logits_of(first):

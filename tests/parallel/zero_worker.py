@@ -94,7 +94,7 @@ MORE_PLACES = (
     ("neox", Layout(dp=2, tp=2)),
     ("gpt2", Layout(dp=2, pp=2)),
 )
-"""Those of `make test-long`."""
+"""Settings of `make test-long`."""
 
 
 def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:

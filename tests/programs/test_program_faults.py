@@ -14,7 +14,7 @@ FAULTS = ("killed", "leaves", "stalls", "encode fails", "disagrees")
 ORDERS = tuple(order + auto for order in ("other order", "two threads", "many rounds") for auto in ("", ", auto"))
 """Orders of calls that plain gloo carries out."""
 TIMEOUT_S, TRIES = 4, 10
-"""Timeout of groups that run into it, and the longest time of a rank on a busy machine."""
+"""Timeout of groups that reach it, and the longest time of a rank on a busy machine."""
 
 
 @pytest.fixture

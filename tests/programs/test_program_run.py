@@ -69,7 +69,7 @@ for rank in range(int(sys.argv[1])):
         json.dump(dict(rank=rank, world=2, rows=[row | other for other in json.loads(sys.argv[3])]), file)
 sys.exit(int(sys.argv[2]))
 """
-"""A program whose ranks report, without PyTorch: how many of two do, its exit status, and what is odd in its rows."""
+"""A program whose ranks report without PyTorch: the number of reporting ranks, its exit status, and wrong rows."""
 
 
 def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, list[Event]]:

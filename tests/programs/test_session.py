@@ -36,7 +36,7 @@ def losses(log: Path) -> list[float]:
 
 
 @pytest.mark.long
-def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
+def test_a_run_counts_the_bytes_of_each_rank(session: Path) -> None:
     for rank in range(2):
         rows = json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
         (row,) = [row for row in rows if row["codec"]]

@@ -41,7 +41,7 @@ from hpcbench.programs.tensors import DTYPES
 from hpcbench.torch.ddp_hook import compressed
 
 AT_ONCE = 2
-"""Tries of the faults that are under way at a time."""
+"""Number of concurrent tries of the faults."""
 
 
 NATIVE = Interposition(scheme=NamedScheme(name="baseline", algorithm="native"), groups=SMALL, out="nowhere")

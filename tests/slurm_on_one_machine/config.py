@@ -42,7 +42,7 @@ SETTINGS: Mapping[str, str | int] = {
     "MinJobAge": 300,
     "OverTimeLimit": 0,
 }
-"""Settings of slurm.conf, apart from places and names."""
+"""Settings of slurm.conf, apart from paths and names."""
 
 
 def write(

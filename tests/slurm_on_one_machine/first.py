@@ -12,7 +12,7 @@ from hpcbench.errors import UserError
 _HERE = Path(__file__).resolve().parent
 _NAMESPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 _ANSWER = 60.0
-"""Seconds that it may take to answer."""
+"""Longest time of an answer in seconds."""
 
 
 def allowed() -> bool:

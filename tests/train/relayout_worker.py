@@ -95,7 +95,7 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
 ]
 """Model, the layout and settings that a run begins with, and those that it continues with."""
 OFTEN = (0, 3, 5, 7, 9)
-"""The runs whose first continuation `make test` has, one of each kind of layout; `make test-long` has the others."""
+"""Indices of the runs whose first continuation is in `make test`, one of each kind of layout."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from hpcbench.contract.step_line import Step
 
 SUMS = {"skipped", "nan_steps"}
 COUNTED = {dialect.name for dialect in DIALECTS if any(line.counted for line in dialect.lines)}
-"""Dialects whose steps are counted here."""
+"""Dialects whose steps the tests count."""
 SCALES = (1, 1e-3, 1e-2, 1e12, 2.0**30, *(10.0**n for n in (3, 6, 9, 12, 15, 18, 21)))
 
 

@@ -39,7 +39,7 @@ def test_our_own_lines_win(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["neox", "megatron-deepspeed"])
-def test_lines_of_an_engine_are_not_those_of_what_is_built_on_it(tmp_path: Path, name: str) -> None:
+def test_lines_of_an_engine_are_not_those_of_its_trainers(tmp_path: Path, name: str) -> None:
     engine = [f"steps: {step} loss: 1.0000 iter time (s): 1.000 samples/sec: 1.000" for step in range(50)]
     assert log_of(written(tmp_path, *engine, *lines_of(name))).dialect != "DeepSpeed"
 
