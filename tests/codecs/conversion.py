@@ -29,7 +29,7 @@ def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
         grid = np.sort(codes(sent).astype(F64))
         grid = grid[np.isfinite(grid)]
-        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # where infinity begins
+        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # values that become infinite
         middles = np.concatenate([(grid[1:] + grid[:-1]) / 2, [ends, -ends]]).astype(values)
         return np.concatenate([middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf)]).astype(values)
 

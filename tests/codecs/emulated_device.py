@@ -116,7 +116,7 @@ class Fenced:
     def intact(self, x: Array) -> bool:
         """Return whether nothing was written around `x`."""
         if x.size == 0:
-            return True  # NumPy lets it begin anywhere
+            return True  # NumPy arrays may begin at any address
         raw = x
         while isinstance(raw.base, np.ndarray):
             raw = raw.base

@@ -62,7 +62,7 @@ def test_the_scratch_is_allocated_once() -> None:
     for _ in range(5):
         int(gpu.encode(x, wire))
     assert device.memories == 1
-    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two at once need two
+    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two concurrent calls need two
     assert device.memories == 2
     assert int(second) == int(first)
     for _ in range(5):

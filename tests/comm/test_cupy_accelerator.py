@@ -63,7 +63,7 @@ def test_a_missing_wait_is_detected(accelerator: Accelerator) -> None:
     first, second = accelerator.new_stream(), accelerator.new_stream()
     there, back = accelerator.memory(x.nbytes).view(F32), np.zeros_like(x)
     accelerator.copy(there, x, first)
-    accelerator.copy(back, there, second)  # which does not follow the first
+    accelerator.copy(back, there, second)  # it does not follow the first stream
     accelerator.mark(second).wait()
     assert not np.array_equal(back, x)
 

@@ -60,7 +60,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[str |
 @pytest.mark.long
 def test_open_mpi_is_detected_and_trains(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_site(str(place / "site.yaml"))[0].launcher.kind == "openmpi"
-    for name, value in AS_ROOT.items():  # what the user's shell sets reaches the launcher
+    for name, value in AS_ROOT.items():  # variables of the user's shell reach the launcher
         monkeypatch.setenv(name, value)
     root = submit(place / "study.yaml", Options(site=str(place / "site.yaml"))).root
     tracked = wait_until_over(root)

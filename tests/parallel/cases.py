@@ -246,7 +246,7 @@ def bit_equal() -> Iterator[Comparison]:
                 ("train.offload", True),
             ):
                 yield Comparison({**plain, name: value}, plain)
-    for pp in (2, 4):  # of tied weights the gradients of a whole pass are added, not of each micro-batch
+    for pp in (2, 4):  # the gradients of tied weights are added per pass, not per micro-batch
         for dp in (1, 2):
             plain = {"model": "neox", **common, "layout.dp": dp, "train.micro_batch": 2}
             yield Comparison({**plain, "layout.pp": pp}, plain)

@@ -107,7 +107,7 @@ def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
         block.mlp.watch = watch
     trainer.backward(0)
     everyones = comm.gather(sorted(choices))
-    # replicas take samples in rank order, and each its micro-batches one after another
+    # replicas take samples in rank order, and each replica its micro-batches in order
     layers = sorted({layer for layer, _, _ in choices})
     return everyones and [
         choice for layer in layers for rank in everyones for layer_number, _, choice in rank if layer_number == layer

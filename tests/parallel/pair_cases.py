@@ -50,7 +50,7 @@ class Pairs:
         """
         run = self.run
         labels = {axis: label for axis, label in self.labels.items() if AXES[axis].mathematics} | {"dp": "1"}
-        del labels["experts"]  # which come with the model
+        del labels["experts"]  # they belong to the model
         micro_batch = run.train.global_batch
         if run.train.schedule in UNFLUSHED:
             labels |= {axis: self.labels[axis] for axis in ("schedule", "stages", "dp")}

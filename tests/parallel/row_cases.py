@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import cases
-import expert_cases  # which names kinds of experts
+import expert_cases  # registers kinds of experts
 from cases import Case, Comparison, once_of, one_process, rest_of
 from covering import cover_sample, every_case
 

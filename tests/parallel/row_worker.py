@@ -174,7 +174,7 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
     ("planted", 0, None, {}),
     ("planted", 1, None, {}),
     ("planted", 0, "decides_by_its_own_times", {}),
-    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few differ
+    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few tokens differ
     ("rows slow", 1, None, {}),
 )
 

@@ -80,7 +80,7 @@ def test_two_experts_a_token():
         routing.gate[0], torch.tensor([[5 / 8, 3 / 8], [2 / 3, 1 / 3], [5 / 8, 3 / 8], [5 / 9, 4 / 9]]).double()
     )
     accepted = route(probabilities.log()[None], settings.changed(drop="probability")).accepted
-    # expert 0 has 0.5, 0.6 and 0.4: token 3 is dropped; expert 1 has 0.3, 0.3 and 0.5: token 1, the later of the equal
+    # expert 0 has 0.5, 0.6, 0.4: token 3 is dropped; expert 1 has 0.3, 0.3, 0.5: token 1, the later of two equals
     assert of_tokens(accepted) == [[True, True], [True, False], [True, True], [True, False]]
 
 

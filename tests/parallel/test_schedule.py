@@ -68,7 +68,7 @@ def test_the_bubble_is_that_of_the_formula(name, stages, microbatches, chunks):
     assert times.bubble == pytest.approx(
         compute_bubble(stages=stages, microbatches=microbatches, chunks=chunks), abs=1e-12
     )
-    # each stage computes 3 s a micro-batch, and waits the 3 s of p - 1 parts
+    # each stage computes 3 s per micro-batch, and waits for 3 s of each of p - 1 stages
     assert times.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
 
 

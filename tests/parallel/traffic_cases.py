@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import cases
-import expert_cases  # which names kinds of experts
+import expert_cases  # registers kinds of experts
 from cases import Case
 
 RANKS = 8

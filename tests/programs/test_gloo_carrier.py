@@ -40,7 +40,7 @@ class Coming:
 
     def wait(self) -> None:
         content = self.box.get(timeout=PATIENCE_S)
-        assert content.size <= self.into.numel()  # gloo takes a shorter message, and no longer one
+        assert content.size <= self.into.numel()  # gloo accepts a shorter message but not a longer one
         self.into[: content.size] = torch.from_numpy(content)
 
 

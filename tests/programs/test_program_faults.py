@@ -78,5 +78,5 @@ def test_each_fault_several_times(tmp_path: Path) -> None:
         for order in ORDERS:
             check_order(outcomes, order)
         check_reasons(outcomes)
-    for fault in FAULTS:  # one that waits longer than its group does so in every try, on a busy machine too
+    for fault in FAULTS:  # a rank that exceeds its group's timeout does so in every try, even on a busy machine
         assert min(outcomes[fault][0][1] for outcomes in tries) < 2 * TIMEOUT_S, fault

@@ -164,7 +164,7 @@ def test_invalid_measurements_fail_with_a_reason(
     mark = Mark("ended", exit=status)
     assert (
         resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
-    )  # as `hpcbench status` says it
+    )  # as `hpcbench status` prints it
 
 
 def test_with_auto_a_program_may_send_everything_unencoded(tmp_path: Path) -> None:
