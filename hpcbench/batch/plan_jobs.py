@@ -15,14 +15,14 @@ from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.expert_fit import describe_expert_placement
 from hpcbench.contract.grid_fit import describe_placement
-from hpcbench.contract.scheme import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.study.container import Container, merge_containers
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
-from hpcbench.study.schema import ProgramStudy, Study
+from hpcbench.study.schema import ProgramStudy, SchemeEntry, Study
 from hpcbench.study.settle import idle_rules
+from hpcbench.study.systems import read_systems
 
 
 def choose(runs: list[Run], only: str) -> list[Run]:
@@ -79,7 +79,9 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
         allowed = limits(example, site)
         ids = [run.id for run in group]
         name = f"j{number:04d}-r{example.repeat}"
-        environments = {run.id: run.scheme.environment for run in group if run.scheme.environment}
+        # a program's rank sets the variables itself, so that they reach neither the launcher nor its daemons
+        engine = not isinstance(example.study, ProgramStudy)
+        environments = {run.id: run.scheme.environment for run in group if engine and run.scheme.environment}
         jobs.append(
             Job(
                 name,
@@ -114,12 +116,27 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
             f"ranks run in {container.image} ({container.kind}), with its own hpcbench and {_MPI[container.mpi]}"
         )
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
-    environments_of_schemes = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
-    notes += [
-        f"runs of {name} are started with {format_assignments(variables)}"
-        for name, variables in environments_of_schemes.items()
-    ]
+    changes = {run.scheme_name: run.scheme.process_changes for run in runs if run.scheme.process_changes}
+    notes += [f"runs of {name} are started with {change}" for name, change in changes.items()]
+    notes += _system_notes(runs)
+    if isinstance(loaded.study, ProgramStudy) and len({run.scheme_name for run in runs}) == 1:
+        notes.append(
+            "no scheme is compared with the baseline: to compare arguments or variables of the program, write them as "
+            "`arguments` or `environment` of schemes"
+        )
     return jobs, notes + grid_notes(runs) + idle_notes(runs)
+
+
+def _system_notes(runs: list[Run]) -> list[str]:
+    """List what other compression systems need, and libraries that are missing on this machine."""
+    notes = []
+    for name, scheme in {run.scheme_name: run.scheme for run in runs}.items():
+        if isinstance(scheme, SchemeEntry) and scheme.system is not None:
+            preset = read_systems()[scheme.system]
+            notes.append(f"{name} is {preset.title}; it needs {preset.needs} (checked: {preset.checked})")
+        if scheme.preload and Path(scheme.preload).is_absolute() and not Path(scheme.preload).exists():
+            notes.append(f"preload of {name}: {scheme.preload} does not exist here; ranks look for it on their nodes")
+    return notes
 
 
 def _once_a_node(site: Site, container: Container | None, *, nodes: int, program: str | None) -> list[str]:

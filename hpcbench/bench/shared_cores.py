@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpcbench.bench.exercise import OPERATIONS, Exercise
-from hpcbench.bench.schemes import Scheme
+from hpcbench.bench.schemes import MeasuredScheme
 from hpcbench.codecs.types import Array
 from hpcbench.comm.group import Group
 from hpcbench.comm.links import Links
@@ -113,7 +113,7 @@ def _make_turn(mine: MPI.Comm, group: Group, operation: str, values: Array, prog
         peer, received = 1 - mine.rank, np.empty_like(values)
         return _put_after_work(lambda: progress.complete([mine.Irecv(received, peer), mine.Isend(values, peer)]))
     name = operation.rpartition(" ")[2]
-    scheme = Scheme("none", Algorithm.TWO_SHOT if operation == PLANNED else Algorithm.NATIVE)
+    scheme = MeasuredScheme("none", Algorithm.TWO_SHOT if operation == PLANNED else Algorithm.NATIVE)
     exercise, channel = Exercise(mine, group, name, values), scheme.channel()
     return _put_after_work(lambda: exercise.encoded(channel))
 

@@ -9,7 +9,7 @@ import typer
 from hpcbench.bench.commands import bench
 from hpcbench.cli.answers import diagnose, predict, report
 from hpcbench.cli.jobs import cancel, retry, run, status, submit
-from hpcbench.cli.machine import doctor, schema, sites
+from hpcbench.cli.machine import doctor, schema, schemes, sites
 from hpcbench.errors import UserError
 
 app = typer.Typer(
@@ -51,6 +51,7 @@ app.command()(report)
 app.command()(diagnose)
 app.command()(predict)
 app.command()(sites)
+app.command()(schemes)
 app.command()(schema)
 app.command()(doctor)
 app.add_typer(bench, name="bench")

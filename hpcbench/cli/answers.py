@@ -29,7 +29,7 @@ def report(
         typer.Option(
             metavar="NAME,...|all",
             help="Further tables: speed, phases, loss, traffic, axes, experts, sparse, sparsity, memory, energy, "
-            "schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error.",
+            "network, schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error.",
         ),
     ] = "",
     plots: Annotated[

@@ -27,6 +27,15 @@ def sites(
         show_site(arguments[0])
 
 
+def schemes(
+    name: Annotated[str | None, typer.Argument(help="Scheme or system to show; by default all are listed.")] = None,
+) -> None:
+    """List the scheme presets and the compression systems of others, or show one."""
+    from hpcbench.study.show_schemes import show_scheme, show_schemes
+
+    show_scheme(name) if name else show_schemes()
+
+
 def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study") -> None:
     """Print the JSON Schema of study or site files, for editors."""
     import json

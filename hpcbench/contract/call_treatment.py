@@ -74,8 +74,6 @@ def explain_undecidable(scheme: Scheme) -> str | None:
     """Return why a scheme cannot be applied to calls that do not tell forward from backward; None if it can."""
     if scheme.optimizer is not None:
         return "it brings its own optimizer, and a program has one: use another scheme"
-    if scheme.environment:
-        return "its variables are for MPI libraries, and a program's messages do not pass there: use another scheme"
     if scheme.algorithm == "homomorphic":
         return "homomorphic sums are made by the MPI library: use algorithm encoded"
     for dimension in ("DP", "TP", "PP", "CP", "EP"):

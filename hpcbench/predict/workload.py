@@ -126,9 +126,9 @@ def make_workload(run: Run, *, ranks_per_node: int) -> Workload:
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
         if unknown := find_unknown_setting(section):
             raise ValueError(f"{name}.{unknown}: `hpcbench predict` does not cover this setting yet")
-    if run.scheme.environment:
+    if changes := run.scheme.process_changes:
         raise ValueError(
-            f"scheme {run.scheme.name}: environment: `hpcbench predict` does not cover variables of the MPI library"
+            f"scheme {run.scheme.name}: `hpcbench predict` does not cover other systems, here by {changes}"
         )
     return Workload(run.model, run.train, run.layout, ranks_per_node, run.scheme, ENGINE, run.links)
 

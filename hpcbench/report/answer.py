@@ -8,7 +8,7 @@ from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
+from hpcbench.report.findings import AS_FAST, NOT_SHOWN, LossFinding, SpeedFinding
 from hpcbench.report.front import Front, conclude, front
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
@@ -134,8 +134,8 @@ def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: 
 
 def _pays_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
     """Return whether the scheme is significantly faster than all controls with its algorithm and without a codec."""
-    if row.runs[0].run.settings.scheme.variables:
-        return True  # the MPI library compresses within its own algorithm, which is also that of the baseline
+    if row.runs[0].run.settings.scheme.process_changes:
+        return True  # another system compresses within the algorithm that the baseline has
     duels = [pareto.gain(row.scheme, control) for control in plain]
     return all(duel is not None and duel.faster for duel in duels)
 
@@ -146,7 +146,7 @@ def _seem_slower(schemes: list[SchemeRow]) -> bool:
 
 
 def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
-    if speed.shown == "not shown":
+    if speed.shown == NOT_SHOWN:
         sentence = say.CONTROL_INCONCLUSIVE
     elif row.kind is SchemeKind.CAST:
         sentence = say.CONTROL_CAST

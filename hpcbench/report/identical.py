@@ -1,4 +1,4 @@
-"""Schemes that treat all traffic of a cell in the same way, because their rules differ only for other traffic."""
+"""Schemes that treat all traffic of a cell in the same way: their rules differ only for traffic that does not occur."""
 
 from collections.abc import Hashable, Sequence
 
@@ -12,7 +12,7 @@ from hpcbench.report.traffic import TrafficSum
 
 
 def identical(cell: Cell) -> list[list[str]]:
-    """Return groups of schemes that are one experiment: equal but for their names and for rules that nothing needs.
+    """Return groups of schemes that differ only in their names and in rules that no traffic matches.
 
     Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
     """
@@ -53,7 +53,7 @@ def _treatment(run: Measures) -> Hashable:
         return None
     optimizer = scheme.optimizer or run.run.settings.train.optimizer
     treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_key, channels)}
-    return optimizer, frozenset(scheme.environment.items()), frozenset(treatments.items())
+    return optimizer, scheme.process_changes, frozenset(treatments.items())
 
 
 def _key(channel: TrafficSum) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ class SchemeKind(IntEnum):
     CAST = 2
     ONE_CODEC = 3
     BY_TRAFFIC = 4
-    UNKNOWN = 5
+    OTHER_SYSTEM = 5
+    UNKNOWN = 6
 
     @property
     def description(self) -> str:
@@ -37,6 +38,7 @@ _DESCRIPTIONS = {
     SchemeKind.CAST: "a cast to 16 bits",
     SchemeKind.ONE_CODEC: "one codec for all traffic",
     SchemeKind.BY_TRAFFIC: "codecs by traffic, or with feedback",
+    SchemeKind.OTHER_SYSTEM: "another system",
     SchemeKind.UNKNOWN: "not known",
 }
 
@@ -56,8 +58,8 @@ def classify(run: RunResult, *, is_baseline: bool) -> SchemeKind:
     rules, codecs = scheme.rules or (), scheme.codecs
     if run.given or not codecs:
         return SchemeKind.UNKNOWN
-    if scheme.variables:
-        return SchemeKind.ONE_CODEC  # the codec of the MPI library, for all that it sends
+    if scheme.process_changes:
+        return SchemeKind.OTHER_SYSTEM
     if scheme.optimizer or any(rule.feedback for rule in rules):
         return SchemeKind.BY_TRAFFIC
     if codecs <= _CASTS:

@@ -7,7 +7,6 @@ from statistics import median
 from typing import TypeGuard
 
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.scheme import format_assignments
 from hpcbench.contract.text import make_printable
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
@@ -120,8 +119,8 @@ def describe_method(cell: Cell, base: SchemeRow) -> list[str]:
     if margin is not None:
         lines.append(say.MARGIN_OF_LOSS.format(difference=margin, margin=100 * criteria.loss_margin))
     for row in cell.rows:
-        if variables := row.runs[0].run.settings.scheme.variables:
-            lines.append(say.LIBRARY_VARIABLES.format(scheme=row.scheme, variables=format_assignments(variables)))
+        if changes := row.runs[0].run.settings.scheme.process_changes:
+            lines.append(say.OTHER_SYSTEM.format(scheme=row.scheme, changes=make_printable(changes)))
     if any(row.partial for row in cell.rows):
         lines.append(say.STAR)
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)

@@ -1,7 +1,7 @@
 """Sentences of a report. The names in braces are filled in; lists of schemes are joined by commas."""
 
 # The answer: does compression pay?
-NO_BASELINE_RUN = "Nothing can be compared: there is no run of the baseline."
+NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
 NO_BASELINE_COMPLETED = "Nothing can be compared: no run of {scheme} completed."
 NO_PAIR_COMPLETED = "Nothing can be compared: no scheme completed a run that has its pair in {scheme}."
 PAYS = "{where} compression pays: {schemes}, {loss}."
@@ -82,7 +82,7 @@ MARGIN_OF_LOSS = (
     "A loss is no worse if two one-sided tests show it within {difference:.4f} of the baseline's"
     " ({margin:.3g} % of it)."
 )
-LIBRARY_VARIABLES = "{scheme} ran with {variables}; what the MPI library then sent is not known."
+OTHER_SYSTEM = "{scheme} ran with {changes}. hpcbench does not see what was sent then: --tables network counts it."
 STAR = "* from runs that did not complete; they are compared with nothing."
 SCALE_OF_LOSS = (
     "For scale: a model that guesses has a loss of {uniform:.3f}, one that has learnt only how often each byte occurs"

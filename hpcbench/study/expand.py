@@ -14,7 +14,7 @@ from hpcbench.study.find_scheme import NOTHING, Offer, find_scheme
 from hpcbench.study.idle import IdleSettings
 from hpcbench.study.load import Loaded, fill_model, put, split_key, validate
 from hpcbench.study.matrix import Cell, cells
-from hpcbench.study.schema import AnyStudy, Study
+from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.settle import check_device, check_program, check_rules, settle_train
 from hpcbench.study.size import Capacity, Size, resolve
 from hpcbench.study.yaml12 import Document
@@ -153,9 +153,11 @@ def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
         if baseline not in names:
             cell = ", ".join(f"{key}={value}" for key, value in group[0].cell.items())
             at = f" at {cell}" if cell else ""
+            is_program = isinstance(loaded.study, ProgramStudy)
+            own = ", or give the scheme its own `arguments` or `environment` under schemes" if is_program else ""
             raise UserError(
                 f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{at} to compare with: "
-                "add it to matrix.scheme, or name another as baseline.scheme"
+                f"add it to matrix.scheme, or name another as baseline.scheme{own}"
             )
 
 

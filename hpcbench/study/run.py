@@ -63,7 +63,7 @@ def run_file(
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
     content = {
-        **_named(run, site),
+        **_named(run, site, base),
         "model": study.model,
         "data": {**study.data.model_dump(), **files},
         "train": {**study.train.model_dump(), "seed": study.train.seed + run.repeat - 1},
@@ -105,7 +105,7 @@ def program_file(
     study = run.study
     assert isinstance(study, ProgramStudy)
     content = {
-        **_named(run, site),
+        **_named(run, site, base),
         "program": {**study.program.model_dump(), "seed": study.program.seed + run.repeat - 1},
         "directory": str((base / (study.program.directory or ".")).resolve()),
         "threads": threads,
@@ -120,8 +120,11 @@ def program_file(
         raise make_user_error(error, ProgramRun, run.where) from None
 
 
-def _named(run: Run, site: str) -> dict[str, Any]:
+def _named(run: Run, site: str, base: Path) -> dict[str, Any]:
     """Return the fields of all run files: name of the run, scheme and number of ranks."""
+    scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
+    if scheme["preload"]:
+        scheme["preload"] = str((base / scheme["preload"]).absolute())
     return {
         "study": run.study.study,
         "site": site,
@@ -129,6 +132,6 @@ def _named(run: Run, site: str) -> dict[str, Any]:
         "repeat": run.repeat,
         "pairing": run.pairing,
         "cell": run.cell,
-        "scheme": {"name": run.scheme_name, **run.scheme.model_dump(include=set(Scheme.model_fields))},
+        "scheme": {"name": run.scheme_name, **scheme},
         "ranks": run.size.layout.ranks,
     }

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpcbench.contract.criteria import Criteria, QuantityBound
 from hpcbench.contract.layout import Partition
@@ -11,6 +11,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Count, File, Label, Line, Name, Scalar, Section
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.study.container import Container
+from hpcbench.study.systems import add_system
 
 
 class _Replicas(Section):
@@ -27,6 +28,14 @@ class SchemeEntry(Scheme):
     """A scheme as a study or a site defines it."""
 
     description: Line | None = Field(None, description="Short description.")
+    system: Name | None = Field(
+        None, description="Another compression system, whose fields this scheme completes: see `hpcbench schemes`."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_system(cls, data: Any) -> Any:
+        return add_system(data) if isinstance(data, dict) else data
 
 
 class Matrix(BaseModel):

@@ -51,10 +51,16 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     Raises
     ------
     UserError
-        A rule is for traffic that this optimizer or ZeRO stage does not have, a codec does not take the precision, or
-        the backward pass would compute with other values than the forward pass.
+        The scheme has arguments. Or a rule is for traffic that this optimizer or ZeRO stage does not have, a codec
+        does not take the precision, or the backward pass would compute with other values than the forward pass.
     """
     train, name = study.train, study.scheme
+    if scheme.arguments:
+        place, field = _place_of(None, study, where, "arguments")
+        raise UserError(
+            f"{place}: {field}: scheme {name} has arguments, which only studies of a program take: use "
+            "settings under train, or environment"
+        )
     setting = TrafficSettings(size.layout, train, study.model.tied)
     for k, rule in enumerate(scheme.all_rules):
         if not any(rule.matches(triple) for triple in list_possible_traffic(train.optimizer)):

@@ -39,6 +39,7 @@ NAME_FEATURES = {
     *("predict.buckets", "predict.calls", "predict.volume", "train.build", "train.__main__"),
     *("report.checks.notes", "report.quantities.catalogue", "report.tables"),
     *("report.tables.comparison", "report.formats.csv_rows"),
+    *("programs.rank", "programs.network"),  # a program has no loop that an observer could follow
 }
 """The modules by which features are connected to the rest."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")

@@ -8,7 +8,7 @@ from pathlib import Path
 from fakes.state import MARK, RANK_MARK
 
 
-def processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
+def list_processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
     """List the ids of the processes with this mark.
 
     A mark that ends in ``:`` stands for all marks that begin with it.
@@ -30,11 +30,11 @@ def processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
 
 def send(mark: str, number: int, *, ranks: bool = True) -> None:
     """Send a signal to all of them. After SIGKILL, repeat until no process is left."""
-    pids = list(processes(mark, ranks=ranks))
+    pids = list(list_processes(mark, ranks=ranks))
     while pids:
         for pid in pids:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        pids = [pid for pid in processes(mark, ranks=ranks) if pid not in pids] if number == signal.SIGKILL else []
+        pids = [pid for pid in list_processes(mark, ranks=ranks) if pid not in pids] if number == signal.SIGKILL else []

@@ -30,7 +30,7 @@ PROGRAMS = {
     "flux": ("flux",),
 }
 LAUNCHERS = ("blaunch", "jsrun", "lrun")
-"""Launchers. Their output is that of the started processes, and is not recorded."""
+"""Launchers. Their output is that of the started processes, so it is not recorded."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
@@ -77,7 +77,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
             taken.append(sys.stdin.buffer.read())
         return taken[0]
 
-    faults = strike(store, program)
+    faults = take_faults(store, program)
     begun = next((float(fault["seconds"]) for fault in faults if fault["kind"] == "slow"), 0.0)
     time.sleep(begun)
     output, errors = io.StringIO(), io.StringIO()
@@ -92,7 +92,9 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
                 status = _REGISTRY[program](Call(program, list(argv), store, read_stdin))
             for fault in faults:
                 if fault["kind"] == "resend":
-                    _resend(Call(program, list(argv), store, read_stdin), int(fault["copies"]), float(fault["seconds"]))
+                    _repeat_call(
+                        Call(program, list(argv), store, read_stdin), int(fault["copies"]), float(fault["seconds"])
+                    )
     except RefusedError as refusal:
         status = refusal.status
         print(refusal, file=errors if program not in LAUNCHERS else sys.stderr)
@@ -100,7 +102,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
     return _answer(output.getvalue(), errors.getvalue(), status, faults)
 
 
-def _resend(call: Call, copies: int, seconds: float) -> None:
+def _repeat_call(call: Call, copies: int, seconds: float) -> None:
     """Repeat the call, as LSF's programs do if a daemon is too busy to answer. Finally it is accepted."""
     for _ in range(copies - 1):
         print("batch system daemon not responding ... still trying", file=sys.stderr, flush=True)
@@ -109,7 +111,7 @@ def _resend(call: Call, copies: int, seconds: float) -> None:
             _REGISTRY[call.program](call)
 
 
-def strike(store: Store, program: str) -> list[dict[str, Any]]:
+def take_faults(store: Store, program: str) -> list[dict[str, Any]]:
     """Return the faults of this call. Each fault with a number of calls is counted down."""
     with store.change() as state:
         matching = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
@@ -118,7 +120,7 @@ def strike(store: Store, program: str) -> list[dict[str, Any]]:
     return matching
 
 
-def job_faults(state: State, job: Job, kind: str) -> dict[str, Any] | None:
+def take_job_fault(state: State, job: Job, kind: str) -> dict[str, Any] | None:
     """Return the fault of this kind for the job, or for all jobs, and count it down."""
     for fault in state.faults:
         if fault["kind"] == kind and fault["job"] in ("*", str(job.id), job.key):

@@ -28,7 +28,7 @@ class Rank:
     gpus: Sequence[int]
 
 
-def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
+def find_allocation(store: Store, job_id: str | None, complaint: str) -> Job:
     """Return the running job that this process belongs to.
 
     Raises
@@ -60,7 +60,7 @@ def launch(
     mpiexec = Path(sys.executable).with_name("mpiexec")
     path = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
     if path:
-        lines = [[path, "-n", str(len(ranks)), "-bind-to", "none", *_hosts(ranks, store), *each]]
+        lines = [[path, "-n", str(len(ranks)), "-bind-to", "none", *_list_host_options(ranks, store), *each]]
         extra: list[dict[str, str]] = [{}]
     else:
         lines = [each] * len(ranks)
@@ -80,7 +80,7 @@ class Names:
     local_rank: Sequence[str]
     local_size: Sequence[str]
     gpus: bool = True
-    """Whether it limits CUDA_VISIBLE_DEVICES."""
+    """Whether the launcher limits CUDA_VISIBLE_DEVICES."""
 
     def for_json(self) -> list[object]:
         """Return the names in the form that `become` reads."""
@@ -104,7 +104,7 @@ def become() -> None:
         sys.exit(f"{sys.argv[1]}: {failure.strerror}")
 
 
-def _hosts(ranks: Sequence[Rank], store: Store) -> list[str]:
+def _list_host_options(ranks: Sequence[Rank], store: Store) -> list[str]:
     """Return options with which MPICH reaches the fake hosts, as by LSF's blaunch."""
     counts = Counter(rank.host for rank in ranks)
     hosts = ",".join(f"{host}:{count}" for host, count in counts.items())

@@ -9,7 +9,7 @@ from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.errors import UserError
 
 
-def pretended(name: str, system: str) -> dict[str, Any]:
+def read_options(name: str, system: str) -> dict[str, Any]:
     """Return options of `FakeLSF` or `FakeFlux` for the site with this name or file.
 
     Raises
@@ -28,11 +28,11 @@ def pretended(name: str, system: str) -> dict[str, Any]:
         "max_submitted": site.scheduler.max_submitted or 0,
     }
     if site.queues:
-        settings["queues"] = {queue: _limits(limits) for queue, limits in site.queues.items()}
-    return {**settings, **(_of_lsf(site) if system == "lsf" else {})}
+        settings["queues"] = {queue: _read_limits(limits) for queue, limits in site.queues.items()}
+    return {**settings, **(_read_lsf_options(site) if system == "lsf" else {})}
 
 
-def _of_lsf(site: Site) -> dict[str, Any]:
+def _read_lsf_options(site: Site) -> dict[str, Any]:
     scheduler = site.scheduler
     settings: dict[str, Any] = {"flavour": "csm" if scheduler.allocation == "nodes" else "lsf"}
     if scheduler.max_array is not None:
@@ -40,17 +40,17 @@ def _of_lsf(site: Site) -> dict[str, Any]:
     return {**settings, "parse_script": scheduler.hand_in == "file"}
 
 
-def _limits(queue: Queue) -> dict[str, Any]:
+def _read_limits(queue: Queue) -> dict[str, Any]:
     counts = [bin.max_nodes for bin in queue.bins]
     limits = {
         "min_nodes": queue.min_nodes,
         "max_nodes": most_nodes(queue),
-        "max_minutes": _minutes(Duration.parse(queue.max_walltime) if queue.max_walltime else None),
-        "bins": [(count, _minutes(longest(queue, count))) for count in counts],
+        "max_minutes": _parse_minutes(Duration.parse(queue.max_walltime) if queue.max_walltime else None),
+        "bins": [(count, _parse_minutes(longest(queue, count))) for count in counts],
         "max_submitted": queue.max_submitted,
     }
     return {name: value for name, value in limits.items() if value}
 
 
-def _minutes(limit: Duration | None) -> float | None:
+def _parse_minutes(limit: Duration | None) -> float | None:
     return limit.seconds / 60 if limit else None

@@ -9,25 +9,25 @@ from fakes.state import Config, Job, State, Store
 class System(Protocol):
     """The behavior of a scheduler, apart from its programs."""
 
-    def ready(self, job: Job, state: State) -> bool | None:
+    def is_ready(self, job: Job, state: State) -> bool | None:
         """Return whether the job's dependencies hold; None if they never will."""
 
-    def environment(self, job: Job, store: Store) -> dict[str, str]:
+    def list_variables(self, job: Job, store: Store) -> dict[str, str]:
         """Return the variables of the job, apart from those of its submission."""
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
         """Return the signals of the job's future: time, signal, and reason."""
 
-    def reaches_ranks(self, config: Config) -> bool:
+    def can_reach_ranks(self, config: Config) -> bool:
         """Return whether a signal to the job reaches its ranks, because they run on the host of the script."""
 
-    def began(self, job: Job, now: float) -> None:
+    def record_start(self, job: Job, now: float) -> None:
         """Record that the job has started."""
 
-    def signalled(self, job: Job, number: int, why: str, now: float) -> None:
+    def record_signal(self, job: Job, number: int, why: str, now: float) -> None:
         """Record that the job got a signal."""
 
-    def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
+    def record_end(self, job: Job, config: Config, now: float, *, again: bool) -> None:
         """Record that the job has ended, and whether it is requeued."""
 
 

@@ -67,7 +67,7 @@ def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> N
     assert (first["ranks"], first["directory"]) == (8, str(tmp_path))
     seeds = [Program.model_validate(file["program"]).seed for file in (first, last)]
     assert seeds == [1234, 1235]
-    arguments = Program.model_validate(last["program"]).words({"seed": seeds[1]})
+    arguments = Program.model_validate(last["program"]).fill_command({"seed": seeds[1]})
     assert arguments == ["python", "train.py", "--seed", "1235", "--batch", "16"]
 
 
@@ -78,12 +78,16 @@ def test_braces_that_are_not_names_stay() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
+        ("--batch {batch}", "--batch {bach}", "command has the unknown name {bach}: use seed, ranks"),
         ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
         ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "not a regular expression"),
-        ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has a group los: groups are step"),
+        (
+            "  log: torchtitan\n",
+            "  log: {line: 'loss (?P<los>.*)'}\n",
+            "has an unknown group los: use groups from step",
+        ),
         ("  log: torchtitan\n", "  log: {line: 'loss'}\n", "line has no group"),
-        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name of hpcbench's own"),
+        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name that hpcbench sets"),
         ("--seed {seed}", "--seed '{seed}", "close the quote"),
         (
             "nodes: 2\n",

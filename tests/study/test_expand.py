@@ -180,6 +180,9 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "default": "none",
         "rules": [],
         "environment": {},
+        "arguments": "",
+        "preload": None,
+        "setup": [],
         "optimizer": None,
     }
     layout = {

@@ -378,7 +378,10 @@ def test_a_program_uses_all_that_its_study_gives_it(tmp_path: Path) -> None:
     for changed, said in (
         ({"seed": 7}, "program.seed: is not used: write {seed} in command or env, or remove it"),
         ({"values": {"batch": 2}}, "program: values.batch is not used: write {batch} in command or env, or remove it"),
-        ({"log": {"line": "(?P<step>[0-9]+) (?P<loss>.*)", "every": 5}}, "every is for a line without the group step"),
+        (
+            {"log": {"line": "(?P<step>[0-9]+) (?P<loss>.*)", "every": 5}},
+            "every is only for a line without the group step",
+        ),
     ):
         path = tmp_path / "p.yaml"
         path.write_text(json.dumps({"study": "p", "program": {**program, **changed}}), encoding="utf-8")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from fakes import Fake, FakeFlux
-from fakes.flux.ids import decimal, f58
+from fakes.flux.ids import format_id, parse_id
 from fakes.state import DONE, EXITED, RUNNING
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 ASK = ("flux", "jobs", "-ano", "{id.dec} {name} {status} {result} {returncode}")
 
@@ -78,18 +78,18 @@ def test_durations(text: str, minutes: float) -> None:
 def test_ids() -> None:
     examples = {0: "1", 57: "z", 1234: "NH", 6731191091817518: "uZZybuNNy", 2**64 - 1: "jpXCZedGfVQ"}
     for number, text in examples.items():
-        assert decimal(f"ƒ{text}") == decimal(f"f{text}") == number
-        assert f58(number)[1:] == text
-    assert decimal("42") == 42
+        assert parse_id(f"ƒ{text}") == parse_id(f"f{text}") == number
+        assert format_id(number)[1:] == text
+    assert parse_id("42") == 42
     with pytest.raises(ValueError, match="not a valid Flux jobid"):
-        decimal("job0")
+        parse_id("job0")
     flux = FakeFlux()
     printed = submit(flux, "#!/bin/bash\ntrue\n", "-N1")
     assert printed.startswith("ƒ")
     ascii_ids = {**flux.environment, "FLUX_F58_FORCE_ASCII": "1"}
     done = flux.run("flux", "batch", "-N1", stdin=b"#!/bin/bash\ntrue\n", env=ascii_ids)
     assert done.stdout.startswith("f")
-    assert [decimal(printed), decimal(done.stdout.strip())] == [job.id for job in flux.jobs]
+    assert [parse_id(printed), parse_id(done.stdout.strip())] == [job.id for job in flux.jobs]
     assert flux.run("flux", "job", "id", "--to=dec", printed).stdout == f"{flux.jobs[0].id}\n"
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from fakes import Fake
-from fakes.processes import processes
+from fakes.processes import list_processes
 from fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WAITING, Job
 
 from hpcbench.errors import UserError
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 TRAPPED = """trap 'echo usr2 >> signals' USR2
 trap 'echo int >> signals' INT
@@ -153,7 +153,7 @@ def test_bkill(lsf: Fake) -> None:
     first, second = lsf.wait()
     assert (first.exit, second.starts) == (130, 0)
     assert reason(lsf, "1") == reason(lsf, "2") == "TERM_OWNER: job killed by owner"
-    assert list(processes(f"{lsf.config.directory}:1")) == []
+    assert list(list_processes(f"{lsf.config.directory}:1")) == []
     assert lsf.run("bkill", "1").stderr == "Job <1>: Job has already finished\n"
 
 
@@ -263,9 +263,9 @@ def test_leaving_the_fake_ends_all_jobs(fake_of: Callable[..., Fake]) -> None:
     lsf = fake_of("lsf")
     submit(lsf, "setsid sleep 60 & sleep 60")
     lsf.wait_for("1", RUNNING)
-    assert list(processes(f"{lsf.config.directory}:1"))
+    assert list(list_processes(f"{lsf.config.directory}:1"))
     lsf.__exit__(None, None, None)
-    assert list(processes(f"{lsf.config.directory}:1")) == []
+    assert list(list_processes(f"{lsf.config.directory}:1")) == []
 
 
 @pytest.mark.parametrize(("flavour", "reached"), [("csm", False), ("lsf", True)])

@@ -10,7 +10,6 @@ from hpcbench.batch.sites.limits import most_nodes
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.console import show_table
-from hpcbench.contract.scheme import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
@@ -92,9 +91,9 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     yield "runs on", {"cuda": "GPUs", "cpu": "CPUs"}[site.device]
     yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
     for name, scheme in site.schemes.items():
-        variables = f", with {format_assignments(scheme.environment)}" if scheme.environment else ""
+        changes = f", with {scheme.process_changes}" if scheme.process_changes else ""
         preset = ", in place of the preset" if is_scheme(name) else ""
-        yield "schemes", f"{name}: {scheme.algorithm}{variables}{preset}"
+        yield "schemes", f"{name}: {scheme.algorithm}{changes}{preset}"
     if site.modules:
         yield "modules", ", ".join(site.modules)
     for name, value in site.environment.items():

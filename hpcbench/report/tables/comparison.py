@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
 from hpcbench.features.energy.report.table import beside_speed
+from hpcbench.features.network.report.table import list_columns
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
     estimate,
@@ -43,6 +44,7 @@ def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
         SPEED.field(),
         *beside_speed(rows),
         *columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
+        *list_columns(rows),
         *columns([LOSS_VALID], rows, group=1),
         LOSS.field(group=1),
         (VERDICT, lambda row: verdict(row, weak)),
@@ -115,5 +117,5 @@ def _loss(duel: Duel) -> Entry:
 
 
 def _together(duel: Duel) -> Entry:
-    text, tone = _TOGETHER[True if duel.beats else False if duel.turned().beats else None]
+    text, tone = _TOGETHER[True if duel.beats else False if duel.turn().beats else None]
     return Entry(text, text or None, tone)

@@ -11,18 +11,19 @@ from hpcbench.study import yaml12
 
 
 @cache
-def _table(name: str) -> dict[str, Any]:
+def read_table(name: str) -> dict[str, Any]:
+    """Return the content of a file of presets."""
     return yaml12.read(Path(__file__).parent / f"{name}.yaml").data
 
 
 def models() -> list[str]:
     """Return the names of the model presets."""
-    return list(_table("models"))
+    return list(read_table("models"))
 
 
 def schemes() -> list[str]:
     """Return the names of the scheme presets. ``{share}`` is between 0 and 1, another word in braces a whole number."""
-    return list(_table("schemes"))
+    return list(read_table("schemes"))
 
 
 def model(name: str) -> dict[str, Any]:
@@ -33,10 +34,10 @@ def model(name: str) -> dict[str, Any]:
     ValueError
         There is no such preset. The message names the known ones.
     """
-    if name not in _table("models"):
+    if name not in read_table("models"):
         near = suggest(name, models())
         raise ValueError(f"unknown model {show(name)}{near}: known are {', '.join(models())}")
-    return {"name": name, **copy.deepcopy(_table("models")[name])}
+    return {"name": name, **copy.deepcopy(read_table("models")[name])}
 
 
 def scheme(name: str) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def is_scheme(name: str) -> bool:
 
 def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
     """Return the fields of a preset, and the values of the words in braces; None if no preset matches."""
-    for pattern, fields in _table("schemes").items():
+    for pattern, fields in read_table("schemes").items():
         expression = re.sub(r"\\{(\w+)\\}", _number, re.escape(pattern))
         match = re.fullmatch(expression, name)
         if match:

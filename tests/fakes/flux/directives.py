@@ -10,7 +10,7 @@ import shlex
 _LINE = re.compile(r"(?P<sentinel>(?P<prefix>[^\w]*)(?:flux|FLUX):)(?P<rest>.*)")
 
 
-def directives(script: str) -> list[str]:
+def read_directives(script: str) -> list[str]:
     """Return the arguments of all directives.
 
     Raises

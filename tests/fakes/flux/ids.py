@@ -6,7 +6,7 @@ import re
 _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
-def f58(number: int) -> str:
+def format_id(number: int) -> str:
     """Return an id as Flux prints it: after ``ƒ``, or after ``f`` if the environment requests ASCII."""
     text = ""
     while number:
@@ -15,7 +15,7 @@ def f58(number: int) -> str:
     return ("f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ") + (text or _DIGITS[0])
 
 
-def decimal(text: str) -> int:
+def parse_id(text: str) -> int:
     """Return the number of an id in any form.
 
     Raises
@@ -34,6 +34,6 @@ def decimal(text: str) -> int:
     return number
 
 
-def fluid(count: int) -> int:
+def make_id(count: int) -> int:
     """Return the id of the n-th job, formed like Flux's: milliseconds in the upper bits."""
     return (1000 * count) << 24

@@ -7,9 +7,9 @@ import re
 import time
 from typing import Any
 
-from fakes.flux.ids import decimal, f58
+from fakes.flux.ids import format_id, parse_id
 from fakes.flux.options import Parser
-from fakes.programs import Call, RefusedError, job_faults
+from fakes.programs import Call, RefusedError, take_job_fault
 from fakes.state import DONE, ENDED, HELD, WAITING, Config, Job, State
 
 _DEFAULT = (
@@ -48,15 +48,15 @@ def jobs(call: Call, arguments: list[str]) -> int:
     with call.store.change() as state:
         selected: list[Job] = []
         for id in asked.ids:
-            matching = [job for job in state.find(decimal(id)) if not job_faults(state, job, "lose")]
+            matching = [job for job in state.find(parse_id(id)) if not take_job_fault(state, job, "lose")]
             selected += matching
             if not matching:
                 call.warn(f"JobID {id} unknown")
                 status = 1
         if not asked.ids:
-            selected = [job for job in reversed(state.jobs) if _meant(job, asked, state)]
+            selected = [job for job in reversed(state.jobs) if _is_selected(job, asked, state)]
             selected = selected[: asked.count] if asked.count else selected
-        rows = [_values(job, call.store.config, state) for job in selected]
+        rows = [_list_values(job, call.store.config, state) for job in selected]
     if not asked.suppress_header:
         print(_format_row(asked.format, None))
     for row in rows:
@@ -64,34 +64,34 @@ def jobs(call: Call, arguments: list[str]) -> int:
     return status
 
 
-def _meant(job: Job, asked: Any, state: State) -> bool:
+def _is_selected(job: Job, asked: Any, state: State) -> bool:
     if asked.name is not None and job.name != asked.name:
         return False
     if asked.queue is not None and job.queue != asked.queue:
         return False
     wanted = {word.lower() for word in asked.filter.split(",") if word} or {"pending", "running"}
-    if asked.a or asked.A or job_faults(state, job, "lose"):
-        return not job_faults(state, job, "lose")
+    if asked.a or asked.A or take_job_fault(state, job, "lose"):
+        return not take_job_fault(state, job, "lose")
     if job.state in ENDED:
-        return bool({"inactive", _result(job).lower()} & wanted)
+        return bool({"inactive", _format_result(job).lower()} & wanted)
     return "active" in wanted or ("pending" if job.state in (WAITING, HELD) else "running") in wanted
 
 
-def _result(job: Job) -> str:
+def _format_result(job: Job) -> str:
     return "COMPLETED" if job.state == DONE else _RESULTS.get(job.why, "FAILED")
 
 
-def _values(job: Job, config: Config, state: State) -> dict[str, Any]:
+def _list_values(job: Job, config: Config, state: State) -> dict[str, Any]:
     over = job.state in ENDED
     waiting = "DEPEND" if job.depends and job.state == WAITING else "SCHED"
-    fault = job_faults(state, job, "state")
+    fault = take_job_fault(state, job, "state")
     active = str(fault["word"]) if fault else waiting if job.state in (WAITING, HELD) else "RUN"
-    status = _result(job) if over else active
+    status = _format_result(job) if over else active
     happened = over and job.why in _EXCEPTIONS and job.state != DONE
     kind, note = _EXCEPTIONS[job.why] if happened else ("", "")
     return {
-        "id": f58(job.id),
-        "id.f58": f58(job.id),
+        "id": format_id(job.id),
+        "id.f58": format_id(job.id),
         "id.dec": job.id,
         "id.hex": hex(job.id),
         "name": job.name,
@@ -144,4 +144,4 @@ def _format_row(form: str, row: dict[str, Any] | None) -> str:
     return _FIELD.sub(fill, form)
 
 
-_NAMES = frozenset(_values(Job(1, ""), Config("flux", "", user=""), State()))
+_NAMES = frozenset(_list_values(Job(1, ""), Config("flux", "", user=""), State()))

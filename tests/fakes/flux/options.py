@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
         raise RefusedError(f"usage: {self.prog.replace('-', ' ', 1)} [OPTIONS...]\n{self.prog}: error: {message}", 2)
 
 
-def parser(command: str) -> Parser:
+def make_parser(command: str) -> Parser:
     """Return the parser of the options of ``batch``, ``alloc`` or ``run``."""
     arguments_parser = Parser(prog=f"flux-{command}", add_help=False)
     unit = "task" if command == "run" else "slot"
@@ -58,7 +58,7 @@ def parser(command: str) -> Parser:
     return arguments_parser
 
 
-def seconds(text: str, bare: float = 1.0) -> float:
+def parse_seconds(text: str, bare: float = 1.0) -> float:
     """Return the seconds of a duration such as ``90s`` or ``1.5h``; `bare` is the unit of a number without one.
 
     Raises
@@ -72,7 +72,7 @@ def seconds(text: str, bare: float = 1.0) -> float:
     return float(match[1]) * (_UNITS[match[2]] if match[2] else bare)
 
 
-def warning(text: str) -> tuple[float, int]:
+def parse_warning(text: str) -> tuple[float, int]:
     """Return the seconds before the limit and the signal in ``--signal=USR1@2m``."""
     name, _, ahead = text.partition("@")
-    return seconds(ahead) if ahead else 60.0, signal_number(name or "USR1")
+    return parse_seconds(ahead) if ahead else 60.0, signal_number(name or "USR1")

@@ -8,7 +8,7 @@ import os
 from fakes.hosts import run_on
 from fakes.lsf.words import VERSION
 from fakes.programs import Call, RefusedError, register_program
-from fakes.ranks import allocation
+from fakes.ranks import find_allocation
 
 
 @register_program("blaunch")
@@ -22,7 +22,7 @@ def blaunch(call: Call) -> int:
         raise RefusedError(f"blaunch: hpcbench's fake does not support {arguments[0]}: only -n")
     if len(arguments) < 2:
         raise RefusedError("Usage: blaunch [-n] host_name command [argument ...]")
-    job = allocation(call.store, os.environ.get("LSB_JOBID"), "blaunch: cannot be called outside of an LSF job")
+    job = find_allocation(call.store, os.environ.get("LSB_JOBID"), "blaunch: cannot be called outside of an LSF job")
     if arguments[0] not in job.places:
         raise RefusedError(f"{arguments[0]}: the host is not allocated to the job <{job.key}>")
     run_on(arguments)

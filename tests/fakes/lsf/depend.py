@@ -15,7 +15,7 @@ Answer = bool | None
 """The answer. None means that the condition can no longer become true."""
 
 
-def answer(condition: str, state: State) -> Answer:
+def evaluate(condition: str, state: State) -> Answer:
     """Return whether the condition holds now.
 
     Raises
@@ -24,7 +24,7 @@ def answer(condition: str, state: State) -> Answer:
         The condition is malformed, or names an unknown job.
     """
     reader = _Reader(condition, state)
-    value = reader.either()
+    value = reader.read_disjunction()
     if reader.tokens:
         raise RefusedError(_SYNTAX)
     return value
@@ -47,31 +47,31 @@ class _Reader:
             raise RefusedError(_SYNTAX)
         return self.tokens.pop(0)
 
-    def either(self) -> Answer:
-        value = self.both()
+    def read_disjunction(self) -> Answer:
+        value = self.read_conjunction()
         while self.tokens[:1] == ["||"]:
             self.take()
-            value = _either(value, self.both())
+            value = _disjoin(value, self.read_conjunction())
         return value
 
-    def both(self) -> Answer:
-        value = self.operand()
+    def read_conjunction(self) -> Answer:
+        value = self.read_operand()
         while self.tokens[:1] == ["&&"]:
             self.take()
-            value = _both(value, self.operand())
+            value = _conjoin(value, self.read_operand())
         return value
 
-    def operand(self) -> Answer:
+    def read_operand(self) -> Answer:
         word = self.take()
         if word == "!":
-            value = self.operand()
+            value = self.read_operand()
             return None if value is None else not value
         if word == "(":
-            value = self.either()
+            value = self.read_disjunction()
             self.take(")")
             return value
         if self.tokens[:1] != ["("]:
-            return self.of(word, _done)  # a bare job is done(job)
+            return self.ask_jobs(word, _is_done)  # an id alone means done(id)
         if word not in _ASKED:
             raise RefusedError(_SYNTAX)
         self.take("(")
@@ -82,11 +82,11 @@ class _Reader:
             compare = code if code in ("==", "!=", "<", ">", "<=", ">=") else "=="
             number = int(self.take() if compare == code else code)
             self.take(")")
-            return self.of(name, lambda job: _exit_with(job, compare, number))
+            return self.ask_jobs(name, lambda job: _exit_with(job, compare, number))
         self.take(")")
-        return self.of(name, _ASKED[word])
+        return self.ask_jobs(name, _ASKED[word])
 
-    def of(self, name: str, ask: Callable[[Job], Answer]) -> Answer:
+    def ask_jobs(self, name: str, ask: Callable[[Job], Answer]) -> Answer:
         match = re.fullmatch(r"(\d+)(?:\[(\d+)\])?", name)
         if match:
             jobs = self.state.find(int(match[1]), int(match[2] or 0))
@@ -97,23 +97,23 @@ class _Reader:
             raise RefusedError(f"{name}: No matching job found. Job not submitted.")
         value: Answer = True
         for job in jobs:
-            value = _both(value, ask(job))
+            value = _conjoin(value, ask(job))
         return value
 
 
-def _either(a: Answer, b: Answer) -> Answer:
+def _disjoin(a: Answer, b: Answer) -> Answer:
     if a or b:
         return True
     return None if a is None and b is None else False
 
 
-def _both(a: Answer, b: Answer) -> Answer:
+def _conjoin(a: Answer, b: Answer) -> Answer:
     if a is None or b is None:
         return None
     return a and b
 
 
-def _done(job: Job) -> Answer:
+def _is_done(job: Job) -> Answer:
     return True if job.state == DONE else None if job.state == EXITED else False
 
 
@@ -137,9 +137,9 @@ def _exit_with(job: Job, compare: str, number: int) -> Answer:
 
 
 _ASKED: dict[str, Callable[[Job], Answer]] = {
-    "done": _done,
+    "done": _is_done,
     "exit": _exit,
     "ended": lambda job: job.state in ENDED,
     "started": lambda job: job.state in (*ALIVE, *ENDED),
-    "post_done": _done,
+    "post_done": _is_done,
 }

@@ -9,7 +9,7 @@ import re
 from fakes.lsf.jsrun import NAMES
 from fakes.lsf.words import VERSION
 from fakes.programs import Call, RefusedError, register_program
-from fakes.ranks import Rank, allocation, launch, split
+from fakes.ranks import Rank, find_allocation, launch, split
 from fakes.state import Config, Job
 
 _NUMBERS = ("-N", "-T", "-n", "-p", "-c", "-g", "-W", "-t")
@@ -26,10 +26,10 @@ def lrun(call: Call) -> int:
         return 0
     options, command = _read(call.argv)
     outside = "lrun: must be run inside of an LSF allocation"
-    job = allocation(call.store, os.environ.get("LSB_JOBID"), outside)
+    job = find_allocation(call.store, os.environ.get("LSB_JOBID"), outside)
     pairs = [text.partition("=") for name in ("-E", "--env") for text in options.get(name, [])]
     variables = {name: value for name, _, value in pairs}
-    return launch(call.store, _ranks(options, job, call.store.config), command, variables, NAMES)
+    return launch(call.store, _place_ranks(options, job, call.store.config), command, variables, NAMES)
 
 
 def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -54,7 +54,7 @@ def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     return options, remaining
 
 
-def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:
+def _place_ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:
     hosts = list(job.places)
     if "-1" in options:
         return [Rank(hosts[0], 0, 1, list(range(config.gpus)))]

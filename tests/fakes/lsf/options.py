@@ -44,7 +44,7 @@ def parse(arguments: list[str]) -> tuple[Options, list[str]]:
     return options, remaining
 
 
-def script_options(script: str) -> tuple[Options, list[str]]:
+def read_script_options(script: str) -> tuple[Options, list[str]]:
     """Return the options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
     arguments: list[str] = []
     lines = [line for line in script.splitlines() if line.startswith("#BSUB")]
@@ -61,7 +61,7 @@ def script_options(script: str) -> tuple[Options, list[str]]:
     return options, lines
 
 
-def merged(script: Options, command_line: Options) -> Options:
+def merge_options(script: Options, command_line: Options) -> Options:
     """Return the options of both. The command line overrides the script, but resource requirements are combined."""
     options = {name: list(values) for name, values in script.items()}
     for name, values in command_line.items():
@@ -73,7 +73,7 @@ def _name(word: str) -> str:
     if word in WITH_VALUE or word in WITHOUT:
         return word
     fitting = [name for name in WITH_VALUE if word.startswith(name)]
-    # -nodes is no -n with the value odes: an attached value begins with no letter, but for one-letter text options.
+    # -nodes is not -n with the value odes: an attached value does not begin with a letter, except in text options
     fitting = [
         name for name in fitting if not word[len(name)].isalpha() or name in ("-J", "-q", "-P", "-G", "-o", "-e")
     ]

@@ -3,7 +3,7 @@
 import time
 
 from fakes.lsf.flavours import FLAVOURS
-from fakes.programs import job_faults
+from fakes.programs import take_job_fault
 from fakes.state import (
     ALIVE,
     DONE,
@@ -45,72 +45,72 @@ NOT_YET = "Job dependency condition not satisfied;"
 NEVER = "Dependency condition invalid or never satisfied;"
 
 
-def stat(job: Job, state: State) -> str:
+def resolve_stat(job: Job, state: State) -> str:
     """Return LSF's term for the state of the job, or the term that a fault requests."""
-    fault = job_faults(state, job, "state")
+    fault = take_job_fault(state, job, "state")
     return str(fault["word"]) if fault else STAT[job.state]
 
 
-def listed(job: Job, config: Config, state: State, now: float) -> bool:
+def is_listed(job: Job, config: Config, state: State, now: float) -> bool:
     """Return whether bjobs still lists the job."""
     old = job.state in ENDED and now - job.ended > config.clean_period
-    return not old and not job_faults(state, job, "clean") and not lost(job, state)
+    return not old and not take_job_fault(state, job, "clean") and not is_lost(job, state)
 
 
-def lost(job: Job, state: State) -> bool:
+def is_lost(job: Job, state: State) -> bool:
     """Return whether all programs have lost the job."""
-    return job_faults(state, job, "lose") is not None
+    return take_job_fault(state, job, "lose") is not None
 
 
-def reason(job: Job) -> str:
+def describe_end(job: Job) -> str:
     """Return the reason of the end, such as ``TERM_RUNLIMIT: ...``; empty if the job ended by itself."""
     return TERM.get(job.why, "") if job.state == EXITED else ""
 
 
-def term(why: str, config: Config) -> str:
+def name_term(why: str, config: Config) -> str:
     """Return the short form of the reason, as history and report have it. Not every variant of LSF prints it."""
     return TERM.get(why, "") if FLAVOURS[config.flavour].reasons else ""
 
 
-def shown_name(job: Job) -> str:
+def format_name(job: Job) -> str:
     """Return the name that bjobs shows. The name of an element has its index."""
     name = job.name or "/bin/bash"
     return f"{name}[{job.index}]" if job.index else name
 
 
-def hosts(job: Job, config: Config) -> list[tuple[str, int]]:
+def list_hosts(job: Job, config: Config) -> list[tuple[str, int]]:
     """Return hosts with slots, with the launch host first if there is one."""
     places = list(job.places.items())
     return [("launch1", 1), *places] if places and config.flavour == "csm" else places
 
 
-def shown_hosts(job: Job, config: Config, separator: str = ":") -> str:
+def format_hosts(job: Job, config: Config, separator: str = ":") -> str:
     """Return hosts in the form ``launch1:40*node1:40*node2``. A host with one slot has no number."""
-    parts = [f"{slots}*{host}" if slots > 1 else host for host, slots in hosts(job, config)]
+    parts = [f"{slots}*{host}" if slots > 1 else host for host, slots in list_hosts(job, config)]
     return separator.join(parts)
 
 
-def short_time(moment: float) -> str:
+def format_short_time(moment: float) -> str:
     """Format a time as ``Nov  3 06:30``; empty if there is none."""
     return time.strftime("%b %e %H:%M", time.localtime(moment)) if moment else ""
 
 
-def long_time(moment: float) -> str:
+def format_long_time(moment: float) -> str:
     """Format a time as ``Tue Nov  3 06:30:00``."""
     return time.strftime("%a %b %e %H:%M:%S", time.localtime(moment))
 
 
-def run_seconds(job: Job, now: float) -> int:
+def count_run_seconds(job: Job, now: float) -> int:
     """Return the seconds of the job's present run."""
     return round((job.ended if job.state in ENDED else now) - job.started) if job.started else 0
 
 
-def alive(job: Job) -> bool:
+def is_alive(job: Job) -> bool:
     """Return whether the job has processes."""
     return job.state in ALIVE
 
 
-def broken(text: str) -> str:
+def break_lines(text: str) -> str:
     """Return text with the line breaks of bjobs -l and bhist -l: after 80 characters, in the middle of words."""
     lines, remainder = [text[:80]], text[80:]
     while remainder:
