@@ -91,7 +91,7 @@ def thousandths(value: float | None) -> str:
     return ratio(value)
 
 
-def whole(value: float | None) -> str:
+def integer(value: float | None) -> str:
     """Format a number without decimals."""
     return "-" if value is None else f"{value:.0f}"
 

@@ -8,7 +8,7 @@ from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
+from hpcbench.report.findings import AS_FAST, NOT_SHOWN, LossFinding, SpeedFinding
 from hpcbench.report.front import Front, conclude, front
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
@@ -146,7 +146,7 @@ def _seem_slower(schemes: list[SchemeRow]) -> bool:
 
 
 def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
-    if speed.shown == "not shown":
+    if speed.shown == NOT_SHOWN:
         sentence = say.CONTROL_INCONCLUSIVE
     elif row.kind is SchemeKind.CAST:
         sentence = say.CONTROL_CAST

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
 from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.findings import NOT_SHOWN
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, Mean, mean_of, usable, welch
 
 Word = Literal["up", "down", "same", "not shown"]
-INCONCLUSIVE: Literal["not shown"] = "not shown"
 Fate = Literal["compared", "broken", "mended", "missing", "new", "never completed"]
 
 
@@ -36,8 +36,8 @@ class Change:
     """Validation loss, new minus old."""
     loss_paired: bool = False
     """Whether the losses were compared seed by seed."""
-    speed_word: Word = INCONCLUSIVE
-    loss_word: Word = INCONCLUSIVE
+    speed_word: Word = NOT_SHOWN
+    loss_word: Word = NOT_SHOWN
 
     @property
     def speed_ratio(self) -> Interval | None:
@@ -63,7 +63,7 @@ class Change:
     @property
     def is_open(self) -> bool:
         """Whether a finding about a compared scheme is inconclusive."""
-        return self.fate == "compared" and INCONCLUSIVE in (self.speed_word, self.loss_word)
+        return self.fate == "compared" and NOT_SHOWN in (self.speed_word, self.loss_word)
 
     @property
     def verdict(self) -> str:
@@ -74,7 +74,7 @@ class Change:
         inconclusive = " and ".join(name for name, finding in findings.items() if not finding)
         order = ("loss", "speed") if self.loss_word == "up" else ("speed", "loss")
         decided = ", ".join(finding for name in order if (finding := findings[name]))
-        return "; ".join(filter(None, (decided, f"{inconclusive} {INCONCLUSIVE}" if inconclusive else "")))
+        return "; ".join(filter(None, (decided, f"{inconclusive} {NOT_SHOWN}" if inconclusive else "")))
 
 
 _SPEEDS: dict[Word, str] = {"up": "faster", "down": "slower", "same": "as fast"}
@@ -104,8 +104,8 @@ def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -
     return [
         replace(
             change,
-            speed_word=findings.get((i, 0), INCONCLUSIVE),
-            loss_word=findings.get((i, 1), INCONCLUSIVE),
+            speed_word=findings.get((i, 0), NOT_SHOWN),
+            loss_word=findings.get((i, 1), NOT_SHOWN),
         )
         for i, change in enumerate(changes)
     ]
@@ -173,7 +173,7 @@ def _decide(mean: Mean, p_equal: float, p_beyond: float) -> Word:
         return "same"
     if p_equal < LEVEL:
         return "up" if mean.estimate > 0 else "down"
-    return INCONCLUSIVE
+    return NOT_SHOWN
 
 
 _COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")

@@ -1,4 +1,4 @@
-"""Compares schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
+"""Comparison of schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
 
 Only runs of one pairing are compared with each other, because they shared seed and allocation. They must be complete,
 and no run of their scheme may have diverged.
@@ -56,15 +56,15 @@ class SchemeRow:
     without such bytes.
     """
     outcome: Outcome | None
-    """What is shown of speed and loss together; None for the baseline."""
+    """Finding about speed and loss together; None for the baseline."""
     kind: SchemeKind = SchemeKind.UNKNOWN
-    """How simple the scheme is."""
+    """Complexity of the scheme."""
     base: tuple[Measures, ...] = ()
     """The baseline's runs, if the scheme can be compared with them."""
 
     @property
     def verdict(self) -> str:
-        """The outcome in words, with the states of the runs."""
+        """The outcome as text, with the states of the runs."""
         return describe_verdict(self.outcome, self.runs, self.completed, idle=self.idle)
 
     @property
@@ -84,22 +84,22 @@ class SchemeRow:
 
     @property
     def counted(self) -> list[Measures]:
-        """The runs that its numbers rest on: the completed ones, else those with a known speed."""
+        """Runs from which its numbers are computed: the completed ones, else those with a known speed."""
         return counted(self.runs)
 
     @property
     def speed_shown(self) -> Speed | None:
-        """Finding about the speed; None if there is no pair."""
+        """Finding about the speed; None without a pair."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """Finding about the loss at equal steps; None if there is no pair."""
+        """Finding about the loss at equal steps; None without a pair."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Difference of loss that counts as none; None if there is no pair."""
+        """Largest difference of loss that does not count; None without a pair."""
         return self.loss.margin if self.loss else None
 
 
@@ -160,7 +160,7 @@ def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A cell before anything is decided."""
+    """A cell before its findings."""
 
     schemes: Mapping[str, list[Measures]]
     baseline: str
@@ -235,7 +235,7 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
 
 
 def step_time(measures: Measures) -> Interval | None:
-    """Mean step time of one run, with an interval from the scatter within the run."""
+    """Return the mean step time of one run, with an interval from the scatter within the run."""
     times = measures.step_times()
     return series_interval(times) if times else None
 

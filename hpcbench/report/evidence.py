@@ -1,4 +1,4 @@
-"""Evidence about schemes: pairs of runs and their values, and the findings that one level for the report allows.
+"""Evidence about schemes: pairs of runs and their values, and the findings at the level of the report.
 
 Only runs of one pairing are compared with each other, because they shared seed and allocation.
 """
@@ -24,7 +24,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The compared values of one cell, before anything is decided."""
+    """The compared values of one cell, before its findings."""
 
     kinds: Mapping[str, SchemeKind]
     """Kinds of the schemes that have a pair with the baseline."""
@@ -39,7 +39,7 @@ class Evidence:
 
     @property
     def chains(self) -> Chains:
-        """The questions in the order in which they are asked."""
+        """The questions, in the order in which they are asked."""
         answers: dict[Hashable, Chain] = {}
         controls: dict[Hashable, Chain] = {}
         for scheme, kind in self.kinds.items():
@@ -55,7 +55,7 @@ class Evidence:
 
 
 def _chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
-    """Return the chain of two schemes; None if they have one pair, which shows nothing."""
+    """Return the chain of two schemes; None for one pair, which has no test."""
     chain = Chain(speed.question if speed else None, loss.question if loss else None)
     return None if chain == Chain() else chain
 
@@ -93,7 +93,7 @@ def _findings(cell: Evidence, allotment: Allotment) -> Findings:
     for pair in dict.fromkeys((*cell.duel_speeds, *cell.duel_losses)):
         given = allotment.duels.get(pair, nothing)
         speed, loss = cell.duel_speeds.get(pair), cell.duel_losses.get(pair)
-        # What a gain has shown already stays shown.
+        # A duel that a gain has decided stays decided.
         gain = max(gains.get(pair, 0.0), gains.get(pair[::-1], 0.0))
         shown = speed.finding(given.speed, gain) if speed else None
         duels.append(Duel(*pair, shown, loss.finding(given.loss) if loss else None))
@@ -165,12 +165,12 @@ def _loss_tests(
 
 
 def _seed(run: Measures) -> Hashable:
-    """Return what two runs of equal seed have in common: in joined submissions the number of the repeat."""
+    """Return the common key of runs with equal seed: in joined submissions the number of the repeat."""
     return run.run.repeat if run.run.submission else run.run.pairing
 
 
 def rates(mine: Measures, other: Measures) -> Both:
-    """Samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
+    """Return samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
     return common_rate(mine, other) or (None, None)
 
 
@@ -201,12 +201,12 @@ def family(
 
 
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
-    """Completed runs of a scheme, each with the baseline's run of the same pairing, in the order of the repeats."""
+    """Return completed runs of a scheme with the baseline's runs of the same pairing, in the order of the repeats."""
     mine, others = by_pairing(runs), by_pairing(base)
     order = sorted(mine, key=lambda pairing: (mine[pairing].run.submission, mine[pairing].run.repeat or 0, pairing))
     return [(mine[pairing], others[pairing]) for pairing in order if pairing in others]
 
 
 def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
-    """Completed runs by their pairing. The first one counts if there are several."""
+    """Return the completed runs by their pairing; the first one if there are several."""
     return {run.run.pairing: run for run in reversed(completed(runs))}

@@ -1,4 +1,4 @@
-"""Tokens of the experts, as a run's log has them."""
+"""Tokens of the experts in a run's log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class ExpertLayer:
 
     @property
     def imbalance(self) -> float:
-        """The most that an expert got, over the mean."""
+        """Tokens of the fullest expert over the mean."""
         return max(self.tokens) / fmean(self.tokens)
 
 
@@ -33,12 +33,12 @@ class ExpertLoads:
 
     @property
     def dropped_part(self) -> float:
-        """Choices that an expert had no place for, as a part of all."""
+        """Choices of a full expert, as a part of all choices."""
         return sum(layer.dropped for layer in self.layers) / sum(sum(layer.tokens) for layer in self.layers)
 
     @property
     def imbalance(self) -> float:
-        """The mean over the layers of the most that an expert got over the mean."""
+        """Imbalance, a mean over the layers."""
         return fmean(layer.imbalance for layer in self.layers)
 
     @property
@@ -48,10 +48,7 @@ class ExpertLoads:
 
 
 def experts(log: RunLog) -> ExpertLoads | None:
-    """Return what the experts of a run received, from its ``experts`` event.
-
-    None where the log does not speak of any, or not sensibly.
-    """
+    """Return the tokens of the experts of a run, from its ``experts`` event; None if it is missing or invalid."""
     layers = []
     for row in log.read_event(events.Experts).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:

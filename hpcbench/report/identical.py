@@ -1,4 +1,4 @@
-"""Schemes that treat all traffic of a cell in the same way, because their rules differ only for other traffic."""
+"""Schemes that treat all traffic of a cell in the same way: their rules differ only for traffic that does not occur."""
 
 from collections.abc import Hashable, Sequence
 
@@ -12,7 +12,7 @@ from hpcbench.report.traffic import TrafficSum
 
 
 def identical(cell: Cell) -> list[list[str]]:
-    """Return groups of schemes that are one experiment: equal but for their names and for rules that nothing needs.
+    """Return groups of schemes that differ only in their names and in rules that no traffic matches.
 
     Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
     """

@@ -87,7 +87,7 @@ def report(
 def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
     """Write ``RUN.json`` for each run that has a trace: its ranks on one clock, in a file that Perfetto opens.
 
-    Standard error says what it holds.
+    Standard error describes the content.
     """
     written: list[Path] = []
     for run in (run for submission in submissions for run in submission.runs):
@@ -112,9 +112,8 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
 
 
 def _describe_trace(about: dict[str, float]) -> str:
-    ranks, lost = about["ranks"], about["left_out"]
-    text = f"{ranks} rank{'s' * (ranks > 1)} on one clock, to {about['clock_error_us']:.0f} us"
-    return f"{text}; {lost} spans were left out: trace fewer steps" if lost else text
+    text = f"ranks on one clock: {about['ranks']}, to {about['clock_error_us']:.0f} us"
+    return f"{text}; {about['left_out']} spans were left out: trace fewer steps" if about["left_out"] else text
 
 
 def _targets(exports: Sequence[Path]) -> "list[ExportTarget]":

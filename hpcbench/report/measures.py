@@ -29,7 +29,7 @@ class Measures(Pace):
 
     run: RunResult
     steps: int
-    """Number of steps that the throughput rests on."""
+    """Number of steps from which the throughput is computed."""
     batch: int | None
     """Samples of a step."""
     model_flops_per_rank: float | None
@@ -74,7 +74,7 @@ class Measures(Pace):
     """Loss of the evaluation after the last step; None for a run that has not reached it."""
     diverged_at: int | None
     notes: tuple[str, ...]
-    """Sentences about contradictions in the log, and about other facts that a reader must know."""
+    """Sentences about contradictions in the log and about other facts for the reader."""
     first: int = field(default=1, repr=False)
     """Number of the first step after the warm-up."""
     _extracts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -101,20 +101,20 @@ class Measures(Pace):
 
     @property
     def counted_steps(self) -> list[float]:
-        """Numbers of the steps that the throughput rests on."""
+        """Numbers of the steps from which the throughput is computed."""
         return self.run.log.steps.column("step", first=self.first) if self.run.log else []
 
     def rates_over(self, steps: Container[float]) -> Rates:
-        """Work per second over those counted steps that are among `steps`."""
+        """Compute the work per second over the counted steps that are among `steps`."""
         return pace(self.run.log, basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
 
     def step_times(self) -> list[float]:
-        """Seconds of the steps after the warm-up, in the order of the log, for an interval."""
+        """Return the seconds of the steps after the warm-up, in the order of the log."""
         return step_times(self.run.log, self.first) if self.run.log else []
 
 
 def measure(run: RunResult) -> Measures:
-    """Take a run's numbers from its log."""
+    """Compute the numbers of a run from its log."""
     log = run.log or RunLog(Path())
     has_wire_bytes = not run.settings.scheme.hides_traffic
     rests_on = basis(run, log)
@@ -165,19 +165,19 @@ def completed(runs: Iterable[Measures]) -> list[Measures]:
 
 
 def counted(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs that a scheme's numbers rest on: the completed ones, else those with a known speed."""
+    """Return the runs from which a scheme's numbers are computed: the completed ones, else those with a known speed."""
     return completed(runs) or [run for run in runs if run.samples_per_s]
 
 
 def is_gpu(run: RunResult) -> bool:
-    """Whether the run's ranks compute on GPUs."""
+    """Return whether the run's ranks compute on GPUs."""
     return (run.settings.device or "cpu") != "cpu"
 
 
 def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
-    """Work per second of two runs, over the steps that both counted.
+    """Return the work per second of two runs over the steps that both counted.
 
-    So a run that was cut, or had a longer warm-up, is not compared by steps that the other did not take.
+    Otherwise a shorter run, or one with a longer warm-up, would be compared with other steps.
     """
     if mine.counted_steps == other.counted_steps:
         return mine.rates, other.rates
@@ -192,7 +192,7 @@ def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
 
 
 def _bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
-    """Message bytes and wire bytes: of the steps, or of all traffic where step lines do not give them."""
+    """Return message bytes and wire bytes: of the steps, or of all traffic if step lines do not contain them."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:
         return int(sum(messages)), int(sum(wires))
@@ -200,7 +200,7 @@ def _bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int
 
 
 def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
-    """FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
+    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
     return _recomputed(per_sample, rate, rests_on) or mean_rate(log, name, rests_on.first)
 
 

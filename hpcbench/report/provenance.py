@@ -1,4 +1,4 @@
-"""The origin of results, and the differences between their environments. Each fact names its file."""
+"""Origin of results, and differences between their environments. Each fact names its file."""
 
 import json
 import re
@@ -28,18 +28,18 @@ _OF_A_RANK = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact that one place gives."""
+    """A fact from one place."""
 
     name: str
     value: str
-    who: str
-    """Run or node that it is about."""
+    subject: str
+    """Run or node of the fact."""
     source: str
     """File, or ``file:line``."""
 
 
 def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Versions and settings that the runs' worker found, without packages."""
+    """Yield the versions and settings that the runs' workers detected, without packages."""
     for run, where, event in _environments(runs):
         if run.log and (start := run.log.event(Start)) and start.version:
             yield Finding("hpcbench", make_printable(start.version, 80), run.id, run.log.where(start.line))
@@ -48,21 +48,18 @@ def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return packages of the runs' Python, and their versions."""
+    """Yield the packages of the runs' Python and their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
     for run, where, event in _environments(runs):
         if (versions := event.packages) is not None:
-            if versions != before:  # they seldom differ, and are many
+            if versions != before:  # They are many and seldom differ.
                 before, names = versions, list(_flat(versions))
             yield from (Finding(name, value, run.id, where) for name, value in names)
 
 
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the equipment of nodes, from their ranks' records.
-
-    Each fact is there once for each node. Clocks are in `clocks`.
-    """
+    """Yield the equipment of nodes from their ranks' records, without clock frequencies: each fact once per node."""
     seen: set[tuple[str, str, str]] = set()
     for host, where, name, value in _of_nodes(runs):
         if name not in _MOMENTARY and (host, name, value) not in seen:
@@ -71,7 +68,7 @@ def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the lowest and the highest value of each clock at the start of a run. No two readings are equal."""
+    """Yield the range of each clock frequency at the start of the runs. No two readings are equal."""
     seen: dict[str, list[tuple[float, str]]] = {}
     for _, where, name, value in _of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
@@ -82,7 +79,7 @@ def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the real placement of the ranks by the launcher, by their number on the node."""
+    """Yield the actual placement of the ranks by the launcher, by local rank."""
     seen: set[tuple[str, str, str]] = set()
     for run, where, rank in _ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
@@ -104,7 +101,7 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
     """
     stated: dict[str, dict[str, dict[str, None]]] = {}
     for finding in findings:
-        stated.setdefault(finding.name, {}).setdefault(finding.who, {})[finding.value] = None
+        stated.setdefault(finding.name, {}).setdefault(finding.subject, {})[finding.value] = None
     sentences = []
     for name, values in stated.items():
         groups: dict[frozenset[str], list[str]] = {}
@@ -114,7 +111,7 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
             shown = [f"{' and '.join(list(values[group[0]])[:3])} ({some(group)})" for group in groups.values()]
             sentences.append(f"The {kind} differ in {name}: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}.")
     more = len(sentences) - _SENTENCES
-    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} more of that sort."] if more > 0 else [])
+    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} further facts."] if more > 0 else [])
 
 
 def device_name(device: str) -> str:
@@ -140,7 +137,7 @@ def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Rank]]:
 
 
 def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
-    """Node, source, name and value of each fact."""
+    """Yield node, source, name and value of each fact."""
     for _, where, event in _environments(runs):
         for host in event.hosts or ():
             parts = [{key: value for key, value in host.raw.items() if key not in ("host", "gpus")}]
@@ -156,7 +153,7 @@ def _host(name: str | None) -> str:
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Values of nested objects by their keys, joined with dots, without nulls and without facts of single ranks."""
+    """Yield the values of nested objects by their joined keys, without nulls and facts of single ranks."""
     for key, value in data.items():
         name = prefix + make_printable(key, 60)
         if name in _OF_A_RANK or value is None:
@@ -266,17 +263,17 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
 
 
 def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
-    """Sentences about code that no revision can restore."""
+    """Yield sentences about code with uncommitted changes."""
     for name, revision, dirty in _revisions(read_json(root / "provenance" / "submit.json")) if root else ():
         if dirty:
             place = make_printable(str(root / "provenance" / f"{name}.diff")) if root else ""
-            yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."
+            yield f"At submission the checkout of {name} had uncommitted changes to revision {revision[:12]}: {place}."
     stated: dict[str, list[str]] = {}
     for finding in software(runs):
         if finding.name == "revision" and finding.value.endswith("-dirty"):
-            stated.setdefault(finding.value.removesuffix("-dirty")[:12], []).append(finding.who)
+            stated.setdefault(finding.value.removesuffix("-dirty")[:12], []).append(finding.subject)
     for revision, who in stated.items():
-        yield f"hpcbench had changes beside its revision {revision} when it ran {some(who)}."
+        yield f"hpcbench had uncommitted changes to revision {revision} when it ran {some(who)}."
 
 
 def _revisions(recorded: Any) -> Iterator[tuple[str, str, bool]]:
@@ -287,15 +284,15 @@ def _revisions(recorded: Any) -> Iterator[tuple[str, str, bool]]:
 
 
 def _merged(findings: Iterable[Finding]) -> tuple[Fact, ...]:
-    """Facts merged so that each name and value is there once."""
+    """Merge facts, so that each name and value occurs once."""
     stated: dict[tuple[str, str], list[Finding]] = {}
     everyone: dict[str, set[str]] = {}
     for finding in findings:
         stated.setdefault((finding.name, finding.value), []).append(finding)
-        everyone.setdefault(finding.name, set()).add(finding.who)
+        everyone.setdefault(finding.name, set()).add(finding.subject)
     facts: dict[str, list[Fact]] = {name: [] for name in everyone}
     for (name, value), findings_of_value in stated.items():
-        who = tuple(dict.fromkeys(finding.who for finding in findings_of_value))
+        who = tuple(dict.fromkeys(finding.subject for finding in findings_of_value))
         facts[name].append(
             Fact(name, value, findings_of_value[0].source, () if len(who) == len(everyone[name]) else who)
         )

@@ -1,4 +1,4 @@
-"""A run's use of its machine, from its log: memory, time of each host, and phases of a step."""
+"""Use of the machine by a run, from its log: memory, time of each host, and phases of a step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class HostTime:
 
 
 def memory(log: RunLog) -> PeakMemory:
-    """Peak memory, from the ``memory`` event or the lines of a foreign log."""
+    """Return the peak memory, from the ``memory`` event or the lines of another program's log."""
     event = log.event(events.MemoryUse)
     if event is None:
         printed = log.steps.column("memory_bytes")
@@ -118,7 +118,7 @@ def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     if not stages:
         return None
     mean = {part: sum(stage[part] for stage in stages) / len(stages) for part in ("step", *PARTS)}
-    # Stages begin a step together; the passes of the one that ends last tell how long the others had nothing to do.
+    # Stages begin a step together: the passes of the last stage to end determine the idle time of the others.
     longest = max(stage["forward"] + stage["backward"] + stage["bubble"] for stage in stages)
     busy = mean["forward"] + mean["backward"]
     several = len(stages) > 1 and longest > 0
@@ -130,7 +130,7 @@ def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
 
 
 def by_stage(log: RunLog) -> list[dict[str, float]]:
-    """Seconds of each stage by the names in `PARTS`, and its ``step``; empty if a stage lacks one of them."""
+    """Return the seconds of each stage by `PARTS`, and of its ``step``; empty if a stage lacks one of them."""
     rows = log.read_event(events.PhaseTimes).stages or ()
     rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     stages = [

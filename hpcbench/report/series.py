@@ -1,4 +1,4 @@
-"""Interval of the mean of values of which each depends on those before it, such as the step times of a run."""
+"""Interval of the mean of correlated values, such as the step times of a run."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from hpcbench.report.significance import student_t_quantile
 from hpcbench.report.statistics import Interval, need_finite
 
 FEWEST = 30
-"""Fewest values for an interval: fewer do not show how long their memory is."""
+"""Smallest number of values for an interval. With fewer, the correlation is unknown."""
 _MOST_BATCHES = 50
-"""Most batches. In longer series each batch has several values, so that a memory of many values is seen, too."""
+"""Largest number of batches. In longer series each batch has several values, so that long correlations count."""
 _FEWEST_INDEPENDENT = 2.0
-"""Number of independent values below which there is no interval: the series is hardly longer than its memory."""
+"""Smallest number of independent values for an interval. With fewer, the series is hardly longer than its memory."""
 
 
 def series_interval(values: Sequence[float]) -> Interval:
@@ -46,7 +46,7 @@ def series_interval(values: Sequence[float]) -> Interval:
 
 
 def _batch_means(values: Sequence[float]) -> list[float]:
-    """Means of equally long batches of successive values. The first values are left out if the last batch needs it."""
+    """Return the means of equally long batches of successive values. Surplus values at the beginning are left out."""
     size = math.ceil(len(values) / _MOST_BATCHES)
     first = len(values) % size
     return [fmean(values[start : start + size]) for start in range(first, len(values), size)]

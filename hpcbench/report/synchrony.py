@@ -1,8 +1,7 @@
-"""Ways to keep ranks in step, beside the one in which all wait: time to a loss, bubble, staleness, over paired seeds.
+"""Sync modes compared with a synchronous one: time to a loss, bubble, staleness, over paired seeds.
 
-Cells belong together if their runs differ in nothing but the way: the schedule of a pipeline, or how replicas keep in
-step. One of the ways in which all wait is the reference of the others. Runs are paired by scheme, and by their pairing,
-whose runs have the same seed.
+The sync mode is the schedule of a pipeline, or how replicas keep in step. The compared cells differ only in their mode.
+A mode in which all ranks wait is the reference. Runs of one scheme and one pairing, with the same seed, are compared.
 """
 
 import json
@@ -40,32 +39,32 @@ _OF_THE_WAY: dict[str, tuple[str, ...]] = {
     "train": ("schedule", "vertical_sync", "sync", "staleness", "seed"),
     "layout": ("chunks", "stages"),
 }
-"""Settings in which runs may differ that belong together; the seed differs between repeats."""
+"""Settings of the sync mode, in which compared runs may differ; the seed differs between repeats."""
 _REFERENCES = ("1f1b", "gpipe", "interleaved", "all-reduce")
-"""Ways in which all wait, the first of which is the reference."""
+"""Modes in which all ranks wait. The first one that ran is the reference."""
 
 Reached = Literal["reached", "reached in part", "not reached", "unknown", "reference"]
 
 
 @dataclass(frozen=True)
 class SyncMode:
-    """How the runs of a cell keep their ranks in step."""
+    """The way in which a run keeps its ranks in step."""
 
     name: str
     waits: bool
-    """Whether gradients are always of the newest weights."""
+    """Whether gradients are always computed with the newest weights."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The runs of one way and scheme, beside those of the reference. A number is None if no run gives it."""
+    """The runs of one sync mode and scheme, compared with the reference. A number is None if no run gives it."""
 
     group: str
     """Values of the matrix that the compared cells share and others do not; empty if there are no others."""
     way: SyncMode
     scheme: str
     against: str | None
-    """The reference's way; None for the reference itself, and where there is none."""
+    """Mode of the reference; None for the reference itself, and without a reference."""
     is_reference: bool
     runs: tuple[Measures, ...]
     times: tuple[TimeToLoss, ...]
@@ -79,9 +78,9 @@ class Arm:
     waiting: float | None
     """Part of the time in which ranks wait, see `hpcbench.report.quantities.staleness`."""
     waiting_change: Interval | None
-    """The same minus the reference's."""
+    """Waiting part minus that of the reference."""
     ages: Ages | None
-    """Staleness of the gradients of all completed runs; None where it is not counted."""
+    """Staleness of the gradients of all completed runs; None if it is not counted."""
 
     @property
     def run_names(self) -> list[str]:
@@ -109,7 +108,7 @@ class Arm:
 
     @property
     def basis(self) -> Basis | None:
-        """Which loss it is, of all pairs; None if pairs differ."""
+        """Kind of the loss of all pairs; None if pairs differ."""
         bases = {time.basis for time in self.times}
         return bases.pop() if len(bases) == 1 else None
 
@@ -121,14 +120,14 @@ class Arm:
 
     @property
     def parts(self) -> dict[int, float]:
-        """Parts of all gradients by staleness; empty where it is not known."""
+        """Parts of all gradients by staleness; empty if unknown."""
         if self.ages is not None:
             return self.ages.parts
         return {0: 1.0} if self.way.waits else {}
 
 
-def way_of(settings: LoggedSettings) -> SyncMode | None:
-    """How a run keeps its ranks in step; None if its settings do not say."""
+def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
+    """Return the sync mode of a run; None if its settings do not contain it."""
     train, layout = settings.train, settings.layout
     if layout.pp is None or train.schedule is None or train.sync is None:
         return None
@@ -139,7 +138,7 @@ def way_of(settings: LoggedSettings) -> SyncMode | None:
     return SyncMode(mode, train.sync in ("all-reduce", "bsp"))
 
 
-def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
+def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     """Return the sync modes with their references; none if all runs wait for all ranks.
 
     `margin` is the relative increase of the reference's last loss that is still good enough.
@@ -147,19 +146,19 @@ def arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     groups: dict[str, list[tuple[SyncMode, Cell]]] = {}
     for cell in cells:
         run = example(cell)
-        if (way := way_of(run.settings)) is not None:
+        if (way := resolve_mode(run.settings)) is not None:
             groups.setdefault(_fixed(run), []).append((way, cell))
     asked = [group for group in groups.values() if any(_is_asked(example(cell).settings) for _, cell in group)]
     return [arm for group in asked for arm in _arms(group, [cell for group in asked for _, cell in group], margin)]
 
 
 def _is_asked(settings: LoggedSettings) -> bool:
-    """Whether a run has another way than those that every study has had."""
+    """Return whether a run does not use the default mode."""
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
 
 
 def _fixed(run: RunResult) -> str:
-    """All settings of the work, the layout and the links, but those of the way."""
+    """Return all settings of the work, the layout and the links except those of the sync mode, as JSON."""
     same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
     for section, names in _OF_THE_WAY.items():
         if isinstance(settings := same[section], dict):
@@ -231,10 +230,10 @@ def _difference(both: Sequence[tuple[Measures, Measures]], of: Callable[[Measure
 _TONES: dict[str, Tone] = {"not reached": "bad", "reached in part": "warning", "unknown": "warning"}
 
 
-def table(submission: Submission, cells: list[Cell]) -> Table | None:
+def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | None:
     """Return a row for each sync mode and scheme; None if every run waits for all others."""
     margin = submission.plan.criteria.loss_margin
-    modes = arms(cells, margin)
+    modes = list_arms(cells, margin)
     unit = seconds_unit(arm.seconds for arm in modes)
     several = len({arm.group for arm in modes}) > 1
     fields: list[Field[Arm]] = [
@@ -278,7 +277,7 @@ def table(submission: Submission, cells: list[Cell]) -> Table | None:
 
 
 def _help(what: str) -> str:
-    return f"{what}, beside the reference's run of the same scheme and seed, with its interval."
+    return f"{what}, compared with the reference's run of the same scheme and seed, with its interval."
 
 
 def _points(part: float) -> str:
@@ -308,11 +307,11 @@ def _rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
         f"{percent(margin)}, run by run of the same seed; below 1 is faster. Evaluations take no time."
     )
     if any(arm.state == "reached in part" for arm in modes):
-        yield "Where not all pairs reached the loss, the ratio is of those that did, and flatters the way."
+        yield "If not all pairs reached the loss, the ratio is that of the others: the mode is worse than shown."
 
 
 def _ages(modes: Sequence[Arm]) -> Iterator[str]:
-    """Histograms of staleness."""
+    """Yield the histograms of staleness."""
     for arm in modes:
         if arm.ages:
             who = ", ".join(name(text).shown for text in (arm.way.name, arm.group, arm.scheme) if text)

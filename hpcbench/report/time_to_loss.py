@@ -1,4 +1,4 @@
-"""Time to a loss: the seconds in steps until a run is as good as another one at its end.
+"""Time to a loss: the seconds in steps until a run reaches the final loss of another run.
 
 The loss to reach is the other run's last validation loss, with the study's margin on top. Between two evaluations the
 loss is taken to lie on a straight line. Where a run has fewer than two evaluations, the mean training loss of the last
@@ -21,13 +21,13 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class TimeToLoss:
-    """Seconds of two runs until each was as good as the second one at its end."""
+    """Seconds of two runs until each reached the final loss of the second one."""
 
     target: float
     basis: Basis
-    """Which loss it is."""
+    """Kind of the loss."""
     mine: float | None
-    """None for a run that never was as good."""
+    """None if the run never reached the loss."""
     other: float
 
 
@@ -58,7 +58,7 @@ def evaluated(log: RunLog, along: Curve) -> Points:
 
 
 def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
-    """Means of the last training losses, of as many steps in both runs."""
+    """Return the means of the last training losses over the same number of steps in both runs."""
     window = max(1, round(WINDOW * min(len(ours.times), len(theirs.times))))
     return _means(ours, window), _means(theirs, window)
 
@@ -77,7 +77,7 @@ def _means(along: Curve, window: int) -> Points:
 def first_at(points: Points, target: float) -> float | None:
     """Return the time at which the loss first reaches the target, interpolated linearly; None if it never does.
 
-    A loss that is no number ends its line.
+    A loss that is not finite interrupts the line.
     """
     before: tuple[float, float] | None = None
     for time, loss in points:

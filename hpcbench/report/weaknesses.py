@@ -21,7 +21,7 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable
 
 FEW_PAIRS = 5
-"""Number of pairs below which chance is large.
+"""Number of pairs below which findings depend largely on chance.
 
 With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
 (``benchmarks/report_statistics.py``, truth ``large``).
@@ -29,7 +29,7 @@ With fewer pairs, a t test finds even a difference of several deviations in only
 RARE, FOUND = 0.1, 0.95
 """Part of the runs that fail, and the probability with which one of them is to be among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
-"""Number of pairs without a failure that excludes so many failures: 29."""
+"""Number of pairs without a failure that excludes this share of failures: 29."""
 FEW_ORDERED = 5
 """Number of pairs below which their order shows nothing."""
 ORDERS = 199
@@ -37,7 +37,7 @@ ORDERS = 199
 FEW_STEPS = 100
 """Number of counted steps below which a mean rests on minutes at most, and training has hardly begun."""
 _TENTHS = 10
-"""Number of parts of a run. The last two tell whether its loss still falls."""
+"""Number of parts of a run. The last two are compared to see whether its loss still falls."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Weakness:
     text: str
     """Sentence for the reader, without a full stop."""
     concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
-    """Tells from a cell, a scheme's row and the baseline's row whether the reason holds."""
+    """Function of a cell, a scheme's row and the baseline's row that returns whether the reason applies."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Weakened:
         return [weakness.name for letter, weakness in self.reasons if letter in self.of.get(scheme, ())]
 
     def has(self, scheme: str, weakness: Weakness) -> bool:
-        """Whether a scheme's verdict is weakened by one reason."""
+        """Return whether a scheme's verdict has a weakness."""
         return weakness.name in self.names(scheme)
 
     @property
@@ -133,7 +133,7 @@ def _correlated(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
 
 
 def follow_each_other(values: Sequence[float]) -> bool:
-    """Return whether successive values are more alike than values in random order are in 19 of 20 cases.
+    """Return whether successive values are more similar than in 19 of 20 random orders.
 
     The measure is von Neumann's: the squared differences of neighbours (Annals of Mathematical Statistics 12, 1941),
     compared with those of random orders of the same values, so that no distribution is assumed.
@@ -154,13 +154,13 @@ def _few_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
 
 
 def _still_falling(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Whether the baseline's training loss fell by more than the margin over the last two tenths of its steps."""
+    """Return whether the baseline's training loss fell by more than the margin in the last tenth of its steps."""
     falls = [fall for run in base.counted if (fall := _fall(run)) is not None]
     return row.loss is not None and bool(falls) and fmean(falls) > cell.criteria.loss_margin
 
 
 def _fall(run: Measures) -> float | None:
-    """Fall of the loss from the last tenth but one to the last tenth, relative to the former."""
+    """Return the relative fall of the loss from the ninth to the last tenth of the steps."""
     losses = run.run.log.steps.column("loss") if run.run.log else []
     size = len(losses) // _TENTHS
     before, last = losses[-2 * size : -size], losses[-size:]
@@ -174,7 +174,7 @@ def _shared_cores(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
 
 
 def _shares(run: Measures) -> bool:
-    """Whether ranks shared the cores of a machine, by the cores that they had, else by the run's settings."""
+    """Return whether ranks shared cores, by the cores that they had, else by the run's settings."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}
@@ -190,7 +190,7 @@ def _shares(run: Measures) -> bool:
 
 
 _VIRTUAL_HOSTS = "virtual-hosts"
-"""The site whose hosts are all on one machine, for logs that do not name the machine of each rank, as older ones."""
+"""Site whose hosts are all on one machine, for older logs, which do not name the machine of each rank."""
 
 
 def _machine(run: Measures, rank: Rank) -> str | None:
@@ -201,7 +201,7 @@ def _machine(run: Measures, rank: Rank) -> str | None:
 
 
 def _other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Whether runs of two jobs of the cell were on one node at the same time, by the marks of their job scripts."""
+    """Return whether runs of two jobs of the cell shared a node at a time, by the status files of their job scripts."""
     used = {id(run) for run in _used(row, base)}
     spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
     for run in cell.runs:
@@ -214,7 +214,7 @@ def _other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
 
 
 def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
-    """Whether two spans of different jobs overlap, one of them of a run that was used.
+    """Return whether two spans of different jobs overlap, at least one of a compared run.
 
     The spans are sorted by start.
     """
@@ -258,8 +258,9 @@ def _used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
 
 LEARNT_NOTHING = Weakness(
     "learnt_nothing",
-    "The validation loss of the scheme or of the baseline is no better than that of a model that knows only how often"
-    " each byte occurs: a model that has learnt nothing has nothing to lose, so that as good means nothing",
+    "The validation loss of the scheme or of the baseline is no better than that of a model that has learnt only"
+    " how often each byte occurs: a model that has learnt nothing has nothing to lose, so that a loss no worse means"
+    " nothing",
     _learnt_nothing,
 )
 RARE_FAILURES = Weakness(
@@ -271,7 +272,7 @@ RARE_FAILURES = Weakness(
 WEAKNESSES = (
     Weakness(
         "few_pairs",
-        f"Fewer than {FEW_PAIRS} pairs of runs: chance has a large part in what is shown and in what is not",
+        f"Fewer than {FEW_PAIRS} pairs of runs: findings depend largely on chance",
         _few_pairs,
     ),
     Weakness(
@@ -282,7 +283,7 @@ WEAKNESSES = (
     Weakness(
         "still_falling",
         "The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that"
-        " are as good here may differ later",
+        " are no worse here may differ later",
         _still_falling,
     ),
     Weakness(
@@ -304,7 +305,7 @@ WEAKNESSES = (
     ),
     Weakness(
         "partly_coded",
-        "Only a part of the bytes that the scheme has a codec for went through it, which column coded says",
+        "Only a part of the bytes that the scheme has a codec for went through it, see column coded",
         _partly_coded,
     ),
     RARE_FAILURES,

@@ -1,4 +1,4 @@
-"""Checks of the run's course and of its events: lines that are missing, damaged or odd, and sums that do not fit."""
+"""Checks of a run's events: missing, damaged or odd lines, and sums that do not match."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -13,7 +13,7 @@ from hpcbench.report.traffic import Unknown, counted, total, window
 
 
 def resumed(subject: CheckedRun) -> Iterator[str]:
-    """Note that the run was resumed from a checkpoint, and which steps count then."""
+    """Note that the run was resumed from a checkpoint, and which steps count."""
     if not subject.log.resumed_from:
         return
     attempt = subject.log.read_event(Start).attempt
@@ -24,10 +24,7 @@ def resumed(subject: CheckedRun) -> Iterator[str]:
 
 
 def binding(subject: CheckedRun) -> Iterator[str]:
-    """Describe the binding of ranks, without the run's name.
-
-    Most runs of a study are placed alike, and a note that all share is shown once.
-    """
+    """Describe the binding of ranks, without the run's name: a note that all runs share is shown once."""
     yield from map(make_printable, subject.log.read_event(Binding).warnings or ())
 
 
@@ -36,7 +33,7 @@ def groups(subject: CheckedRun) -> Iterator[str]:
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
             yield make_printable(
-                f"group {event.group!r} has no known dimension, and its {event.bytes} bytes travelled exactly; in "
+                f"group {event.group!r} has no known dimension, and its {event.bytes} bytes were sent uncompressed; in "
                 f"program.groups: {event.remedy}"
             )
 
@@ -51,7 +48,7 @@ def losses(subject: CheckedRun) -> Iterator[str]:
 
 
 def damage(subject: CheckedRun) -> Iterator[str]:
-    """Lines that are not whole, or are missing although each step has one."""
+    """Note incomplete and missing lines."""
     log = subject.log
     missing = log.missing_steps() if subject.own else []
     if missing:
@@ -62,14 +59,14 @@ def damage(subject: CheckedRun) -> Iterator[str]:
 
 
 def end(subject: CheckedRun) -> Iterator[str]:
-    """Whether a completed run reached its end."""
+    """Note a completed run that did not reach its last step or evaluation."""
     log, event = subject.log, subject.log.event(End)
     if subject.run.state != "completed" or not subject.own:
         return
     if log.last_step is not None and (not event or event.steps != log.last_step.step):
         steps_of_event = event.steps if event else None
         line = event.line if event else None
-        yield subject.at(line, f"the end event says {steps_of_event} steps, the log holds {log.last_step.step}")
+        yield subject.at(line, f"the end event says {steps_of_event} steps, the log contains {log.last_step.step}")
     if log.final_loss() is None:
         yield subject.at(None, "no evaluation after the last step")
 
@@ -79,11 +76,11 @@ def _more(count: int) -> str:
 
 
 _CLOCK = 1.0
-"""Most seconds by which the clocks of a machine may differ during a run."""
+"""Largest difference in seconds between the clocks of a machine during a run."""
 
 
 def traffic_bytes(subject: CheckedRun) -> Iterator[str]:
-    """Compare the bytes of the channels with the lines of the same steps. They are whole numbers and must be equal."""
+    """Compare the bytes of the channels with the lines of the same steps, which must be equal."""
     event = subject.log.event(events.TrafficTotals)
     if not event or not subject.channels:
         return
@@ -100,7 +97,7 @@ def traffic_bytes(subject: CheckedRun) -> Iterator[str]:
 
 
 def wire(subject: CheckedRun) -> Iterator[str]:
-    """Codecs that make messages larger, and missing codecs that change them."""
+    """Note codecs that make messages larger, and channels without a codec whose bytes change."""
     event = subject.log.event(events.TrafficTotals)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes
@@ -120,7 +117,7 @@ def waiting(subject: CheckedRun) -> Iterator[str]:
     """Check that no rank waits for longer than a step takes."""
     event, time = subject.log.event(events.TrafficTotals), subject.time
     if event and time and time.exposed > time.step * (1 + TOLERANCE):
-        text = f"ranks waited {time.exposed:.4g} s a step for messages, and a step took {time.step:.4g} s"
+        text = f"ranks waited {time.exposed:.4g} s per step for messages, but a step took {time.step:.4g} s"
         yield subject.at(event.line, text)
 
 
@@ -131,7 +128,7 @@ def phases(subject: CheckedRun) -> Iterator[str]:
         phase_sum = sum(row[part] for part in PARTS)
         if event and abs(phase_sum - row["step"]) > TOLERANCE * row["step"]:
             text = (
-                f"the phases of stage {stage} come to {phase_sum:.4g} s a step, and its step took {row['step']:.4g} s"
+                f"the phases of stage {stage} come to {phase_sum:.4g} s per step, and its step took {row['step']:.4g} s"
             )
             yield subject.at(event.line, text)
 
@@ -147,5 +144,5 @@ def times(subject: CheckedRun) -> Iterator[str]:
     clock = measure_seconds(subject.log.read_event(events.Start).time, event.time)
     if run_seconds is not None and clock is not None and run_seconds > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(
-            event.line, f"the run took {run_seconds:.3f} s, and {clock:.3f} s by the times of its start and end"
+            event.line, f"the run took {run_seconds:.3f} s, and {clock:.3f} s by the clock times of its start and end"
         )

@@ -1,4 +1,4 @@
-"""Checks of rates, operations and use of the chip: figures that follow from each other."""
+"""Checks of rates, operations and utilization: figures that can be computed from each other."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ _FLOPS = {
 def rates(subject: CheckedRun) -> Iterator[str]:
     """Compare printed rates with the work and the time of a step."""
     basis = subject.basis
-    # the batch of each step where lines give it: some frameworks let it grow
+    # Some frameworks let the batch grow, and print it in each line.
     over = "samples" if basis.batch is None and subject.log.steps.column("samples") else None
     batch = basis.batch or (1 if over else None)
     ranks = basis.ranks
@@ -60,7 +60,7 @@ def conventions(subject: CheckedRun) -> Iterator[str]:
     basis = subject.basis
     if basis.shape is None:
         return
-    # a log that does not say what was recomputed may have any of it
+    # Without a stated recomputation, each kind is possible.
     modes: list[str | int] = ["none", "selective", "full"] if basis.recompute is None else [basis.recompute]
     mode = "" if basis.recompute is None else f" with recompute: {basis.recompute}"
     hardware = [flops.count_hardware_flops(**basis.shape, recompute=value) for value in modes]
@@ -96,13 +96,14 @@ def peaks(subject: CheckedRun) -> Iterator[str]:
             line = _line(subject, column, most)
             chip = f" of a rank's share of {make_printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
             yield subject.at(
-                line, f"{most:.4g} {label} a rank cannot be: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})"
+                line,
+                f"{most:.4g} {label} per rank is impossible: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})",
             )
     for column, claim in (("model_flops_per_rank", "mfu"), ("hardware_flops_per_rank", "hfu")):
         most = max(steps.column(claim), default=0.0)
         if most > 1:
             yield subject.at(
-                _line(subject, claim, most), f"{claim.upper()} {most:.1%} cannot be: a chip gives 100 % at most"
+                _line(subject, claim, most), f"{claim.upper()} {most:.1%} is impossible: the maximum is 100 %"
             )
         mismatch = subject.mismatch(Relation(claim, over=column, expected=1 / peak if peak else None))
         if mismatch:
@@ -114,7 +115,7 @@ def consumed(subject: CheckedRun) -> Iterator[str]:
     """Compare the samples since the run began with batch times steps."""
     sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
     if len(sizes) != 1:
-        return  # unknown, or growing
+        return  # the batch is unknown, or grows
     (batch,) = sizes
     rows = subject.log.steps.columns("line", "step", "consumed_samples")
     # NeMo counts its steps from 0, and the samples with those of the step.
@@ -128,7 +129,7 @@ def consumed(subject: CheckedRun) -> Iterator[str]:
 
 
 def _flops(subject: CheckedRun, per_sample: float | None, batch: int | None) -> float | None:
-    """Operations of a rank in a step."""
+    """Return the operations of a rank in a step."""
     return per_sample * batch / subject.basis.ranks if per_sample and batch and subject.basis.ranks else None
 
 

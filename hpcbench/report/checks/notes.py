@@ -1,6 +1,6 @@
 """Checks that a run's log agrees with itself. Each mismatch is a sentence that names the line and both figures.
 
-Nothing is corrected or averaged away. The reader of the numbers is told what does not fit.
+Nothing is corrected: the notes report the values that do not match.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,6 +33,6 @@ CHECKS: tuple[Callable[[CheckedRun], Iterator[str]], ...] = (
 
 
 def notes(subject: CheckedRun) -> Iterator[str]:
-    """Yield notes for a reader of the run's numbers, one sentence each."""
+    """Yield the notes about a run, one sentence each."""
     for check in CHECKS:
         yield from check(subject)

@@ -13,9 +13,9 @@ from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, TrafficSum
 
 TOLERANCE = 0.01
-"""Largest part by which a printed figure may differ from the recomputed one without a note."""
+"""Largest relative difference between a printed and a recomputed figure without a note."""
 _DISTINCT = 3
-"""Number of different values that are needed to tell missing digits from printed zeros."""
+"""Number of different values that are needed to distinguish missing digits from printed zeros."""
 _SAMPLE = 200
 """Number of values from which the printed digits of a column are found."""
 
@@ -99,7 +99,7 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
 
 
 def _is_close(values: Sequence[float], expected: float) -> bool:
-    """Whether all values are close, without regard to rounding. That holds for most logs, which need no closer look."""
+    """Return whether all values are close, ignoring rounding: true for most logs, which then need no exact check."""
     low, high = expected * (1 - TOLERANCE), expected * (1 + TOLERANCE)
     return isfinite(sum(values)) and low <= min(values) and max(values) <= high
 
@@ -116,7 +116,7 @@ def _values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[floa
 
 
 def _bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float]) -> tuple[float, float]:
-    """Least and largest value that a relation may have had before its figures were rounded."""
+    """Return the smallest and largest value of a relation before its figures were rounded."""
     below = [(max(figure - half, 0.0),) for figure, half in zip(figures, halves, strict=True)]
     above = [(figure + half,) for figure, half in zip(figures, halves, strict=True)]
     if relation.over:  # a divisor that may have been 0 leaves the value without an upper bound
@@ -131,7 +131,7 @@ def unit(values: Sequence[float]) -> float:
     Equal values may end in printed zeros. They are taken to have three digits at least.
     """
     shown = {value for value in values[:_SAMPLE] if isfinite(value) and value}
-    # twelve digits are more than any log prints, and fewer than what scaling a figure by its unit disturbs
+    # Logs print fewer than twelve digits; rounding errors of a scaled unit affect later digits.
     decimals = [Decimal(f"{value:.12g}").normalize() for value in shown]
     last = min((int(value.as_tuple().exponent) for value in decimals), default=0)
     if len(shown) < _DISTINCT:
@@ -152,7 +152,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A run with its log and the numbers taken from them."""
+    """A run with its log and the numbers computed from them."""
 
     run: RunResult
     log: RunLog
@@ -164,12 +164,12 @@ class CheckedRun:
 
     @property
     def id(self) -> str:
-        """The run's name, fit to be printed."""
+        """Printable name of the run."""
         return make_printable(self.run.id, 80)
 
     @property
     def own(self) -> bool:
-        """Whether the log is one of hpcbench."""
+        """Whether hpcbench wrote the log."""
         return self.log.dialect == "hpcbench"
 
     def at(self, line: int | None, text: str) -> str:

@@ -15,7 +15,7 @@ from hpcbench.report.front import front, simplest
 from hpcbench.report.identical import identical
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
-from hpcbench.report.synchrony import arms
+from hpcbench.report.synchrony import list_arms
 from hpcbench.report.thresholds import check_thresholds
 from hpcbench.report.titles import title
 from hpcbench.report.weaknesses import weakened
@@ -51,7 +51,7 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                 ],
                 "synchrony": [
                     {**read_values(arm, _ARM), "staleness": {str(age): part for age, part in arm.parts.items()}}
-                    for arm in arms(cells, submission.plan.criteria.loss_margin)
+                    for arm in list_arms(cells, submission.plan.criteria.loss_margin)
                 ],
             }
             for submission, cells in sections
@@ -76,7 +76,7 @@ def _schemes(cell: Cell) -> dict[str, Any]:
         ],
         "front": pareto.unbeaten,
         "simplest": simplest(cell, pareto),
-        "duels": [{**read_values(duel, _DUEL), "beaten": duel.turned().beats} for duel in pareto.duels],
+        "duels": [{**read_values(duel, _DUEL), "beaten": duel.turn().beats} for duel in pareto.duels],
         "weaknesses": {weakness.name: weakness.text for _, weakness in weak.reasons},
         "identical": identical(cell),
     }

@@ -12,11 +12,11 @@ from hpcbench.present.notation import (
     DisplayUnit,
     bytes_unit,
     flops_unit,
+    integer,
     loss,
     percent,
     seconds_unit,
     thousandths,
-    whole,
 )
 from hpcbench.report.measures import Measures, counted
 from hpcbench.report.statistics import geometric_mean_of_known, mean_of_known, usable
@@ -42,7 +42,7 @@ def _fix_scale(write: Callable[[float | None], str]) -> Scale:
 
 
 SECONDS, BYTES, FLOPS = _choose_seconds, _choose_bytes, flops_unit
-NUMBER, COUNT, PERCENT = _fix_scale(DisplayUnit(1.0, "").show), _fix_scale(whole), _fix_scale(percent)
+NUMBER, COUNT, PERCENT = _fix_scale(DisplayUnit(1.0, "").show), _fix_scale(integer), _fix_scale(percent)
 RATIO, LOSS = _fix_scale(thousandths), _fix_scale(loss)
 
 

@@ -44,7 +44,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": tabulate_strong_scaling,
     "weak-scaling": tabulate_weak_scaling,
-    "synchrony": synchrony.table,
+    "synchrony": synchrony.tabulate_synchrony,
     "runs": tabulate_runs,
     "published": tabulate_published,
     "prediction-error": tabulate_prediction_error,

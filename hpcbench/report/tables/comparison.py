@@ -117,5 +117,5 @@ def _loss(duel: Duel) -> Entry:
 
 
 def _together(duel: Duel) -> Entry:
-    text, tone = _TOGETHER[True if duel.beats else False if duel.turned().beats else None]
+    text, tone = _TOGETHER[True if duel.beats else False if duel.turn().beats else None]
     return Entry(text, text or None, tone)

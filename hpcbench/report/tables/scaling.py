@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
-from hpcbench.present.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
+from hpcbench.present.notation import bytes_unit, integer, name, percent, quantity, seconds_unit, significant
 from hpcbench.report.columns import SCHEME, samples
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import is_gpu
@@ -234,8 +234,8 @@ def _table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: 
             Column("series", "series", text=True, help="Properties that are the same at all compared sizes."),
             lambda point: name("" if is_single else point.series),
         ),
-        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),
-        (Column("ranks", each), lambda point: quantity(point.size.ranks, whole)),
+        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, integer)),
+        (Column("ranks", each), lambda point: quantity(point.size.ranks, integer)),
         *make_fields([STEP_SECONDS], points, lambda quantity, point: quantity.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
         (
