@@ -12,7 +12,7 @@ from emulator import KERNELS
 
 _NOT_CODE = 2
 Sweep = Callable[[str, Path], object]
-"""Tries all that the kernels of a codec do, by the codec's name and the kernels' tree."""
+"""A sweep that runs all kernels of a codec, given the codec's name and the kernels' tree."""
 
 
 def planted(folder: Path, file: str, old: str, new: str) -> Path:

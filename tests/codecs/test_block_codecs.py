@@ -157,7 +157,7 @@ def test_scales_keep_small_gradients() -> None:
 def test_a_cast_to_the_same_type_loses_nothing(name: str, dtype: Any) -> None:
     x = random_words(1 << 16, 67).astype(np.uint16).view(dtype)
     x = x[np.isfinite(x.astype(np.float32))]
-    # one block must not hold both ends of the range: a power of two has 8 bits, a half precision number 30 binades
+    # a block must not contain both ends of the range: a power of two has 8 bits, half precision spans 30 binades
     x = x[np.argsort(np.abs(x.astype(np.float32)), kind="stable")].copy()
     assert same_bits(decode(get_codec(name), encode(get_codec(name), x), x.size, dtype), x)
 
@@ -251,12 +251,12 @@ def test_one_hop_is_decode_add_encode(name: str, dtype: Any) -> None:
         total = ours.astype(np.float32)
         codec.decode(wire, total, dtype=np.dtype(dtype), accumulate=True)
         expected = np.zeros(codec.wire_bytes(n, ours.dtype), dtype=np.uint8)
-        if codec.name == "none":  # rounds the sum to the type
+        if codec.name == "none":  # rounds the sum to the dtype
             codec.encode(total.astype(dtype), expected)
         elif codec.name == "2:4":
             codec.encode(total.astype(dtype), expected)
             if dtype is not np.float32:
-                continue  # picks before it rounds
+                continue  # chooses before it rounds
         else:
             codec.encode(total, expected, seed=5)
         out = np.full(expected.size + 8, 0xA5, dtype=np.uint8)

@@ -169,7 +169,7 @@ def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8
 
 def refused(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: str = "f4") -> bool:
     try:
-        decode(codec, wire, n, FLOATS[dtype])  # looks behind the end
+        decode(codec, wire, n, FLOATS[dtype])  # reads past the end
     except ValueError as error:
         assert str(error).startswith(f"{codec.name}: ")
         return True

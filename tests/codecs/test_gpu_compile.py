@@ -28,13 +28,13 @@ from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
-"""And the CUDA that compiles for each: 13 begins at sm_75."""
+"""Architectures, with the CUDA version that compiles for each: 13 begins at sm_75."""
 OLDEST = "sm_70"
-"""It has the fewest registers; `make test-long` compiles for the others."""
+"""The architecture of `make test`, which has the fewest registers; `make test-long` compiles for the others."""
 NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
-"""Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
+"""Registers per thread if tiles have 1024 values and a multiprocessor holds 2 blocks; otherwise 64, for 4 blocks."""
 SHARED = {
     "gpu.cu": 12 * 1024,
     "chunked.cu": 37 * 1024,
@@ -42,7 +42,7 @@ SHARED = {
     "convert.cu": 12 * 1024,
     "sum.cu": 12 * 1024,
 }
-"""Bytes of shared memory a block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
+"""Bytes of shared memory per block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 Cases = Listed[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
@@ -62,7 +62,7 @@ CASES: Cases = [
     *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
     *(("sum", dtype) for dtype in SUMMED),
 ]
-"""Codecs, the types in which values travel, and sums."""
+"""Codecs, the dtypes in which values travel, and sums."""
 
 
 def name_of(case: tuple[str, np.dtype[Any]]) -> str:

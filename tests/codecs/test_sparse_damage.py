@@ -111,7 +111,7 @@ def test_positions_that_do_not_increase_are_refused(build: str) -> None:
     wire = encode(codec, x)
     assert form_of(wire, n, 4) == "grouped"
     low = wire.size - k
-    for rank in range(1, k):  # whatever is decoded at one go
+    for rank in range(1, k):  # values that are decoded together
         if wire[low + rank] > wire[low + rank - 1]:
             assert refused(codec, with_words(wire, low + rank, int(wire[low + rank - 1]), dtype="u1"), n), rank
 

@@ -19,7 +19,7 @@ from hpcbench.codecs.device import Build, CallMemory, View, view_of
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
 
 CALLER = 0
-"""Handle of the stream on which the caller works."""
+"""Handle of the caller's stream."""
 
 
 class Streams:

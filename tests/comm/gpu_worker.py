@@ -36,7 +36,7 @@ HALVES = (BFLOAT16, np.dtype(np.float16))
 HALF_CODECS = (*CODECS, "xpk")
 SHORT, LONG = 1001, 70_003
 SLICES = {SHORT: 1, LONG: 6}
-"""The second in more than are under way at once."""
+"""Number of slices by the size of a vector. The second has more than are in flight at once."""
 CHANGED = 3e33
 
 

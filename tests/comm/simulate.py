@@ -33,7 +33,7 @@ class Sent(NamedTuple):
     message: int
     """Bytes before the codec."""
     wire: int
-    """Bytes after it."""
+    """Bytes after the codec."""
 
 
 class Mail(NamedTuple):

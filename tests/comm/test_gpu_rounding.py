@@ -88,7 +88,7 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, F16, F32], ids=str)
-def test_values_can_be_made_what_others_get_of_them(dtype):
+def test_values_can_be_replaced_by_their_decoded_form(dtype):
     accelerator, x = LazyAccelerator(), values()
     place = DevicePlace(Pools(accelerator, False), CALLER)
     array = OnDevice(x.copy())

@@ -130,7 +130,7 @@ def test_hierarchies_of_unequal_nodes_are_refused(algorithm):
 
 
 @pytest.mark.parametrize("topology", [FLAT[0], FLAT[6], *REGULAR, *IRREGULAR], ids=str)
-def test_plans_print_what_they_send(topology):
+def test_plans_print_their_messages(topology):
     for (operation, algorithm), n in itertools.product(PAIRS, (0, 9001)):
         if not refusal(operation, algorithm, topology):
             laid = planned(operation, n, topology, "zfp:8", algorithm, slices=1)

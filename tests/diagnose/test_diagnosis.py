@@ -177,7 +177,7 @@ def test_dimensions_of_groups(tmp_path: Path) -> None:
     assert set(read(tmp_path, events, names=names).by_dimension()) == {"DP", "PP", "TP"}
 
 
-def test_what_cannot_pay_is_answer(tmp_path: Path) -> None:
+def test_the_answer_names_traffic_that_cannot_pay(tmp_path: Path) -> None:
     hidden = [*steps(0, 1000), kernel(0, 1000), collective(100, 500)]
     answer = sentences(read(tmp_path, hidden))
     assert answer[0] == "Communication is exposed for 0.0 % of the step."

@@ -10,13 +10,13 @@ from covering import cover_sample, every_case
 
 CP = "layout.cp+layout.context"
 COMMON: Case = {"train.seq_len": 24}
-"""As many positions as four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
+"""The number of positions that four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
 
 SAMPLED = (*COMMON, "train.eval_samples")
-"""Settings of the samples, which one process has too."""
+"""Settings of the samples, which the run in one process shares."""
 
 AXES = {CP: ((4, "ring"), (2, "rsa"), (2, "ulysses")), **cases.AXES}
-"""Each way, over two ranks and over four, with all axes of the grid of cases."""
+"""Each method, over two ranks and over four, with all axes of the grid of cases."""
 
 FILLS = 12
 
@@ -96,7 +96,7 @@ def bit_equal_contexts() -> Iterator[Comparison]:
 RING: Case = {CP: (2, "ring")}
 ROWS: Case = {CP: (2, "rsa")}
 REPLICAS: Case = {**ROWS, "layout.dp": 2, "train.eval_samples": 4}
-"""Replicas have as many samples each: ranks of one that read others' would wait for each other for ever."""
+"""Replicas have equally many samples: ranks of one replica that read another's would wait for each other forever."""
 HEADS: Case = {CP: (2, "ulysses")}
 FAULTY: dict[str, tuple[Case, str]] = {
     "mask_off_by_one_block": (RING, "loss"),

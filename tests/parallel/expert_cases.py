@@ -16,14 +16,14 @@ MODEL: Case = {"model": "neox", "model.layers": 2}
 TIED: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
 
 ROOMY = Experts(count=4, top=2, capacity=4.0)
-"""A place for every token."""
+"""Experts with a place for every token."""
 TIGHT = Experts(count=4, top=2, capacity=0.75, min_capacity=1)
 PROBABLE = TIGHT.changed(drop="probability", shared=True)
 OPEN = Experts(count=4, top=2, drop="none")
 SWITCH = Experts(count=8, top=1, capacity=1.0, min_capacity=2, shared=True, balance=0.1, z_loss=0.01)
 ALTERNATE = Experts(count=4, top=2, every=2, drop="none", shared=True)
 BALANCED = Experts(count=4, top=2, capacity=4.0, balance=1.0, z_loss=0.1)
-"""Router's losses so heavy that a wrong factor shows."""
+"""Router's losses with large factors, so that a wrong factor is detected."""
 
 HEAVY = BALANCED.changed(drop="none")
 
@@ -55,7 +55,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "selective", "full"),
     "train.offload": (False, True),
 }
-"""Axes that fit everything."""
+"""Axes that can be combined with every case."""
 FILLS = 48
 
 MORE: list[Case] = [
@@ -75,7 +75,7 @@ MORE: list[Case] = [
     {**MODEL, "model.experts": "alternate", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2, CP: (2, "ulysses")},
     {**MODEL, "model.experts": "heavy", "layout.pp": 2, CP: (2, "rsa"), "train.micro_batch": 2, "train.zero": 3},
 ]
-"""What no axis has: heavy losses of the router, a place for every token, chunks, ranks that share positions."""
+"""Cases that no axis has: large losses of the router, a place for every token, chunks, ranks that share positions."""
 
 
 def fits(case: Case) -> bool:
@@ -208,4 +208,4 @@ SUITES = {
     "": (lambda: once_of(experts()), lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
     "rest": (lambda: rest_of(experts()),),
 }
-"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""
+"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""

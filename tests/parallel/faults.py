@@ -87,7 +87,7 @@ FAULTS: dict[str, Fault] = {}
 REPLICAS = {"layout__tp": 1, "layout__pp": 1}
 TENSOR = {"layout__dp": 1, "layout__pp": 1}
 STAGES = {"layout__dp": 1, "layout__tp": 1}
-"""Two ranks along one axis, for faults that need no other. By default runs have two along each of the three."""
+"""Two ranks along one axis, for faults that need no other. The default is two along each of the three."""
 
 
 def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
@@ -430,7 +430,7 @@ ELSEWHERE = {
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",
 }
-"""Where the faults of single mechanisms are planted, and whose tests they turn red."""
+"""Modules that plant the faults of single mechanisms, and the tests that fail."""
 
 
 def described(source: Path) -> dict[str, str]:

@@ -26,10 +26,7 @@ MORE_PLACES: list[Case] = [
     {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
     {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
 ]
-"""Every mode, with the settings that change where a parameter or a message lies.
-
-`make test-long` has the second list.
-"""
+"""Every mode, with settings that change the placement of a parameter or a message; these are of `make test-long`."""
 
 
 def one_process(settings: Case) -> Case:

@@ -73,7 +73,7 @@ def operations() -> Iterator[dict[str, Any]]:
                 report: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
                 reduced, ch = contribution(WORLD.rank), channel(codec, name)
                 group.all_reduce(reduced, channel=ch).wait()
-                # a rounding of each contribution and one of the sum, and one more of those within nodes
+                # one rounding of each contribution, one of the sum, and one of sums within nodes
                 bound = UNIT[name] * (nodes * magnitudes + (1 + 2 * UNIT[name]) * magnitudes) * 1.01
                 report["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
                 report["replicas"] = digests_equal(reduced)
@@ -303,7 +303,7 @@ def masters() -> Iterator[dict[str, Any]]:
     for zero in (0, 1):
         weights = []
         for name in ("fp32", "bf16"):
-            # gradients are summed in fp32 in both: only parameters travel in bf16
+            # both runs sum gradients in fp32: only parameters travel in bf16
             how: dict[str, Any] = {"precision": "bf16", "comm_precision": messages("fp32").changed(parameters=name)}
             trainer = trainer_of(run("neox", Layout(dp=4), zero=zero, **how))
             for k in range(2):
@@ -378,7 +378,7 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
 
         def faulty() -> None:
             if WORLD.rank == 3:
-                # the last bucket's second piece: another rank owns it, so that it must travel
+                # the last bucket's second piece belongs to another rank, so it must travel
                 gradients = engine.pieces[-1].bucket.gradients
                 gradients[gradients.numel() // 4 + 1] = torch.inf
             reduce()

@@ -22,7 +22,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 LAYERS = ("attention", "mlp", "norm1", "")
-"""Layers of a block. The last one is the block itself."""
+"""Layers of a block. An empty name stands for the block itself."""
 FAULTS = ("reduce_left_out", "backward_reduce_left_out", "row_split_swapped")
 
 

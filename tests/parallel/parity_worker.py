@@ -45,7 +45,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 SCALE = 2.0**12
-"""Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
+"""Scale of every loss. A power of two changes no bit, and values are wrong until it is divided out again."""
 
 PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
 """Faults of the suite by name. Workers of other suites replace them."""
@@ -68,7 +68,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
         with patch.object(DataParallel, "reduce_gradients", noting(begun)), counting(trainer, sent):
             summand = trainer.backward(k)
         (loss,) = exact_sum(trainer.mesh.world, [summand], trainer.policy.exact)
-        gradients = parity.assemble(comm, parity.gradients(trainer))  # before clipping, which would hide their scale
+        gradients = parity.assemble(comm, parity.gradients(trainer))  # before clipping, which would hide a wrong scale
         with counting(trainer, sent):
             _, norm = trainer.update(k)
         weights = parity.assemble(comm, parity.parameters(trainer))
@@ -249,7 +249,7 @@ def main(suite: str, part: str = "") -> None:
         elif suite == "overflow":
             of_every_rank(overflow, OVERFLOW)
         else:
-            chosen = chosen_of(suite, part) if WORLD.rank == 0 else None  # which takes a second
+            chosen = chosen_of(suite, part) if WORLD.rank == 0 else None  # the search takes a second
             meet(WORLD)
             compare_all(WORLD.bcast(chosen), STEPS if suite in COVERS else FEWER_STEPS)
 

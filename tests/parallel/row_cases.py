@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import cases
-import expert_cases  # which names kinds of experts
+import expert_cases  # registers kinds of experts
 from cases import Case, Comparison, once_of, one_process, rest_of
 from covering import cover_sample, every_case
 
@@ -48,7 +48,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.offload": (False, True),
     "train.clip": (1.0, 0.0),
 }
-"""Axes that fit everything."""
+"""Axes that can be combined with every case."""
 PAIRS = [(SPARSE, name) for name in (*AXES, *FREE) if name != SPARSE]
 FILLS = 24
 
@@ -66,11 +66,11 @@ MORE: list[Case] = [
         {"layout.dp": 4, "train.zero": 3, "train.node_copy": True},
     )
 ]
-"""Chunks, which need more layers, and a second copy of the pieces, which stage 3 has alone."""
+"""Chunks, which need more layers, and a second copy of the pieces, which only stage 3 has."""
 
 
 MOST = 4
-"""Ranks of a case: two work side by side, and every kind of replica is there."""
+"""Largest number of ranks of a case. Two cases run at the same time, and every kind of replica occurs."""
 
 
 def fits(case: Case) -> bool:
@@ -108,7 +108,7 @@ SPLIT: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2}
 
 
 SHORT: Case = {"train.zero": 1, "scheme": "sign-feedback", "train.precision": "fp32", "train.seq_len": 48}
-"""Indices are as long as rows, and all rows go to all ranks: the whole gradient is fewer bytes."""
+"""Indices are as long as rows, and all ranks get all rows, so the whole gradient has fewer bytes."""
 BORDERS: Case = {"train.zero": 1, "model.vocab": 406}
 """The border of the first two of four pieces cuts the row of the letter e."""
 
@@ -187,4 +187,4 @@ def faulty_rows() -> Iterator[Comparison]:
 
 
 SUITES = {"": (lambda: once_of(rows()), same_bits, lossless, lossy, faulty_rows), "rest": (lambda: rest_of(rows()),)}
-"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""
+"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""

@@ -35,11 +35,11 @@ from hpcbench.predict.rows import SentRows
 from hpcbench.train.trainer import Trainer
 
 STEPS = 1
-"""Gradients of more steps are in `conserved`."""
+"""Number of steps. Gradients of more steps are in `conserved`."""
 Step = list[list[int]]
-"""For each reduction of a step, the tokens that it is of, each once."""
+"""The distinct tokens of each reduction of a step."""
 KNOWN: dict[str, list[list[Step]]] = {}
-"""By run: the steps of each rank, on the first rank."""
+"""Steps of each rank by run, on the first rank."""
 
 
 @contextmanager
@@ -174,7 +174,7 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
     ("planted", 0, None, {}),
     ("planted", 1, None, {}),
     ("planted", 0, "decides_by_its_own_times", {}),
-    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few differ
+    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few tokens differ
     ("rows slow", 1, None, {}),
 )
 
@@ -243,7 +243,7 @@ GATHERED = (
     ("mpc", "two-shot", None),
     ("int8:256", "auto", None),
 )
-"""Codec and algorithm of a channel, and the type in which values travel."""
+"""Codec and algorithm of a channel, and the dtype in which values travel."""
 
 
 def gathered() -> None:

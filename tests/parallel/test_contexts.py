@@ -36,7 +36,7 @@ ATTENTION = Path(__file__).with_name("attention_worker.py")
 COVER = [pytest.param(comparison.name, marks=pytest.mark.long) for comparison in contexts()]
 """Cases of `make test-long`. In `make test` the cases of test_pairs.py compare every method with one process."""
 TOLERANCE = 1e-13
-"""Relative to the norm of dense attention's result or gradient: sums of some dozen roundings of 1e-16."""
+"""Tolerance relative to the norm of dense attention's result or gradient: sums with some dozen roundings of 1e-16."""
 EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
 
 

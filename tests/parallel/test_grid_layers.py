@@ -8,7 +8,7 @@ WORKER = Path(__file__).with_name("grid_layer_worker.py")
 LAYERS = {"embedding": 2, "attention": 4, "mlp": 4, "norm": 2, "block": 12, "head": 3}
 """Parameters of each."""
 TOLERANCE = 1e-12
-"""Relative to the norm of the whole layer's tensor; its gradient comes from upstream values of order one."""
+"""Tolerance relative to the norm of the undivided layer's tensor, with upstream gradients of order one."""
 GRIDS = [
     *(("2d", 4), ("2.5d", 8), ("3d", 8)),
     *(pytest.param(*grid, marks=pytest.mark.long) for grid in (("2d", 9), ("3d", 27))),

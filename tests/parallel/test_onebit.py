@@ -9,9 +9,9 @@ WORKER = Path(__file__).with_name("onebit_worker.py")
 RANKS, WARM, STEPS, LAYOUTS = 4, 2, 4, 3
 
 WEIGHTS = 1e-9
-"""As of plain Adam in the parity tests: gradients that are zero but for rounding are divided by their own size."""
+"""Tolerance of Adam as in the parity tests: gradients that are only rounding are divided by their own size."""
 SINGLE = 1e-6
-"""A few roundings of fp32, where NumPy and PyTorch add and divide in another order."""
+"""A few roundings in fp32: NumPy and PyTorch add and divide in different orders."""
 
 
 @pytest.fixture

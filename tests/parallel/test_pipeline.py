@@ -18,7 +18,7 @@ WORKER = Path(__file__).with_name("pipeline_worker.py")
 RANKS = 4
 
 TOLERANCE = 1e-12
-"""Relative to the reference's own norm: some thousand sums of rounding 1e-16."""
+"""Tolerance relative to the reference's own norm: some thousand sums with roundings of 1e-16."""
 
 EACH = pytest.mark.parametrize("case", GRID, ids=lambda case: case.name)
 

@@ -20,7 +20,7 @@ OPERATIONS = ("enter", "leave", "column", "row", "embedding", "positions", "cros
 STREAMS = ("whole", "spread")
 
 TOLERANCE = 1e-14
-"""In fp64 relative to the reference's own norm: sums of a few values of order one."""
+"""Tolerance in fp64 relative to the reference's own norm: sums of a few values of order one."""
 
 
 def find_result(results, **wanted):

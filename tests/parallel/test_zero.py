@@ -20,7 +20,7 @@ WORKER = Path(__file__).with_name("zero_worker.py")
 RANKS = 8
 TOLERANCE = 1e-12
 WEIGHT_TOLERANCE = 1e-9
-"""Adam divides gradients that are zero but for rounding by their own size; see `test_parity`."""
+"""Tolerance of weights: Adam divides gradients that are only rounding by their own size; see `test_parity`."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_messages_and_states_are_as_predicted(results):
         assert 0 <= result["padding"] < 16 * 4 * result["buckets"]
 
 
-def test_the_log_has_what_crossed_all_hosts_links_in_the_steps(results):
+def test_the_log_has_the_bytes_over_all_hosts_links(results):
     for stage, more in ((3, {"node_copy": True, "offload": True}), (2, {"offload": True}), (1, {"offload": True})):
         ranks = [result for result in results("counted", zero=stage) if more.items() <= result["more"].items()]
         assert len(ranks) == 4

@@ -7,7 +7,7 @@ import pytest
 from cases import Comparison, rest_of
 
 REST = "rest"
-"""The argument with which a worker compares what `make test-long` adds, and nothing else."""
+"""Argument with which a worker runs only the additional comparisons of `make test-long`."""
 
 
 def names(suite: Callable[[], Iterable[Comparison]]) -> list[str]:

@@ -24,7 +24,7 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.programs.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
 
 PATIENCE_S = 60.0
-"""So that a fault ends the test: a rank that waits for ever raises queue.Empty."""
+"""Timeout that ends a faulty test: a rank that waits forever raises queue.Empty."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Coming:
 
     def wait(self) -> None:
         content = self.box.get(timeout=PATIENCE_S)
-        assert content.size <= self.into.numel()  # gloo takes a shorter message, and no longer one
+        assert content.size <= self.into.numel()  # gloo accepts a shorter message but not a longer one
         self.into[: content.size] = torch.from_numpy(content)
 
 

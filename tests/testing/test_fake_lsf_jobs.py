@@ -13,7 +13,7 @@ from fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WA
 
 from hpcbench.errors import UserError
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 TRAPPED = """trap 'echo usr2 >> signals' USR2
 trap 'echo int >> signals' INT

@@ -95,7 +95,7 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
 ]
 """Model, the layout and settings that a run begins with, and those that it continues with."""
 OFTEN = (0, 3, 5, 7, 9)
-"""The runs whose first continuation `make test` has, one of each kind of layout; `make test-long` has the others."""
+"""Indices of the runs whose first continuation is in `make test`, one of each kind of layout."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
@@ -286,7 +286,7 @@ def residuals(directory: str) -> None:
         where = Path(directory) / f"{name}-{fault}"
         before: Any = None
         faulty = FAULTS_OF_RESIDUALS[fault] if fault else nullcontext
-        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one leg shows what a fault does
+        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one continuation is enough to show a fault
         for i, (layout, changes) in enumerate(legs):
             every = {"precision": "fp32", "zero": i % 2, "global_batch": 12, **changes, **settings}
             run = run_of(EXPERTS if name == "experts" else GPT2, layout, scheme, **every)
@@ -435,7 +435,7 @@ def faults(directory: str) -> None:
         reference = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
     for name, fault in FAULTS.items():
         with fault():
-            # a bucket a parameter: ZeRO cuts each in halves
+            # one bucket per parameter, which ZeRO cuts in halves
             before = begin(run_of(NEOX, CUBE, bucket_mb=1e-6), Path(directory) / name)
             answer = continue_run(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:

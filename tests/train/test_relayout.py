@@ -16,7 +16,7 @@ from hpcbench.train.extent import Extent, copy
 
 WORKER = Path(__file__).with_name("relayout_worker.py")
 FIRST, OTHERS = 5, 21
-"""Journeys of the worker's matrix: those that `make test` has, and those that `make test-long` adds."""
+"""Journeys of the worker's matrix in `make test`, and the additional ones of `make test-long`."""
 TOLERANCE = 1e-12
 """Relative tolerance in fp64: sums over ranks have another order than on one rank."""
 

@@ -79,7 +79,7 @@ def test_memory_is_that_of_the_ranks(records):
     assert set(memory) == {"event", "host_rank_bytes", "host_bytes"} | recorded, "without a GPU no peak is said of one"
     assert memory["host_residuals_bytes"] == 2 * memory["device_parameters_bytes"], "what both hops owe, in fp32"
     assert memory["device_optimizer_bytes"] == 3 * memory["device_parameters_bytes"] // 2, "ZeRO-1 over two ranks"
-    # an interpreter that has imported PyTorch, whatever else was run before it
+    # an interpreter with PyTorch imported, independent of earlier tests
     asked = (
         "import torch, pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
     )
