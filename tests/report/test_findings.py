@@ -255,7 +255,7 @@ def no_difference_found(mean: Mean, margin: float) -> float:
 
 @pytest.mark.parametrize(
     ("where", "name", "fault", "effect"),
-    [(evidence, "allot", undivided, (0.0, 0.0)), (Mean, "p_within", no_difference_found, AT_MARGIN)],
+    [(evidence, "divide_level", undivided, (0.0, 0.0)), (Mean, "p_within", no_difference_found, AT_MARGIN)],
     ids=["level not divided", "equivalence by non-significance"],
 )
 def test_faults_make_false_findings(
