@@ -20,7 +20,7 @@ def planted(folder: Path, file: str, old: str, new: str) -> Path:
     kernels = folder / "kernels"
     shutil.copytree(KERNELS, kernels)
     text = (kernels / file).read_text()
-    assert text.count(old) == 1, f"{file} no longer reads {old!r} in one place"
+    assert text.count(old) == 1, f"{file} must contain {old!r} exactly once"
     (kernels / file).write_text(text.replace(old, new))
     return kernels
 

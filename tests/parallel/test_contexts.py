@@ -145,7 +145,7 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
 def test_copies_stay_equal_under_a_lossy_codec(mpi_results, name):
     result = result_of(mpi_results, "others", name)
     assert_lossy(result)
-    assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
+    assert result["loss"] < 0.01 and result["norm"] < 0.1, "with 8 bits per message the training is nearly the same"
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -189,7 +189,7 @@ def test_pairs_are_those_of_the_mask_and_no_rank_idles(ranks):
         if causal:
             computed &= torch.ones(m, m, dtype=torch.bool).tril()
         assert torch.equal(computed, places[rank][:, None] >= places[source][None, :])
-        assert rank == source or int(computed.sum()) == m * m // 2, "half of the block, whoever's it is"
+        assert rank == source or int(computed.sum()) == m * m // 2, "half of the block of every owner"
         assert pair(m, rank, source, causal=False) == (slice(0, m), slice(0, m), False)
 
 

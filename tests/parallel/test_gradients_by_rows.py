@@ -66,7 +66,7 @@ def test_error_feedback_conserves_the_sum(mpi_results):
     assert [result["conserved"] for result in results] == [0, 1]
     for result in results:
         total, sent, residual = result["parts"]
-        assert sent > 0.1 * total and residual > 0.1 * total, "some is sent and some is kept back"
+        assert sent > 0.1 * total and residual > 0.1 * total, "some is sent and some stays in the residual"
         assert result["lost"] < 1e-5 * total
 
 
@@ -131,7 +131,7 @@ def test_a_step_goes_the_faster_way(mpi_results, times, by_rows):
     assert [result["by_rows"] for result in results] == [by_rows] * 4
     assert {result["switch"]["measured"] for result in results} == {float(by_rows)}
     shorter = {result["shorter"] for result in results}
-    assert shorter == {not by_rows}, "bytes would have gone the other way"
+    assert shorter == {not by_rows}, "by bytes the other way would be chosen"
 
 
 def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
@@ -144,7 +144,7 @@ def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
     assert event.densities == DENSITIES
     assert min(event.whole_s, *event.rows_s) > 0
     assert event.measured == crossing(event.densities, event.rows_s, event.whole_s)
-    assert logged["calls"] == [], "random bits of codecs are those of a run that measured nothing"
+    assert logged["calls"] == [], "measuring must not change the random bits of codecs"
     assert logged["residuals"] == 0.0
 
 

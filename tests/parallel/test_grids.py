@@ -60,7 +60,7 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
 def test_copies_stay_equal_under_a_lossy_codec(mpi_results, suite, name):
     result = result_of(mpi_results, suite, name)
     assert_lossy(result)
-    assert result["loss"] < 0.01 and result["norm"] < 0.1, "8 bits of each message are no different training"
+    assert result["loss"] < 0.01 and result["norm"] < 0.1, "with 8 bits per message the training is nearly the same"
 
 
 @pytest.mark.long

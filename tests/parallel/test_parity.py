@@ -58,7 +58,7 @@ def assert_bits(result):
 
 
 def assert_lossy(result):
-    assert result["gradients"] > 1e-3, "the lossy codec was never in the way"
+    assert result["gradients"] > 1e-3, "the lossy codec was never used"
     assert_replicas_agree(result)
 
 
@@ -72,9 +72,9 @@ def assert_detected(sound, faulty, seen_in):
 
 def assert_residuals(rank):
     few, many = rank["buckets"]
-    assert many > few, "the buckets were to differ"
+    assert many > few, "the buckets must differ"
     assert rank["parameters"] and rank["equal"]
-    assert rank["sizes"] > 0, "no residual: nothing was shown"
+    assert rank["sizes"] > 0, "without residuals the test proves nothing"
     assert rank["after_skipping"] == 0.0
 
 
@@ -158,7 +158,7 @@ def test_lossless_codec_gives_the_bits_of_the_identity(mpi_results, name):
 def test_overlap_changes_no_bit(mpi_results, name):
     result = result_of(mpi_results, "overlapped", name)
     during, after = result["early"]
-    assert during > 0 and after == 0, "reductions that had begun before the backward pass was over"
+    assert during > 0 and after == 0, "number of reductions that began before the end of the backward pass"
     assert_bits(result)
 
 
