@@ -8,7 +8,7 @@ from codec_data import float_sets
 from emulated_device import EmulatedDevice, Fenced
 from emulator import build_of, compile_all, compiled
 from gpu_agreement import check, check_damaged, damaged, mixed
-from planted import check_seen, planted
+from planted import check_detected, plant_fault
 
 from hpcbench.codecs.cuda import CudaCodec
 from hpcbench.codecs.types import BFLOAT16
@@ -106,4 +106,4 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     *change, name = FAULTS[fault]
-    check_seen(sweep, name, planted(tmp_path, *change))
+    check_detected(sweep, name, plant_fault(tmp_path, *change))
