@@ -42,7 +42,8 @@ def sentences(column: Column) -> list[str]:
         findings = beside(column, control)
         pairs = min(finding.pairs for finding in findings.values())
         lines.append(
-            f"Compared with {control}, {description}, {column.where} ({_pairs(pairs)}, Holm over {len(findings)} schemes):"
+            f"Compared with {control}, {description}, {column.where} "
+            f"({_pairs(pairs)}, Holm over {len(findings)} schemes):"
         )
         for what, names in sorted_out(findings).items():
             listed = ", ".join(f"{name} {shown(findings[name], 2)}" for name in names)
