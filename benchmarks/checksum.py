@@ -9,7 +9,6 @@ Also printed: the checksum's speed and that of CRC-32 (zlib) on the same bytes. 
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 import zlib
@@ -22,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 from provenance import head
 from rich.console import Console
-from rich.table import Table
+from shared import make_table, run_ranks
 from tiny import parse
 
 from hpcbench.comm import frame
@@ -100,16 +99,9 @@ def main() -> int:
         worker(nbytes, options.repeats)
         return 0
     print(*head(Path(__file__), ["numpy", "xxhash"]), sep="\n", flush=True)
-    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
-    command = [mpiexec, "-n", str(options.ranks), sys.executable, __file__, *sys.argv[1:], "--worker"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        print(f"checksum: the ranks ended with {done.returncode}: {done.stderr[-400:]}", file=sys.stderr)
-        return 2
-    table = Table(box=None, pad_edge=False)
-    for heading in ("codec", "with, ms", "without, ms", "cost"):
-        table.add_column(heading, justify="left" if heading == "codec" else "right")
-    for row in map(json.loads, done.stdout.splitlines()):
+    rows = run_ranks(options.ranks)
+    table = make_table("codec", "with, ms", "without, ms", "cost", left=("codec",))
+    for row in rows:
         table.add_row(
             row["codec"], f"{row['with'] * 1e3:.2f}", f"{row['without'] * 1e3:.2f}", f"{row['ratio'] - 1:+.1%}"
         )

@@ -20,6 +20,7 @@ from pathlib import Path
 from provenance import head
 from rich.console import Console
 from rich.table import Table
+from shared import make_table
 from tiny import parse
 
 from hpcbench.console import columns
@@ -128,9 +129,8 @@ def grids_of(ranks: int) -> dict[str, int]:
 
 def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
     """Make a table with a row for each number of ranks and mode."""
-    page = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("GPUs", "mode", "compute s", "sent s", "s a sample", "1-D / it", "GB a GPU", "weights GB"):
-        page.add_column(heading, justify="right")
+    headings = ("GPUs", "mode", "compute s", "sent s", "s a sample", "1-D / it", "GB a GPU", "weights GB")
+    page = make_table(*headings, spaced=True)
     for ranks in sizes:
         base = sum(step_seconds("1d", ranks, 1, work, machine).values())
         for mode, depth in sorted(grids_of(ranks).items()):

@@ -30,7 +30,7 @@ def of_pairs() -> core_costs.CoreCosts:
     """Messages of 1 ms and 1 ns a byte, and planned calls that take `CALL_S` more."""
     message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
     calls = (("send", (((2, False), message), ((2, True), message))),)
-    return core_costs.CoreCosts(calls, call_s=CALL_S)
+    return core_costs.CoreCosts(calls, call_s=CALL_S, part_s=0.0, plan_factor=1.0)
 
 
 def costing(layout: Layout) -> Costing:
