@@ -65,8 +65,8 @@ class StatusFiles:
             raise
 
 
-class Recorder:
-    """Recorder of the states of one attempt of a job.
+class StatusRecorder:
+    """StatusRecorder of the states of one attempt of a job.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def test_a_python_of_the_ranks_takes_the_place_of_one_that_is_gone(tmp_path: Pat
 
 def test_without_a_python_the_status_of_the_holder_stays(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "local", runs="a")
-    bench.act("a", "sleep 3")
+    bench.act("a", "until [ -e $here/go ]; do sleep 0.05; done")
     first = bench.start()
     find_driver(bench, first)
     whole = bench.script.read_text(encoding="utf-8")
@@ -83,6 +83,7 @@ def test_without_a_python_the_status_of_the_holder_stays(tmp_path: Path) -> None
     bench.script.write_text(whole, encoding="utf-8")
     assert bench.go().returncode == 73  # and a script that was refused writes nothing
     assert bench.job_mark["state"] == "running"
+    (tmp_path / "go").touch()
     first.communicate(timeout=60)
     assert (first.returncode, bench.job_mark["exit"]) == (0, 0)
 
