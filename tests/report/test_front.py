@@ -225,7 +225,7 @@ def test_kinds_from_the_simplest_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "above": SchemeKind.ONE_CODEC,
         "dp-only": SchemeKind.BY_TRAFFIC,
     }
-    assert [item.is_control for item in SchemeKind] == [False, True, True, False, False, False]
+    assert [item.is_control for item in SchemeKind] == [False, True, True, False, False, False, False]
 
 
 def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
