@@ -102,7 +102,7 @@ def show(times_of_cases: Found, rate: str) -> None:
 
     for scheme, finding in speeds({scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01).items():
         exposed = paired_difference(*zip(*pairs(scheme, "exposed"), strict=True))
-        verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "not shown to differ"
+        verdict = "slower" if finding.slower else "faster" if finding.shown == "faster" else "inconclusive"
         basis = f"5 %, Holm over {len(schemes)} schemes, {finding.pairs} pair{'s' * (finding.pairs > 1)}"
         print(
             f"{scheme}: with overlap {shown(finding, 2)} times as fast ({verdict}; {basis}); "

@@ -292,7 +292,7 @@ def spikes(options: argparse.Namespace) -> Table:
 
 TABLES: dict[str, Callable[[argparse.Namespace], Table]] = {
     "Whole reports: per cent with a false finding (goal: 5)": errors,
-    "Whole reports: per cent of schemes and of cells of which the truth is found": power,
+    "Whole reports: per cent of schemes and of cells whose truth is found": power,
     "Repeats are added and the report is read again: per cent with a false finding at any look (goal: 5)": peeking,
     "Rare failures: per cent of schemes that are called as good": spikes,
 }
