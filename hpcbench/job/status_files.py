@@ -66,7 +66,7 @@ class StatusFiles:
 
 
 class StatusRecorder:
-    """StatusRecorder of the states of one attempt of a job.
+    """Recorder of the states of one attempt of a job.
 
     Parameters
     ----------
