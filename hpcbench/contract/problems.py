@@ -79,11 +79,11 @@ def make_user_error(
         Gives the path that the user wrote for a path of the model; the same by default.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
-    told: dict[FieldPath, str] = {}
+    faults: dict[FieldPath, str] = {}
     for finding in findings:
-        path, words = _told(finding, schema)
-        told.setdefault(path, words)
-    lines = [format_fault(where(place(path)), path, words) for path, words in told.items()]
+        path, message = _told(finding, schema)
+        faults.setdefault(path, message)
+    lines = [format_fault(where(place(path)), path, message) for path, message in faults.items()]
     strange = sum(finding["type"] == "extra_forbidden" for finding in findings)
     if strange > _STRANGE:  # another kind of file: its first line says so
         return UserError(f"{lines[0]} (and {len(lines) - 1} more)")
@@ -93,17 +93,17 @@ def make_user_error(
 
 def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
     """Return all findings: the path of each wrong value, and a message. Only the first finding about a value counts."""
-    told: dict[FieldPath, str] = {}
+    faults: dict[FieldPath, str] = {}
     for finding in error.errors(include_url=False):
-        path, words = _told(finding, schema)
-        told.setdefault(path, words)
-    return told
+        path, message = _told(finding, schema)
+        faults.setdefault(path, message)
+    return faults
 
 
-def format_fault(place: str, path: FieldPath, words: str) -> str:
+def format_fault(place: str, path: FieldPath, message: str) -> str:
     """Return the line of a fault: its place, the field and the remedy."""
     name = ".".join(show(p).strip("'\"") if isinstance(p, str) else str(p) for p in path)
-    return f"{place}: {name + ': ' if name else ''}{words}"
+    return f"{place}: {name + ': ' if name else ''}{message}"
 
 
 def _told(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
@@ -121,13 +121,13 @@ def _is_internal(part: str | int) -> bool:
 def _words(finding: Any, schema: type[BaseModel], path: FieldPath) -> str:
     kind, value, context = finding["type"], finding["input"], finding.get("ctx", {})
     if kind == "extra_forbidden":
-        known = list_fields(schema, path[:-1])
+        known_keys = list_fields(schema, path[:-1])
         meant = _MEANT.get(str(path[-1]))
-        if meant in known:
+        if meant in known_keys:
             return f"unknown key, did you mean {meant!r}?"
         if str(path[-1]).isdigit():
             return "unknown key: write a number without commas, such as 4000 for 4,000"
-        near = suggest(str(path[-1]), known) or f": known are {', '.join(known)}"
+        near = suggest(str(path[-1]), known_keys) or f": known are {', '.join(known_keys)}"
         return f"unknown key{near}"
     if kind == "missing":
         return "is missing: add it"
@@ -163,8 +163,8 @@ def _choices(context: dict[str, Any]) -> list[str]:
 
 def list_fields(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Return the names of the fields of the section at `path`; empty where there is no section."""
-    found = find_section(schema, path)
-    return [field.alias or name for name, field in found.model_fields.items()] if found else []
+    section = find_section(schema, path)
+    return [field.alias or name for name, field in section.model_fields.items()] if section else []
 
 
 def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
@@ -183,9 +183,9 @@ def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[Bas
     return current if isinstance(current, type) and issubclass(current, BaseModel) else None
 
 
-def suggest(word: str, known: list[str]) -> str:
+def suggest(word: str, known_words: list[str]) -> str:
     """Return the text ``, did you mean 'X'?`` if a known word is similar, else nothing."""
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, known_words, n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 
 
