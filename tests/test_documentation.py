@@ -66,6 +66,13 @@ def test_pages_that_code_and_comments_name_are_there() -> None:
     assert {name: str(path) for name, path in named.items() if not (ROOT / name).is_file()} == {}
 
 
+def test_files_that_the_architecture_page_names_are_there() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    files = set(re.findall(r"`((?:hpcbench|kernels|templates|tests|docs)/[\w./-]+)`", page)) - {"kernels/hb_NAME.h"}
+    assert len(files) > 40
+    assert {name for name in files if not (ROOT / name).exists()} == set()
+
+
 def test_the_reference_is_what_the_code_declares() -> None:
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -48,7 +48,7 @@ class RunLog:
         """Return the last event of this kind; None if there is none."""
         return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
-    def said(self, kind: type[E]) -> E:
+    def read_event(self, kind: type[E]) -> E:
         """Return the last event of this kind, or one with empty fields if there is none."""
         return self.event(kind) or kind.read({})
 
@@ -60,7 +60,7 @@ class RunLog:
     @property
     def ranks(self) -> tuple[Rank, ...]:
         """The record of each rank about itself; none if the log has no environment."""
-        return self.said(Environment).world or ()
+        return self.read_event(Environment).world or ()
 
     @property
     def last_step(self) -> Step | None:
@@ -73,12 +73,12 @@ class RunLog:
         last = self.last_step
         if last is None or last.steps is not None:
             return last.steps if last else None
-        return last.step if self.said(End).state == "completed" else None
+        return last.step if self.read_event(End).state == "completed" else None
 
     @property
     def resumed_from(self) -> int:
         """The step of the checkpoint that the run continued from; 0 if it began with its first step."""
-        return max(self.said(Start).resumed_from or 0, 0)
+        return max(self.read_event(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
         """Return the steps before the last one that the log lacks.

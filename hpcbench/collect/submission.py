@@ -65,7 +65,7 @@ class RunResult:
     def seconds(self) -> float | None:
         """Seconds of the run from its status files, which also cover runs that failed; else from its log."""
         marked = measure_seconds(self.start, self.end)
-        return self.log.said(End).seconds if marked is None and self.log else marked
+        return self.log.read_event(End).seconds if marked is None and self.log else marked
 
 
 @dataclass
@@ -172,7 +172,7 @@ def from_log(path: Path) -> RunResult:
         )
     if log.dialect != "hpcbench" and form is None:
         return _foreign(path, log)
-    start = log.said(Start)
+    start = log.read_event(Start)
     return RunResult(
         id=start.run or path.stem,
         study=start.study or path.stem,
@@ -202,5 +202,5 @@ def _foreign(path: Path, log: RunLog) -> RunResult:
 
 
 def _settings(log: RunLog | None, path: Path | None) -> LoggedSettings:
-    run_settings = log.said(Configuration).run if log else None
+    run_settings = log.read_event(Configuration).run if log else None
     return LoggedSettings.read((read_json(path) if run_settings is None and path is not None else run_settings) or {})

@@ -18,7 +18,7 @@ from hpcbench.comm.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """A vector in a device's memory, whoever owns it. Slices, CudaCodec and mpi4py take it."""
+    """A vector in a device's memory, with any owner. Slices, CudaCodec and mpi4py accept it."""
 
     owner: Any
     """The owner of the memory, which keeps it alive."""
@@ -47,12 +47,12 @@ class DeviceArray:
         return DeviceArray(self.owner, self.pointer + start * self.dtype.itemsize, count, self.dtype)
 
     def view(self, dtype: Any) -> "DeviceArray":
-        """The same memory as values of another type."""
+        """View the same memory as values of another dtype."""
         kind = np.dtype(dtype)
         return DeviceArray(self.owner, self.pointer, self.nbytes // kind.itemsize, kind)
 
     def reshape(self, n: int) -> "DeviceArray":
-        """The array itself, because it is flat."""
+        """Return the array itself, because it is flat."""
         return self
 
 
@@ -69,7 +69,7 @@ class Event(ABC):
 
     @abstractmethod
     def since(self, earlier: "Event") -> float:
-        """Seconds between two points that the stream has reached."""
+        """Return the seconds between two points that the stream has reached."""
 
 
 class Accelerator(ABC):
@@ -83,15 +83,15 @@ class Accelerator(ABC):
 
     @abstractmethod
     def new_stream(self) -> int:
-        """Handle of a new stream that no other stream waits for."""
+        """Create a stream that no other stream waits for, and return its handle."""
 
     @abstractmethod
     def memory(self, nbytes: int) -> DeviceArray:
-        """Bytes on the device."""
+        """Allocate bytes on the device."""
 
     @abstractmethod
     def pinned(self, nbytes: int) -> Array:
-        """Bytes in host memory that copies reach without the processor."""
+        """Allocate pinned host memory, which copies reach without the processor."""
 
     @abstractmethod
     def copy(self, target: DeviceArray | Array, source: DeviceArray | Array, stream: int) -> None:
@@ -99,7 +99,7 @@ class Accelerator(ABC):
 
     @abstractmethod
     def mark(self, stream: int) -> Event:
-        """The point where the stream's work ends now."""
+        """Record an event behind the work that the stream has now."""
 
     @abstractmethod
     def follow(self, stream: int, event: Event) -> None:
@@ -132,7 +132,7 @@ class Accelerator(ABC):
         add_residual(self.codecs, target, source, residual, stream)
 
     def array(self, x: Any, stream: int) -> DeviceArray:
-        """A contiguous array in the form of a vector.
+        """Wrap a contiguous array as a vector.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class CupyEvent(Event):
         self.event.synchronize()
 
     def since(self, earlier: Event) -> float:
-        """Seconds since an earlier event, by the device's clock."""
+        """Return the seconds since an earlier event, by the device's clock."""
         assert isinstance(earlier, CupyEvent)
         return float(self._cupy.cuda.get_elapsed_time(earlier.event, self.event)) * 1e-3
 
@@ -187,7 +187,7 @@ class CupyAccelerator(Accelerator):
         self._cupy, self._number = cupy, number
         self.use()
         self.codecs = cuda()
-        # CuPy hands memory that was freed on a stream to the same stream at once: to that one nobody else gives any
+        # CuPy reuses memory that was freed on a stream for that stream at once, so the arena has a stream of its own
         self._arena = cupy.cuda.Stream(non_blocking=True)
         self._streams: list[Any] = []
 
@@ -196,7 +196,7 @@ class CupyAccelerator(Accelerator):
         self._cupy.cuda.runtime.setDevice(self._number)
 
     def new_stream(self) -> int:
-        """Handle of a new non-blocking stream."""
+        """Create a non-blocking stream and return its handle."""
         self.use()
         self._streams.append(self._cupy.cuda.Stream(non_blocking=True))
         return int(self._streams[-1].ptr)
@@ -220,7 +220,7 @@ class CupyAccelerator(Accelerator):
         runtime.memcpyAsync(_pointer(target), _pointer(source), source.nbytes, runtime.memcpyDefault, stream)
 
     def mark(self, stream: int) -> CupyEvent:
-        """The point where the stream's work ends now."""
+        """Record an event behind the work that the stream has now."""
         self.use()
         return CupyEvent(self._cupy, stream)
 
@@ -236,7 +236,7 @@ def _pointer(x: DeviceArray | Array) -> int:
 
 
 def accelerator_of(x: Any) -> Accelerator:
-    """The device that an array lies on.
+    """Return the accelerator that an array lies on.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def accelerator_of(x: Any) -> Accelerator:
         CuPy is missing, or it cannot compile for this GPU.
     """
     device = getattr(x, "device", None)
-    kind = getattr(device, "type", "cuda")  # torch's knows
+    kind = getattr(device, "type", "cuda")  # only torch's devices have a type
     if device is None or kind != "cuda" or not (hasattr(x, "__cuda_array_interface__") or hasattr(x, "__dlpack__")):
         what = f"{type(x).__name__} on {device}" if device is not None else type(x).__name__
         raise TypeError(f"collectives take arrays of NumPy, and of torch or CuPy on a GPU, not {what}")
@@ -255,5 +255,5 @@ def accelerator_of(x: Any) -> Accelerator:
 
 @functools.cache
 def _accelerator(number: int) -> Accelerator:
-    cuda()  # says what is missing
+    cuda()  # raises an error that names what is missing
     return CupyAccelerator(number)

@@ -1,4 +1,4 @@
-"""Starts the calls of a group, keeps the calls that are under way apart, and counts each of them.
+"""Start of a group's calls, with separate tags for the calls under way, and their counters.
 
 Messages of two calls may be under way between the same two ranks, and slices of one call overtake each other. So each
 slice has its own tags, and a new call waits for the earlier call whose tags it takes over. Calls are made in the same
@@ -53,7 +53,7 @@ class Calls:
         first = self._planned % _CALLS * _SLICES
         self._planned += 1
         running = (
-            # each slice rounds by seeds of its own, whichever goes on first
+            # each slice has its own seeds for rounding, so the order in which slices resume does not matter
             carry_out(replace(call, seed=call.seed + (k << 14)), todo, (first + k % _SLICES) * STAGES)
             for k, todo in enumerate(slices)
         )
@@ -72,7 +72,7 @@ class Calls:
         plain: bool = False,
         in_order: bool = False,
     ) -> Work:
-        """Begin with a single slice in the caller's thread.
+        """Begin a call of a single slice in the caller's thread.
 
         Parameters
         ----------

@@ -1,14 +1,14 @@
-"""The seam between plans and the library that carries their messages.
+"""The interface between plans and the library that carries their messages.
 
-Plans, steps and the executor know ranks, bytes and tags. A carrier sends and receives them: MPI (mpi_carrier.py) for
-hpcbench's own training, and PyTorch's groups (hpcbench/programs) for programs of others.
+Plans, steps and the executor work with ranks, bytes and tags. A carrier sends and receives the bytes: MPI
+(mpi_carrier.py) for hpcbench's own training, PyTorch's groups (hpcbench/programs) for other programs.
 """
 
 from typing import Any, Protocol
 
 
 class Carrier(Protocol):
-    """Messages between the ranks of one group. What it returns is given back to it, or to whoever drives the slices."""
+    """Messages between the ranks of one group. The driver of the slices waits for the requests that it returns."""
 
     @property
     def rank(self) -> int:
@@ -30,7 +30,7 @@ class Carrier(Protocol):
         tag
             Number that is equal on both sides of the message.
         varies
-            Whether the receiver cannot know the number of bytes: equal on both sides, too.
+            Whether the number of bytes varies, so that the receiver cannot compute it. Equal on both sides.
 
         Returns
         -------
@@ -42,4 +42,4 @@ class Carrier(Protocol):
         """Begin to receive bytes. `inbox` has room for the longest message, and for no more if they do not vary."""
 
     def count(self, status: Any) -> int:
-        """Bytes of a received message, by what the slice was resumed with."""
+        """Return the bytes of a received message, from the status that the slice was resumed with."""

@@ -76,15 +76,15 @@ class Channel:
     """Axes of a tensor grid; several if a sum goes over more than one."""
     counters: Counters = field(default_factory=Counters)
     recorder: ChannelRecorder | None = field(default=None, repr=False, compare=False)
-    """Writes down its calls, while a step is traced."""
+    """Recorder of its calls while a step is traced."""
     keeper: ChannelKeeper | None = field(default=None, repr=False, compare=False)
-    """Keeps some of its messages, where the run is asked to."""
+    """Sampler of its messages, if the run samples messages."""
 
     @property
     def traffic(self) -> Traffic:
         """Dimension, phase, kind and axes in words."""
-        words = (self.dimension.value, self.phase.value, self.kind.value)
-        return (*words, self.axis) if self.axis else words
+        traffic = (self.dimension.value, self.phase.value, self.kind.value)
+        return (*traffic, self.axis) if self.axis else traffic
 
     def __post_init__(self) -> None:
         if refusal := self._treatment.refusal:
@@ -95,11 +95,11 @@ class Channel:
         return Treatment(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes)
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
-        """Why a message is not encoded; None if it is."""
+        """Return the reason why a message is not encoded; None if it is encoded."""
         return self._treatment.plain_because(nbytes, one_node=one_node)
 
     def keep(self, operation: str, place: Place, values: Sequence[Any], made_of: MadeOf) -> None:
-        """Show a message that is about to be sent to the keeper, if there is one."""
+        """Offer a message that is about to be sent to the sampler, if there is one."""
         if self.keeper is not None:
             self.keeper.message(operation, place, values, self.travels_as(values[0].dtype), made_of)
 
@@ -108,7 +108,7 @@ class Channel:
         return self.dtype is not None and self.dtype != dtype
 
     def travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The type in which values of `dtype` travel."""
+        """Return the dtype in which values of `dtype` travel."""
         return dtype if self.dtype is None else self.dtype
 
 

@@ -1,4 +1,4 @@
-"""The plans of a group. Each is chosen once for each case and then kept."""
+"""The plans of a group. Each plan is chosen once and then reused."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ class Choice:
     topology
         Topology of the group.
     links
-        Speeds of links and codecs, by which plans are chosen.
+        Speeds of links and codecs, from which plans are chosen.
     """
 
     def __init__(self, rank: int, topology: Topology, links: Links) -> None:
@@ -39,7 +39,7 @@ class Choice:
     def plan(
         self, operation: Operation, buf: Array, channel: Channel, *, root: int = 0, feedback: bool = False
     ) -> Plan | None:
-        """The plan; None if the channel leaves everything to the MPI library.
+        """Return the plan; None if the channel leaves everything to the MPI library.
 
         A scheme has one algorithm for all its traffic. An operation that it cannot do uses the best algorithm that can.
         Traffic that the channel does not encode goes through the MPI library.
@@ -61,8 +61,8 @@ class Choice:
         if plain:
             algorithm, codec = Algorithm.NATIVE, _PLAIN
         between = channel.between_nodes and not plain
-        # one rounding of each contribution and one of each sum: what has residuals has no more either. A ring rounds at
-        # each hop, and is there to be compared with.
+        # values that travel in a shorter dtype are rounded once as a contribution and once as a sum, like values with
+        # residuals. Only a ring rounds at each hop; it exists for comparison.
         feedback = feedback or (channel.rounds(buf.dtype) and algorithm is not Algorithm.RING)
         key = operation, algorithm, codec.name, buf.size, dtype, channel.slices, root, feedback, between, plain
         if key not in self._plans:
@@ -85,7 +85,7 @@ class Choice:
         return self._plans[key]
 
     def steps(self, chosen: Plan) -> list[list[Step]]:
-        """Steps of this rank in each slice."""
+        """Return the steps of this rank in each slice."""
         if chosen not in self._steps:
             self._steps[chosen] = [chosen.steps(self.rank, k) for k in range(len(chosen.slices))]
         return self._steps[chosen]

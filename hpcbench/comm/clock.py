@@ -1,8 +1,8 @@
 """Clocks that measure the time between two points in the work of a process.
 
-A GPU does its work later than the host asks for it: the host's clock tells when the work was asked for, and the events
-of a stream tell when it was done. A time span is known only when the device has reached its end, and nobody should wait
-for that before a step is over. So spans are collected, and counted when the clock is settled.
+A GPU works asynchronously: the host's clock shows when work was launched, and the events of a stream show when it was
+done. The length of a time span is available only when the device has reached its end. Waiting for that within a step
+would slow the step down, so spans are collected, and counted when the clock is settled.
 """
 
 import time
@@ -18,13 +18,13 @@ class Clock(Protocol):
     """A clock that measures seconds."""
 
     def mark(self) -> Any:
-        """The point that the process has reached."""
+        """Mark the point that the process has reached."""
 
     def origin(self) -> tuple[Any, float]:
-        """A place, and the host's time there: `time.perf_counter`'s. What was asked for before is waited for."""
+        """Wait for the work launched so far, and return a mark and the host's time at it (`time.perf_counter`)."""
 
     def count(self, begin: Any, end: Any, to: Callable[[float], object]) -> None:
-        """Give the seconds between two points to `to`, at the latest when the clock is settled."""
+        """Call `to` with the seconds between two marks, at the latest when the clock is settled."""
 
     def settle(self) -> None:
         """Count all spans that were collected."""
@@ -34,16 +34,16 @@ class HostClock:
     """The clock of the processor."""
 
     def mark(self) -> float:
-        """The time now, in seconds."""
+        """Return the current time in seconds."""
         return time.perf_counter()
 
     def origin(self) -> tuple[float, float]:
-        """A mark, and the host's time at it."""
+        """Return a mark, and the host's time at it."""
         now = time.perf_counter()
         return now, now
 
     def count(self, begin: float, end: float, to: Callable[[float], object]) -> None:
-        """Give the seconds to `to` at once."""
+        """Call `to` with the seconds at once."""
         to(end - begin)
 
     def settle(self) -> None:
@@ -67,11 +67,11 @@ class DeviceClock:
         self._accelerator, self._stream, self._spans = accelerator, stream, spans
 
     def mark(self) -> Event:
-        """The point where the stream's work ends now."""
+        """Record an event behind the work that the stream has now."""
         return self._accelerator.mark(self._stream)
 
     def origin(self) -> tuple[Event, float]:
-        """A mark on the stream, and the host's time when the device had reached it."""
+        """Wait for a mark on the stream, and return it with the host's time at which the device had reached it."""
         event = self.mark()
         event.wait()
         return event, time.perf_counter()
@@ -79,7 +79,7 @@ class DeviceClock:
     def count(self, begin: Event, end: Event, to: Callable[[float], object]) -> None:
         """Keep the span until the clock is settled, or until too many spans are waiting."""
         self._spans.append((begin, end, to))
-        if len(self._spans) > self._MOST:  # nobody settles
+        if len(self._spans) > self._MOST:  # the caller never settles
             self.settle()
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""How each collective of a group is carried out: by the MPI library, by a plan, or by steps made for the one call.
+"""The collectives of a group, carried out by the MPI library, by a plan, or by steps made for the one call.
 
 Each function is called on all ranks of a group of two or more, with arrays that are at their place.
 """
@@ -34,14 +34,16 @@ from hpcbench.contract.traffic import Algorithm
 _PLAIN = Identity()
 
 
-def all_reduce(own: Member, place: Place, buf: Array, channel: Channel, op: MPI.Op, feedback: Feedback | None) -> Work:
+def all_reduce(
+    member: Member, place: Place, buf: Array, channel: Channel, op: MPI.Op, feedback: Feedback | None
+) -> Work:
     """Reduce `buf` in place."""
-    chosen = own.choice.plan(Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
+    chosen = member.choice.plan(Operation.ALL_REDUCE, buf, channel, feedback=feedback is not None)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-        sent = all_reduce_bytes(_piece_bytes(own, buf, channel), own.rank)
-        blocking = _blocking(own, Operation.ALL_REDUCE, buf, channel)
-        return own.by_library(
-            lambda _, buf: own.library.all_reduce(buf, op, blocking=blocking),
+        sent = all_reduce_bytes(_piece_bytes(member, buf, channel), member.rank)
+        blocking = _blocking(member, Operation.ALL_REDUCE, buf, channel)
+        return member.by_library(
+            lambda _, buf: member.library.all_reduce(buf, op, blocking=blocking),
             *(buf, buf, place, channel, sent, chosen),
             sums=True,
         )
@@ -49,98 +51,98 @@ def all_reduce(own: Member, place: Place, buf: Array, channel: Channel, op: MPI.
         if place.on_device:
             raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
         tally, how = Tally(recorder=channel.recorder), chosen.algorithm.value
-        slice_ = homomorphic.all_reduce(own.planned, buf, channel.codec, tally)
-        return own.calls.at_once(slice_, channel, place, tally, how=how, in_order=True)
-    return _by_plan(own, chosen, channel, place, buf, InPlace(buf), feedback)
+        slice_ = homomorphic.all_reduce(member.planned, buf, channel.codec, tally)
+        return member.calls.at_once(slice_, channel, place, tally, how=how, in_order=True)
+    return _by_plan(member, chosen, channel, place, buf, InPlace(buf), feedback)
 
 
 def reduce_scatter(
-    own: Member, place: Place, src: Array, dst: Array, channel: Channel, feedback: Feedback | None
+    member: Member, place: Place, src: Array, dst: Array, channel: Channel, feedback: Feedback | None
 ) -> Work:
     """Sum `src` into the pieces of all ranks."""
-    piece = cut_evenly(src.size, own.size)[own.rank]
-    chosen = own.choice.plan(Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
+    piece = cut_evenly(src.size, member.size)[member.rank]
+    chosen = member.choice.plan(Operation.REDUCE_SCATTER, src, channel, feedback=feedback is not None)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-        sent = reduce_scatter_bytes(_piece_bytes(own, src, channel), own.rank)
-        blocking = _blocking(own, Operation.REDUCE_SCATTER, src, channel)
-        return own.by_library(
-            lambda src, dst: own.library.reduce_scatter(src, dst, blocking=blocking),
+        sent = reduce_scatter_bytes(_piece_bytes(member, src, channel), member.rank)
+        blocking = _blocking(member, Operation.REDUCE_SCATTER, src, channel)
+        return member.by_library(
+            lambda src, dst: member.library.reduce_scatter(src, dst, blocking=blocking),
             *(src, dst, place, channel, sent, chosen),
             sums=True,
         )
     vector = Reduced(src, dst, ElementRange(piece.start, piece.stop))
-    return _by_plan(own, chosen, channel, place, src, vector, feedback)
+    return _by_plan(member, chosen, channel, place, src, vector, feedback)
 
 
-def all_gather(own: Member, place: Place, src: Array, dst: Array, channel: Channel) -> Work:
+def all_gather(member: Member, place: Place, src: Array, dst: Array, channel: Channel) -> Work:
     """Join the pieces of all ranks."""
-    chosen = own.choice.plan(Operation.ALL_GATHER, dst, channel)
+    chosen = member.choice.plan(Operation.ALL_GATHER, dst, channel)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
-        sent = all_gather_bytes(_piece_bytes(own, dst, channel), own.rank)
-        blocking = _blocking(own, Operation.ALL_GATHER, dst, channel)
-        return own.by_library(
-            lambda src, dst: own.library.all_gather(src, dst, blocking=blocking),
+        sent = all_gather_bytes(_piece_bytes(member, dst, channel), member.rank)
+        blocking = _blocking(member, Operation.ALL_GATHER, dst, channel)
+        return member.by_library(
+            lambda src, dst: member.library.all_gather(src, dst, blocking=blocking),
             *(src, dst, place, channel, sent, chosen),
         )
-    place.copy(dst[cut_evenly(dst.size, own.size)[own.rank]], src)
-    return _by_plan(own, chosen, channel, place, src, InPlace(dst), None)
+    place.copy(dst[cut_evenly(dst.size, member.size)[member.rank]], src)
+    return _by_plan(member, chosen, channel, place, src, InPlace(dst), None)
 
 
-def broadcast(own: Member, place: Place, buf: Array, root: int, channel: Channel) -> Work:
+def broadcast(member: Member, place: Place, buf: Array, root: int, channel: Channel) -> Work:
     """Send `buf` of the root to all ranks."""
-    chosen = own.choice.plan(Operation.BROADCAST, buf, channel, root=root)
+    chosen = member.choice.plan(Operation.BROADCAST, buf, channel, root=root)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
         each = buf.size * channel.travels_as(buf.dtype).itemsize
-        sent = (own.size - 1) * each if own.rank == root else 0
-        blocking = _blocking(own, Operation.BROADCAST, buf, channel)
-        return own.by_library(
-            lambda _, buf: own.library.broadcast(buf, root, blocking=blocking),
+        sent = (member.size - 1) * each if member.rank == root else 0
+        blocking = _blocking(member, Operation.BROADCAST, buf, channel)
+        return member.by_library(
+            lambda _, buf: member.library.broadcast(buf, root, blocking=blocking),
             *(buf, buf, place, channel, sent, chosen),
         )
-    values = buf if own.rank == root else buf[:0]  # what lies there before the message comes is no sample of it
-    return _by_plan(own, chosen, channel, place, values, InPlace(buf), None)
+    values = buf if member.rank == root else buf[:0]  # elsewhere `buf` has no values of the message yet
+    return _by_plan(member, chosen, channel, place, values, InPlace(buf), None)
 
 
-def reduce(own: Member, place: Place, src: Array, dst: Array, root: int, channel: Channel) -> Work:
+def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, channel: Channel) -> Work:
     """Sum `src` into `dst` of the root, which is empty on the other ranks."""
-    at_root = own.rank == root
-    chosen = own.choice.plan(Operation.REDUCE, src, channel, root=root)
+    at_root = member.rank == root
+    chosen = member.choice.plan(Operation.REDUCE, src, channel, root=root)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
         sent = 0 if at_root else src.size * channel.travels_as(src.dtype).itemsize
-        blocking = _blocking(own, Operation.REDUCE, src, channel)
-        return own.by_library(
-            lambda src, dst: own.library.reduce(src, dst, root, blocking=blocking),
+        blocking = _blocking(member, Operation.REDUCE, src, channel)
+        return member.by_library(
+            lambda src, dst: member.library.reduce(src, dst, root, blocking=blocking),
             *(src, dst, place, channel, sent, chosen),
             sums=True,
         )
     vector = Reduced(src, dst, ElementRange(0, src.size if at_root else 0))
-    return _by_plan(own, chosen, channel, place, src, vector, None)
+    return _by_plan(member, chosen, channel, place, src, vector, None)
 
 
 def all_gather_counts(
-    own: Member, place: Place, src: Array, dst: Array, pieces: Sequence[ElementRange], channel: Channel
+    member: Member, place: Place, src: Array, dst: Array, pieces: Sequence[ElementRange], channel: Channel
 ) -> Work:
-    """Join pieces of any sizes, which lie in `dst` where `pieces` says."""
+    """Join pieces of any sizes, which `pieces` places in `dst`."""
     itemsize = channel.travels_as(src.dtype).itemsize
     automatic = channel.algorithm is Algorithm.AUTO and channel.codec.name == "none"
     if channel.algorithm is Algorithm.NATIVE or automatic:
         parts = [slice(*piece) for piece in pieces]
-        sent = (own.size - 1) * src.size * itemsize
-        return own.by_library(
-            lambda src, dst: own.library.all_gather(src, dst, pieces=parts),
+        sent = (member.size - 1) * src.size * itemsize
+        return member.by_library(
+            lambda src, dst: member.library.all_gather(src, dst, pieces=parts),
             *(src, dst, place, channel, sent, None),
         )
-    place.copy(dst[slice(*pieces[own.rank])], src)
-    plain = channel.plain_because(dst.size * itemsize, one_node=own.topology.nodes == 1)
+    place.copy(dst[slice(*pieces[member.rank])], src)
+    plain = channel.plain_because(dst.size * itemsize, one_node=member.topology.nodes == 1)
     codec = _PLAIN if plain else channel.codec
     sample_error(channel, codec, place, src)
-    todo = steps.two_shot_gather(own.topology, own.rank, pieces)
-    call = own.call(own.planned, channel, codec, place, src.dtype, InPlace(dst))
-    return own.calls.planned(call, [todo], channel, how="direct", plain=plain is not None)
+    todo = steps.two_shot_gather(member.topology, member.rank, pieces)
+    call = member.call(member.planned, channel, codec, place, src.dtype, InPlace(dst))
+    return member.calls.planned(call, [todo], channel, how="direct", plain=plain is not None)
 
 
 def all_to_all(
-    own: Member,
+    member: Member,
     place: Place,
     src: Array,
     dst: Array,
@@ -151,40 +153,40 @@ def all_to_all(
     """Send a part of `src` to each rank, and receive a part of `dst` from each."""
     if channel.algorithm is Algorithm.NATIVE:
         parts = [[slice(*span) for span in spans] for spans in (sends, receives)]
-        values = sum(span.size for peer, span in enumerate(sends) if peer != own.rank)
+        values = sum(span.size for peer, span in enumerate(sends) if peer != member.rank)
         sent = values * channel.travels_as(src.dtype).itemsize
-        return own.by_library(
-            lambda src, dst: own.library.all_to_all(src, dst, *parts), *(src, dst, place, channel, sent, None)
+        return member.by_library(
+            lambda src, dst: member.library.all_to_all(src, dst, *parts), *(src, dst, place, channel, sent, None)
         )
-    place.copy(dst[slice(*receives[own.rank])], src[slice(*sends[own.rank])])
-    todo = steps.all_to_all(own.rank, sends, receives, coded=own.coded(channel, src.dtype))
+    place.copy(dst[slice(*receives[member.rank])], src[slice(*sends[member.rank])])
+    todo = steps.all_to_all(member.rank, sends, receives, coded=member.coded(channel, src.dtype))
     if any(step.coded for step in todo):
         sample_error(channel, channel.codec, place, src)
-    call = own.call(own.planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
-    return own.calls.planned(call, [todo], channel, how="direct", plain=not all(step.coded for step in todo))
+    call = member.call(member.planned, channel, channel.codec, place, src.dtype, Exchanged(src, dst))
+    return member.calls.planned(call, [todo], channel, how="direct", plain=not all(step.coded for step in todo))
 
 
-def _blocking(own: Member, operation: Operation, buf: Array, channel: Channel) -> bool:
+def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel) -> bool:
     """Whether to use the library's blocking call: the same answer on every rank.
 
-    It is never used while operations may be under way in the background: they would stop, and other ranks wait for
+    It is never used while operations may be under way in the background: they would stop while other ranks wait for
     them.
     """
-    if own.progress.background:
+    if member.progress.background:
         return False
-    if own.progress.wait is Wait.SPIN:
+    if member.progress.wait is Wait.SPIN:
         return True
-    return own.choice.blocking(operation, buf, channel)
+    return member.choice.blocking(operation, buf, channel)
 
 
-def _piece_bytes(own: Member, buf: Array, channel: Channel) -> list[int]:
-    """Bytes of each rank's piece of a vector, in the type that travels."""
+def _piece_bytes(member: Member, buf: Array, channel: Channel) -> list[int]:
+    """Return the bytes of each rank's piece of a vector, in the dtype that travels."""
     width = channel.travels_as(buf.dtype).itemsize
-    return [count_elements(piece) * width for piece in cut_evenly(buf.size, own.size)]
+    return [count_elements(piece) * width for piece in cut_evenly(buf.size, member.size)]
 
 
 def _by_plan(
-    own: Member,
+    member: Member,
     chosen: Plan,
     channel: Channel,
     place: Place,
@@ -193,10 +195,10 @@ def _by_plan(
     feedback: Feedback | None,
 ) -> Work:
     """Carry out a plan of hpcbench's own."""
-    slices, how = own.choice.steps(chosen), chosen.algorithm.value
+    slices, how = member.choice.steps(chosen), chosen.algorithm.value
     # a plan may have the codec and no step that runs it, such as a hierarchical one on a single node
     plain = chosen.codec.name != channel.codec.name or not any(step.coded for todo in slices for step in todo)
     sample_error(channel, _PLAIN if plain else chosen.codec, place, values)
     residuals = None if plain else feedback
-    call = own.call(own.planned, channel, chosen.codec, place, values.dtype, vector, residuals)
-    return own.calls.planned(call, slices, channel, how=how, plain=plain)
+    call = member.call(member.planned, channel, chosen.codec, place, values.dtype, vector, residuals)
+    return member.calls.planned(call, slices, channel, how=how, plain=plain)

@@ -1,7 +1,7 @@
-"""How a rank's clock differs from the first rank's: found by messages there and back.
+"""The difference between a rank's clock and the first rank's, measured by round trips of messages.
 
-A rank asks the first one for the time, again and again; the answer was given between question and arrival, so that the
-shortest way there and back bounds the error. Ranks of one host have one clock, and are asked all the same.
+A rank repeatedly asks the first rank for the time. The first rank answers between the question and the arrival of the
+answer, so the shortest round trip bounds the error. Ranks of one host share a clock and are compared in the same way.
 """
 
 import time
@@ -22,9 +22,9 @@ def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockCo
     Parameters
     ----------
     comm
-        Nothing else may be under way on it.
+        Communicator with no other message under way.
     progress
-        Waits in the way of this process.
+        Waits as this process does.
     rounds
         Questions of each rank.
     """
@@ -32,18 +32,18 @@ def compare(comm: MPI.Comm, progress: Progress, rounds: int = ROUNDS) -> ClockCo
         for peer in range(1, comm.size):
             _answer(comm, progress, peer, rounds)
         return ClockComparison(time.perf_counter(), 0.0, 0.0)
-    found = [_ask(comm, progress) for _ in range(rounds)]
-    return min(found, key=lambda one: one.error)
+    comparisons = [_ask(comm, progress) for _ in range(rounds)]
+    return min(comparisons, key=lambda comparison: comparison.error)
 
 
 def _ask(comm: MPI.Comm, progress: Progress) -> ClockComparison:
-    said = np.full(1, np.nan)
-    answer = comm.Irecv(said, 0)
+    time_there = np.full(1, np.nan)
+    answer = comm.Irecv(time_there, 0)
     begin = time.perf_counter()
     progress.complete([comm.Isend(np.zeros(1), 0), answer])
     end = time.perf_counter()
     middle = (begin + end) / 2
-    return ClockComparison(middle, middle - float(said[0]), (end - begin) / 2)
+    return ClockComparison(middle, middle - float(time_there[0]), (end - begin) / 2)
 
 
 def _answer(comm: MPI.Comm, progress: Progress, peer: int, rounds: int) -> None:

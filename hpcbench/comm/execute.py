@@ -1,8 +1,8 @@
-"""Carries out the steps of one slice of a plan on one rank.
+"""Execution of the steps of one slice of a plan on one rank.
 
 A slice is a generator: it yields the requests that it waits for and is resumed with their statuses. So one thread can
-carry out any number of slices and operations side by side. While the messages of one slice are on the wire, the values
-of another one are encoded.
+run any number of slices and operations concurrently. While the messages of one slice are on the wire, the values of
+another slice are encoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ class Call:
             self.tally.network_bytes += wire_bytes
 
     def next_seed(self) -> int:
-        """Seed of stochastic rounding: different for each message and rank, and the same in every run."""
+        """Return the next seed of stochastic rounding: different for each message and rank, the same in every run."""
         self.seed += 1
         return self.seed * self.carrier.size + self.carrier.rank
 
@@ -75,7 +75,7 @@ def carry_out(call: Call, steps: Sequence[Step], tag: int) -> Slice:
 class _Run:
     def __init__(self, call: Call, tag: int) -> None:
         self._call, self._tag = call, tag
-        # memory that ranks share is no wire: a checksum there costs several percent of a fast codec's call
+        # no checksum within a node: messages stay in memory, and it costs several percent of a fast codec's call
         sealed = call.topology.nodes > 1
         self._memory: Memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=sealed)
         self._sent: list[Any] = []
@@ -84,7 +84,7 @@ class _Run:
         self._undecoded: list[tuple[ElementRange, Message]] = []
 
     def run(self, steps: Sequence[Step]) -> Slice:
-        # receives are posted before anything is sent: messages find their place when they come
+        # receives are posted before anything is sent, so that messages arrive in their final place
         arrivals = {id(step): [self._expect(step, part) for part in step.receives] for step in steps if step.coded}
         for step in steps:
             if not step.coded or step.combine in _SUMS:
@@ -133,7 +133,7 @@ class _Run:
         return step.coded and not self._call.codec.fixed_size
 
     def _message(self, step: Step, part: Part) -> Message:
-        """The message of a part.
+        """Make the message of a part.
 
         If the part replaces others' values, its sender also takes the decoded values, as they do.
         """
@@ -141,7 +141,7 @@ class _Run:
         if not step.coded:
             values = self._call.vector.read(span)
             if step.combine is Combine.REPLACE:
-                self._memory.round_in_place(values)  # those who receive it hold no more
+                self._memory.round_in_place(values)  # receivers get the rounded values only: replicas must agree
             return self._memory.plain(values)
         if step.combine is Combine.DELIVER:
             return self._encode(span, None)
@@ -171,20 +171,20 @@ class _Run:
                 self._memory.unpack(inbox, self._call.vector.into(part.span))
 
     def _sum(self, step: Step, posted: list[tuple[Any, Any]]) -> Slice:
-        """Add the parts in their order, whichever came first."""
+        """Add the parts in their order, independent of the order of arrival."""
         memory = self._memory
         by_span: dict[ElementRange, list[tuple[Part, Any, Any]]] = {}
         for part, (request, inbox) in zip(step.receives, posted, strict=True):
             by_span.setdefault(part.span, []).append((part, request, inbox))
         for span, arrivals in by_span.items():
             total = self._call.vector.total(span, memory)
-            own = next(k for k, (part, _, _) in enumerate(arrivals) if part.peer == self._call.carrier.rank)
+            mine_at = next(k for k, (part, _, _) in enumerate(arrivals) if part.peer == self._call.carrier.rank)
             if step.combine is Combine.SUM_DECODED:
                 memory.decode(self._forms.pop(span), total)
-            # the first two may change places without changing a bit: then the own part needs no copy
-            if own < 2:
-                arrivals.insert(0, arrivals.pop(own))
-            mine = memory.copy(total) if own > 1 else total
+            # a + b has the bits of b + a: if this rank's part is one of the first two, it needs no copy
+            if mine_at < 2:
+                arrivals.insert(0, arrivals.pop(mine_at))
+            mine = memory.copy(total) if mine_at > 1 else total
             for k, (part, request, inbox) in enumerate(arrivals):
                 if request is None:
                     if k:

@@ -28,8 +28,8 @@ class Feedback:
     Attributes
     ----------
     sent, summed : ndarray
-        Residuals of the worker and of the server, float32, shape (n,). Memory that no message touches is never
-        brought in by the system.
+        Residuals of the worker and of the server, float32, shape (n,). Pages that no message touches are never
+        allocated by the system.
     """
 
     def __init__(self, n: int, like: Any = None) -> None:
@@ -37,15 +37,15 @@ class Feedback:
         self.summed: Array = _zeros(n, like)
 
     def worker(self, span: ElementRange) -> Array:
-        """Residual of a contribution of this rank."""
+        """Return the residual of a contribution of this rank."""
         return self.sent[span.start : span.stop]
 
     def server(self, span: ElementRange) -> Array:
-        """Residual of a sum that this rank owns."""
+        """Return the residual of a sum that this rank owns."""
         return self.summed[span.start : span.stop]
 
     def forget(self) -> None:
-        """Set the residuals to zero, after a step whose gradients were thrown away."""
+        """Set the residuals to zero, after a step whose gradients were discarded."""
         self.sent[...] = 0
         self.summed[...] = 0
 

@@ -16,14 +16,14 @@ BYTES = 8
 
 
 def seal(buffer: Array, used: int) -> Array:
-    """The message whose first `used` bytes are in `buffer`, with the checksum behind them."""
+    """Append the checksum to the first `used` bytes of `buffer`, and return the message."""
     message = buffer[: used + BYTES]
     message[used:] = np.frombuffer(_checksum(buffer[:used]), np.uint8)
     return message
 
 
 def opened(message: Array, sender: int) -> Array:
-    """The bytes of a message, after its checksum was tested.
+    """Verify the checksum of a message, and return its bytes without it.
 
     Raises
     ------

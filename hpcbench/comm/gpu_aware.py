@@ -1,8 +1,7 @@
-"""Whether the MPI library takes pointers to GPU memory. It is found out and never assumed.
+"""Detection of whether the MPI library accepts pointers to GPU memory.
 
-A library that knows nothing of devices crashes when it is given a device pointer, or sends other bytes. So an answer
-that cannot be found out counts as no. Messages then go through host memory, which always works. Each library must be
-asked in another way.
+A library without GPU support crashes when it is given a device pointer, or sends other bytes. So an unknown answer
+counts as no: messages then go through host memory, which always works. Each library must be asked in a different way.
 """
 
 import ctypes
@@ -28,7 +27,7 @@ class Answer(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """An answer and its origin. It is true if MPI may be given device pointers.
+    """An answer and its origin. It is true if MPI accepts device pointers.
 
     Attributes
     ----------
@@ -52,14 +51,16 @@ class Awareness:
 
 
 def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
-    """Ask on all ranks, in a collective call. If ranks differ the answer is no: both sides of a message must agree.
+    """Detect GPU support on all ranks (a collective call). If ranks differ the answer is no.
+
+    Both sides of a message must agree.
 
     Parameters
     ----------
     comm
         Communicator of all ranks of the run.
     asked
-        The answer of the site or the user; None to find out.
+        The answer of the site or the user; None to detect it.
     """
     if asked is not None:
         here = Awareness(Answer.YES if asked else Answer.NO, "as the site or the user says")
@@ -77,7 +78,7 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
 
 
 def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: str) -> Awareness:
-    """Find out the answer on one rank.
+    """Detect GPU support on one rank.
 
     Parameters
     ----------
@@ -90,8 +91,8 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
     kinds
         ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated; empty where there is none.
     """
-    silent = Awareness(Answer.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that tells")
-    # these two may be built for GPUs and still take no device pointer unless a variable says so
+    silent = Awareness(Answer.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that reports it")
+    # these two may be built for GPUs and still accept device pointers only if a variable is set
     for name, variable in (("CRAY MPICH", "MPICH_GPU_SUPPORT_ENABLED"), ("MVAPICH2", "MV2_USE_CUDA")):
         if name in version.upper():
             if environment.get(variable) != "1":
@@ -99,7 +100,7 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
             silent = Awareness(Answer.YES, f"{variable} is 1")
     if "cuda" in {kind.split(":")[0].strip() for kind in kinds.split(",")}:
         return Awareness(Answer.YES, f"its mpi_memory_alloc_kinds are {kinds}")
-    # the first call before the second: in MPICH 3 the second one aborts where there is no GPU support
+    # this call comes before MPIX_Query_cuda_support, which aborts in MPICH 3 without GPU support
     query = getattr(library, "MPIX_GPU_query_support", None)
     if query is not None:
         supported = ctypes.c_int(0)

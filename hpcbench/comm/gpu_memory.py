@@ -1,9 +1,9 @@
 """Messages of arrays on a GPU. They are encoded, decoded and summed there, and only wire bytes pass through the host.
 
-If the MPI library takes device pointers, messages go from device memory to device memory. Otherwise they are copied to
-pinned host memory after encoding, and back before decoding. An MPI library knows nothing of streams: it is given a
-message after an event tells that the bytes are there, and buffers are given back after an event tells that they are no
-longer read. No thread blocks for an event: the executor polls it and continues with other slices.
+If the MPI library accepts device pointers, messages go from device memory to device memory. Otherwise they are copied
+to pinned host memory after encoding, and back before decoding. An MPI library ignores streams. So a message is passed
+to it only after an event shows that the bytes are there, and buffers are reused only after an event shows that they are
+no longer read. No thread blocks for an event: the executor polls it and continues with other slices.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ class _Finish:
             return False
         tally = self._memory.tally
         for begin, end, length in self._decodings:
-            int(length)  # a stream that is malformed
+            int(length)  # raises an error if the stream is malformed
             tally.decode_s += end.since(begin)
             if tally.recorder is not None:
                 tally.recorder.coded_on_device("decode", begin, end)
@@ -174,16 +174,16 @@ class DeviceMemory:
         return message
 
     def inbox(self, n: int, *, coded: bool) -> Any:
-        """A buffer on the device or on the host that MPI receives a message of `n` values in."""
+        """Borrow a buffer on the device or the host for an incoming message of `n` values."""
         nbytes = self._host_codec.wire_bytes(n, self._dtype) + self.seal if coded else n * self._dtype.itemsize
         return self._borrow(self._pools.device if self.aware else self._pools.host, nbytes)
 
     def inbox_of(self, values: DeviceArray) -> Any:
-        """A separate buffer for a plain message, because the device may still work on the values."""
-        return self.inbox(values.size, coded=False)  # the device may still work on the values
+        """Borrow a separate buffer for a plain message, because the device may still work on the values."""
+        return self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> DeviceMessage:
-        """The received message, on the device and with its checksum tested."""
+        """Verify the checksum of a received message, and move the message to the device."""
         content = inbox[:nbytes]
         if self.aware:
             return DeviceMessage(content, content, nbytes)
@@ -193,19 +193,19 @@ class DeviceMemory:
         return DeviceMessage(content, wire, encoded.size)
 
     def decode(self, message: DeviceMessage, out: DeviceArray, *, accumulate: bool = False) -> None:
-        """Decode a message into `out`, or add it."""
+        """Decode a message into `out`, or add it to `out`."""
         begin = self.mark()
         if out.dtype == self._dtype:
             length = self._codec.decode(message.wire, out, accumulate=accumulate, stream=self._stream)
         else:
-            # a message holds values of its type: whoever passes them on, plain or encoded, passes on the same
+            # round to the message's dtype first: a rank that passes the values on must pass on the same bits
             values = self._travelling(out.size)
             length = self._codec.decode(message.wire, values, stream=self._stream)
             self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
         self._decodings.append((begin, self.mark(), length))
 
     def unpack(self, inbox: Any, out: DeviceArray, *, accumulate: bool = False) -> None:
-        """Write a plain message to `out`, or add it."""
+        """Write a plain message to `out`, or add it to `out`."""
         content = inbox[: out.size * self._dtype.itemsize]
         replaces = out.dtype == self._dtype and not accumulate
         if replaces:
@@ -221,7 +221,7 @@ class DeviceMemory:
             self._accelerator.convert(out, values, self._stream, accumulate=accumulate)
 
     def round_in_place(self, values: DeviceArray) -> None:
-        """Replace values by what the other ranks receive of them: rounded to the type in which they travel."""
+        """Round values to the dtype in which they travel, as the other ranks receive them."""
         if values.dtype != self._dtype:
             self._accelerator.convert(values, self._rounded(values), self._stream)
 
@@ -236,7 +236,7 @@ class DeviceMemory:
         self._accelerator.add(total, values, self._stream)
 
     def finish(self) -> _Finish:
-        """The event after the slice's last work on the device."""
+        """Record the event behind the slice's last work on the device."""
         finish = _Finish(self, self._decodings)
         self._ended(finish.event)
         return finish
@@ -248,7 +248,7 @@ class DeviceMemory:
         self._lent.clear()
 
     def mark(self) -> Event:
-        """The point where the work of the operation's stream ends now."""
+        """Record an event behind the work that the operation's stream has now."""
         return self._accelerator.mark(self._stream)
 
     def transfer(self, target: DeviceArray | Array, source: DeviceArray | Array) -> None:
@@ -256,7 +256,7 @@ class DeviceMemory:
         self._accelerator.copy(target, source, self._stream)
 
     def _rounded(self, values: DeviceArray, residual: Any = None) -> DeviceArray:
-        """Values in the type in which they travel; what they lose goes to the residual."""
+        """Round values to the dtype in which they travel; rounding errors are added to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._travelling(values.size)
@@ -265,7 +265,7 @@ class DeviceMemory:
         return rounded
 
     def _travelling(self, n: int) -> DeviceArray:
-        """A buffer on the device for `n` values in the type in which they travel."""
+        """Borrow a buffer on the device for `n` values in the dtype in which they travel."""
         room: DeviceArray = self._borrow(self._pools.device, n * self._dtype.itemsize).view(self._dtype)
         return room
 

@@ -1,4 +1,4 @@
-"""What all operations on one device share. Each slice's memory (gpu_memory.py) takes what it needs from here."""
+"""The kernels, buffers and streams of one device. Each slice's memory (gpu_memory.py) borrows from them."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class DeviceIdentity:
         return x.nbytes
 
     def decode(self, wire: DeviceArray, out: DeviceArray, *, accumulate: bool = False, stream: int) -> int:
-        """Copy the wire to the values, or add it."""
+        """Copy the wire to the values, or add it to them."""
         if wire.nbytes != out.nbytes:
             raise ValueError(f"none: {wire.nbytes} bytes on the wire for {out.size} values of {out.dtype}")
         if accumulate:
@@ -64,17 +64,17 @@ class Pools:
         self.host = Scratch(accelerator.pinned)
         self.spans: Spans = []
         self._codecs: dict[str, CudaCodec | DeviceIdentity] = {}
-        # operations take turns: one that waits for its values must not hold up another
+        # operations use the streams in turn, so that an operation that waits for its values does not block the next
         self._streams = [accelerator.new_stream() for _ in range(self._STREAMS)]
         self._turn = 0
 
     def stream(self) -> int:
-        """The stream of the next operation."""
+        """Return the stream of the next operation."""
         self._turn += 1
         return self._streams[self._turn % self._STREAMS]
 
     def codec(self, codec: Codec) -> CudaCodec | DeviceIdentity:
-        """The device's codec of the same name. It raises TypeError if the codec has no kernels."""
+        """Return the device's codec of the same name. Raise TypeError if the codec has no kernels."""
         if codec.name not in self._codecs:
             self._codecs[codec.name] = (
                 DeviceIdentity(self.accelerator)

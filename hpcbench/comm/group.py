@@ -38,11 +38,11 @@ class Group:
     progress
         Drives the operations of all groups of a process.
     links
-        Speeds of links and codecs, by which plans are chosen.
+        Speeds of links and codecs, from which plans are chosen.
     places
-        Places that arrays may lie in; by default the host, and GPUs that the MPI library does not know.
-    whole
-        The group that this one is a part of. What its ranks know of their nodes and of the library is not asked again.
+        Places that arrays may lie in; by default the host, and GPUs whose memory the MPI library does not accept.
+    parent
+        The group that this one is a part of. Its topology and its sums of 16-bit values are reused.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Group:
         links: Links = DEFAULT,
         places: Places | None = None,
         *,
-        whole: "Group | None" = None,
+        parent: "Group | None" = None,
     ) -> None:
-        self._own: Member = Member(comm, progress, links, places or Places(), whole._own if whole else None)
+        self._own: Member = Member(comm, progress, links, places or Places(), parent._own if parent else None)
         self._parts: list[Group] = []
 
     @property
@@ -67,23 +67,23 @@ class Group:
         self._own.use(topology)
 
     def split(self, color: int, key: int) -> "Group":
-        """A group of those ranks of this group that give the same color, in the order of their keys.
+        """Make a group of the ranks of this group that give the same color, in the order of their keys.
 
-        Making it is a collective call.
+        This is a collective call.
         """
-        own = self._own
-        part = Group(own.comm.Split(color, key), own.progress, own.choice.links, own.places, whole=self)
+        member = self._own
+        part = Group(member.comm.Split(color, key), member.progress, member.choice.links, member.places, parent=self)
         self._parts.append(part)
         return part
 
     def within_node(self) -> "Group":
-        """A group of those ranks of this group that share this rank's node. Making it is a collective call."""
+        """Make a group of the ranks of this group that share this rank's node (a collective call)."""
         return self.split(self.topology.node_of[self.rank], self.rank)
 
     def free(self) -> None:
-        """Give the communicators of this group and of its parts back, of which a process has some thousand.
+        """Free the communicators of this group and of its parts (a collective call, and the last one).
 
-        This is a collective call, and the last one.
+        A process can have only some thousand communicators.
         """
         for part in self._parts:
             part.free()
@@ -121,7 +121,7 @@ class Group:
         feedback
             Residuals of this vector, kept from call to call.
         made_of
-            The tensors in it, for a run that keeps messages; the same in the other operations.
+            The tensors in it, for a run that samples messages; the same in the other operations.
 
         Raises
         ------
@@ -163,11 +163,11 @@ class Group:
         return collectives.all_gather(self._own, place, src, dst, channel)
 
     def all_gather_counts(self, src: Array, dst: Array, counts: Sequence[int], *, channel: Channel) -> Work:
-        """Join `src` of all ranks in `dst`, of each rank as many elements as `counts` says.
+        """Join `src` of all ranks in `dst`. Rank i contributes `counts[i]` elements.
 
-        Sizes change from call to call, so that no plan is kept. Each rank sends its part straight to all others,
-        encoded once: where only traffic between nodes is to be encoded, within them, too. So all ranks hold the same
-        decoded values.
+        Sizes change from call to call, so no plan is kept. Each rank encodes its part once and sends it directly to all
+        others. All ranks must have the same decoded values, so messages within a node are encoded even if the channel
+        encodes only traffic between nodes.
         """
         place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
@@ -246,7 +246,7 @@ class Group:
         buf
             Values.
         peer, tag
-            Who gets it, and by which tag it is known.
+            Receiving rank, and tag of the message.
         channel
             Channel of the traffic.
         feedback
@@ -258,9 +258,9 @@ class Group:
         return messages.send(self._own, buf, peer, tag, channel, feedback)
 
     def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
-        """A message for a generator that is itself an operation: it goes on when the message has left or has come.
+        """Return the slice of a message, for a generator that is itself an operation and waits for it.
 
-        Arrays must lie in the host's memory. The message counts when it is done.
+        Arrays must lie in the host's memory. The message is counted when it is done.
         """
         return messages.carried(self._own, buf, peer, tag, channel, receives=receives)
 
@@ -283,14 +283,15 @@ class Group:
         Parameters
         ----------
         src, dst
-            The rank's own block, or the one that the last hop brought; and room for the next. All ranks' are alike.
+            The block to send (the rank's own, or the one that the last hop received), and a buffer for the next one.
+            Blocks have the same shape on all ranks.
         relay
-            Keeps what the last hop brought as it came, so that its owner alone encodes a block. Where only some links
-            are encoded, each of them encodes the block anew.
+            Holds the last received block in encoded form, so that only its owner encodes a block. If only some links
+            are encoded, each of them encodes the block again.
         """
         if channel.keeper is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
-            here, (own,) = self._own.places.of(src)
-            channel.keep("pass-on", here, (own,), made_of)
+            place, (there,) = self._own.places.of(src)
+            channel.keep("pass-on", place, (there,), made_of)
         relay.begun = True
         return messages.pass_on(self._own, src, dst, relay, tag, channel)
 

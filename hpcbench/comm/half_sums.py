@@ -1,9 +1,9 @@
-"""How an MPI library sums 16-bit values: with its own type, or with an operation that calls hpcbench's kernel.
+"""Sums of 16-bit values in MPI: with the library's own type, or with an operation that calls hpcbench's kernel.
 
-MPI's standard has no sum of half precision that every library knows. MPICH and Open MPI have a type for float16, and
-may add it up in software, value by value: ten times slower than float32, which would make the uncompressed baseline
-look bad. A user-defined operation on 2-byte values works with every library. Each sum is made in float32 and rounded,
-at every addition, as MPI and NCCL do it.
+MPI's standard has no sum of half precision that every library supports. MPICH and Open MPI have a type for float16, and
+may add it up in software, value by value. That is ten times slower than float32 and would make the uncompressed
+baseline too slow. A user-defined operation on 2-byte values works with every library. It adds in float32 and rounds at
+every addition, as MPI and NCCL do.
 """
 
 import functools
@@ -26,16 +26,16 @@ _TRIED = 1 << 15
 
 
 class HalfSum(NamedTuple):
-    """What a reduction of 16-bit values needs from MPI: a type and an operation."""
+    """The MPI datatype and operation for a reduction of 16-bit values."""
 
     datatype: MPI.Datatype
     op: MPI.Op
     whose: str
-    """Who sums: `LIBRARY` or `KERNEL`."""
+    """Implementation of the sum: `LIBRARY` or `KERNEL`."""
 
 
 def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
-    """The sums by name of the NumPy type, the same on all ranks. This is a collective call."""
+    """Choose the sums, by name of the NumPy type; the same on all ranks (a collective call)."""
     library = _library_sum()
     everyone = np.array(library is not None, dtype=np.int32)
     comm.Allreduce(MPI.IN_PLACE, everyone, MPI.MIN)  # sent as an object, it would cost another communicator
@@ -45,20 +45,23 @@ def agreed(comm: MPI.Comm) -> dict[str, HalfSum]:
 
 @functools.cache
 def _library_sum() -> HalfSum | None:
-    """The library's own sum of float16, if it has one that is not slow. There is no safe way to ask for bfloat16."""
+    """Return the library's own sum of float16, if it has a fast one.
+
+    It cannot be asked safely for bfloat16.
+    """
     try:
         datatype = MPI.Datatype.fromcode("e")
-        own = _seconds(lambda a, b: MPI.SUM.Reduce_local([a, datatype], [b, datatype]))
+        library_s = _seconds(lambda a, b: MPI.SUM.Reduce_local([a, datatype], [b, datatype]))
     except (ValueError, KeyError, MPI.Exception):
         return None
     ours = by_kernel("float16")
-    other = _seconds(lambda a, b: ours.op.Reduce_local([a, ours.datatype], [b, ours.datatype]))
-    return HalfSum(datatype, MPI.SUM, LIBRARY) if own <= _SLOWER * other else None
+    kernel_s = _seconds(lambda a, b: ours.op.Reduce_local([a, ours.datatype], [b, ours.datatype]))
+    return HalfSum(datatype, MPI.SUM, LIBRARY) if library_s <= _SLOWER * kernel_s else None
 
 
 @functools.cache
 def by_kernel(name: str) -> HalfSum:
-    """The sum of ``float16`` or ``bfloat16`` by hpcbench's loop."""
+    """Return the sum of ``float16`` or ``bfloat16`` by hpcbench's kernel."""
     kind = Type.F16 if name == "float16" else Type.BF16
 
     def add(came: Any, total: Any, datatype: MPI.Datatype) -> None:

@@ -1,7 +1,7 @@
-"""Keeps copies of what a rank gives to its channels in some steps, before any codec.
+"""Sampler that copies messages of a rank's channels in some steps, before any codec.
 
-Where nothing is kept there is no keeper: an operation asks for None and goes on. What is kept are the values in the
-type in which they travel, so what a codec would be given; residuals of error feedback are not in them.
+A run that samples no messages has no sampler. A sample contains the values in the dtype in which they travel: the input
+of a codec, without the residuals of error feedback.
 """
 
 import math
@@ -15,27 +15,27 @@ from hpcbench.comm.rounding import narrow
 from hpcbench.contract.message_samples import MessagePart, SampledMessage
 
 MadeOf = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
-"""The tensors in a message: a function that lists them, or the shape of the only one. A first dim of -1 is as long as
-the message makes it."""
+"""The tensors in a message: a function that lists them, or the shape of the only one. A first dim of -1 stands for the
+length that fits the message."""
 
 
 class Keeper:
-    """Messages of one rank, over some steps.
+    """Samples of one rank's messages, over some steps.
 
     Parameters
     ----------
     each
-        Messages of a channel that are kept in a step: spread evenly over those that it had in the step before, or the
-        first ones where that is not known.
+        Messages per channel and step: spread evenly over the channel's messages of the previous step, or the first ones
+        if there was none.
     message_bytes
-        Bytes of a message that are kept at most: its first values.
+        Largest number of bytes of a sample: the first values of its message.
     step_bytes
-        Bytes that are kept in a step at most.
+        Largest number of bytes of all samples of a step.
 
     Attributes
     ----------
     left_out : int
-        Messages of the step that were chosen and had no room.
+        Messages of the step that were chosen and exceeded `step_bytes`.
     """
 
     def __init__(self, each: int, message_bytes: int, step_bytes: int) -> None:
@@ -46,31 +46,38 @@ class Keeper:
         self.left_out = 0
 
     def begin(self, *, keeps: bool) -> None:
-        """Before a step: its messages are counted, and some of them kept if `keeps`."""
+        """Begin a step: count its messages, and sample some of them if `keeps`."""
         self._kept, self._room, self.left_out = [], self._step_bytes, 0
         for channel in self._channels:
             channel.begin(spread(channel.seen, self._each) if keeps else frozenset())
 
     def end(self) -> tuple[SampledMessage, ...]:
-        """After a step: what was kept. What follows until the next step is not counted."""
-        kept, self._kept = tuple(self._kept), []
+        """End a step and return its samples. Messages until the next step are not counted."""
+        samples, self._kept = tuple(self._kept), []
         for channel in self._channels:
             channel.end()
-        return kept
+        return samples
 
     def of(self, channel: str) -> "ChannelKeeper":
-        """Keeps the messages of a channel, named by its words.
+        """Make the sampler of a channel, given by name.
 
-        A channel that is made within a step is kept from the next step on.
+        A channel that is made within a step is sampled from the next step on.
         """
-        made = ChannelKeeper(self, channel)
-        self._channels.append(made)
-        return made
+        sampler = ChannelKeeper(self, channel)
+        self._channels.append(sampler)
+        return sampler
 
     def add(
-        self, channel: str, operation: str, number: int, place: Place, values: Sequence[Any], dtype: Any, made: MadeOf
+        self,
+        channel: str,
+        operation: str,
+        number: int,
+        place: Place,
+        values: Sequence[Any],
+        dtype: Any,
+        content: MadeOf,
     ) -> None:
-        """Keep a message that is made of these vectors, one behind the other."""
+        """Sample a message whose values are these vectors, concatenated."""
         size, width = sum(vector.size for vector in values), np.dtype(dtype).itemsize
         held = min(size, self._message_bytes // width)
         if held * width > self._room:
@@ -83,13 +90,13 @@ class Keeper:
             if taken.size:
                 narrow(place.sample(taken), copy[filled : filled + taken.size])
             filled += taken.size
-        parts = _parts(made, size)
+        parts = _list_parts(content, size)
         message = SampledMessage(channel, operation, number, copy.dtype.name, size, parts, copy.tobytes())
         self._kept.append(message)
 
 
 class ChannelKeeper:
-    """Keeps messages of one channel.
+    """The sampler of one channel.
 
     Attributes
     ----------
@@ -104,38 +111,38 @@ class ChannelKeeper:
         self.seen = 0
 
     def begin(self, chosen: frozenset[int]) -> None:
-        """Before a step of which some messages are kept."""
+        """Begin a step: count its messages and sample those with the chosen numbers."""
         self._chosen, self._counts, self._number = chosen, True, 0
 
     def end(self) -> None:
-        """After a step."""
+        """End a step."""
         self.seen, self._counts = self._number, False
 
-    def message(self, operation: str, place: Place, values: Sequence[Any], dtype: Any, made: MadeOf) -> None:
-        """A message is about to be sent.
+    def message(self, operation: str, place: Place, values: Sequence[Any], dtype: Any, content: MadeOf) -> None:
+        """Count a message that is about to be sent, and sample it if it was chosen.
 
         Parameters
         ----------
         operation
-            What sends it.
+            Name of the operation that sends it.
         place
-            Place of the values.
+            Memory of the values.
         values
-            Vectors of which it is made.
+            Its vectors, to be concatenated.
         dtype
             Type in which they travel.
-        made
-            The tensors in it, where they are known.
+        content
+            The tensors in the message; None if unknown.
         """
         if not self._counts:
             return
         number, self._number = self._number, self._number + 1
         if number in self._chosen:
-            self._keeper.add(self._channel, operation, number, place, values, dtype, made)
+            self._keeper.add(self._channel, operation, number, place, values, dtype, content)
 
 
 def spread(count: int, each: int) -> frozenset[int]:
-    """Numbers of `each` of `count` messages, the first and the last among them; the first ones where count is 0."""
+    """Choose `each` of `count` messages, including the first and the last; the first ones if count is 0."""
     if count <= each:
         return frozenset(range(each))
     if each == 1:
@@ -143,11 +150,11 @@ def spread(count: int, each: int) -> frozenset[int]:
     return frozenset(round(k * (count - 1) / (each - 1)) for k in range(each))
 
 
-def _parts(made: MadeOf, size: int) -> tuple[MessagePart, ...]:
-    if made is None:
+def _list_parts(content: MadeOf, size: int) -> tuple[MessagePart, ...]:
+    if content is None:
         return ()
-    if callable(made):
-        return tuple(made())
-    first, *rest = map(int, made)
-    row = math.prod(rest)
-    return (MessagePart("", (size // row if first == -1 and row else first, *rest), 0),)
+    if callable(content):
+        return tuple(content())
+    first, *inner = map(int, content)
+    row = math.prod(inner)
+    return (MessagePart("", (size // row if first == -1 and row else first, *inner), 0),)

@@ -54,7 +54,7 @@ class Links:
         Seconds that the MPI library's own collectives took: (operation, bytes, seconds).
     measured
         Seconds that plans took: (operation, codec, bytes, algorithm, slices, seconds). A measurement near the needed
-        size goes before the model.
+        size takes precedence over the model.
     """
 
     within: Link
@@ -73,7 +73,7 @@ class Links:
     """Speed of a codec that was not measured."""
 
     def speed(self, codec: str) -> Speed:
-        """Speed of the codec, or of the typical one if it was not measured."""
+        """Return the speed of a codec; the typical speed if it was not measured."""
         return dict(self.codecs).get(codec, self.typical)
 
     def blocks(self, operation: str, nbytes: int, topology: Topology) -> bool:
@@ -85,7 +85,7 @@ class Links:
         return (operation, nearest) in self.blocking
 
     def foreign(self, topology: Topology) -> str | None:
-        """Why the measured times do not hold on a topology; None if they do."""
+        """Return the reason why the measured times do not hold on a topology; None if they do."""
         if self.ranks_per_node in ((), shape(topology)):
             return None
         there = " + ".join(map(str, self.ranks_per_node))
@@ -96,12 +96,12 @@ DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
 
 
 def shape(topology: Topology) -> tuple[int, ...]:
-    """Ranks of each node, the fullest node first. Times are comparable if this is equal."""
+    """Return the ranks of each node, the fullest node first. Times are comparable if this is equal."""
     return tuple(sorted((len(ranks) for ranks in topology.members), reverse=True))
 
 
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
-    """Seconds at `nbytes`, interpolated on logarithmic scales; None far from the measured sizes.
+    """Interpolate the seconds at `nbytes` on logarithmic scales; None far from the measured sizes.
 
     Parameters
     ----------
@@ -140,7 +140,9 @@ def load(path: Path) -> Links:
         raise UserError(f"{path}: not JSON ({error}): write it with `hpcbench bench network --output {path}`") from None
     try:
         if raw["schema"] != SCHEMA:
-            raise UserError(f"{path}: schema {raw['schema']} is not known: measure again with `hpcbench bench network`")
+            raise UserError(
+                f"{path}: schema {raw['schema']} is not supported: measure again with `hpcbench bench network`"
+            )
         return Links(
             within=Link(**(raw["within"] or raw["between"])),  # null where each node has one rank
             between=Link(**(raw["between"] or raw["within"])),  # null where there is one node

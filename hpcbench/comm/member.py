@@ -1,4 +1,4 @@
-"""One rank's share of a group: its communicators, its topology and plans, and how a call on them begins."""
+"""One rank's part of a group: its communicators, topology and plans, and the start of calls on them."""
 
 from collections.abc import Callable
 
@@ -35,36 +35,36 @@ class Member:
     comm
         The communicator. Making a member is a collective call.
     progress, links, places
-        As a `Group` is given them.
-    whole
-        The same rank in the group that this one is a part of.
+        As in `Group`.
+    parent
+        The same rank in the group that this group is a part of.
 
     Attributes
     ----------
     comm : MPI.Comm
-        Carries messages between two ranks, by the tags of their callers.
+        Carries messages between two ranks, with the tags of their callers.
     planned : MPI.Comm
         Carries the messages of plans, which have tags of their own.
     library : Library
         The MPI library's collectives.
     choice : Choice
-        The plans, and the topology by which they are made.
+        The plans, and the topology that they are made for.
     calls : Calls
         The calls under way.
     """
 
     def __init__(
-        self, comm: MPI.Comm, progress: Progress, links: Links, places: Places, whole: "Member | None"
+        self, comm: MPI.Comm, progress: Progress, links: Links, places: Places, parent: "Member | None"
     ) -> None:
         self.comm, self.progress, self.places = comm, progress, places
         self.planned = comm.Dup()
-        self.library: Library = Library(comm, whole.library.half_sums if whole else None)
-        topology = whole.choice.topology.part(_numbers(comm, whole.comm)) if whole else Topology.of(comm)
+        self.library: Library = Library(comm, parent.library.half_sums if parent else None)
+        topology = parent.choice.topology.part(_translate_ranks(comm, parent.comm)) if parent else Topology.of(comm)
         self.choice: Choice = Choice(comm.rank, topology, links)
         self.calls = Calls(progress)
 
     def free(self) -> None:
-        """Give the communicators back: a collective call, and the last one."""
+        """Free the communicators (a collective call, and the last one)."""
         self.library.free()
         self.planned.Free()
         self.comm.Free()
@@ -98,7 +98,7 @@ class Member:
         vector: Vector,
         feedback: Feedback | None = None,
     ) -> Call:
-        """What the steps of one call need, with a tally of its own."""
+        """Collect the values that the slices of one call share, with a new tally."""
         seed = channel.counters.calls << 20
         tally = Tally(recorder=channel.recorder)
         return Call(
@@ -106,7 +106,7 @@ class Member:
         )
 
     def coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
-        """The messages between two ranks that go through the codec."""
+        """Return a predicate: whether a message between two ranks goes through the codec."""
         itemsize = channel.travels_as(dtype).itemsize
 
         def coded(part: Part) -> bool:
@@ -139,9 +139,9 @@ class Member:
         return self.calls.at_once(slice_, channel, place, tally, how=how, plain=chosen is not None)
 
 
-def _numbers(comm: MPI.Comm, whole: MPI.Comm) -> list[int]:
-    """The numbers in `whole` of the ranks of `comm`."""
-    some, everyone = comm.Get_group(), whole.Get_group()
+def _translate_ranks(comm: MPI.Comm, parent: MPI.Comm) -> list[int]:
+    """Return the ranks of `comm` as numbers in `parent`."""
+    some, everyone = comm.Get_group(), parent.Get_group()
     try:
         return list(some.Translate_ranks(None, everyone))
     finally:

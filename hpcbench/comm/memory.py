@@ -1,6 +1,6 @@
-"""The memory of an operation's values, and how messages are made from it and written to it.
+"""The memory of an operation's values, from which messages are made and to which they are written.
 
-The executor knows steps and requests, and a memory knows bytes. So the same executor serves arrays of the host, where
+The executor works with steps and requests, a memory with bytes. So the same executor serves arrays of the host, where
 all calls finish at once, and arrays of a GPU (gpu_memory.py), where a message is ready only later.
 """
 
@@ -23,7 +23,7 @@ class Pending(Protocol):
     """Work of a device that a slice waits for."""
 
     def done(self) -> bool:
-        """Whether the work is done. It is called until it says yes."""
+        """Whether the work is done. It is polled until it returns True."""
 
 
 Slice = Generator[list[Any] | Pending, list[Any], None]
@@ -43,19 +43,19 @@ class Tally:
     encode_s: float = 0.0
     decode_s: float = 0.0
     lost_overflows: int = 0
-    """Messages with values that were not finite, by a codec that does not tell the receiver."""
+    """Messages with values that were not finite, encoded by a codec that hides them from the receiver."""
     recorder: ChannelRecorder | None = None
-    """Is told of each piece of the codec's work, where the step is traced."""
+    """Recorder of the codec's work while a step is traced."""
 
     def encoded(self, begin: float) -> None:
-        """Values have been encoded since `begin`."""
+        """Count the time since `begin` as encoding."""
         end = time.perf_counter()
         self.encode_s += end - begin
         if self.recorder is not None:
             self.recorder.coded("encode", begin, end)
 
     def decoded(self, begin: float) -> None:
-        """Values have been decoded since `begin`."""
+        """Count the time since `begin` as decoding."""
         end = time.perf_counter()
         self.decode_s += end - begin
         if self.recorder is not None:
@@ -92,13 +92,13 @@ class Memory(Protocol):
         """Make a message of values that are not encoded. They may not change before the message has left."""
 
     def inbox(self, n: int, *, coded: bool) -> Any:
-        """A buffer that the carrier receives a message of `n` values in."""
+        """Borrow a buffer for an incoming message of `n` values."""
 
     def inbox_of(self, values: Any) -> Any:
-        """A buffer that the carrier receives a plain message in that replaces `values`."""
+        """Return a buffer for an incoming plain message that replaces `values`."""
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> Message:
-        """The encoded message that has arrived. It raises TransitError if the message is damaged."""
+        """Return the encoded message that has arrived. Raise TransitError if it is damaged."""
 
     def decode(self, message: Any, out: Any, *, accumulate: bool = False) -> None:
         """Decode an encoded message into `out`."""
@@ -110,16 +110,16 @@ class Memory(Protocol):
         """Round values as a plain message of them would."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
-        """A copy of values, which by default lasts as long as the slice."""
+        """Copy values; by default to memory that lasts as long as the slice."""
 
     def add(self, total: Any, values: Any) -> None:
         """Add values to the total."""
 
     def finish(self) -> Pending | None:
-        """Work to wait for when all steps are done."""
+        """End the slice, and return the work to wait for; None if there is none."""
 
     def give_back(self) -> None:
-        """Take back all buffers that were lent."""
+        """Return all borrowed buffers."""
 
 
 @dataclass(slots=True)
@@ -175,33 +175,33 @@ class HostMemory:
         return HostMessage(content, content, content.nbytes)
 
     def inbox(self, n: int, *, coded: bool) -> Array:
-        """A buffer that the carrier receives a message of `n` values in."""
+        """Borrow a buffer for an incoming message of `n` values."""
         nbytes = self._codec.wire_bytes(n, self._dtype) + self._seal if coded else n * self._dtype.itemsize
         return self._borrow(nbytes)
 
     def inbox_of(self, values: Array) -> Array:
-        """The values' own memory, or a buffer if they travel in another type."""
+        """Return the values' own memory, or a borrowed buffer if they travel in another dtype."""
         return values.view(np.uint8) if values.dtype == self._dtype else self.inbox(values.size, coded=False)
 
     def arrived(self, inbox: Array, nbytes: int, sender: int) -> HostMessage:
-        """The received message, with its checksum tested."""
+        """Verify the checksum of a received message."""
         content = inbox[:nbytes]
         return HostMessage(content, frame.opened(content, sender) if self._seal else content, nbytes - self._seal)
 
     def decode(self, message: HostMessage, out: Array, *, accumulate: bool = False) -> None:
-        """Decode a message into `out`, or add it."""
+        """Decode a message into `out`, or add it to `out`."""
         start = time.perf_counter()
         if out.dtype == self._dtype:
             self._codec.decode(message.wire, out, accumulate=accumulate)
         else:
-            # a message holds values of its type: whoever passes them on, plain or encoded, passes on the same
+            # round to the message's dtype first: a rank that passes the values on must pass on the same bits
             values = self._borrow(out.size * self._dtype.itemsize).view(self._dtype)
             self._codec.decode(message.wire, values)
             widen(values, out, accumulate=accumulate)
         self._tally.decoded(start)
 
     def unpack(self, inbox: Array, out: Array, *, accumulate: bool = False) -> None:
-        """Write a plain message to `out`, or add it."""
+        """Write a plain message to `out`, or add it to `out`."""
         widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)
 
     def round_in_place(self, values: Array) -> None:
@@ -210,7 +210,7 @@ class HostMemory:
             widen(self._rounded(values), values)
 
     def _rounded(self, values: Array, residual: Array | None = None) -> Array:
-        """Values in the type in which they travel. The rounding errors are added to the residual."""
+        """Round values to the dtype in which they travel; rounding errors are added to the residual."""
         if values.dtype == self._dtype:
             return values
         rounded = self._borrow(values.size * self._dtype.itemsize).view(self._dtype)
@@ -218,7 +218,7 @@ class HostMemory:
         return rounded
 
     def copy(self, values: Array, to: Array | None = None) -> Array:
-        """A copy of values, in lent memory unless a target is given."""
+        """Copy values, to borrowed memory unless a target is given."""
         copied = self._borrow(values.nbytes).view(values.dtype) if to is None else to
         np.copyto(copied, values)
         return copied
@@ -228,10 +228,10 @@ class HostMemory:
         total += values
 
     def finish(self) -> None:
-        """None, because no work is left."""
+        """Do nothing: no work is left."""
 
     def give_back(self) -> None:
-        """Give all buffers back to the scratch memory."""
+        """Return all borrowed buffers to the scratch memory."""
         for buffer in self._lent:
             self._scratch.give_back(buffer)
         self._lent.clear()

@@ -24,9 +24,9 @@ class MpiCarrier:
         return self._comm.Isend([content, MPI.BYTE], peer, tag)
 
     def receive(self, inbox: Any, peer: int, tag: int, *, varies: bool) -> MPI.Request:
-        """Begin to receive bytes. MPI tells how many came."""
+        """Begin to receive bytes. MPI reports how many arrived."""
         return self._comm.Irecv([inbox, MPI.BYTE], peer, tag)
 
     def count(self, status: MPI.Status) -> int:
-        """Bytes of a received message."""
+        """Return the bytes of a received message."""
         return status.Get_count(MPI.BYTE)

@@ -28,12 +28,12 @@ class Library:
     comm
         The communicator. Making a library is a collective call.
     half_sums
-        How values of 16 bits are summed, if these ranks have agreed on it before.
+        Sums of 16-bit values, if these ranks have agreed on them before.
 
     Attributes
     ----------
     half_sums : dict of str to HalfSum
-        How values of 16 bits are summed, by name of their NumPy type; the same on all ranks.
+        Sums of 16-bit values, by name of the NumPy type; the same on all ranks.
     """
 
     def __init__(self, comm: MPI.Comm, half_sums: dict[str, HalfSum] | None = None) -> None:
@@ -42,7 +42,7 @@ class Library:
         self.half_sums = half_sums or agreed(comm)
 
     def free(self) -> None:
-        """Give back the communicator that the library has made for itself."""
+        """Free the communicator that the library has made for itself."""
         self._gathers.Free()
 
     def by_processor(self, dtype: np.dtype[Any]) -> bool:
@@ -70,7 +70,7 @@ class Library:
             yield [self._comm.Ireduce_scatter(*arguments)]
 
     def all_gather(self, src: Array, dst: Array, *, pieces: list[slice] | None = None, blocking: bool = False) -> Slice:
-        """Join `src` of all ranks in `dst`: by rank the given pieces, or those of `cut_evenly`."""
+        """Join `src` of all ranks in `dst`, cut into the given pieces by rank, or into those of `cut_evenly`."""
         pieces = pieces or cut_evenly(dst.size, self._comm.size)
         if blocking:
             self._comm.Allgatherv(_message(src), _parts(dst, pieces))
@@ -138,7 +138,7 @@ class _Turn:
 
 
 def _message(buf: Array, half: HalfSum | None = None) -> Any:
-    """A buffer in the form that mpi4py takes. mpi4py does not know bfloat16."""
+    """Wrap a buffer for mpi4py, which does not support bfloat16."""
     values = buf.view(np.uint16) if is_half(buf.dtype) else buf
     return [values, half.datatype] if half else values
 

@@ -1,4 +1,4 @@
-"""The place of an operation's arrays: host memory, or a GPU's memory."""
+"""The memory that an operation's arrays lie in: the host's or a GPU's."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -26,21 +26,21 @@ class Place(Protocol):
     """The clock's mark when the operation was called; None if that is the mark of its beginning."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
-        """The memory for one slice."""
+        """Make the memory for one slice."""
 
     def copy(self, target: Any, source: Any) -> None:
-        """Copy values, after the work that the caller asked for before."""
+        """Copy values, after the work that the caller has launched before."""
 
     def snapshot(self, values: Any) -> Any:
-        """A copy of values as they are now, whatever the caller writes to them after `settle`."""
+        """Copy values as they are now. The caller may change them after `settle`."""
 
     def sample(self, values: Any) -> Array:
-        """A copy of values on the host, made at once."""
+        """Copy values to the host at once."""
 
     def by_library(
         self, call: Callable[[Any, Any], Slice], source: Any, target: Any, dtype: np.dtype[Any], *, on_host: bool
     ) -> Slice:
-        """A collective of the MPI library, which reads `source` and writes `target`.
+        """Let a collective of the MPI library read `source` and write `target`.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class Place(Protocol):
         """Let the caller change values that have been encoded so far."""
 
     def took(self, seconds: float) -> float:
-        """Seconds of a finished operation, given its seconds by the host's clock."""
+        """Return the seconds of a finished operation, given its seconds by the host's clock."""
 
 
 class HostPlace:
@@ -74,7 +74,7 @@ class HostPlace:
         self.clock: Clock = HostClock()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> HostMemory:
-        """The memory for one slice."""
+        """Make the memory for one slice."""
         return HostMemory(codec, dtype, self._scratch, tally, sealed=sealed)
 
     def copy(self, target: Array, source: Array) -> None:
@@ -82,11 +82,11 @@ class HostPlace:
         target[...] = source
 
     def snapshot(self, values: Array) -> Array:
-        """A copy of the values."""
+        """Copy the values."""
         return np.array(values)
 
     def sample(self, values: Array) -> Array:
-        """The values themselves."""
+        """Return the values themselves."""
         return values
 
     def by_library(
@@ -111,7 +111,7 @@ class HostPlace:
         """Do nothing: encoded values are never read again."""
 
     def took(self, seconds: float) -> float:
-        """The seconds by the host's clock."""
+        """Return the seconds by the host's clock."""
         return seconds
 
     def _back(self, call: Slice, result: Array, target: Array, lent: list[Array]) -> Slice:
@@ -143,7 +143,7 @@ class DevicePlace:
         self._follow()
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> DeviceMemory:
-        """The memory for one slice."""
+        """Make the memory for one slice."""
         return DeviceMemory(codec, dtype, self._pools, self._stream, tally, self._ends.append, sealed=sealed)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
@@ -152,15 +152,15 @@ class DevicePlace:
         self._follow()
 
     def snapshot(self, values: DeviceArray) -> DeviceArray:
-        """A copy on the device; the values themselves if they are copied to the host anyway."""
+        """Copy values on the device. Return the values themselves if they are copied to the host anyway."""
         if not self._pools.aware:
-            return values  # it is copied to the host
+            return values
         taken = self._accelerator.memory(values.nbytes).view(values.dtype)
         self._accelerator.copy(taken, values, self._stream)
         return taken
 
     def sample(self, values: DeviceArray) -> Array:
-        """A copy of the values on the host, made at once."""
+        """Copy the values to the host at once."""
         sample: Array = np.empty(values.size, values.dtype)
         self._accelerator.copy(sample, values, self._stream)
         self._accelerator.mark(self._stream).wait()
@@ -175,7 +175,7 @@ class DevicePlace:
         *,
         on_host: bool = False,
     ) -> Slice:
-        """A collective of the MPI library, which reads `source` and writes `target`, or copies of them.
+        """Let a collective of the MPI library read `source` and write `target`, or copies of them.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class DevicePlace:
         on_host
             Whether MPI calls back a loop on the processor. Then the arrays are NumPy arrays in any case.
         """
-        # MPI wants its collectives called in the same order on all ranks: the values are waited for here and now
+        # MPI requires the same order of collectives on all ranks, so this thread waits for the values at once
         staged = on_host or not self._pools.aware
         kind = dtype or source.dtype
         lent: list[tuple[Scratch, Any]] = []
@@ -209,13 +209,13 @@ class DevicePlace:
         self._accelerator.follow(self._caller, self._accelerator.mark(self._stream))
 
     def took(self, seconds: float) -> float:
-        """Seconds by the device's events, or those of the host's clock if there is no event."""
-        return max((end.since(self._begin) for end in self._ends), default=seconds)  # without what it waited for
+        """Return the seconds by the device's events, or those of the host's clock without an event."""
+        return max((end.since(self._begin) for end in self._ends), default=seconds)
 
     def _room(
         self, pool: Scratch, source: Any, target: Any, dtype: np.dtype[Any], lent: list[tuple[Scratch, Any]]
     ) -> tuple[Any, Any]:
-        """Arrays of a type for the values of source and target; the same array twice if these are one."""
+        """Borrow arrays of a dtype for the values of source and target; the same array twice if these are one."""
         rooms = []
         for values in (source,) if target is source else (source, target):
             nbytes = values.size * dtype.itemsize
@@ -224,7 +224,7 @@ class DevicePlace:
         return rooms[0], rooms[-1]
 
     def _back(self, call: Slice, ways: list[tuple[DeviceArray, Any]], lent: list[tuple[Scratch, Any]]) -> Slice:
-        """Make the call, then copy its result along the ways, each to the first array from the second one."""
+        """Make the call, then copy its result from the second array of each pair to the first."""
         yield from call
         for to, of in ways:
             if to.dtype != of.dtype:
@@ -250,7 +250,7 @@ class Places:
     aware
         Whether the MPI library takes device pointers, on all ranks: see `gpu_aware`.
     device_of
-        Finds the device of an array that is no NumPy array.
+        Finds the device of an array that is not a NumPy array.
     """
 
     def __init__(self, *, aware: bool = False, device_of: Callable[[Any], Accelerator] = accelerator_of) -> None:
@@ -259,7 +259,7 @@ class Places:
         self._pools: dict[int, Pools] = {}
 
     def of(self, *arrays: Any) -> tuple[Place, tuple[Any, ...]]:
-        """The place of arrays, and the arrays as its memory takes them.
+        """Return the place of arrays, and the arrays in the form that its memory accepts.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class Places:
         return DevicePlace(self._pools[id(device)], caller), tuple(device.array(x, caller) for x in arrays)
 
     def clock(self, array: Any) -> Clock:
-        """The clock of the process, for the memory that such an array lies in."""
+        """Return the clock of the process for the memory that an array lies in."""
         place, _ = self.of(array)
         return place.clock
 

@@ -1,4 +1,4 @@
-"""How a collective is carried out. A plan is cut, counted and printed before a byte is sent. Pure functions."""
+"""The plan of a collective. It is cut, counted and printed before a byte is sent. Pure functions."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -62,7 +62,7 @@ class Plan:
     Attributes
     ----------
     operation, algorithm, topology
-        What is done, by which algorithm, and on which nodes.
+        The operation, its algorithm, and the nodes of the ranks.
     codec
         Codec of the encoded messages.
     dtype
@@ -88,7 +88,7 @@ class Plan:
     why: str = "asked for"
 
     def steps(self, rank: int, k: int) -> list[Step]:
-        """Steps of a rank in slice `k`. There are none if the MPI library does everything."""
+        """Return the steps of a rank in slice `k`: none if the MPI library does everything."""
         pieces, topology = self.slices[k], self.topology
         if self.algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
             return []
@@ -103,11 +103,11 @@ class Plan:
         return built if self.operation is Operation.REDUCE_SCATTER else built + gather(topology, rank, pieces)
 
     def message_bytes(self, rank: int) -> int:
-        """Bytes that a rank sends, before the codec."""
+        """Count the bytes that a rank sends, before the codec."""
         return sum(part.span.size * self.dtype.itemsize for _, part in self._sent(rank))
 
     def wire_bytes(self, rank: int, *, between_nodes: bool = False) -> int:
-        """Bytes that a rank sends, after the codec. If the codec's size depends on the values, they are the maximum."""
+        """Count the bytes that a rank sends, after the codec; the maximum if the codec's size depends on the values."""
         return sum(
             self._wire(step, part.span)
             for step, part in self._sent(rank)
@@ -115,7 +115,7 @@ class Plan:
         )
 
     def busiest_link(self) -> int:
-        """Wire bytes that leave the node that sends the most."""
+        """Count the wire bytes that leave the node that sends the most."""
         return max(
             sum(self.wire_bytes(rank, between_nodes=True) for rank in members) for members in self.topology.members
         )
@@ -150,7 +150,7 @@ def lay_out(
     *,
     root: int,
 ) -> Plan:
-    """The plan of an algorithm, with the vector cut into `slices` slices."""
+    """Cut the vector into `slices` slices and return the plan of an algorithm."""
     p = topology.ranks
     if algorithm in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC):
         slices = 1
@@ -159,7 +159,7 @@ def lay_out(
             [ElementRange(0, n)]
         ]
     elif operation is Operation.ALL_REDUCE:
-        # ranks of equal place on their nodes own neighbouring pieces: those travel within nodes as one
+        # ranks with the same place on their nodes own neighbouring pieces, which travel as one within nodes
         order = (
             [rank for ranks in zip(*topology.members, strict=True) for rank in ranks]
             if (topology.regular_nodes)

@@ -14,13 +14,13 @@ _NOT_HIDDEN = 0.25
 
 
 def seconds(plan: Plan, links: Links) -> float:
-    """Time that a plan is expected to take: as measured, or else by the model."""
-    known = measured_seconds(plan, links)
-    return known if known is not None else model_seconds(plan, links)
+    """Estimate the time of a plan: the measured time, or the model's if it was not measured."""
+    measured = measured_seconds(plan, links)
+    return measured if measured is not None else model_seconds(plan, links)
 
 
 def measured_seconds(plan: Plan, links: Links) -> float | None:
-    """Time that the plan took on its topology, near its size; None where that was not measured."""
+    """Return the measured time of a plan on its topology, near its size; None if it was not measured."""
     if links.foreign(plan.topology):
         return None
     nbytes = plan.n * plan.dtype.itemsize
@@ -33,7 +33,7 @@ def measured_seconds(plan: Plan, links: Links) -> float | None:
 
 
 def model_seconds(plan: Plan, links: Links) -> float:
-    """Time that the plan would take if only links and codecs took time."""
+    """Return the time of a plan if only links and codecs took time."""
     nbytes = plan.n * plan.dtype.itemsize
     topology = plan.topology
     if plan.algorithm.value in ("native", "homomorphic"):
@@ -49,7 +49,7 @@ def model_seconds(plan: Plan, links: Links) -> float:
     if plan.operation.value == "reduce":
         return _reduce(plan, links)
     speed = links.speed(plan.codec.name)
-    latency = wire = own = 0.0
+    latency = wire = work = 0.0
     members = topology.members[0]
     for step in plan.steps(members[0], 0):
         parts = (*step.sends, *step.receives)
@@ -60,20 +60,20 @@ def model_seconds(plan: Plan, links: Links) -> float:
         if crossing:
             wire += size * len(members) / links.between.bytes_per_s
         else:
-            own += size / links.within.bytes_per_s
-        own += len(parts) * speed.call_s  # to send or receive costs a rank about what a codec's call does
+            work += size / links.within.bytes_per_s
+        work += len(parts) * speed.call_s  # sending or receiving costs a rank about as much as a codec's call
         if step.coded:
             spans = {part.span for part in step.sends}
             encoded = sum(span.size for span in spans) * plan.dtype.itemsize
             came = sum(part.span.size for part in step.receives) * plan.dtype.itemsize
-            own += encoded / speed.encode_bytes_per_s + came / speed.decode_bytes_per_s
-            own += (len(spans) + len(step.receives)) * speed.call_s
-    hidden = min(wire, own)
-    return latency + wire + own + (len(plan.slices) - 1) * (max(wire, own) + _NOT_HIDDEN * hidden)
+            work += encoded / speed.encode_bytes_per_s + came / speed.decode_bytes_per_s
+            work += (len(spans) + len(step.receives)) * speed.call_s
+    hidden = min(wire, work)
+    return latency + wire + work + (len(plan.slices) - 1) * (max(wire, work) + _NOT_HIDDEN * hidden)
 
 
 def _broadcast(plan: Plan, links: Links) -> float:
-    """The time of a slice to reach the last rank, along the chain or down the tree, and of the slices behind it."""
+    """Return the time until the last slice reaches the last rank, along the chain or down the tree."""
     topology, speed, slices = plan.topology, links.speed(plan.codec.name), len(plan.slices)
     hops, crossing = topology.ranks - 1, topology.nodes - 1
     if slices == 1:
@@ -88,14 +88,14 @@ def _broadcast(plan: Plan, links: Links) -> float:
 
 
 def _reduce(plan: Plan, links: Links) -> float:
-    """The time of the slices to reach the root, which receives and decodes the slices of all others."""
+    """Return the time until the slices reach the root, which receives and decodes the slices of all others."""
     topology, speed = plan.topology, links.speed(plan.codec.name)
     values = max(piece.size for (piece,) in plan.slices) * plan.dtype.itemsize
     far = sum(not topology.near(plan.root, rank) for rank in range(topology.ranks))
     near = topology.ranks - 1 - far
     link = links.between if far else links.within
     wire = values * speed.ratio * (far / links.between.bytes_per_s + near / links.within.bytes_per_s)
-    own = (far + near) * (values / speed.decode_bytes_per_s + speed.call_s)
+    work = (far + near) * (values / speed.decode_bytes_per_s + speed.call_s)
     encode = values / speed.encode_bytes_per_s + speed.call_s
-    more = max(wire, own) + _NOT_HIDDEN * min(wire, own)
-    return encode + link.latency_s + wire + own + (len(plan.slices) - 1) * more
+    more = max(wire, work) + _NOT_HIDDEN * min(wire, work)
+    return encode + link.latency_s + wire + work + (len(plan.slices) - 1) * more

@@ -22,7 +22,7 @@ Medians differ by some percent from day to day, and a model by more.
 
 @dataclass(frozen=True)
 class Request:
-    """A collective that is to be planned."""
+    """A collective to be planned."""
 
     operation: Operation
     n: int
@@ -43,7 +43,7 @@ class Request:
     """Whether only traffic between nodes may be encoded."""
 
     def laid_out(self, algorithm: Algorithm, slices: int) -> Plan:
-        """The plan of one algorithm with this number of slices."""
+        """Lay out the plan of one algorithm with this number of slices."""
         return lay_out(self.operation, self.n, self.dtype, self.topology, self.codec, algorithm, slices, root=self.root)
 
 
@@ -61,7 +61,7 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
     Raises
     ------
     ValueError
-        The algorithm cannot do this here. The message says why.
+        The algorithm cannot do the operation on this topology. The message contains the reason.
     """
     operation, algorithm, topology = request.operation, request.algorithm, request.topology
     counts = _counts(request.n, topology, request.slices)
@@ -69,9 +69,9 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
         reason = _not_between_nodes(operation, algorithm, topology)
         if reason:
             raise ValueError(f"no {operation.value} over {topology} is encoded between nodes only: {reason}")
-        found = [request.laid_out(Algorithm.HIERARCHICAL, count) for count in counts]
-        found += [request.laid_out(Algorithm.NATIVE, 1)] if algorithm is Algorithm.AUTO else []
-        return _best(found, links, "encoded between nodes only")
+        candidates = [request.laid_out(Algorithm.HIERARCHICAL, count) for count in counts]
+        candidates += [request.laid_out(Algorithm.NATIVE, 1)] if algorithm is Algorithm.AUTO else []
+        return _best(candidates, links, "encoded between nodes only")
     if algorithm not in (Algorithm.AUTO, Algorithm.ENCODED):
         reason = refusal(operation, algorithm, topology, feedback=request.feedback)
         if reason:
@@ -87,11 +87,11 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
 
 
 def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
-    """Why an algorithm cannot do an operation on a topology."""
+    """Return the reason why an algorithm cannot do an operation on a topology; None if it can."""
     if algorithm is Algorithm.HOMOMORPHIC and operation is not Operation.ALL_REDUCE:
         return "it does all-reduce only"
     if operation in ROOTED:
-        return None  # a chain or a tree, or straight to the root, whatever the others do
+        return None  # a chain or a tree, or directly to the root, with any algorithm
     if algorithm is Algorithm.DOUBLING and operation is not Operation.ALL_REDUCE:
         return "it does all-reduce only"
     if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
@@ -102,15 +102,15 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, f
 
 
 def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
-    """Why no plan sends plain messages within nodes and encoded ones between them."""
+    """Return the reason why no plan sends plain messages within nodes and encoded ones between them."""
     if operation in ROOTED:
         if topology.per_node == 1:
             return None
         if operation is Operation.BROADCAST:
             return "a broadcast passes on what its root has encoded"
-        return "all ranks send alike to the one that has the sum"
+        return "all ranks send their messages to the root in the same way"
     if algorithm not in (Algorithm.HIERARCHICAL, Algorithm.AUTO):
-        return f"{algorithm.value} does not tell them from others"
+        return f"{algorithm.value} does not distinguish them from others"
     return refusal(operation, Algorithm.HIERARCHICAL, topology)
 
 
@@ -126,7 +126,7 @@ def _candidates(operation: Operation, topology: Topology, algorithm: Algorithm) 
 
 
 def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
-    """Numbers of slices to consider. The smallest slices still have enough elements to be worth a message."""
+    """List the numbers of slices to consider. The smallest slices still have enough elements to be worth a message."""
     if slices is not None:
         return [slices]
     most = max(1, n // (topology.ranks * 4 * UNIT))
@@ -134,19 +134,19 @@ def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
 
 
 def _best(candidates: Sequence[Plan], links: Links, why: str) -> Plan:
-    """The fastest plan. A plan with a codec replaces the library's own only if the gain is beyond doubt."""
+    """Choose the fastest plan. A plan with a codec replaces the library's own only if the gain is beyond doubt."""
     library = [candidate for candidate in candidates if candidate.algorithm is Algorithm.NATIVE]
     others = [candidate for candidate in candidates if candidate.algorithm is not Algorithm.NATIVE]
     if len(candidates) == 1 or not others:
         return replace(candidates[0], why=why)
-    # what was measured is not weighed against what is only expected: a model that errs low would always win
+    # measured plans are not compared with modeled ones: a model that underestimates would always win
     measured = [other for other in others if measured_seconds(other, links) is not None]
     best = min(measured or others, key=lambda other: seconds(other, links))
     expected, word = seconds(best, links), "measured" if measured else "expected"
     if library:
         plain, margin = seconds(library[0], links), _MEASURED
         if not measured or measured_seconds(library[0], links) is None:
-            # both by the model, whose omissions then cancel; or the library as measured, should that be faster still
+            # compare both by the model, so that its errors cancel; use the library's measurement if that is faster
             plain, margin = min(plain, model_seconds(library[0], links)), _EXPECTED
         if expected > margin * plain:
             return replace(library[0], why=f"{plain * 1e6:.0f} us; {best.codec.name} {expected * 1e6:.0f} us {word}")

@@ -33,7 +33,7 @@ class Policy:
         self._keeper: Keeper | None = None
 
     def channel(self, dimension: Dimension, phase: Phase, kind: MessageKind, axis: str = "") -> Channel:
-        """The channel of this traffic, on a tensor grid over this axis; always the same object."""
+        """Return the channel of this traffic, on a tensor grid over this axis; always the same object."""
         key: Traffic = (dimension, phase, kind, axis) if axis else (dimension, phase, kind)
         if key not in self._channels:
             self._channels[key] = resolve_channel(self._scheme, key, self._dtypes.get(find_content(key) or ""))
@@ -42,18 +42,18 @@ class Policy:
         return self._channels[key]
 
     def named(self, name: str) -> Channel:
-        """The channel with this name: its traffic, joined by blanks."""
+        """Return the channel with this name: its traffic, joined by blanks."""
         dimension, phase, kind, *axis = name.split()
         return self.channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 
     def record(self, recorder: Recorder | None) -> None:
-        """Have the calls of all channels written down; None ends it."""
+        """Attach a trace recorder to all channels; None detaches it."""
         self._recorder = recorder
         for channel in self._channels.values():
             self._give_recorder(channel)
 
     def keep(self, keeper: Keeper) -> None:
-        """Have messages of all channels kept, but for exact ones, which are never encoded."""
+        """Sample messages of all channels except exact ones, which are never encoded."""
         self._keeper = keeper
         for channel in self._channels.values():
             self._give_keeper(channel)
@@ -72,7 +72,7 @@ class Policy:
 
     @property
     def carries_overflow(self) -> bool:
-        """Whether every codec of the scheme tells the receiver of NaN and infinity: the same on all ranks."""
+        """Whether every codec of the scheme transmits NaN and infinity: the same on all ranks."""
         return all(get_codec(rule.codec).carries_overflow for rule in self._scheme.all_rules)
 
     @property
@@ -81,7 +81,7 @@ class Policy:
         return sum(channel.counters.lost_overflows for channel in self._channels.values())
 
     def calls(self) -> dict[str, int]:
-        """Number of calls of each channel so far, for a checkpoint.
+        """Return the number of calls of each channel so far, for a checkpoint.
 
         The random bits of stochastic rounding depend on it.
         """

@@ -1,6 +1,6 @@
-"""Drives operations while their caller waits for them, and while it computes.
+"""Progress of operations, while their caller waits for them and while it computes.
 
-An MPI library moves messages only inside calls to it, and its nonblocking collectives only while somebody waits for
+An MPI library moves messages only inside calls to it, and its nonblocking collectives only while a caller waits for
 them. Each library has its own remedy (progress threads, switched on by variables), which costs a core. So operations
 are generators of point-to-point messages. The caller tests them when it waits, and a thread tests them when the caller
 computes. Only one of the two makes MPI calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows that:
@@ -22,7 +22,7 @@ _LEVELS = {MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE", MPI.THREAD_FUNNELED: "MPI_THR
 
 
 class Operation:
-    """The slices of a call, which run side by side.
+    """The slices of a call, which run concurrently.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Operation:
     depth
         Number of slices that may be under way.
     at_once
-        Whether to begin in the caller's thread, because MPI wants its own collectives called in the same order on every
+        Whether to begin in the caller's thread, because MPI requires the same order of its own collectives on every
         rank.
     """
 
@@ -47,7 +47,7 @@ class Operation:
         """Seconds from begin to end."""
 
     def advance(self) -> bool:
-        """Go as far as the received messages allow. The result tells whether anything moved."""
+        """Continue as far as the received messages allow, and return whether anything moved."""
         try:
             moved = self._advance()
         except BaseException as error:
@@ -125,7 +125,7 @@ class Progress:
         if background and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             granted = _LEVELS[MPI.Query_thread()]
             raise UserError(
-                "train.overlap: messages that move beside the computation need MPI_THREAD_SERIALIZED, and this MPI "
+                "train.overlap: messages that move during the computation need MPI_THREAD_SERIALIZED, and this MPI "
                 f"library grants {granted}: set train.overlap to false, or use one that is built for threads"
             )
         self.wait, self.background = wait, background
@@ -176,7 +176,7 @@ class Progress:
             raise operation.error
 
     def complete(self, requests: list[MPI.Request]) -> None:
-        """Wait for requests of the caller's own in the process's way of waiting."""
+        """Wait for requests of the caller as the process waits for operations."""
 
         def alone() -> Slice:
             yield requests

@@ -1,6 +1,6 @@
-"""Writes down what a rank is about while a step is traced: spans, in the order in which they end.
+"""Recorder of a rank's spans while a step is traced, in the order in which they end.
 
-Where nothing is traced there is no recorder: whoever could tell one something asks for None and goes on.
+A step that is not traced has no recorder: callers test for None.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Recorder:
     clock
         The clock of what the rank computes.
     most
-        Spans that are kept; what comes later is only counted, but for the steps themselves.
+        Largest number of spans. Later spans are only counted, except those of the steps themselves.
 
     Attributes
     ----------
@@ -39,31 +39,31 @@ class Recorder:
         self.left_out = 0
 
     def begin(self, step: int) -> None:
-        """What follows is of this step. Clocks of a host and of a device are set to each other anew."""
+        """Begin a step, and synchronize the clocks of the host and the device again."""
         self._step = step
         self._mark, self._origin = self._clock.origin()
 
     def of(self, channel: str) -> "ChannelRecorder":
-        """What a channel tells."""
+        """Make the recorder of a channel."""
         return ChannelRecorder(self, channel)
 
     def span(self, track: str, name: str, clock: Clock, begin: Any, end: Any, about: Mapping[str, Any]) -> None:
-        """Between two marks of a clock: the host's, or that of what the rank computes."""
+        """Record a span between two marks of a clock: the host's, or that of the rank's computation."""
         if isinstance(clock, HostClock):
             self.add(track, name, begin, end, about)
             return
-        row = self.add(track, name, inf, inf, about)  # known when the clock is settled
+        row = self.add(track, name, inf, inf, about)  # the times are filled in when the clock is settled
         if row is not None:
             clock.count(self._mark, begin, partial(row.starts, self._origin))
             clock.count(self._mark, end, partial(row.stops, self._origin))
 
     def device_span(self, track: str, name: str, begin: Event, end: Event, about: Mapping[str, Any]) -> None:
-        """Between two places that a device has come to."""
+        """Record a span between two events that a device has reached."""
         first, last = (self._origin + event.since(self._mark) for event in (begin, end))
         self.add(track, name, first, last, about)
 
     def add(self, track: str, name: str, begin: float, end: float, about: Mapping[str, Any]) -> "_Row | None":
-        """Between two times of the host; None where there is no room for it any more."""
+        """Record a span between two times of the host; return None if the recorder is full."""
         if len(self._rows) >= self._most and name != STEP:
             self.left_out += 1
             return None
@@ -72,12 +72,12 @@ class Recorder:
         return row
 
     def spans(self) -> tuple[TraceSpan, ...]:
-        """All that was written down; the clocks must have been settled."""
+        """Return all recorded spans; the clocks must have been settled."""
         return tuple(row.span() for row in self._rows)
 
 
 class _Row:
-    """A span whose times may not be known yet."""
+    """A span whose times may be filled in later."""
 
     __slots__ = ("about", "begin", "end", "name", "step", "track")
 
@@ -96,14 +96,14 @@ class _Row:
 
 
 class ChannelRecorder:
-    """Writes down the calls of one channel.
+    """The recorder of one channel's calls.
 
     Parameters
     ----------
     recorder
         The recorder of the rank.
     channel
-        The words of the channel.
+        Name of the channel.
     """
 
     def __init__(self, recorder: Recorder, channel: str) -> None:
@@ -111,18 +111,18 @@ class ChannelRecorder:
         self._about = {"channel": channel}
 
     def call(self, begun: float, seconds: float, message_bytes: int, wire_bytes: int) -> None:
-        """A call of the channel, from its begin to its end by the host's clock."""
+        """Record a call of the channel, from its begin to its end by the host's clock."""
         about = {"message_bytes": message_bytes, "wire_bytes": wire_bytes}
         self._recorder.add(self._channel, self._channel, begun, begun + seconds, about)
 
     def waited(self, clock: Clock, begin: Any, end: Any) -> None:
-        """The rank has waited for the channel between two marks."""
+        """Record that the rank has waited for the channel between two marks."""
         self._recorder.span(STEPS, WAIT, clock, begin, end, self._about)
 
     def coded(self, what: str, begin: float, end: float) -> None:
-        """The codec has worked on the host."""
+        """Record the codec's work on the host."""
         self._recorder.add(CODEC, what, begin, end, self._about)
 
     def coded_on_device(self, what: str, begin: Event, end: Event) -> None:
-        """The codec has worked on the device."""
+        """Record the codec's work on the device."""
         self._recorder.device_span(CODEC, what, begin, end, self._about)

@@ -1,6 +1,6 @@
-"""Blocks that go round a ring of ranks: their owner encodes them, and the others pass the same bytes on.
+"""Blocks that travel around a ring of ranks. Their owner encodes them, and the others pass the same bytes on.
 
-So a block is rounded once, however far it goes, and every rank decodes the same values. `Group.pass_on` makes one hop.
+So a block is rounded once, at any distance, and every rank decodes the same values. `Group.pass_on` makes one hop.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from hpcbench.comm.steps import Part
 
 @dataclass
 class Relay:
-    """The encoded block that a rank has got last, until it has passed it on. It is empty before the first hop."""
+    """The encoded block that a rank received last, until the next hop sends it. It is empty before the first hop."""
 
     message: Message | None = None
     memory: Memory | None = None
@@ -26,13 +26,13 @@ class Relay:
         return self.message is None
 
     def keep(self, message: Message | None, memory: Memory | None) -> None:
-        """Keep another message, and give the memory of the one before back."""
+        """Hold another message, and return the memory of the previous one."""
         if self.memory is not None:
             self.memory.give_back()
         self.message, self.memory = message, memory
 
     def end(self) -> None:
-        """Keep nothing: the last block is not passed on."""
+        """Return the memory of the last block, which is not passed on."""
         self.keep(None, None)
 
 
@@ -42,13 +42,13 @@ def hop(call: Call, to: Part, of: Part, relay: Relay, tag: int) -> Slice:
     Parameters
     ----------
     call
-        Its vector holds the rank's own block, and room for the one that comes.
+        Its vector contains the rank's own block, and a buffer for the received block.
     to, of
-        The block that leaves and the one that comes.
+        The sent and the received block.
     relay
-        Holds the block that leaves, or nothing if it is the rank's own. It will hold the one that comes.
+        Holds the sent block, or nothing if it is the rank's own. Afterwards it holds the received block.
     tag
-        Tag of the messages. Of two hops under way between the same ranks each has its own.
+        Tag of the messages. Two hops under way between the same ranks need different tags.
     """
     memory = call.place.memory(call.codec, call.dtype, call.tally, sealed=call.topology.nodes > 1)
     inbox = memory.inbox(of.span.size, coded=True)

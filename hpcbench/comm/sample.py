@@ -13,7 +13,7 @@ _EVERY, _VALUES = 64, 4096
 
 
 def sample_error(channel: Channel, codec: Codec, place: Place, values: Any) -> None:
-    """From time to time, count the error of encoding the first values. A GPU's kernels have the same error."""
+    """Count the error of encoding the first values of every 64th call. A GPU's kernels have the same error."""
     counters = channel.counters
     rounds = channel.rounds(values.dtype)
     if (codec.lossless and not rounds) or counters.calls % _EVERY or not values.size:

@@ -1,4 +1,4 @@
-"""Memory that is kept from message to message."""
+"""Buffers that are reused from message to message."""
 
 import threading
 from collections import defaultdict
@@ -17,7 +17,7 @@ def _on_host(nbytes: int) -> Array:
 
 
 class Scratch:
-    """Byte buffers that are lent and come back. Any thread may use it.
+    """A pool of byte buffers that are lent and returned. Any thread may use it.
 
     New memory costs a page fault every 4 KiB, which takes longer than encoding a message into it. New memory that a GPU
     can reach costs even more.
@@ -40,7 +40,7 @@ class Scratch:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Any:
-        """A buffer of at least `nbytes` bytes with any contents."""
+        """Lend a buffer of at least `nbytes` bytes with any contents."""
         size = _GRAIN
         while size < nbytes:
             size *= 2
@@ -51,6 +51,6 @@ class Scratch:
         return self._allocate(size)
 
     def give_back(self, buffer: Any) -> None:
-        """Take back a buffer that nobody uses any more."""
+        """Take back a buffer that is no longer used."""
         with self._lock:
             self._free[buffer.size].append(buffer)

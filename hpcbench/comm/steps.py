@@ -20,7 +20,7 @@ class Combine(Enum):
     REPLACE = "replace"
     """The part replaces the values that were there. Its sender decodes it for itself, too, so that replicas agree."""
     DELIVER = "deliver"
-    """The part is written where the receiver wants it. The sender keeps its exact values."""
+    """The part is written to the receiver's own vector. The sender keeps its exact values."""
     SUM = "sum"
     """The part is added, in the order of the parts. A rank's own contribution stays exact."""
     SUM_DECODED = "sum decoded"
@@ -28,7 +28,10 @@ class Combine(Enum):
 
 
 class Part(NamedTuple):
-    """Elements that are sent to a rank or received from it. A part of the own rank is the own contribution to a sum."""
+    """Elements that are sent to a rank or received from it.
+
+    A part whose peer is the rank itself is its contribution to a sum.
+    """
 
     peer: int
     span: ElementRange
@@ -68,7 +71,7 @@ Pieces = Sequence[ElementRange]
 def _step(
     name: str, stage: int, coded: bool, combine: Combine, sends: Sequence[Part], receives: Sequence[Part]
 ) -> list[Step]:
-    """The step without its empty parts, in a list; an empty list if nothing is left."""
+    """Return the step without its empty parts, in a list; an empty list if nothing is left."""
     sends = tuple(part for part in sends if part.span.size)
     receives = tuple(part for part in receives if part.span.size)
     return [Step(name, stage, coded, combine, sends, receives)] if sends or receives else []
@@ -77,13 +80,13 @@ def _step(
 def _exchange(
     name: str, stage: int, coded: bool, total: bool, rank: int, owned: dict[int, list[ElementRange]]
 ) -> list[Step]:
-    """A direct exchange between all members.
+    """Exchange parts directly between all members.
 
-    Each sends every owner's spans to be summed, or its own spans to all others.
+    Each member sends every owner's spans to be summed, or its own spans to all others.
     """
     members = list(owned)
     place = members.index(rank)
-    # each rank begins with another peer, so that not all send to the first one first
+    # each rank begins with a different peer, so that not all send to the first one first
     others = members[place + 1 :] + members[:place]
     if not total:
         sends = [Part(peer, span) for peer in others for span in owned[rank]]
@@ -95,7 +98,7 @@ def _exchange(
 
 
 def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Every rank sends each owner its piece (arXiv 2306.10209 section 4.3).
+    """Send each owner its piece from every rank (arXiv 2306.10209 section 4.3).
 
     Values are rounded once, for any number of ranks.
     """
@@ -103,12 +106,12 @@ def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]
 
 
 def two_shot_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Every owner sends its piece to every rank, encoded once."""
+    """Send every owner's piece to every rank, encoded once."""
     return _exchange("gather from the owners", 1, True, False, rank, {r: [piece] for r, piece in enumerate(pieces)})
 
 
 def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Partial sums travel round the ring and are encoded anew at each hop: one rounding per rank."""
+    """Send partial sums around the ring. They are encoded again at each hop: one rounding per rank."""
     p = len(pieces)
     steps = []
     for hop in range(p - 1):
@@ -126,7 +129,7 @@ def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
 
 
 def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Pieces travel round the ring in the form in which their owner encoded them."""
+    """Send pieces around the ring as their owners encoded them."""
     p = len(pieces)
     steps = []
     for hop in range(p - 1):
@@ -143,44 +146,44 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
 
 
 def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[Step]:
-    """Recursive doubling: whole vectors are exchanged at distances 1, 2, 4 ...; few messages, one rounding each.
+    """Exchange whole vectors at distances 1, 2, 4 ... (recursive doubling): few messages, one rounding each.
 
     Ranks beyond the largest power of two send their vector to a neighbour first, and receive the result, not encoded,
     at the end.
     """
-    p, whole = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
+    p, vector = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
     core = 1 << (p.bit_length() - 1)
     extra = p - core
     folded = rank < 2 * extra
     last = core.bit_length() + 1
     if folded and rank % 2:
-        return _step("hand over", 0, True, Combine.SUM, [Part(rank - 1, whole)], []) + _step(
-            "be given the result", last, False, Combine.REPLACE, [], [Part(rank - 1, whole)]
+        return _step("hand over", 0, True, Combine.SUM, [Part(rank - 1, vector)], []) + _step(
+            "be given the result", last, False, Combine.REPLACE, [], [Part(rank - 1, vector)]
         )
     steps = []
     if folded:
-        steps += _step("take over", 0, True, Combine.SUM, [], [Part(rank, whole), Part(rank + 1, whole)])
+        steps += _step("take over", 0, True, Combine.SUM, [], [Part(rank, vector), Part(rank + 1, vector)])
     place = rank // 2 if folded else rank - extra
     for level in range(core.bit_length() - 1):
         other = place ^ (1 << level)
         peer = 2 * other if other < extra else other + extra
-        pair = [Part(r, whole) for r in sorted((rank, peer))]
+        pair = [Part(r, vector) for r in sorted((rank, peer))]
         steps += _step(
-            f"exchange at distance {1 << level}", level + 1, True, Combine.SUM_DECODED, [Part(peer, whole)], pair
+            f"exchange at distance {1 << level}", level + 1, True, Combine.SUM_DECODED, [Part(peer, vector)], pair
         )
     if folded:
-        steps += _step("give the result", last, False, Combine.REPLACE, [Part(rank + 1, whole)], [])
+        steps += _step("give the result", last, False, Combine.REPLACE, [Part(rank + 1, vector)], [])
     return steps
 
 
 def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Ranks with this rank's place on their nodes, and the pieces that each of them owns."""
+    """Return the ranks with this rank's place on their nodes, and the pieces that each of them owns."""
     place = topology.members[topology.node_of[rank]].index(rank)
     return {members[place]: [pieces[members[place]]] for members in topology.members}
 
 
 def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Ranks of the same node, and the pieces of the ranks at their place on all nodes."""
+    """Return the ranks of the same node, and the pieces of the ranks at their place on all nodes."""
     return {
         member: [pieces[members[place]] for members in topology.members]
         for place, member in enumerate(topology.members[topology.node_of[rank]])
@@ -188,7 +191,7 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange]]:
-    """Neighbouring spans joined: values that are not encoded need no borders."""
+    """Join neighbouring spans: values that are not encoded need no borders."""
     result: dict[int, list[ElementRange]] = {}
     for member, spans in owned.items():
         joined: list[ElementRange] = []
@@ -202,7 +205,7 @@ def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange
 
 
 def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
-    """Sums within the nodes first, then between ranks with the same place on them: a value leaves its node once."""
+    """Sum within the nodes first, then between ranks with the same place on them: a value leaves its node once."""
     within = _within(topology, rank, pieces)
     return [
         *_exchange("sum within nodes", 0, coded_within, True, rank, within if coded_within else _joined(within)),
@@ -211,7 +214,7 @@ def hierarchical_reduce(topology: Topology, rank: int, pieces: Pieces, *, coded_
 
 
 def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_within: bool) -> list[Step]:
-    """Pieces go between ranks with the same place first, then within the nodes. Their owners encode them once."""
+    """Send pieces between ranks with the same place first, then within the nodes. Their owners encode them once."""
     within = _within(topology, rank, pieces)
     return [
         *_exchange("gather between nodes", 2, True, False, rank, _across(topology, rank, pieces)),
@@ -242,7 +245,7 @@ def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, c
 
 
 def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) -> list[Step]:
-    """Every rank sends one of them its values, which adds them up in rank order: one rounding, however many ranks."""
+    """Send every rank's values to the root, which adds them in rank order: one rounding for any number of ranks."""
     members = range(topology.ranks)
     if rank == root:
         receives = [Part(peer, span) for peer in members] if topology.ranks > 1 else []
@@ -251,7 +254,7 @@ def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) ->
 
 
 Coded = Callable[[Part], bool]
-"""Tells whether a message goes through the codec: the same answer on both sides of it."""
+"""A predicate: whether a message goes through the codec, with the same answer on both sides."""
 
 
 def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[Step]:
@@ -263,14 +266,14 @@ def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> l
 
 
 def message(*, to: Part | None = None, of: Part | None = None, coded: Coded) -> list[Step]:
-    """A part to one rank, a part from one rank, or both at once."""
+    """Send a part to one rank, receive a part from one rank, or both at once."""
     return _delivered("message", [to] if to else [], [of] if of else [], coded)
 
 
 def _delivered(name: str, sends: Sequence[Part], receives: Sequence[Part], coded: Coded) -> list[Step]:
-    """Steps of the encoded parts first, then of the plain ones.
+    """Return the steps of the encoded parts first, then of the plain ones.
 
-    Encoded parts wait for nobody. The receives of plain parts are posted only when their turn comes.
+    Encoded parts wait for no other rank. The receives of plain parts are posted only when their step begins.
     """
     return [
         step

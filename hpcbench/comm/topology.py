@@ -1,11 +1,11 @@
-"""Which ranks of a communicator share a node."""
+"""The nodes of the ranks of a communicator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # plans are made where there is no MPI too
+if TYPE_CHECKING:  # plans are also made on hosts without MPI
     from mpi4py import MPI
 
 
@@ -23,12 +23,12 @@ class Topology:
 
     @classmethod
     def flat(cls, ranks: int) -> "Topology":
-        """All ranks on one node."""
+        """Put all ranks on one node."""
         return cls((0,) * ranks)
 
     @classmethod
     def regular(cls, nodes: int, per_node: int) -> "Topology":
-        """A topology with the same number of ranks on each node, one node after another."""
+        """Make a topology with the same number of ranks on each node, one node after another."""
         return cls(tuple(node for node in range(nodes) for _ in range(per_node)))
 
     @classmethod
@@ -43,12 +43,12 @@ class Topology:
 
     @classmethod
     def by_label(cls, labels: Sequence[int | str]) -> "Topology":
-        """A topology in which ranks with equal labels share a node."""
+        """Make a topology in which ranks with equal labels share a node."""
         numbers: dict[int | str, int] = {}
         return cls(tuple(numbers.setdefault(label, len(numbers)) for label in labels))
 
     def part(self, ranks: Sequence[int]) -> "Topology":
-        """The nodes of some of the ranks, in their order."""
+        """Return the topology of some of the ranks, in their order."""
         return Topology.by_label([self.node_of[rank] for rank in ranks])
 
     @property
@@ -59,10 +59,10 @@ class Topology:
     @cached_property
     def members(self) -> tuple[tuple[int, ...], ...]:
         """Ranks of each node, in order."""
-        found: list[list[int]] = [[] for _ in range(max(self.node_of, default=-1) + 1)]
+        members: list[list[int]] = [[] for _ in range(max(self.node_of, default=-1) + 1)]
         for rank, node in enumerate(self.node_of):
-            found[node].append(rank)
-        return tuple(map(tuple, found))
+            members[node].append(rank)
+        return tuple(map(tuple, members))
 
     @property
     def nodes(self) -> int:

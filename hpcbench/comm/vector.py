@@ -11,13 +11,13 @@ class Vector(Protocol):
     """The values that the steps of a plan work on. Spans count elements."""
 
     def read(self, span: ElementRange) -> Array:
-        """Values to send."""
+        """Return the values to send."""
 
     def into(self, span: ElementRange) -> Array:
-        """The place for received values."""
+        """Return the memory for received values."""
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """The place where a sum is formed. It holds this rank's own contribution."""
+        """Return the memory in which a sum is formed. It contains this rank's own contribution."""
 
 
 class InPlace:
@@ -27,13 +27,13 @@ class InPlace:
         self._buf = buf
 
     def read(self, span: ElementRange) -> Array:
-        """Values of the span."""
+        """Return the values of the span."""
         return self._buf[span.start : span.stop]
 
     into = read
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """The span itself, where the sum is formed."""
+        """Return the span itself, in which the sum is formed."""
         return self.read(span)
 
 
@@ -55,7 +55,7 @@ class Reduced:
         self._sums: list[tuple[ElementRange, Array]] = []
 
     def read(self, span: ElementRange) -> Array:
-        """Values of the span: the latest sum that contains it, or the contributions."""
+        """Return the values of the span: the latest sum that contains it, or the contributions."""
         for held, values in self._sums:
             if held.start <= span.start and span.stop <= held.stop:
                 return values[span.start - held.start : span.stop - held.start]
@@ -64,12 +64,12 @@ class Reduced:
     into = read
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """A copy of the contributions, in `dst` if this rank owns the span, where the sum is formed."""
+        """Copy the contributions, to `dst` if this rank owns the span. The sum is formed in the copy."""
         to = None
         if self._own.start <= span.start and span.stop <= self._own.stop:
             to = self._dst[span.start - self._own.start : span.stop - self._own.start]
         values: Array = memory.copy(self.read(span), to)
-        self._sums.insert(0, (span, values))  # the latest is what counts
+        self._sums.insert(0, (span, values))  # `read` uses the latest sum
         return values
 
 
@@ -80,13 +80,13 @@ class Exchanged:
         self._src, self._dst = src, dst
 
     def read(self, span: ElementRange) -> Array:
-        """Values of the span in the sent array."""
+        """Return the values of the span in the sent array."""
         return self._src[span.start : span.stop]
 
     def into(self, span: ElementRange) -> Array:
-        """The span in the receiving array."""
+        """Return the span in the receiving array."""
         return self._dst[span.start : span.stop]
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """Raises TypeError, because an exchange has no sums."""
+        """Raise TypeError, because an exchange has no sums."""
         raise TypeError("nothing is summed in an exchange")

@@ -1,4 +1,4 @@
-"""What a rank does while it waits for messages.
+"""The way in which a rank waits for messages.
 
 MPI libraries wait by polling at full speed. That is right if each rank owns a core. If ranks share cores it is very
 slow, because a rank that waits takes the time of the rank that it waits for. The way of waiting is chosen once for a

@@ -29,7 +29,7 @@ class Work:
 
     @classmethod
     def nothing(cls, channel: Channel) -> "Work":
-        """The work of an operation that needed no messages."""
+        """Return the work of an operation that needed no messages."""
         return cls(None, None, channel, Tally(), None)
 
     def in_background(self) -> "Work":
@@ -72,7 +72,7 @@ class Work:
             recorder.waited(place.clock, start, end)
 
     def _exposed(self, seconds: float) -> None:
-        """Count seconds in which the caller could not go on."""
+        """Count seconds in which the caller was blocked."""
         exposed = min(seconds, self._not_exposed)
         self._not_exposed -= exposed
         self._channel.counters.exposed_s += exposed

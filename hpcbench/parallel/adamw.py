@@ -92,7 +92,7 @@ class AdamWState:
             self._by_torch(how, master, gradient)
 
     def _by_torch(self, how: AdamWStep, master: Tensor, gradient: Tensor | None) -> None:
-        """A step with PyTorch's operations, for a GPU, which kernels/cpu/flat.cpp cannot use."""
+        """Take a step with PyTorch's operations, for a GPU, which kernels/cpu/flat.cpp cannot use."""
         for part in self._decays:
             master[part] *= how.keep
         for i in range(0, len(master), CHUNK):

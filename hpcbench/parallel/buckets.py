@@ -56,7 +56,7 @@ class Bucket:
             slot.parameter.data = home
 
     def _views(self, flat: Tensor) -> list[Tensor]:
-        """Views of a buffer with the parameters' shapes, in the order of the slots."""
+        """Make views of a buffer with the parameters' shapes, in the order of the slots."""
         return [flat[slot.span].view(slot.parameter.shape) for slot in self.slots]
 
     @property
@@ -101,7 +101,7 @@ class Bucket:
                 home.zero_()
 
     def room(self) -> Buffer:
-        """A buffer for all values in the form in which they are sent."""
+        """Allocate a buffer for all values, in the dtype in which they are sent."""
         return room(self.values.shape, like=self.values)
 
     @property
@@ -129,8 +129,8 @@ class Bucket:
                 yield slot, slice(start - owned.start, stop - owned.start)
 
     def made_of(self, owned: slice | None = None) -> list[MessagePart]:
-        """The parameters in a message with the whole bucket, or whole rows of them in one with the piece `owned`."""
-        found = []
+        """List the parameters in a message of the whole bucket, or the whole rows in a message of the piece `owned`."""
+        parts = []
         everything = slice(0, self.values.numel())
         for slot, inside in self.parts(owned or everything):
             shape = tuple(slot.parameter.shape)
@@ -139,8 +139,8 @@ class Bucket:
             begin = inside.start + -skipped % row
             rows = (inside.stop - begin) // row
             if rows > 0:
-                found.append(MessagePart(slot.shard.name, (rows, *shape[1:]), begin))
-        return found
+                parts.append(MessagePart(slot.shard.name, (rows, *shape[1:]), begin))
+        return parts
 
     @property
     def padding(self) -> slice:
@@ -161,7 +161,7 @@ class Bucket:
     def summands(self) -> Axes:
         """The axes of the tensor grid along which the gradients are summands; none if they are whole."""
         shard = self.slots[0].shard
-        return shard.alike if shard.partial else ()
+        return shard.replicated if shard.partial else ()
 
     @property
     def ep(self) -> int:
@@ -177,9 +177,9 @@ class Bucket:
 def make_buckets(
     held: Sequence[Held], *, limit_bytes: float, replicas: int, initial: Initial | None = None
 ) -> Iterator[Bucket]:
-    """The buckets that `fuse` fills, from the last parameter to the first, because gradients come in that order.
+    """Make the buckets that `fuse` fills, from the last parameter to the first: gradients come in that order.
 
-    Each bucket is made when it is asked for. So a caller that needs only a piece can free the rest before the next one.
+    Each bucket is made when the iterator reaches it, so a caller that needs only a piece can free the rest first.
 
     Parameters
     ----------
@@ -195,10 +195,10 @@ def make_buckets(
 
     def item(parameter: nn.Parameter, shard: Shard) -> Item:
         nbytes = math.prod(shard.shape) * wire_dtype(parameter.dtype).itemsize
-        return Item(nbytes / shard.parts, shard.alike, shard.alone, shard.ep)
+        return Item(nbytes / shard.parts, shard.replicated, shard.alone, shard.ep)
 
     backwards = held[::-1]
-    fused = fuse((item(*one) for one in backwards), limit_bytes=limit_bytes)
+    fused = fuse((item(*entry) for entry in backwards), limit_bytes=limit_bytes)
     for places in fused:
         inside = [backwards[place] for place in places]
         yield Bucket(inside, replicas // inside[0].shard.ep, initial)

@@ -26,37 +26,37 @@ def on_device(x: Tensor) -> bool:
 
 
 def wire_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which tensors of `dtype` are communicated."""
+    """Return the dtype in which tensors of `dtype` are communicated."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def to_buffer(x: Tensor) -> Buffer:
-    """The values of `x` in its wire dtype and its memory. The buffer shares the memory of `x` if it can."""
+    """Return the values of `x` in its wire dtype. The buffer shares the memory of `x` if it can."""
     values = x.detach().to(wire_dtype(x.dtype)).contiguous()
     return values if on_device(x) else values.numpy()
 
 
 def room(shape: Sequence[int], like: Tensor) -> Buffer:
-    """A buffer of this shape, in the wire dtype and the memory of `like`."""
+    """Allocate a buffer of this shape, in the wire dtype and on the device of `like`."""
     return to_buffer(torch.empty(shape, dtype=wire_dtype(like.dtype), device=like.device))
 
 
 def to_tensor(buffer: Buffer) -> Tensor:
-    """The buffer's values as a tensor in the same memory."""
+    """View a buffer as a tensor in the same memory."""
     return buffer if isinstance(buffer, Tensor) else torch.from_numpy(buffer)
 
 
 def from_buffer(buffer: Buffer, like: Tensor) -> Tensor:
-    """A tensor with the values of a buffer, in dtype and on the device of `like`."""
+    """Convert a buffer to a tensor with the dtype and the device of `like`."""
     return to_tensor(buffer).to(device=like.device, dtype=like.dtype)
 
 
 def residuals(n: int, like: Tensor) -> Feedback:
-    """Residuals of `n` values in the memory of `like`."""
+    """Make residuals of `n` values on the device of `like`."""
     return Feedback(n, like if on_device(like) else None)
 
 
 def to_host(x: Tensor) -> Array:
-    """A contiguous host array with the values of `x` in its wire dtype. `x` may lie anywhere."""
+    """Copy `x`, on any device, to a contiguous host array in its wire dtype."""
     array: Array = x.detach().to(device="cpu", dtype=wire_dtype(x.dtype)).contiguous().numpy()
     return array

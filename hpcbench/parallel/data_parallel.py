@@ -1,4 +1,4 @@
-"""Data parallelism: gradients are averaged and weights updated, as a whole or each rank its piece.
+"""Data parallelism: gradients are averaged, and each rank updates all weights or its piece of them.
 
 A ZeRO stage (arXiv 1910.02054) makes three choices: which elements a rank owns (`pieces`), how their gradients are
 summed (`gradients`), and how updated weights come back (`weights`, `on_demand`).
@@ -64,9 +64,9 @@ class DataParallel:
     offload
         Keep master weights, moments and reduced gradients in host memory, and update there.
     touched
-        Knows the touched rows of a table whose gradient may travel by rows.
+        Records the touched rows of a table whose gradient may travel by rows.
     always_by_rows
-        Whether it travels by rows even where that is more bytes.
+        Whether it travels by rows even if that takes more bytes.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class DataParallel:
         self.link: HostLink | None = None
         feedback = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD).feedback
         self.pieces: list[Piece] = []
-        for bucket in buckets:  # what is not owned goes before the next one is made
+        for bucket in buckets:  # frees the values that are not owned before the next bucket is made
             if offload and self.link is None:
                 self.link = HostLink(bucket.values.device)
             group = mesh.replicas(bucket.ep)
@@ -159,19 +159,19 @@ class DataParallel:
         return self._gradients.by_rows
 
     def keep_gradients(self) -> None:
-        """Reduce no gradients from now on: `own_gradients` gives this replica's."""
+        """Stop reducing gradients: `own_gradients` returns this replica's."""
         self._gradients.averaged = False
 
     def own_gradients(self, *, divisor: float) -> list[Buffer]:
-        """The gradients of this replica over `divisor`, by bucket. The next backward pass changes them."""
-        found = []
+        """Return the gradients of this replica over `divisor`, by bucket. The next backward pass changes them."""
+        vectors = []
         for piece in self.pieces:
             if piece.to_come:
                 piece.bucket.clear_missing()
             vector = to_buffer(piece.bucket.gradients)
             divide(vector, divisor)
-            found.append(vector)
-        return found
+            vectors.append(vector)
+        return vectors
 
     def gradient_norm(self) -> float | None:
         """Return the 2-norm of the whole model's gradient, each parameter counted once; the same bits on every rank.
@@ -181,16 +181,16 @@ class DataParallel:
         return self._world_norm(self.gradient_square())
 
     def gradient_square(self) -> float:
-        """The summand of this rank in the square of the norm. Those of all ranks add up to the whole."""
+        """Return this rank's summand of the square of the norm. The summands of all ranks add up to it."""
         return self._square(self._own)
 
     @property
     def _own(self) -> list[Piece]:
-        """The pieces that no other replica counts."""
+        """Return the pieces that this rank adds to the global gradient norm."""
         return [piece for piece in self.pieces if self._scattered or self._mesh.replicas(piece.bucket.ep).rank == 0]
 
     def _square(self, pieces: Sequence[Piece]) -> float:
-        """The sum of the squares of the pieces' gradients, without those that another rank counts."""
+        """Sum the squares of the pieces' gradients, without those that another rank counts."""
         return sum(square_sum(piece.gradient[part]) for piece in pieces for part in piece.counted())
 
     def _world_norm(self, square: float) -> float:
@@ -206,7 +206,7 @@ class DataParallel:
 
     def _updated(self, lr: float, factor: float) -> Iterator[tuple[Piece, Tensor]]:
         """Update piece by piece. Master weights of the host move to the device while the next piece is updated."""
-        if self.masks and self.masks.due(self.updates + 1):  # what is chosen depends on all updated weights
+        if self.masks and self.masks.due(self.updates + 1):  # the masks depend on all updated weights
             for piece in self.pieces:
                 piece.adam.step(piece.master, piece.gradient, lr=lr, factor=factor)
             self.masks.renew(self.updates)
@@ -227,7 +227,7 @@ class DataParallel:
             yield crossing[0], crossing[1].wait()
 
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
-        """All of this rank's weights, of its stage and tensor-parallel part.
+        """Yield all of this rank's weights, of its stage and tensor-parallel part.
 
         At stage 3 they come bucket by bucket, with a collective call for each, so that every replica must take them
         all.
@@ -240,7 +240,7 @@ class DataParallel:
                 yield slot, slot.parameter.detach()
 
     def held_weights(self) -> dict[str, dict[str, Any]]:
-        """The weights that the rank keeps between steps, by parameter name: all, or at stage 3 its pieces.
+        """Return the weights that the rank keeps between steps, by parameter name: all, or at stage 3 its pieces.
 
         ``values`` are in the model's dtype and flattened. ``start`` is the place of the first one in the parameter's
         local part.
@@ -294,7 +294,7 @@ class DataParallel:
 
     @property
     def residuals_are_summands(self) -> bool:
-        """Whether residuals belong to gradients of which the rank has only a summand.
+        """Whether the rank has only a summand of the gradients that residuals belong to.
 
         Residuals are made before the copies of a tied weight and the tensor group's summands are added. Ranks then
         hold different residuals of the same elements.
@@ -306,7 +306,7 @@ class DataParallel:
         states.load_residuals(self.pieces, saved)
 
     def forget_residuals(self) -> None:
-        """Set the residuals to zero after a step whose gradients are thrown away."""
+        """Set the residuals to zero after a step whose gradients are discarded."""
         for piece in self.pieces:
             if piece.feedback:
                 piece.feedback.forget()
@@ -330,15 +330,15 @@ class DataParallel:
                 sums[f"{home} gradients"] += piece.gradient.nbytes
             residuals += piece.feedback.sent.nbytes + piece.feedback.summed.nbytes if piece.feedback else 0
         if self._on_demand:
-            sums["device parameters"] += self._on_demand.held_bytes(own=self.link is not None)
+            sums["device parameters"] += self._on_demand.held_bytes(sources=self.link is not None)
         return sums | ({"host residuals": residuals} if residuals else {})
 
     def _give_again(self) -> None:
-        """Pass on master weights that were changed otherwise than by an update, because later gathers read them."""
+        """Pass on master weights that changed without an update, because later gathers read them."""
         if self._on_demand:
             for piece in self.pieces:
                 self._on_demand.give(piece, self._on_device(piece))
 
     def _on_device(self, piece: Piece) -> Tensor:
-        """The master weights on the model's device."""
+        """Return the master weights on the model's device."""
         return self.link.up(piece.master).wait() if self.link else piece.master

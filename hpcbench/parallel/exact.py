@@ -17,7 +17,7 @@ CHUNK = 1 << 22
 
 
 def square_sum(x: Tensor) -> float:
-    """The sum of the squares of `x`, [n], fp32 or fp64, in fp64."""
+    """Sum the squares of `x`, [n], fp32 or fp64, in fp64."""
     if x.device.type == "cpu":
         return flat.squares(x)
     total = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -28,27 +28,27 @@ def square_sum(x: Tensor) -> float:
 
 
 def gather(group: Group, values: Sequence[float], exact: Channel) -> list[list[float]]:
-    """Every rank's values, in rank order."""
-    own = np.asarray(values, dtype=np.float64)
-    everyone = np.full(own.size * group.size, np.nan)
-    group.all_gather(own, everyone, channel=exact).wait()
-    return [list(map(float, row)) for row in everyone.reshape(group.size, own.size)]
+    """Gather every rank's values, in rank order."""
+    sent = np.asarray(values, dtype=np.float64)
+    everyone = np.full(sent.size * group.size, np.nan)
+    group.all_gather(sent, everyone, channel=exact).wait()
+    return [list(map(float, row)) for row in everyone.reshape(group.size, sent.size)]
 
 
 def exact_sum(group: Group, values: Sequence[float], exact: Channel) -> list[float]:
-    """The sums of the ranks' values. Every rank adds them in rank order, so that all have the same bits."""
+    """Sum the ranks' values. Every rank adds them in rank order, so that all have the same bits."""
     return [sum(column) for column in zip(*gather(group, values, exact), strict=True)]
 
 
 def everyones_counts(group: Group, counts: Mapping[int, int], exact: Channel) -> list[dict[int, int]]:
-    """Every rank's counts by a number from 0 on, in rank order."""
+    """Gather every rank's counts, by number from 0 on, in rank order."""
     length = round(max(most for (most,) in gather(group, [float(max(counts, default=0) + 1)], exact)))
     rows = gather(group, [float(counts.get(k, 0)) for k in range(length)], exact)
     return [{k: round(n) for k, n in enumerate(row) if n} for row in rows]
 
 
 def everyones_names(group: Group, names: Iterable[str], exact: Channel) -> list[str]:
-    """The names that any rank has, sorted: the same list on all ranks, whose own lists may differ."""
+    """Gather the names that any rank has, sorted: the same list on all ranks."""
     text = "\n".join(sorted(names)).encode()
     length = round(max(most for (most,) in gather(group, [float(len(text))], exact)))
     rows = gather(group, [float(byte) for byte in text.ljust(length, b"\n")], exact)
@@ -56,7 +56,7 @@ def everyones_names(group: Group, names: Iterable[str], exact: Channel) -> list[
 
 
 def digest(tensors: Iterable[Tensor]) -> int:
-    """A digest of the tensors' bytes, with 52 bits because a float64 holds them exactly."""
+    """Compute a digest of the tensors' bytes, with 52 bits because a float64 represents them exactly."""
     hasher = hashlib.sha256()
     for tensor in tensors:
         hasher.update(to_host(tensor).tobytes())

@@ -22,7 +22,7 @@ GRAIN = 1 << 18
 
 
 def adamw(how: AdamWStep, master: Tensor, gradient: Tensor | None, first: Tensor, second: Tensor) -> None:
-    """A step of AdamW on contiguous tensors, [n], with the settings `how`.
+    """Take a step of AdamW on contiguous tensors, [n], with the settings `how`.
 
     Without a gradient the moments do not change.
     """
@@ -33,13 +33,13 @@ def adamw(how: AdamWStep, master: Tensor, gradient: Tensor | None, first: Tensor
 
 
 def squares(x: Tensor) -> float:
-    """The sum of the squares of `x`, [n], in fp64."""
+    """Sum the squares of `x`, [n], in fp64."""
     add, kind, base, size = kernels().flat.squares, TYPES[x.dtype], x.data_ptr(), x.itemsize
     return sum(_each(lambda span: add(kind, base + size * span.start, len(span)), x.numel()))
 
 
 def _each(call: Callable[[range], float], n: int) -> Sequence[float]:
-    """The results of `call` for the grains of n elements, in order."""
+    """Return the results of `call` for the grains of n elements, in order."""
     grains = [range(start, min(start + GRAIN, n)) for start in range(0, n, GRAIN)]
     threads = torch.get_num_threads()
     if threads == 1 or len(grains) < 2:

@@ -1,4 +1,4 @@
-"""Which parameters share a bucket, for the engine and for predictions of it. Pure functions."""
+"""The choice of parameters that share a bucket, for the engine and its predictions. Pure functions."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -25,17 +25,17 @@ class Item(NamedTuple):
 
     @property
     def common(self) -> tuple[tuple[str, ...], int]:
-        """What all parameters of a bucket have in common."""
+        """The properties that all parameters of a bucket share."""
         return self.alike, self.ep
 
 
 def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
-    """Fill buckets up to `limit_bytes`. The result is the indices of each bucket's items.
+    """Fill buckets up to `limit_bytes`, and return the indices of each bucket's items.
 
-    Parameters that tensor parallelism splits and parameters that its ranks hold alike lie in different buckets. Codecs
-    code values in blocks, and a block with both would decode the equal parameters differently on each rank. A tied
-    weight has its own bucket for the same reason, and a table whose rows are sent by their indices has one, too.
-    Parameters of experts have other replicas than all others.
+    Parameters that tensor parallelism splits and parameters that its ranks replicate are in different buckets. Codecs
+    encode values in blocks, and a block with both would decode the replicated parameters differently on each rank. A
+    tied weight has its own bucket for the same reason, and so has a table whose rows are sent by their indices.
+    Parameters of experts have different replicas.
     """
     buckets: list[list[int]] = []
     waiting: dict[tuple[tuple[str, ...], int], list[int]] = {}
@@ -55,12 +55,12 @@ def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
             close(common)
         waiting[common].append(place)
         size[common] += item.nbytes
-    for common in sorted(waiting, key=lambda one: (one[1], len(one[0]), one[0])):
+    for common in sorted(waiting, key=lambda shared: (shared[1], len(shared[0]), shared[0])):
         close(common)
     return buckets
 
 
 def padded(n: int, pieces: int) -> int:
-    """Length of a bucket of `n` elements with padding for `pieces` equal pieces."""
+    """Return the length of a bucket of `n` elements with padding for `pieces` equal pieces."""
     unit = pieces * ALIGNMENT
     return -(-n // unit) * unit

@@ -40,7 +40,7 @@ class Gradients:
         The pieces that this rank owns.
     mesh
         Mesh of the rank. Its `Mesh.replicas` hold the same parameters, and its ``ends`` group the two copies of a tied
-        weight. Its groups along the tensor grid hold summands of the gradients of parameters that are alike on their
+        weight. Its groups along the tensor grid hold summands of the gradients of parameters that are the same on their
         ranks.
     policy
         Gives the channels.
@@ -49,16 +49,16 @@ class Gradients:
     freed
         Whether whole gradients are freed after each micro-batch (stages 2 and 3).
     overlap
-        Reduce while the backward pass goes on, not after it.
+        Reduce during the backward pass, not after it.
     link
         Link to the memory of the pieces' gradients, if that is not the device.
     whole
         Called, if `freed`, when a micro-batch has added all gradients of a bucket, whose weights are then no longer
         used.
     touched
-        Knows the touched rows of the table whose gradient may travel by rows; None if there is no such table.
+        Records the touched rows of the table whose gradient may travel by rows; None if there is no such table.
     always
-        Whether it travels by rows even where that is more bytes.
+        Whether it travels by rows even if that takes more bytes.
 
     Attributes
     ----------
@@ -111,9 +111,9 @@ class Gradients:
                 )
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
-        """Forget all gradients.
+        """Discard all gradients.
 
-        The backward passes of `micro_batches` will give new ones, of losses times `loss_scale`.
+        The backward passes of `micro_batches` will add new ones, of losses times `loss_scale`.
         """
         self._loss_scale = loss_scale
         if self.by_rows:
@@ -170,7 +170,7 @@ class Gradients:
         """Reduce the gradients of one micro-batch, and free them."""
         piece.to_come = len(piece.bucket.slots)
         if piece.reduction:
-            self._finish(piece)  # that of the micro-batch before
+            self._finish(piece)  # the reduction of the previous micro-batch
         self._under_way = [other for other in self._under_way if other.reduction]
         while len(self._under_way) >= UNDER_WAY:
             self._finish(self._under_way.pop(0))
@@ -190,9 +190,9 @@ class Gradients:
         feedback = piece.feedback if channel.feedback else None
         if self._freed:
             piece.bucket.free_gradients()  # the message keeps the memory until it has left
-        # also of experts, whose ranks have the tokens of all ranks that share them out
+        # this holds for experts, too: their ranks process the tokens of all ranks of the expert-parallel group
         divisor = self._mesh.dp.size * (1.0 if self._scaled_messages else self._loss_scale)
-        if group.size == 1:  # they stay where they are
+        if group.size == 1:  # the gradients stay in the bucket
             sums = gradients.to(wire_dtype(gradients.dtype))
             divide(sums, divisor)
             if piece.packing:
@@ -211,7 +211,7 @@ class Gradients:
             packed = piece.packing.pack_residuals(feedback, piece.master) if feedback else None
         buffer = to_buffer(gradients)
         divide(buffer, divisor)
-        made_of = None if piece.packing else piece.bucket.made_of  # without zeros no matrix is whole
+        made_of = None if piece.packing else piece.bucket.made_of  # a message without zeros contains no whole matrix
         piece.reduction = start_sum(
             piece, buffer, group, channel, scattered=self._scattered, residuals=packed, made_of=made_of
         )
@@ -238,11 +238,11 @@ class Gradients:
         clear_padding(piece)
 
     def _reduce_tied(self) -> None:
-        """Add the gradients of the two copies of a tied weight: the pieces, which lie alike on both stages."""
+        """Add the gradients of the two copies of a tied weight. Both stages have the same pieces."""
         scale = self._loss_scale if self._tied.dtype == np.float16 else 1.0
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
             buffer = to_buffer(piece.gradient)
-            divide(buffer, 1 / scale)  # fp16 keeps small gradients only with it
+            divide(buffer, 1 / scale)  # small gradients would vanish in fp16 without the loss scale
             made_of = partial(piece.bucket.made_of, piece.owned)
             self._mesh.ends.all_reduce(buffer, channel=self._tied, made_of=made_of).wait()
             divide(buffer, scale)
@@ -250,7 +250,7 @@ class Gradients:
             clear_padding(piece)
 
     def _reduce_partial(self) -> None:
-        """Complete the sums of which each rank of a group has a summand."""
+        """Sum the gradients whose summands are spread over the ranks of a group."""
         for piece in (piece for piece in self._pieces if piece.bucket.summands):
             axes = piece.bucket.summands
             channel = self._summands[axes]
@@ -266,7 +266,7 @@ class Gradients:
 
 
 def divide(values: Buffer, divisor: float) -> None:
-    """Divide in place. A divisor of one costs nothing."""
+    """Divide in place. A divisor of 1 costs nothing."""
     if divisor != 1.0:
         values /= divisor
 
@@ -280,7 +280,7 @@ def copy(there: Tensor, source: Tensor) -> None:
 def clear_padding(piece: Piece) -> None:
     """Set the padding to zero.
 
-    A codec of blocks may change zeros beside other values, and padding has no parameter name to be found by.
+    A codec of blocks may change zeros next to other values, and padding belongs to no parameter.
     """
     padding = piece.bucket.padding
     piece.gradient[max(padding.start - piece.owned.start, 0) :] = 0

@@ -24,7 +24,7 @@ class ColumnLinear(nn.Module):
         self.bias = None if plain.bias is None else nn.Parameter(torch.empty(local, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rank's part of the output, [b, s, n/t]."""
+        """Compute the rank's part of the output, [b, s, n/t]."""
         return F.linear(enter(x, self._border), self.weight, self.bias)  # [b, s, k] or [b, s/t, k] -> [b, s, n/t]
 
 
@@ -39,7 +39,7 @@ class RowLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(plain.out_features, device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The whole output, summed over the ranks, or this rank's positions of it."""
+        """Compute the whole output, summed over the ranks, or this rank's positions of it."""
         partial = F.linear(x, self.weight)  # [b, s, k/t] -> [b, s, n]
         return leave(partial, self._border) + self.bias  # [b, s, n], or [b, s/t, n]
 

@@ -1,4 +1,4 @@
-"""What the engine asks of a feature that keeps some weights at zero."""
+"""The interface between the engine and a feature that keeps some weights at zero."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Masking(Protocol):
-    """Keeps some weights at zero. It sets `Piece.packing`, by which messages leave them out."""
+    """A mask that keeps some weights at zero. It sets `Piece.packing`, so that messages leave them out."""
 
     def due(self, updates: int) -> bool:
         """Return whether weights are chosen again after this number of updates."""
@@ -18,13 +18,13 @@ class Masking(Protocol):
         """Choose the weights after this number of updates (a collective call)."""
 
     def keep(self, piece: Piece) -> None:
-        """Set master weights and moments of a piece to zero where the mask does."""
+        """Set masked master weights and moments of a piece to zero."""
 
     def save(self) -> dict[str, Tensor]:
         """Return the masks by parameter name, for a checkpoint."""
 
     def load(self, saved: dict[str, Tensor]) -> None:
-        """Take the masks of `save` (a collective call)."""
+        """Load the masks of `save` (a collective call)."""
 
 
 MakeMasking = Callable[[Sequence[Piece], bool], Masking]

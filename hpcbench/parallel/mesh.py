@@ -1,4 +1,4 @@
-"""The process mesh: which ranks work together in each parallel dimension."""
+"""The process mesh: the groups of ranks in each parallel dimension."""
 
 from mpi4py import MPI
 
@@ -22,24 +22,24 @@ class Mesh:
     progress
         Drives the operations of the groups.
     links
-        Speeds of links and codecs, by which plans are chosen.
+        Speeds of links and codecs, from which plans are chosen.
     places
-        Places that the groups' arrays may lie in; by default the host, and GPUs that the MPI library does not know.
+        Places that the groups' arrays may lie in; by default the host, and GPUs whose memory MPI does not accept.
 
     Attributes
     ----------
     tp, pp, world : Group
         Groups of the ranks that differ from this one in that coordinate only, and the group of all ranks.
     dp : Group
-        The replicas: all ranks that hold the same part of the model, for other samples or for other positions of them.
-        Their gradients are averaged, and ZeRO cuts what they hold among them.
+        The replicas: all ranks that hold the same part of the model, for other samples or other positions. Their
+        gradients are averaged, and ZeRO shards their states.
     sample_rank : int
-        Which part of the samples this rank computes. Ranks of a ``cp`` group have the same part.
+        Number of the part of the samples that this rank computes. Ranks of a ``cp`` group have the same part.
     cp : Group or None
-        The ranks that share the positions of samples; None where each has all of them.
+        The ranks that share the positions of samples; None if each has all of them.
     ep : Group or None
-        Group of the neighbours in data parallelism that share out experts; None where each rank holds all. They have
-        the same positions of their samples.
+        Group of the neighbours in data parallelism that share the experts; None if each rank holds all. They have the
+        same positions of their samples.
     ends : Group
         Group of the first and the last stage of this rank's pipeline. On other stages the rank is alone in it.
     grid : Grid
@@ -89,21 +89,21 @@ class Mesh:
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
 
     def free(self) -> None:
-        """Give back the communicators of all groups: a collective call, and the last one."""
+        """Free the communicators of all groups (a collective call, and the last one)."""
         self.world.free()
 
     def replicas(self, ep: int) -> Group:
-        """The group of the ranks that hold the same part of a parameter, and add up its gradients.
+        """Return the group of the ranks that hold the same part of a parameter and sum its gradients.
 
         Parameters
         ----------
         ep
-            What the parameter's `Shard` says: 1, or the layout's ``ep`` for a parameter of an expert.
+            The ``ep`` of the parameter's `Shard`: 1, or the layout's ``ep`` for a parameter of an expert.
         """
         return self._replicas[ep]
 
     def over(self, axes: Axes) -> Group:
-        """The group of the ranks of the tensor grid that differ from this one along these axes only.
+        """Return the group of the ranks of the tensor grid that differ from this one along these axes only.
 
         The last axis is the fastest.
         """

@@ -20,7 +20,7 @@ class Crossing:
     event: torch.cuda.Event | None
 
     def wait(self) -> Tensor:
-        """The result, which the host and the device's current stream may then use."""
+        """Wait for the result, which the host and the device's current stream may then use."""
         if self.event is not None:
             self.event.synchronize()
         return self.result
@@ -47,7 +47,7 @@ class HostLink:
         self.up_bytes = 0
 
     def keep(self, x: Tensor) -> Tensor:
-        """A copy of `x` that stays on the host, pinned if a GPU will read it while it computes."""
+        """Copy `x` to host memory, pinned if a GPU will read it while it computes."""
         copy = torch.empty(x.shape, dtype=x.dtype, pin_memory=self._stream is not None)
         return copy.copy_(x)
 
@@ -64,7 +64,7 @@ class HostLink:
     def _copy(self, source: Tensor, result: Tensor) -> Crossing:
         if self._stream is None:
             return Crossing(source, result.copy_(source), None)
-        # a stream of its own: the copy waits for what made the values, and nothing waits for the copy but its user
+        # a separate stream: the copy waits for the values, and only the copy's user waits for the copy
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             result.copy_(source, non_blocking=True)

@@ -34,9 +34,9 @@ class GatheredBucket:
 
     bucket: Bucket
     source: Tensor
-    """The part that this rank gives the others: its piece of the master weights, on the model's device."""
+    """The part that this rank sends to the others: its piece of the master weights, on the model's device."""
     piece: Piece
-    """The piece that this rank owns, which knows what is zero."""
+    """The piece that this rank owns, with the mask of zero weights."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
     """The part of its node's copy that this rank keeps, in the dtype of the weights."""
@@ -54,7 +54,7 @@ class Unit:
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:
-    """The parts of a stack in the order of their use: its children, with each block of a list of blocks as a part."""
+    """Yield the parts of a stack in the order of their use: its children, or each block of a list of blocks."""
     for child in module.children():
         yield from child.children() if isinstance(child, (nn.ModuleDict, nn.ModuleList)) else [child]
 
@@ -80,8 +80,8 @@ class OnDemand:
     Raises
     ------
     ValueError
-        A parameter belongs to no unit, so that it would never be gathered. Or a bucket holds parameters of two stacks,
-        which schedules run at different times, so that nobody knows when it can be freed.
+        A parameter belongs to no unit, so it would never be gathered. Or a bucket holds parameters of two stacks, which
+        schedules run at different times, so the time to free it is undefined.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class OnDemand:
         for stack in stacks:
             before = None
             for module in units(stack):
-                found = [homes[id(parameter)] for parameter in module.parameters()]
-                unit = Unit(list(dict.fromkeys(found)), before)
+                used = [homes[id(parameter)] for parameter in module.parameters()]
+                unit = Unit(list(dict.fromkeys(used)), before)
                 if before:
                     before.after = unit
                 before = unit
@@ -116,7 +116,9 @@ class OnDemand:
                 for parameter in module.parameters():
                     missed.pop(id(parameter), None)
         if missed:
-            raise ValueError(f"{next(iter(missed.values()))} belongs to no unit of the model: nobody would gather it")
+            raise ValueError(
+                f"{next(iter(missed.values()))} belongs to no unit of the model, so it would never be gathered"
+            )
         for entry in self._entries.values():
             users = [stack for stack in stacks if any(homes[id(p)] is entry for p in stack.parameters())]
             if len(users) > 1 and len(entry.bucket.slots) > 1:
@@ -126,7 +128,7 @@ class OnDemand:
         """Let the next gather send `source`."""
         entry = self._entries[id(piece)]
         if entry.arriving:
-            entry.arriving[1].wait()  # what came is of before the update
+            entry.arriving[1].wait()  # the received weights are those before the update
         entry.arriving = None
         entry.bucket.free_values()
         entry.source, entry.fresh = source, False
@@ -138,15 +140,15 @@ class OnDemand:
         """Note that the backward pass is done with the bucket's weights."""
         piece.bucket.free_values()
 
-    def held_bytes(self, *, own: bool) -> int:
-        """Bytes that last from step to step: the nodes' copies and, if the sources belong to it, the sources."""
+    def held_bytes(self, *, sources: bool) -> int:
+        """Count the bytes that last from step to step: the nodes' copies, and the sources if `sources` is set."""
         return sum(
-            (entry.copy.nbytes if entry.copy is not None else 0) + (entry.source.nbytes if own else 0)
+            (entry.copy.nbytes if entry.copy is not None else 0) + (entry.source.nbytes if sources else 0)
             for entry in self._entries.values()
         )
 
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
-        """Every parameter's values, exactly as its owners have them. At most one bucket of them takes memory.
+        """Yield every parameter's values, exactly as its owners have them. At most one bucket of them takes memory.
 
         Each bucket is a collective call, so that every replica must take them all.
         """
@@ -159,7 +161,7 @@ class OnDemand:
                 yield slot, values[slot.span].view(slot.parameter.shape)
 
     def _entered(self, unit: Unit, module: nn.Module, arguments: Any) -> None:
-        # within a backward pass this is recomputation: what it needs is needed at once by the backward pass as well
+        # within a backward pass this is recomputation: the backward pass needs the same weights right after it
         self._need(unit, Phase.BACKWARD if in_backward() else Phase.FORWARD)
 
     def _left(self, unit: Unit, module: nn.Module, arguments: Any, output: Tensor) -> None:
@@ -187,7 +189,7 @@ class OnDemand:
                 self._fetch(entry, phase)
 
     def _fetch(self, entry: GatheredBucket, phase: Phase) -> None:
-        """Begin to gather, unless the weights are there or under way."""
+        """Begin to gather, unless the weights have arrived or are under way."""
         if entry.arriving or entry.bucket.has_values:
             return
         group = self._mesh.replicas(entry.bucket.ep)

@@ -5,8 +5,9 @@ step's momentum. A reduction with error feedback (comm/feedback.py) is the paper
 adds its residual and sends signs to the owners of the pieces; each owner averages, adds its residual and sends signs to
 all. The scheme gives the codec, as for all traffic. Differences to the paper:
 
-- ``sign:B`` has a magnitude a block, the mean of the values', in place of one a tensor, their root mean square;
-- what a rank owns it does not encode before it is summed, so that this part is exact;
+- ``sign:B`` has a magnitude per block, the mean of the absolute values, in place of one per tensor, their root mean
+  square;
+- a rank does not encode its contribution to the piece that it owns, so this part is exact;
 - Adam's corrections of the moments' first steps stay: the variance's is frozen with it.
 
 Gradients are never clipped, because no rank has the mean gradient after the freeze, nor its norm. The replicas' own
@@ -61,19 +62,19 @@ class OneBitAdam(DataParallel):
 
     @property
     def frozen(self) -> bool:
-        """Whether the variance is frozen. The number of updates tells it, so that a resumed run knows it, too."""
+        """Whether the variance is frozen. It follows from the number of updates, also in a resumed run."""
         return self.updates >= self._freeze_step
 
     def frozen_elements(self) -> tuple[int, int]:
-        """Number of elements of the whole model, and of those that had no gradient yet and so never change.
+        """Count the elements of the whole model, and those that had no gradient yet and so never change.
 
         The call is collective, and its result is the same on all ranks. It is meant for the moment after the freeze.
         """
-        own = [0.0, 0.0]
+        counts = [0.0, 0.0]
         for variance in (piece.adam.second[part] for piece in self.pieces for part in piece.counted()):
-            own[0] += variance.numel()
-            own[1] += float((variance == 0).sum())
-        elements, unused = exact_sum(self._mesh.world, own, self._exact)
+            counts[0] += variance.numel()
+            counts[1] += float((variance == 0).sum())
+        elements, unused = exact_sum(self._mesh.world, counts, self._exact)
         replicas = self._mesh.dp.size
         return round(elements / replicas), round(unused / replicas)
 
@@ -103,13 +104,15 @@ class OneBitAdam(DataParallel):
             `clip` is not 0.
         """
         if clip:
-            raise ValueError(f"clip {clip}: 1-bit Adam does not know the norm of the mean gradient, and cannot clip it")
+            raise ValueError(
+                f"clip {clip}: 1-bit Adam has no norm of the mean gradient, so it cannot clip: set clip to 0"
+            )
         if not self.frozen:
             super().step(lr=lr, clip=clip, norm=norm)
             return
         averages = []
         if self.updates == self._freeze_step:
-            super().forget_residuals()  # if gradients had any: of momenta nothing was sent yet
+            super().forget_residuals()  # residuals of gradients: no momenta were sent yet
         for piece in self.pieces:
             piece.adam.add_to_first(piece.gradient)
             momentum = to_buffer(piece.adam.first)
@@ -136,8 +139,7 @@ class OneBitAdam(DataParallel):
     def forget_residuals(self) -> None:
         """Set the residuals to zero, as `DataParallel` does, unless the variance is frozen.
 
-        A step is then thrown away before its momenta are sent, so that the errors of the last momenta must still be
-        corrected.
+        A step is then discarded before its momenta are sent, so the errors of the last momenta must still be corrected.
         """
         if not self.frozen:
             super().forget_residuals()

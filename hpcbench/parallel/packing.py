@@ -1,7 +1,7 @@
-"""Messages that leave out what a mask sets to zero: both ends know the mask, so that values alone travel.
+"""Messages without the values that a mask sets to zero. Both sides have the mask, so only the values travel.
 
-Where a bucket is cut into pieces, each piece's values lie together, and every piece takes as much room as the one that
-keeps the most, because all pieces of a collective are equal. What is left over is zero.
+If a bucket is cut into pieces, each piece's values are contiguous. All pieces of a collective are equal, so every piece
+is padded with zeros to the length of the one with the most values.
 """
 
 from collections.abc import Sequence
@@ -43,45 +43,45 @@ class Packing:
         return self.kept[self._cuts[self._own]]
 
     def pack(self, values: Tensor) -> Tensor:
-        """The message of a bucket's values [n]: [elements]."""
+        """Pack a bucket's values [n] into a message: [elements]."""
         packed = values.new_zeros(self.elements)
         for i, (cut, count) in enumerate(zip(self._cuts, self.counts, strict=True)):
             packed[i * self.length : i * self.length + count] = values[cut][self.kept[cut]]
         return packed
 
     def unpack(self, packed: Tensor) -> Tensor:
-        """A bucket's values [n] from a message: those that did not travel are zero."""
+        """Unpack a bucket's values [n] from a message: masked values are zero."""
         values = packed.new_zeros(self.kept.numel())
         for i, (cut, count) in enumerate(zip(self._cuts, self.counts, strict=True)):
             values[cut].masked_scatter_(self.kept[cut], packed[i * self.length : i * self.length + count])
         return values
 
     def pack_own(self, values: Tensor) -> Tensor:
-        """The message of the values of this rank's piece: [length]."""
+        """Pack the values of this rank's piece into a message: [length]."""
         packed = values.new_zeros(self.length)
         packed[: self.counts[self._own]] = values[self.own.to(values.device)]
         return packed
 
     def unpack_own(self, packed: Tensor) -> Tensor:
-        """The values of this rank's piece from a message."""
-        kept = self.own.to(packed.device)
-        return packed.new_zeros(kept.numel()).masked_scatter_(kept, packed[: self.counts[self._own]])
+        """Unpack the values of this rank's piece from a message."""
+        mask = self.own.to(packed.device)
+        return packed.new_zeros(mask.numel()).masked_scatter_(mask, packed[: self.counts[self._own]])
 
     def pack_residuals(self, feedback: Feedback, like: Tensor) -> Feedback:
-        """The residuals of the kept values, in the order of a message."""
+        """Pack the residuals of the kept values, in the order of a message."""
         packed = residuals(self.elements, like)
-        for mine, whole in ((packed.sent, feedback.sent), (packed.summed, feedback.summed)):
-            to_tensor(mine).copy_(self.pack(to_tensor(whole)))
+        for mine, values in ((packed.sent, feedback.sent), (packed.summed, feedback.summed)):
+            to_tensor(mine).copy_(self.pack(to_tensor(values)))
         return packed
 
     def unpack_residuals(self, packed: Feedback, feedback: Feedback) -> None:
-        """Put the residuals of a message back to their values; those of zeros are zero."""
-        for mine, whole in ((packed.sent, feedback.sent), (packed.summed, feedback.summed)):
-            to_tensor(whole).copy_(self.unpack(to_tensor(mine)))
+        """Unpack the residuals of a message; those of masked values are zero."""
+        for mine, values in ((packed.sent, feedback.sent), (packed.summed, feedback.summed)):
+            to_tensor(values).copy_(self.unpack(to_tensor(mine)))
 
 
-def clear(tensors: Sequence[Tensor], kept: Tensor) -> None:
-    """Set what is not kept to zero in each tensor, even if it is not a number."""
-    gone = ~kept
+def clear(tensors: Sequence[Tensor], mask: Tensor) -> None:
+    """Set the values outside the mask to zero in each tensor, even if they are NaN."""
+    gone = ~mask
     for values in tensors:
         values.masked_fill_(gone.to(values.device), 0)

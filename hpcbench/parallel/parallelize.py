@@ -1,4 +1,4 @@
-"""Makes a plain model parallel in place: choose the stage, split layers, record shards, make parameters."""
+"""Parallelization of a plain model in place: choose the stage, split layers, record shards, make parameters."""
 
 from dataclasses import replace
 from typing import Any, Protocol
@@ -60,13 +60,13 @@ def parallelize(
     """
     module = model
     assert isinstance(module, nn.Module)
-    whole = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+    shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     _keep_stage(model, mesh)
     _keep_experts(module, mesh)
     split_layers(module, model.tensor_parallel, tensors)
     for block in model.blocks.values():
         tensors.link([layer for name, layer in block.named_modules() if _word(name, model.tensor_parallel)])
-    shards_by_name = _record_shards(module, whole, model.tensor_parallel, mesh, spread=tensors.spread)
+    shards_by_name = _record_shards(module, shapes, model.tensor_parallel, mesh, spread=tensors.spread)
     if tied:
         _tie(model, shards_by_name, mesh)
     if by_rows and mesh.first_stage:
@@ -103,12 +103,12 @@ def _keep_experts(module: nn.Module, mesh: Mesh) -> None:
 
 
 def _word(name: str, table: dict[str, str]) -> str | None:
-    """The name that the table gives a layer. A star in the table stands for one part of the layer's name."""
+    """Return the table's entry for a layer. A star in the table stands for one part of the layer's name."""
     parts = name.split(".")
     for pattern, word in table.items():
         wanted = pattern.split(".")
         if len(wanted) <= len(parts) and all(
-            one in ("*", part) for one, part in zip(wanted, parts[-len(wanted) :], strict=True)
+            pattern in ("*", part) for pattern, part in zip(wanted, parts[-len(wanted) :], strict=True)
         ):
             return word
     return None
@@ -124,7 +124,7 @@ def split_layers(module: nn.Module, table: dict[str, str], tensors: Tensors) -> 
 
 
 def _record_shards(
-    module: nn.Module, whole: dict[str, tuple[int, ...]], table: dict[str, str], mesh: Mesh, *, spread: bool
+    module: nn.Module, shapes: dict[str, tuple[int, ...]], table: dict[str, str], mesh: Mesh, *, spread: bool
 ) -> dict[str, Shard]:
     grid, rank, records = mesh.grid, mesh.tp.rank, {}
     for name, _ in module.named_parameters():
@@ -136,7 +136,7 @@ def _record_shards(
         alike = grid.alike(cuts)
         records[name] = Shard(
             name,
-            whole[name],
+            shapes[name],
             tuple(Cut(grid.index(rank, axes), grid.count(axes)) for axes in cuts),
             alike,
             grid.index(rank, alike),

@@ -12,7 +12,7 @@ from hpcbench.parallel.sharding import Held
 
 
 def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
-    """The chunks of this rank's stage, first to last.
+    """Return the chunks of this rank's stage, first to last.
 
     The pipeline cuts the model into ``pp * chunks`` parts, and stage r holds parts ``c * pp + r`` as its chunks (arXiv
     2104.04473, section 2.2). The first part has the embedding and the last one the head. They lie on the first and on
@@ -43,6 +43,6 @@ def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
 
 
 def held_by(part: nn.Module, held: Sequence[Held]) -> list[Held]:
-    """The parameters of this rank that the part has."""
-    own = {id(parameter) for parameter in part.parameters()}
-    return [one for one in held if id(one.parameter) in own]
+    """Return the parameters of this rank that the part has."""
+    identities = {id(parameter) for parameter in part.parameters()}
+    return [item for item in held if id(item.parameter) in identities]

@@ -18,7 +18,8 @@ class Phases:
     forward, backward
         Seconds in the passes, with their tensor-parallel traffic. Recomputation is part of the backward pass.
     bubble
-        Seconds in the passes in which the stage idles: from asking for another stage's message until it is there.
+        Seconds in the passes in which the stage is idle: from the call to receive another stage's message to its
+        arrival.
     reduction
         Seconds of waiting for the gradients' reduction after the last backward pass.
     optimizer
@@ -28,9 +29,9 @@ class Phases:
     steps
         Number of steps.
     clock
-        By which they are counted; it must have been settled.
+        The clock that measures them; it must have been settled.
     recorder
-        Writes them down, while a step is traced.
+        Recorder of the phases while a step is traced.
     """
 
     forward: float = 0.0
@@ -51,13 +52,13 @@ class Phases:
         Parameters
         ----------
         phase
-            Which.
+            Name of the phase.
         begin, end
             Marks of the clock.
         out_of
-            The phase that it lies in, and is no part of.
+            The phase that contains it and does not count it.
         of
-            Micro-batch and chunk, where it is of one.
+            Micro-batch and chunk, if it belongs to one.
         """
         self.clock.count(begin, end, partial(self._add, phase, out_of))
         if self.recorder is not None:

@@ -43,7 +43,7 @@ class Owned:
 class Reduction:
     """The reduction of a bucket: where the piece's sum arrives, and the sent values, which must live until then.
 
-    Where messages hold rows, `complete` makes the sum of them when they have come.
+    If messages contain rows, `complete` sums them when they have arrived.
     """
 
     result: Tensor
@@ -80,7 +80,7 @@ class Piece:
     """The bucket's mask; None if nothing is set to zero."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
-        """Each parameter with elements in the piece.
+        """Yield each parameter with elements in the piece.
 
         The result has its place in the bucket, its elements in the piece, and their place in the parameter.
         """
@@ -89,7 +89,7 @@ class Piece:
             yield slot, part, Owned(slot.shard.name, start, part.stop - part.start)
 
     def counted(self) -> list[slice]:
-        """Runs of elements that the gradient's norm counts."""
+        """List the runs of elements that the gradient's norm counts."""
         runs: list[slice] = []
         for slot, part in self.bucket.parts(self.owned):
             if slot.shard.counts_in_norm:
@@ -118,7 +118,7 @@ def make_piece(
     link: HostLink | None = None,
     in_place: bool = False,
 ) -> Piece:
-    """Piece `part` of `parts` of a bucket. Its states lie on the host if there is a `link`.
+    """Make piece `part` of `parts` of a bucket. Its states lie on the host if there is a `link`.
 
     A piece that is the whole bucket may be `in_place`: weights in fp32 or better are their own master weights, and the
     sum of gradients replaces the gradients.
@@ -138,7 +138,7 @@ def make_piece(
 
 
 def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
-    """Master weights and moments by parameter name, for a checkpoint.
+    """Return master weights and moments by parameter name, for a checkpoint.
 
     ``master``, ``first`` and ``second`` hold the elements that this rank updates. ``start`` is the place of the first
     one in the parameter's local part, flattened.
@@ -154,7 +154,7 @@ def save(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
 
 
 def save_weights(pieces: Iterable[Piece]) -> dict[str, dict[str, Any]]:
-    """Master weights by parameter name, without the moments, as ``values`` in the dtype of the model's weights."""
+    """Return master weights by parameter name, without moments, as ``values`` in the dtype of the model's weights."""
     return {
         owned.name: {"start": owned.start, "values": piece.master[part].to("cpu", piece.bucket.values.dtype, copy=True)}
         for piece in pieces
@@ -183,7 +183,7 @@ def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: 
 
 
 def save_residuals(pieces: Iterable[Piece]) -> dict[str, dict[str, Tensor]]:
-    """Residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
+    """Return residuals by parameter name, for a checkpoint: ``sent`` and ``summed``, in the parameter's local shape.
 
     ``sent`` is this rank's own. ``summed`` is zero except for elements whose sum this rank owned. Added up over the
     ranks it is whole, and every rank may load it.

@@ -1,4 +1,4 @@
-"""The pipeline: carries out a schedule on one stage, which receives, computes and sends on."""
+"""The pipeline: execution of a schedule on one stage, which receives, computes and sends."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -129,14 +129,14 @@ class Pipeline:
         for sending in self._sendings:
             sending.wait()
         self._sendings = []
-        return [float(loss) for loss in losses]  # not before: a GPU would be waited for each time
+        return [float(loss) for loss in losses]  # at the end only: each conversion waits for the GPU
 
     def collect_sendings(self) -> None:
         """Count the messages that have left, and free their memory."""
         self._sendings = _collect(self._sendings)
 
     def _part(self, chunk: int) -> int:
-        """Number of the model's part that the chunk is."""
+        """Return the number of the chunk among the model's parts."""
         return chunk * self._stages + self._stage
 
     def _is_last(self, chunk: int) -> bool:
@@ -188,7 +188,7 @@ class Pipeline:
 
 
 def tag(i: int, boundary: int, *, forward: bool, parts: int) -> int:
-    """Tag of the message of micro-batch `i` over a boundary. There are as many boundaries as `parts` of the model.
+    """Return the tag of the message of micro-batch `i` over a boundary, one of `parts` boundaries.
 
     A tag is used again after some micro-batches, so that few tags are enough. Messages of one boundary and direction
     are sent in the order in which they are received, so that MPI keeps messages with equal tags apart.
@@ -197,7 +197,7 @@ def tag(i: int, boundary: int, *, forward: bool, parts: int) -> int:
 
 
 def _collect(sendings: list[Work]) -> list[Work]:
-    """Count the messages that have left, and free their memory. The result is the other messages."""
+    """Count the messages that have left, free their memory, and return the other messages."""
     left = [sending for sending in sendings if not sending.done]
     for sending in sendings:
         if sending not in left:

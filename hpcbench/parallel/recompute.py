@@ -1,11 +1,11 @@
-"""Activation recomputation: the inputs of a piece of the model are kept, and the backward pass computes the rest again.
+"""Activation recomputation: the inputs of a piece of the model are kept, and the backward pass recomputes the rest.
 
 The second forward does the same operations on the same values as the first (the model draws no random numbers), so
 gradients have the same bits as without. Its tensor-parallel collectives happen again, too, and are counted: each layer
 that is recomputed sends the forward traffic twice. A codec that rounds at random would round differently the second
 time, so a run refuses one for that traffic (`contract.rules.wrong_gradients`).
 
-PyTorch's own ``checkpoint`` would import its compiler, seconds a rank, and save a state of random numbers.
+PyTorch's own ``checkpoint`` would import its compiler, which takes seconds, and save a state of random numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def again(run: Run, inputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[list[Tensor], Tensor]:
-    """Copies of the inputs, which take a gradient if `wanted`, and the result with its graph."""
+    """Return copies of the inputs, which need a gradient if `wanted`, and the result with its graph."""
     leaves = [x.detach().requires_grad_(want) for x, want in zip(inputs, wanted, strict=True)]
     with torch.enable_grad():
         return leaves, run(*leaves)
@@ -52,10 +52,10 @@ class Recomputed(nn.Module):
 
     def __init__(self, run: Run) -> None:
         super().__init__()
-        self._run = [run]  # in a list, for a module would be a part of this one and give its parameters other names
+        self._run = [run]  # in a list: a module would become a submodule and rename its parameters
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """The piece's result. Only the inputs are kept for the backward pass."""
+        """Compute the piece's result. Only the inputs are kept for the backward pass."""
         (run,) = self._run
         if not torch.is_grad_enabled():
             return run(*inputs)
@@ -72,8 +72,8 @@ def recompute(part: Any, what: str | int) -> None:
         Part of a model with ``blocks``, each with ``attention.core``.
     what
         ``none``; ``selective``: the attention core of each layer, which is scores, softmax and their product with the
-        values (arXiv 2205.05198, section 5); ``full``: each layer; n: groups of n layers, of which only the first one's
-        input is kept.
+        values (arXiv 2205.05198, section 5); ``full``: each layer; n: groups of n layers, which keep only the input of
+        the first layer.
     """
     if what == "none":
         return

@@ -1,6 +1,6 @@
 """The borders of tensor-parallel regions: autograd functions through which the residual stream enters and leaves.
 
-Two moves describe how the stream lies between regions: one gives a rank the values that the region reads, and one makes
+Two moves describe the stream between regions: one gives a rank the values that the region reads, and one makes
 the stream from the region's partial sums. Entering makes the first move in the forward pass and the second in the
 backward pass, and leaving is the mirror image (arXiv 1909.08053, section 3: the operators f and g; arXiv 2205.05198,
 section 4.2.2: g and g-bar). Autograd does not see a codec in a channel: the gradient passes as if the decoded values
@@ -26,7 +26,7 @@ Move = Callable[[Tensor, Group, Channel], Tensor]
 
 
 def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) -> Tensor:
-    """The sum of `x` over the group, or another operation `op`, in a new tensor."""
+    """Sum `x` over the group, or apply another operation `op`; return a new tensor."""
     if group.size == 1 or not x.numel():
         return x
     buffer = to_buffer(x.clone())
@@ -35,12 +35,12 @@ def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) 
 
 
 def same(x: Tensor, group: Group, channel: Channel) -> Tensor:
-    """`x` itself: nothing is sent."""
+    """Return `x`: nothing is sent."""
     return x.view_as(x)
 
 
 class Stream(NamedTuple):
-    """The way the residual stream lies between regions."""
+    """The distribution of the residual stream between regions."""
 
     dimension: Dimension
     """Dimension of the stream's traffic."""
@@ -80,13 +80,13 @@ class Border:
 
     @classmethod
     def of(cls, group: Group, stream: Stream, policy: Policy) -> "Border":
-        """A border with the policy's channels for such a stream."""
+        """Make a border with the policy's channels for a stream."""
         forward = policy.channel(stream.dimension, Phase.FORWARD, MessageKind.ACT)
         return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, MessageKind.GRAD))
 
-    def own(self, positions: Tensor) -> Tensor:
-        """The values of this rank's positions, from a tensor with one value for each position, shape [s]."""
-        return sequence.own(positions, self.group) if self.stream.spread else positions
+    def select_positions(self, positions: Tensor) -> Tensor:
+        """Select the values of this rank's positions: [s] -> [s] or [s/t]."""
+        return sequence.select_positions(positions, self.group) if self.stream.spread else positions
 
 
 class _Cross(torch.autograd.Function):
@@ -101,7 +101,7 @@ class _Cross(torch.autograd.Function):
 
 
 def enter(x: Tensor, border: Border) -> Tensor:
-    """The region's input, [b, s, h], from the stream, [b, s, h] or [b, s/t, h].
+    """Make the region's input, [b, s, h], from the stream, [b, s, h] or [b, s/t, h].
 
     In the backward pass gradients are summed.
     """
@@ -109,7 +109,7 @@ def enter(x: Tensor, border: Border) -> Tensor:
 
 
 def leave(x: Tensor, border: Border) -> Tensor:
-    """The stream, from the sum over the group of its ranks' results, [b, s, h]. It is the mirror image of `enter`."""
+    """Make the stream from the sum of the ranks' results, [b, s, h]. It is the mirror image of `enter`."""
     return _cross(x, border, border.stream.contract, border.stream.expand)
 
 

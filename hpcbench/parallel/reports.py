@@ -1,4 +1,4 @@
-"""What ranks tell the first one at the end of a step, and what it answers, where none of them waits for all others.
+"""Reports of the ranks to the first one at the end of a step, and its answers, without a barrier.
 
 The first rank is on the first stage, which ends a step last: when it waits for the others' reports, they have been
 sent. Its answer is read some steps later, at the same step on every rank.
@@ -38,14 +38,14 @@ class Reports:
         """The steps of answers that have not been read."""
         self._sendings: list[Work] = []
 
-    def sums(self, own: Sequence[float]) -> list[float]:
-        """The sums of all ranks' values on the first rank, in rank order; this rank's own on the others."""
+    def sums(self, values_here: Sequence[float]) -> list[float]:
+        """Sum all ranks' values on the first rank, in rank order; return this rank's own on the others."""
         if self._world.rank:
-            self._send(np.array(own, np.float64), 0, _REPORT)
-            return list(own)
-        rows = [list(own)]
+            self._send(np.array(values_here, np.float64), 0, _REPORT)
+            return list(values_here)
+        rows = [list(values_here)]
         for rank in range(1, self._world.size):
-            values = np.full(len(own), np.nan)
+            values = np.full(len(values_here), np.nan)
             self._world.recv(values, rank, tag=_REPORT, channel=self._exact).wait()
             rows.append(values.tolist())
         return [sum(column) for column in zip(*rows, strict=True)]
@@ -59,7 +59,7 @@ class Reports:
                 self._send(np.array([float(number)]), rank, _ANSWER)
 
     def read(self) -> dict[int, int]:
-        """The answer that is due, by its step, the same on every rank; empty if there is none yet."""
+        """Read the answer that is due, by its step, the same on every rank; empty if there is none yet."""
         return self._read(1) if len(self._unread) > self._lag else {}
 
     def drain(self) -> dict[int, int]:

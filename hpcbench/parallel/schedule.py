@@ -1,4 +1,4 @@
-"""Pipeline schedules: the order of work of each stage, as pure data.
+"""Pipeline schedules: the order of each stage's actions, as pure data.
 
 The model is cut into ``stages * chunks`` parts; stage r holds part ``c * stages + r`` as its chunk c. The executor
 (`hpcbench.parallel.pipeline`) carries out a schedule, the memory model (`hpcbench.predict.activations`) counts it, and
@@ -27,11 +27,11 @@ class Schedule(Protocol):
     """The actions of one stage in their order."""
 
     def __call__(self, stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-        """Give the actions of a stage."""
+        """Yield the actions of a stage."""
 
 
 def gpipe(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """All forwards, then all backwards (arXiv 1811.06965): all micro-batches are alive at once."""
+    """Yield all forwards, then all backwards (arXiv 1811.06965): all micro-batches are alive at once."""
     _one_chunk("gpipe", chunks)
     for i in range(microbatches):
         yield Action("forward", i)
@@ -40,7 +40,7 @@ def gpipe(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterat
 
 
 def one_f_one_b(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """The 1F1B schedule (PipeDream-Flush, arXiv 2006.09503): at most ``stages - stage`` micro-batches are alive.
+    """Yield the 1F1B schedule (PipeDream-Flush, arXiv 2006.09503): at most ``stages - stage`` micro-batches are alive.
 
     ``min(stages - stage - 1, microbatches)`` forwards warm up, then forward and backward alternate, then the rest of
     the backwards drain.
@@ -52,7 +52,7 @@ def one_f_one_b(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
 
 
 def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """1F1B over several chunks a stage (arXiv 2104.04473, section 2.2): the bubble is divided by their number.
+    """Yield 1F1B over several chunks per stage (arXiv 2104.04473, section 2.2): the bubble is divided by their number.
 
     Groups with one micro-batch for each stage go through chunk after chunk. Megatron-LM's warm-up of
     ``2 (stages - stage - 1) + (chunks - 1) stages`` forwards lets every backward find its gradient in time.
@@ -60,7 +60,7 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
     Raises
     ------
     ValueError
-        There is only one chunk, or the micro-batches are no multiple of the stages.
+        There is only one chunk, or the number of micro-batches is not a multiple of the stages.
     """
     if chunks < 2:
         raise ValueError("schedule interleaved needs two chunks a stage or more: use 1f1b for one")
@@ -75,9 +75,9 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
 
 
 def forward_only(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """All forwards, for the evaluation of any number of micro-batches.
+    """Yield all forwards, for the evaluation of any number of micro-batches.
 
-    Every stage has the same order, and each part comes after the one before it. So no stage waits for ever.
+    Every stage has the same order, and each part follows the previous one, so stages cannot deadlock.
     """
     for first in range(0, microbatches, stages):
         for chunk in range(chunks):
@@ -101,7 +101,7 @@ def _one_chunk(name: str, chunks: int) -> None:
 
 
 def _alternating(forwards: list[Action], backwards: list[Action], *, warmup: int) -> Iterator[Action]:
-    """`warmup` forwards, then one forward and one backward in turn, then the remaining backwards."""
+    """Yield `warmup` forwards, then a forward and a backward in turn, then the remaining backwards."""
     warmup = min(warmup, len(forwards))
     yield from forwards[:warmup]
     for forward, backward in zip(forwards[warmup:], backwards, strict=False):

@@ -17,27 +17,27 @@ from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 
 
 def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
-    """All positions, in rank order: [b, s/t, ...] -> [b, s, ...]; the same bits on every rank."""
+    """Gather all positions, in rank order: [b, s/t, ...] -> [b, s, ...]; the same bits on every rank."""
     if group.size == 1:
         return x.view_as(x)
-    b, held, *rest = x.shape
-    gathered = room((group.size, b, held, *rest), like=x)  # [t, b, s/t, ...]
+    b, held, *inner = x.shape
+    gathered = room((group.size, b, held, *inner), like=x)  # [t, b, s/t, ...]
     group.all_gather(to_buffer(x).reshape(-1), gathered.reshape(-1), channel=channel, made_of=x.shape).wait()
-    return from_buffer(gathered, x).transpose(0, 1).reshape(b, group.size * held, *rest)
+    return from_buffer(gathered, x).transpose(0, 1).reshape(b, group.size * held, *inner)
 
 
 def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
-    """The sum over the group at this rank's positions: [b, s, ...] -> [b, s/t, ...]."""
+    """Sum over the group at this rank's positions: [b, s, ...] -> [b, s/t, ...]."""
     if group.size == 1:
         return x.view_as(x)
-    b, s, *rest = x.shape
-    by_owner = to_buffer(x.view(b, group.size, s // group.size, *rest).transpose(0, 1))  # [t, b, s/t, ...]
+    b, s, *inner = x.shape
+    by_owner = to_buffer(x.view(b, group.size, s // group.size, *inner).transpose(0, 1))  # [t, b, s/t, ...]
     summed = room(by_owner.shape[1:], like=x)
     shape = by_owner.shape
     group.reduce_scatter(by_owner.reshape(-1), summed.reshape(-1), channel=channel, made_of=shape).wait()
     return from_buffer(summed, x)
 
 
-def own(positions: Tensor, group: Group) -> Tensor:
-    """The part of the positions that this rank holds: [s] -> [s/t]."""
+def select_positions(positions: Tensor, group: Group) -> Tensor:
+    """Select the positions that this rank holds: [s] -> [s/t]."""
     return positions[cut_evenly(len(positions), group.size)[group.rank]]

@@ -1,13 +1,13 @@
-"""A shard of the parameter server: what it knows of the workers' clocks, and when it changes its weights. No messages.
+"""A shard of the parameter server: the workers' clocks, and the updates of its weights. No messages.
 
-A worker's clock is the number of gradients that it has pushed. It may read for its next one if the slowest worker is no
-more than ``bound`` behind (stale synchronous parallel, SSP). With a bound of 0 all wait for each other in each step
-(BSP), without one nobody waits (ASP).
+A worker's clock is the number of gradients that it has pushed. It may read the weights for its next gradient if the
+slowest worker is at most ``bound`` behind (stale synchronous parallel, SSP). With a bound of 0 all wait for each other
+in each step (BSP). Without a bound no worker waits (ASP).
 
-An update takes as many pushes as there are workers, whoever has made them, in the order in which they came, and sums
-them by worker and clock. So all three ways make the same number of updates, of as many samples, with the same learning
-rate; what differs is how old the weights are that gradients were computed with. With a bound of 0 the pushes of an
-update are those of one clock, and their sum has the bits of an all-reduce in rank order.
+An update takes n pushes of any workers, the number of workers, in the order of arrival, and sums them by worker and
+clock. So all three methods make the same number of updates, of the same number of samples, with the same learning rate;
+they differ in the age of the weights that gradients were computed with. With a bound of 0 the pushes of an update are
+those of one clock, and their sum has the bits of an all-reduce in rank order.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ class Push(NamedTuple):
     version: int
     """Updates that its weights had seen."""
     report: tuple[float, ...]
-    """What the worker says beside it: numbers that are added up over an update."""
+    """The worker's report: numbers that are summed over an update."""
     gradients: list[Buffer]
 
 
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
 
 class Update(NamedTuple):
-    """An update, for whoever follows the training."""
+    """An update, for an observer of the training."""
 
     number: int
     report: tuple[float, ...]
@@ -66,7 +66,7 @@ class Shard:
     workers
         Number of workers.
     bound
-        How many clocks a worker may be ahead of the slowest one; None for any number.
+        Number of clocks that a worker may be ahead of the slowest one; None for any number.
     apply
         Changes the weights by summed gradients; takes the number of updates before it.
     updates
@@ -102,7 +102,7 @@ class Shard:
         return self.bound is None or min(self.clocks) >= clock - self.bound
 
     def pull(self, worker: int, clock: int) -> int:
-        """Note that a worker reads the weights. The result is their version."""
+        """Record that a worker reads the weights, and return their version."""
         self._record(Entry("pull", worker, clock, self.updates, self.updates))
         return self.updates
 
@@ -112,7 +112,7 @@ class Shard:
         Raises
         ------
         TransitError
-            A push of the worker was lost, or has come twice.
+            A push of the worker was lost, or has arrived twice.
         """
         if push.clock != self.clocks[push.worker]:
             raise TransitError(
@@ -151,14 +151,14 @@ class Shard:
 
 @dataclass
 class Tickets:
-    """Who may begin another gradient. The first shard gives them out, so that all shards get the same pushes.
+    """Permissions to begin another gradient. The first shard grants them, so that all shards get the same pushes.
 
     Attributes
     ----------
     workers
         Number of workers.
     shared
-        Whether workers share their work: a fast one takes what a slow one has not begun (ASP). Else each has its own.
+        Whether workers share their work: a fast one takes work that a slow one has not begun (ASP).
     given
         Gradients that each worker has been allowed to begin.
     until
@@ -187,7 +187,7 @@ class Tickets:
         return some_left
 
     def end_early(self) -> int:
-        """Give no more tickets than the steps that have been begun need. The result is the last step."""
+        """Give only the tickets of the steps that have begun, and return the last step."""
         begun = -(-sum(self.given) // self.workers) if self.shared else max(self.given)
         self.until = min(self.until, max(begun, 0))
         return self.until

@@ -39,7 +39,7 @@ class What(IntEnum):
 
 
 class Until:
-    """Something that a generator waits for."""
+    """A condition that a generator waits for."""
 
     def __init__(self, condition: Callable[[], bool]) -> None:
         self.done = condition
@@ -83,7 +83,7 @@ class Server:
         self._group, self._progress = group, progress
         self.shard, self.tickets = shard, tickets
         self._weights, self._rooms, self._report = weights, rooms, report
-        self._push, self._pull, self._exact = (replace(one, counters=Counters()) for one in (push, pull, exact))
+        self._push, self._pull, self._exact = (replace(channel, counters=Counters()) for channel in (push, pull, exact))
         self._real = {id(self._push): push, id(self._pull): pull, id(self._exact): exact}
         self.lock = threading.Lock()
         """Held while weights are changed or copied: requests are served by another thread."""
@@ -120,7 +120,7 @@ class Server:
         self.check()
 
     def hand_over(self) -> None:
-        """Add what this shard has sent to the counters of the channels. Only between rounds, when nobody counts."""
+        """Add this shard's traffic to the counters of the channels. Call it only between rounds."""
         for channel in (self._push, self._pull, self._exact):
             real, counters = self._real[id(channel)].counters, channel.counters
             for name in ("calls", "plain_calls", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"):
@@ -131,9 +131,11 @@ class Server:
 
     @property
     def sent(self) -> tuple[int, int]:
-        """Message and wire bytes that this shard has sent and not handed over."""
+        """Message and wire bytes that this shard has sent and not yet added to the channels' counters."""
         channels = (self._push, self._pull, self._exact)
-        return sum(one.counters.message_bytes for one in channels), sum(one.counters.wire_bytes for one in channels)
+        return sum(channel.counters.message_bytes for channel in channels), sum(
+            channel.counters.wire_bytes for channel in channels
+        )
 
     def grant(self, worker: int) -> bool:
         """Whether a worker may begin another gradient: the first rank's answer."""
@@ -177,7 +179,7 @@ class Server:
 
 
 class Worker:
-    """The worker of one rank: asks all shards.
+    """The worker of one rank, which sends requests to all shards.
 
     Parameters
     ----------
@@ -203,10 +205,10 @@ class Worker:
         self.round = 0
         """Step with which the present round was to end when it began."""
         self.last_step = 0
-        """Step with which it ends, as the first shard has said."""
+        """Step with which it ends, as reported by the first shard."""
 
     def pull(self, into: Sequence[Sequence[Buffer]]) -> bool:
-        """Read the weights of all shards, when the clocks allow it. False if there is nothing left to do.
+        """Read the weights of all shards when the clocks allow it. Return False if no work is left.
 
         Parameters
         ----------
@@ -215,7 +217,7 @@ class Worker:
         """
         if not self._granted():
             return False
-        own, server = self._group.rank, self._server
+        rank_here, server = self._group.rank, self._server
         for rank in self._others():
             if rank:
                 self._ask(rank, What.PULL, 0)
@@ -228,8 +230,8 @@ class Worker:
                 self._recv(piece, rank, self._pull)
         server.wait(lambda: server.shard.may_read(self.clock))
         with server.lock:
-            self.versions[own] = server.shard.pull(own, self.clock)
-            for piece, values in zip(into[own], server._weights(), strict=True):
+            self.versions[rank_here] = server.shard.pull(rank_here, self.clock)
+            for piece, values in zip(into[rank_here], server._weights(), strict=True):
                 piece[...] = values
         return True
 
@@ -241,7 +243,7 @@ class Worker:
         pieces
             The pieces of each shard, by rank.
         report
-            Numbers that go with it.
+            Numbers of the report.
         feedback
             Residuals of the pieces, by rank.
         """
@@ -251,15 +253,15 @@ class Worker:
                 residual = feedback[rank][k] if feedback else None
                 work = self._group.send(piece, rank, tag=_REQUEST, channel=self._push, feedback=residual)
                 self._sendings.append(work.in_background())
-        own, server = self._group.rank, self._server
+        rank_here, server = self._group.rank, self._server
         with server.lock:
-            copies = [piece.copy() for piece in pieces[own]]
-            server.shard.push(Push(own, self.clock, self.versions[own], tuple(report), copies))
+            copies = [piece.copy() for piece in pieces[rank_here]]
+            server.shard.push(Push(rank_here, self.clock, self.versions[rank_here], tuple(report), copies))
         self.clock += 1
         self._collect()
 
     def end(self) -> None:
-        """Tell all shards that this worker asks nothing more."""
+        """Notify all shards that this worker sends no more requests."""
         for rank in self._others():
             self._ask(rank, What.END, 0)
         self.settle()
@@ -282,9 +284,9 @@ class Worker:
         return bool(answer[0])
 
     def _others(self) -> Iterator[int]:
-        """All other ranks; each worker begins with another one."""
-        size, own = self._group.size, self._group.rank
-        return ((own + step) % size for step in range(1, size))
+        """Yield all other ranks; each worker begins with a different one."""
+        size, rank_here = self._group.size, self._group.rank
+        return ((rank_here + step) % size for step in range(1, size))
 
     def _ask(self, rank: int, what: What, version: int, report: Sequence[float] = ()) -> None:
         header = np.zeros(_HEADER + self._report)

@@ -44,7 +44,7 @@ class Shard:
         Shape in the whole model.
     cuts
         The piece of each dim that this rank holds; empty when it holds the whole.
-    alike
+    replicated
         The axes of the tensor grid along which ranks hold the same part.
     copy, copies
         Number of this rank's copy, and number of copies.
@@ -53,8 +53,8 @@ class Shard:
     partial
         Whether each rank with the same part computes only a summand of its gradient, such as that of its own positions.
     ep
-        Number of data-parallel ranks that hold different experts in place of this one, so that so many times fewer
-        replicas hold the parameter. It is 1 for a parameter that is of no expert.
+        Number of data-parallel ranks that hold different experts in place of this one; dp/ep replicas hold the
+        parameter. It is 1 for a parameter outside of experts.
     by_rows
         Whether its gradient may travel by the rows that were touched.
     """
@@ -62,7 +62,7 @@ class Shard:
     name: str
     shape: tuple[int, ...]
     cuts: tuple[Cut, ...] = ()
-    alike: Axes = ()
+    replicated: Axes = ()
     copy: int = 0
     copies: int = 1
     tied: Tied = Tied.NO
@@ -91,9 +91,9 @@ class Shard:
         """Shape of this rank's part."""
         return tuple(part.stop - part.start for part in self.held)
 
-    def is_alike(self, axes: Axes) -> bool:
+    def is_replicated_along(self, axes: Axes) -> bool:
         """Whether ranks hold the same part along these axes, and along no others."""
-        return self.alike == axes
+        return self.replicated == axes
 
     @property
     def counts_in_norm(self) -> bool:

@@ -1,4 +1,4 @@
-"""Starts a backward pass at a result whose gradient is known: at the end of a stage, or of what is computed again."""
+"""Start of a backward pass at a result with a given gradient: at the end of a stage, or of a recomputed piece."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class _Given(torch.autograd.Function):
-    """Stands for the rest of the model behind a result, whose gradient has come from elsewhere."""
+    """Stand-in for the rest of the model behind a result, whose gradient is given."""
 
     @staticmethod
     def forward(ctx: Any, result: Tensor, gradient: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ class _Given(torch.autograd.Function):
 
 
 def start_backward(result: Tensor, gradient: Tensor) -> None:
-    """Add the gradients of all that `result` was made of, with the bits of ``result.backward(gradient)``.
+    """Add the gradients of all inputs of `result`, with the bits of ``result.backward(gradient)``.
 
     That method imports PyTorch's symbolic shapes, and with them SymPy, at its first call: about a second of each rank.
 

@@ -1,8 +1,8 @@
 """A pipeline without a flush: the order of work, and the versions of the weights, as pure data.
 
-Micro-batches are numbered from the begin of the run, and 1F1B goes through all of them: at the end of a step the
-pipeline stays full. A step is still so many backward passes and one update of the weights, so stages compute with older
-weights. Version t of the weights is what t updates have made.
+Micro-batches are numbered from the begin of the run, and 1F1B processes all of them: at the end of a step the pipeline
+stays full. A step is still m backward passes and one update of the weights, so stages compute with older weights.
+Version t is the weights after t updates.
 
 ================ ============================================ ===============================
 schedule         version of micro-batch i on stage r of p     versions held on stage r
@@ -51,7 +51,7 @@ class Stream:
 
     @classmethod
     def of(cls, train: Train, *, stages: int, micro_batches: int) -> "Stream":
-        """The stream of a run."""
+        """Make the stream of a run."""
         double = train.schedule == "pipedream-2bw"
         return cls(stages, micro_batches, train.steps, vertical=train.vertical_sync, double=double)
 
@@ -67,15 +67,15 @@ class Stream:
 
     @property
     def lag(self) -> int:
-        """Steps by which the last stage may be ahead of the first, and one more."""
+        """Largest lead of the last stage over the first in steps, plus 1."""
         return -(-(self.stages - 1) // self.micro_batches) + 1
 
     def ahead(self, stage: int) -> int:
-        """Micro-batches by which the forward passes of a stage are ahead of its backward passes."""
+        """Return the lead of a stage's forward passes over its backward passes, in micro-batches."""
         return self.stages - 1 - stage
 
     def actions(self, stage: int, step: int) -> Iterator[Action]:
-        """The work of a stage in a step: the first one fills the pipeline, and the last ones empty it."""
+        """Yield the actions of a stage in a step: the first one fills the pipeline, and the last ones empty it."""
         m, ahead = self.micro_batches, self.ahead(stage)
         if step == 0:
             yield from (Action("forward", i) for i in range(min(ahead, self.total)))
@@ -85,18 +85,18 @@ class Stream:
             yield Action("backward", i)
 
     def entered(self, stage: int, step: int) -> range:
-        """Micro-batches that wait on a stage for their backward pass when `step` steps have been taken."""
+        """Return the micro-batches that wait on a stage for their backward pass after `step` steps."""
         first = step * self.micro_batches
         return range(first, min(first + self.ahead(stage), self.total))
 
     def version(self, stage: int, i: int) -> int:
-        """Version of the weights that a stage uses for micro-batch `i`."""
+        """Return the version of the weights that a stage uses for micro-batch `i`."""
         if self.double:
             return max(i // self.micro_batches - 1, 0)
         return max((i - self.ahead(0 if self.vertical else stage)) // self.micro_batches, 0)
 
     def versions(self, stage: int) -> int:
-        """The most versions that a stage holds at a time, the newest included, if the run is long enough."""
+        """Return the largest number of versions that a stage holds, including the newest, in a long run."""
         if self.double:
             return 2
         return -(-self.ahead(0 if self.vertical else stage) // self.micro_batches) + 1

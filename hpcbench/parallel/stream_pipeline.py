@@ -1,7 +1,7 @@
 """One stage of a pipeline that is never flushed: micro-batches stay under way from step to step.
 
-A header goes before each activation: the number of the micro-batch, and the version of the weights with which it
-entered. With vertical sync and with two versions a stage computes with the version of the header, else with its newest.
+A header precedes each activation: the number of the micro-batch, and the version of the weights with which it entered.
+With vertical sync and with two versions a stage computes with the version of the header, otherwise with its newest.
 """
 
 from collections import Counter
@@ -108,17 +108,17 @@ class StreamPipeline(Pipeline):
         return [float(loss) for loss in losses]
 
     def needed_from(self) -> int:
-        """The oldest version that a pass to come will use."""
+        """Return the oldest version that a later pass will use."""
         needed = [flight.version for flight in self._flights.values()]
         if self._next < self._stream.total:
             needed.append(self._stream.version(self._stage, self._next))
         return min(needed, default=self._versions.newest + 1)
 
     def settle(self) -> None:
-        """Receive what is on its way, and wait until all that was sent has left.
+        """Receive all activations under way, and wait until all sent messages have left.
 
-        A step ends with an activation on its way over each boundary. Before other messages travel there, or the run
-        ends, it is received. All stages must call this.
+        A step ends with an activation under way over each boundary. It must be received before other messages travel
+        there, or the run ends. All stages must call this.
         """
         coming = self._next
         if self._stage and coming < self._stream.total and coming and self._arrived is None:
@@ -131,7 +131,7 @@ class StreamPipeline(Pipeline):
         self._sendings = []
 
     def calls_of_flights(self) -> dict[int, dict[str, int]]:
-        """Calls of the channels before each forward pass under way, by micro-batch."""
+        """Return the calls of the channels before each forward pass under way, by micro-batch."""
         return {i: flight.calls for i, flight in self._flights.items()}
 
     def repeat(self, step: int, batch: Callable[[int], MicroBatch], calls: dict[int, dict[str, int]]) -> None:
@@ -147,7 +147,7 @@ class StreamPipeline(Pipeline):
         self._next = self._stream.entered(self._stage, step).stop
 
     def _enter(self, i: int, batch: MicroBatch, losses: list[Tensor]) -> None:
-        """The forward pass of micro-batch `i`."""
+        """Run the forward pass of micro-batch `i`."""
         calls = self._policy.calls()
         self._room = tuple(batch.inputs.shape)
         source, entered = batch.inputs, self._stream.version(0, i)
@@ -178,7 +178,7 @@ class StreamPipeline(Pipeline):
         self.most_alive = max(self.most_alive, len(self._flights))
 
     def _leave(self, i: int) -> None:
-        """The backward pass of micro-batch `i`, with the version that its forward pass has used."""
+        """Run the backward pass of micro-batch `i`, with the version that its forward pass used."""
         flight = self._flights.pop(i)
         self.delays[self._versions.newest - flight.version] += 1
         self._versions.use(flight.version)
@@ -192,5 +192,5 @@ class StreamPipeline(Pipeline):
         return Arrived(int(header[0]), int(header[1]), values)
 
     def _header_tag(self, i: int) -> int:
-        """A tag of the boundary before the first part, where no activation travels."""
+        """Return a tag of the boundary before the first part, where no activation travels."""
         return self._tag(i, 0, forward=True)

@@ -1,4 +1,4 @@
-"""The two ways of tensor parallelism: in one dimension, or on a tensor grid.
+"""The two methods of tensor parallelism: in one dimension, or on a tensor grid.
 
 A model is split in the same way by both.
 """
@@ -24,28 +24,28 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Tensors(Protocol):
-    """How tensor parallelism splits a model.
+    """A method of tensor parallelism.
 
     Attributes
     ----------
     spread
-        Whether ranks hold different parts of the residual stream, so that gradients of what they hold alike are
+        Whether ranks hold different parts of the residual stream, so that gradients of replicated parameters are
         summands.
     """
 
     spread: bool
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
-        """The layer that replaces a plain one, which has this name in the model's table."""
+        """Make the layer that replaces a plain one, which has this name in the model's table."""
 
     def link(self, layers: list[nn.Module]) -> None:
-        """Note that these layers of a block are used one after the other."""
+        """Link the layers of a block in the order of their use."""
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
-        """Shape of the rank's part of the residual stream."""
+        """Return the shape of the rank's part of the residual stream."""
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
-        """The loss as a function of the logits that the head gives, and of all targets."""
+        """Make the loss: a function of the head's logits and of all targets."""
 
 
 class InOneDimension:
@@ -64,7 +64,7 @@ class InOneDimension:
         }
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
-        """The column, row or vocabulary layer that replaces a plain one."""
+        """Make the column, row or vocabulary layer that replaces a plain one."""
         make = self._layers.get(word)
         return make(plain, self._border) if make and self._group.size > 1 else plain
 
@@ -72,11 +72,11 @@ class InOneDimension:
         """Do nothing: these layers gather no weights."""
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
-        """Shape of the rank's part of the residual stream."""
+        """Return the shape of the rank's part of the residual stream."""
         return samples, positions // self._group.size if self.spread else positions, hidden
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
-        """The loss of logits that are split by vocabulary."""
+        """Make the loss of logits that are split by vocabulary."""
         return split_loss(plain, vocab=vocab, group=self._group, policy=self._policy)
 
 
@@ -98,7 +98,7 @@ class OnGrid:
         }
 
     def split(self, plain: nn.Module, word: str) -> nn.Module:
-        """The grid layer that replaces a plain one."""
+        """Make the grid layer that replaces a plain one."""
         return self._layers[word](plain, word, self._lines)
 
     def link(self, layers: list[nn.Module]) -> None:
@@ -107,17 +107,17 @@ class OnGrid:
             in_turn([layer for layer in layers if isinstance(layer, GridLinear)])
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
-        """Shape of the rank's part of the residual stream."""
+        """Return the shape of the rank's part of the residual stream."""
         grid = self._lines.grid
         return samples // grid.count(grid.stream.rows), positions, hidden // grid.count(grid.stream.columns)
 
     def loss(self, plain: Loss, vocab: int) -> Loss:
-        """The loss of logits that the grid has cut by samples and vocabulary."""
+        """Make the loss of logits that the grid has cut by samples and vocabulary."""
         return grid_loss(self._lines)
 
 
 def tensors_of(mesh: Mesh, policy: Policy, *, by_positions: bool, overlap: bool) -> Tensors:
-    """The way of tensor parallelism that the mesh's layout asks for. A grid of one rank needs none."""
+    """Make the tensor parallelism of the mesh's layout. A grid of one rank needs none."""
     if mesh.grid.mode == "1d" or mesh.tp.size == 1:
         return InOneDimension(mesh.tp, policy, by_positions=by_positions)
     return OnGrid(mesh, policy, overlap=overlap)

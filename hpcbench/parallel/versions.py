@@ -1,8 +1,8 @@
 """Versions of the weights on one stage of a pipeline without a flush.
 
-The model computes with the weights that lie in the buckets. Other versions that are still needed are stashed beside
-them. A stage that needs another version exchanges the two, so that no version is held twice. Autograd keeps references
-to the buckets, not copies, so a backward pass must find the version there that its forward pass has used.
+The model computes with the weights in the buckets. Other versions that are still needed are stashed. A stage that needs
+another version exchanges the two, so that no version is held twice. Autograd keeps references to the buckets, not
+copies, so before a backward pass the buckets must contain the version that its forward pass used.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ CHUNK = 1 << 18
 
 
 class MissingVersionError(RuntimeError):
-    """A micro-batch asks for weights that the stage does not hold."""
+    """A micro-batch needs weights that the stage does not hold."""
 
 
 class Versions:
@@ -67,7 +67,7 @@ class Versions:
         self.loaded = version
 
     def forget_before(self, version: int) -> None:
-        """Give up the versions before this one. The newest stays."""
+        """Free the versions before this one. The newest stays."""
         if self.loaded < version and self.loaded != self.newest:
             self.use(self.newest)
         for old in [old for old in self._stashed if old < version and old != self.newest]:
@@ -83,20 +83,20 @@ class Versions:
             self._stashed[self.newest] = stash
 
     def end_update(self) -> None:
-        """The loaded weights are the next version now."""
+        """Make the loaded weights the next version."""
         self.newest += 1
         self.loaded = self.newest
         self.most = max(self.most, len(self.held))
         self._spare = self._spare[:1]
 
     def values(self, version: int) -> Sequence[Tensor]:
-        """The buffers of a held version."""
+        """Return the buffers of a held version."""
         return self._flats if version == self.loaded else self._stashed[version]
 
     def restore(self, newest: int, oldest: int) -> dict[int, list[Tensor]]:
-        """Begin anew with the loaded weights as version `newest`, and room for those from `oldest` on.
+        """Restart with the loaded weights as version `newest`, and buffers for the versions from `oldest` on.
 
-        The caller fills the rooms that it is given.
+        The caller fills the returned buffers.
         """
         self.newest = self.loaded = newest
         self._stashed = {version: [torch.empty_like(flat) for flat in self._flats] for version in range(oldest, newest)}
@@ -105,13 +105,13 @@ class Versions:
 
     @property
     def stashed_bytes(self) -> int:
-        """Bytes of the most versions that were held beside the one that the model computes with."""
+        """Count the bytes of the stashed versions at their largest number."""
         return (self.most - 1) * sum(flat.nbytes for flat in self._flats)
 
 
 def _exchange(here: Tensor, there: Tensor) -> None:
     for start in range(0, here.numel(), CHUNK):
         part = slice(start, start + CHUNK)
-        kept = here[part].clone()
+        copied = here[part].clone()
         here[part].copy_(there[part])
-        there[part].copy_(kept)
+        there[part].copy_(copied)

@@ -22,12 +22,12 @@ from hpcbench.parallel.regions import Border, all_reduce, leave
 
 
 def held_rows(vocab: int, group: Group) -> slice:
-    """The rows of the table that this rank holds."""
+    """Return the rows of the table that this rank holds."""
     return cut_evenly(vocab, group.size)[group.rank]
 
 
 def locate(tokens: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-    """The places of tokens among a rank's rows, 0 for tokens of other ranks; and which tokens are the rank's."""
+    """Return the places of tokens among a rank's rows (0 for other ranks' tokens), and a mask of the rank's tokens."""
     here = (tokens >= rows.start) & (tokens < rows.stop)
     return torch.where(here, tokens - rows.start, 0), here
 
@@ -45,7 +45,7 @@ class VocabularyEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(count_elements(self._rows), plain.embedding_dim, device="meta"))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The vectors of all tokens, summed over the ranks, or those of this rank's positions."""
+        """Look up the vectors of all tokens, summed over the ranks, or those of this rank's positions."""
         place, here = locate(tokens, self._rows)
         rows = F.embedding(place, self.weight)  # [b, s] -> [b, s, h]
         return leave(rows.masked_fill(~here.unsqueeze(-1), 0), self._border)  # [b, s, h], or [b, s/t, h]
@@ -60,14 +60,14 @@ class PositionEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty_like(plain.weight, device="meta"))
 
     def forward(self, positions: Tensor) -> Tensor:
-        """The vectors of the positions that this rank holds."""
-        return F.embedding(self._border.own(positions), self.weight)  # [s] -> [s, h], or [s/t, h]
+        """Look up the vectors of the positions that this rank holds."""
+        return F.embedding(self._border.select_positions(positions), self.weight)  # [s] -> [s, h], or [s/t, h]
 
 
 def split_loss(
     plain: Callable[[Tensor, Tensor], Tensor], *, vocab: int, group: Group, policy: Policy
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss of logits that a group has split; `plain` if the group is one rank.
+    """Make the loss of logits that a group has split; `plain` if the group is one rank.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """The softmax, less one at the target. Each rank computes its own part, and nothing is sent."""
+        """Compute softmax - onehot(target). Each rank computes its own part, and nothing is sent."""
         softmax, place, here = ctx.saved_tensors
         scale = gradients[0] / len(place)
         gradient = softmax * scale

@@ -1,4 +1,4 @@
-"""How updated weights come back to the ranks that compute with them: copied, or gathered after the step."""
+"""The return of updated weights to the ranks that compute with them: copied, or gathered after the step."""
 
 from functools import partial
 from typing import Protocol
@@ -22,7 +22,7 @@ class Weights(Protocol):
         """Take an updated piece. `source` has its master weights on the model's device until the next update."""
 
     def settle(self) -> None:
-        """Finish the work after all pieces were given."""
+        """Finish the transfers after all pieces were given."""
 
 
 class Replicated:
@@ -63,13 +63,13 @@ class GatheredAfterStep:
 
 
 def to_send(source: Tensor, bucket: Bucket, packing: Packing | None) -> tuple[Tensor, Buffer]:
-    """What a rank sends of its piece when a bucket is gathered, and the room for what all send."""
+    """Return the message of a rank's piece when a bucket is gathered, and the buffer for all messages."""
     if packing is None:
         return source, bucket.room()
     return packing.pack_own(source), room((packing.elements,), like=bucket.values)
 
 
 def arrived(gathered: Buffer, bucket: Bucket, packing: Packing | None) -> Tensor:
-    """The values of a gathered bucket."""
+    """Return the values of a gathered bucket."""
     values = from_buffer(gathered, bucket.values)
     return values if packing is None else packing.unpack(values)

@@ -18,7 +18,7 @@ def start_sum(
     residuals: Feedback | None,
     made_of: MadeOf = None,
 ) -> Reduction:
-    """Begin to add up the replicas' buffers (a collective call).
+    """Begin to sum the replicas' buffers (a collective call).
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def start_sum(
     residuals
         Residuals of error feedback; None if there is none.
     made_of
-        What the message is made of.
+        The tensors in the message.
     """
     if scattered:
         result = room((len(buffer) // group.size,), like=piece.bucket.values)

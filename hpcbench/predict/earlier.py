@@ -189,7 +189,7 @@ def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
     """Speeds of codecs, by what all channels of all runs say together."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0, 0.0])
     for log in logs:
-        for channel in log.said(TrafficTotals).channels or ():
+        for channel in log.read_event(TrafficTotals).channels or ():
             if not channel.codec or channel.codec == "none" or not channel.coded_bytes:
                 continue
             whole = not channel.plain_calls and channel.wire_bytes and channel.message_bytes
@@ -235,7 +235,7 @@ def _runs(root: Path, site: str) -> Iterator[Earlier]:
             continue  # of another version, or with what the model lacks: it teaches nothing
         found = _measured(run, log)
         if found is not None:
-            hosts = [one.compute_s for one in log.said(Hosts).hosts or () if one.compute_s]
+            hosts = [one.compute_s for one in log.read_event(Hosts).hosts or () if one.compute_s]
             yield Earlier(path, subject, found, max(hosts, default=None), log)
 
 

@@ -7,7 +7,7 @@ from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.notation import bounds
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.findings import AS_FAST, LossFinding, SpeedFinding
-from hpcbench.report.front import Front, conclusion, front
+from hpcbench.report.front import Front, conclusion, front, join_names
 from hpcbench.report.kinds import Kind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import basis
@@ -17,7 +17,7 @@ from hpcbench.report.verdicts import IDLE, LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER, 
 from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, weakened
 
 RARE = "rare failures not excluded"
-"""What every verdict about a loss says that rests on too few pairs to exclude them."""
+"""Addition to each verdict about a loss that has too few pairs to exclude rare failures."""
 _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
@@ -138,14 +138,14 @@ def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Fro
     others = [row for row in good if row not in paying]
     if not others:
         return [f"{where} compression pays: {_list(paying, _gain)}, {loss}."]
-    owing = f"{_list(others, _gain)}, {loss}, but not shown to be faster than {_names(plain)}, which has no codec"
+    owing = f"{_list(others, _gain)}, {loss}, but not shown to be faster than {join_names(plain)}, which has no codec"
     if paying:
         return [f"{where} compression pays: {_list(paying, _gain)}, {loss}.", f"Faster than the baseline: {owing}."]
     return [f"That compression pays {_in(where)} is not shown. Faster than the baseline: {owing}."]
 
 
 def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
-    """Whether the scheme is shown to be faster than the controls with its algorithm and no codec.
+    """Whether the scheme is significantly faster than the controls with its algorithm and no codec.
 
     True if no such control ran.
     """
@@ -206,11 +206,7 @@ def _in(where: str) -> str:
 
 
 def _list(rows: list[Row], detail: Callable[[Row], str] = lambda row: "") -> str:
-    return _names([f"{row.scheme}{detail(row)}" for row in rows])
-
-
-def _names(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+    return join_names([f"{row.scheme}{detail(row)}" for row in rows])
 
 
 def _gain(row: Row) -> str:

@@ -66,7 +66,7 @@ class Basis:
 def basis(run: RunResult, log: RunLog) -> Basis:
     """Read the facts that the run's numbers rest on."""
     work = run.settings.work
-    configuration = log.said(Configuration)
+    configuration = log.read_event(Configuration)
     shape, recompute = _shape(run.settings), _recompute(work.recompute)
     kept = _with_kept(shape, log)
 

@@ -10,7 +10,7 @@ from hpcbench.present.document import Column, Entry, Field
 from hpcbench.present.notation import Unit, between, estimate, loss_interval, name, significant, speed_interval
 from hpcbench.report.compare import Row
 from hpcbench.report.findings import PValue
-from hpcbench.report.quantities import Quantity, fields
+from hpcbench.report.quantities import Quantity, make_fields
 from hpcbench.report.quantities.speed import SAMPLES, STEP_SECONDS
 from hpcbench.report.statistics import Interval
 
@@ -26,8 +26,8 @@ def columns(
     quantities: Iterable[Quantity], rows: Sequence[Row], *, gpu: bool = False, group: int | None = None,
     unit: Unit | None = None,
 ) -> list[Field[Row]]:  # fmt: skip
-    """Columns of quantities, see `fields`."""
-    return fields(quantities, rows, lambda one, row: one.over(row.runs), gpu=gpu, group=group, unit=unit)
+    """Columns of quantities, see `make_fields`."""
+    return make_fields(quantities, rows, lambda one, row: one.average(row.runs), gpu=gpu, group=group, unit=unit)
 
 
 def samples(rows: Sequence[Row]) -> Field[Row]:

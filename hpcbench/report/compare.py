@@ -178,7 +178,7 @@ def _draft(runs: list[Measures], baseline: str, criteria: Criteria) -> _Draft:
         schemes.setdefault(run.run.scheme, []).append(run)
     compared = {name: own for name, own in schemes.items() if name != baseline and not _diverged(own)}
     kinds = {name: classify(own[0].run, is_baseline=False) for name, own in compared.items()}
-    idle = [name for name, own in compared.items() if CODED.over(own) == 0]
+    idle = [name for name, own in compared.items() if CODED.average(own) == 0]
     return _Draft(schemes, baseline, gather(compared, schemes.get(baseline, []), kinds, idle, criteria))
 
 
@@ -211,16 +211,16 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
         completed=len(done),
         diverged=_diverged(runs),
         partial=bool(own) and not done,
-        samples_per_s=SAMPLES.figure(runs),
-        tokens_per_s=TOKENS.figure(runs),
-        model_flops_per_rank=MODEL_FLOPS.figure(runs),
-        wire_over_message=WIRE.over(runs),
-        loss_valid=LOSS_VALID.figure(runs),
+        samples_per_s=SAMPLES.average_or_none(runs),
+        tokens_per_s=TOKENS.average_or_none(runs),
+        model_flops_per_rank=MODEL_FLOPS.average_or_none(runs),
+        wire_over_message=WIRE.average(runs),
+        loss_valid=LOSS_VALID.average_or_none(runs),
         step_seconds=geometric_interval(times) if times else None,
         speed=speed,
         loss=loss,
         loss_in_time=findings.loss_in_time.get(scheme),
-        coded_part=CODED.over(runs),
+        coded_part=CODED.average(runs),
         outcome=outcome,
         kind=classify(runs[0].run, is_baseline=base is None),
         base=tuple(base) if base and not _diverged(runs) else (),

@@ -18,7 +18,7 @@ class Duel:
 
     @property
     def beats(self) -> bool:
-        """Whether the scheme is shown to be better in speed or loss, and not worse in the other."""
+        """Whether the scheme is significantly better in speed or loss, and no worse in the other."""
         if self.speed is None or self.loss is None:
             return False
         if self.speed.shown == "faster":
@@ -27,7 +27,7 @@ class Duel:
 
     @property
     def faster(self) -> bool:
-        """Whether the scheme is shown to be faster."""
+        """Whether the scheme is significantly faster."""
         return self.speed is not None and self.speed.shown == "faster"
 
     def turned(self) -> "Duel":

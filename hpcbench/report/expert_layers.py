@@ -53,7 +53,7 @@ def experts(log: RunLog) -> Experts | None:
     None where the log does not speak of any, or not sensibly.
     """
     found = []
-    for row in log.said(events.Experts).layers or ():
+    for row in log.read_event(events.Experts).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:
             return None
         tokens = tuple(row.tokens)

@@ -56,7 +56,7 @@ class SpeedFinding(Interval):
     at_margin: PValue | None
     """The p-value of the hypothesis that the ratio is ``1 + margin`` or more."""
     enough: int | None
-    """Number of pairs that would probably show more; None if something is shown, or if no number can be given."""
+    """Number of pairs that would probably decide it; None if it is decided, or if no number can be given."""
     at_slower: PValue | None = None
     """The p-value of the hypothesis that the ratio is ``1 / (1 + margin)`` or less."""
     apart: PValue | None = None
@@ -64,7 +64,7 @@ class SpeedFinding(Interval):
 
     @property
     def shown(self) -> Speed:
-        """Whether the ratio is shown to be above 1; if not that, below ``1 + margin``; if not that, about 1."""
+        """The first statement that is significant: a ratio above or below 1, below ``1 + margin``, or about 1."""
         if self.equal is not None and self.equal.rejects:
             return "faster" if self.estimate > 1 else "not faster"
         if self.at_margin is not None and self.at_margin.rejects:
@@ -79,12 +79,12 @@ class SpeedFinding(Interval):
 
     @property
     def slower(self) -> bool:
-        """Whether the ratio is shown to be below 1."""
+        """Whether the ratio is significantly below 1."""
         return self.equal is not None and self.equal.rejects and self.estimate < 1
 
     @property
     def as_fast(self) -> bool:
-        """Whether the ratio is shown to be above ``1 / (1 + margin)``."""
+        """Whether the ratio is significantly above ``1 / (1 + margin)``."""
         return (self.at_slower is not None and self.at_slower.rejects) or self.shown == "faster"
 
     def turned(self) -> "SpeedFinding":
@@ -105,20 +105,20 @@ class LossFinding(Interval):
     apart: PValue | None
     """The p-value of the hypothesis that the difference is `margin` or more: two one-sided tests."""
     enough: int | None
-    """Number of pairs that would probably show more; None if something is shown, or if no number can be given."""
+    """Number of pairs that would probably decide it; None if it is decided, or if no number can be given."""
     worst: float
     """The largest difference of a pair. Rare failures raise it long before they raise the mean."""
 
     @property
     def shown(self) -> Loss:
-        """Whether the difference is shown to lie within the margin, or beyond it on one side."""
+        """Whether the difference lies significantly within the margin, or beyond it on one side."""
         if self.apart is not None and self.apart.rejects:
             return "as good"
         return self.side or "not shown"
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
-        """The side on which the difference is shown to lie beyond the margin."""
+        """The side on which the difference lies significantly beyond the margin."""
         if self.within is None or not self.within.rejects or abs(self.estimate) <= self.margin:
             return None
         return "worse" if self.estimate > 0 else "better"

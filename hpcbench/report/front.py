@@ -1,8 +1,7 @@
-"""Compares schemes with each other: how simple each is, which ones are beaten, and the sentences about it.
+"""The Pareto front of a cell: which schemes are beaten, the simplest unbeaten one, and the sentences about them.
 
-A scheme beats another one if it is shown to be faster at a loss as good or better, or to have a better loss and to be
-as fast. Only shown differences count. So the front holds schemes that nothing is shown to beat, which are not always
-shown to be the best.
+A scheme beats another one if it is significantly faster and its loss is no worse, or if its loss is significantly
+better and it is no slower. Only significant differences count. So a scheme on the front is not always the best.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ class Front:
     gains: tuple[Duel, ...] = ()
     """The speed of each scheme with a codec compared with each control without one.
 
-    A codec pays only if it is shown to be faster than both the baseline and that control.
+    A codec pays only if it is significantly faster than both the baseline and that control.
     """
 
     def gain(self, scheme: str, control: str) -> Duel | None:
@@ -38,13 +37,13 @@ class Front:
         return found.turned() if found and found.scheme == other else found
 
     def beaten_by(self, scheme: str) -> list[str]:
-        """Return the schemes that are shown to beat this one."""
+        """Return the schemes that significantly beat this one."""
         sides = [duel if duel.other == scheme else duel.turned() for duel in self._of(scheme)]
         return [duel.scheme for duel in sides if duel.beats]
 
     @property
     def unbeaten(self) -> list[str]:
-        """The schemes on the front."""
+        """The schemes on the Pareto front."""
         return [scheme for scheme in self.schemes if not self.beaten_by(scheme)]
 
     def _of(self, scheme: str) -> list[Duel]:
@@ -52,7 +51,7 @@ class Front:
 
 
 def front(cell: Cell) -> Front:
-    """Gather what is shown of the schemes of a cell compared with each other, over runs of equal pairing.
+    """Gather the comparisons of the schemes of a cell with each other, over runs of equal pairing.
 
     Schemes that diverged, that have no pair with the baseline, or whose codecs never ran are left out.
     """
@@ -79,7 +78,7 @@ def conclusion(cell: Cell, front: Front) -> list[str]:
 
 
 def simplest(cell: Cell, front: Front) -> list[str]:
-    """Return the simplest of the schemes that nothing is shown to beat, see `_simplest`."""
+    """Return the simplest of the schemes that no other scheme significantly beats, see `_simplest`."""
     rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
     kinds = {row.scheme: row.kind for row in rows}
     return _simplest(cell.baseline, rows, front, kinds) if cell.baseline is not None and front.schemes else []
@@ -110,7 +109,7 @@ def _loss(duel: Duel) -> str:
 
 
 def _leader(rows: Sequence[Row]) -> Row | None:
-    """Return the fastest scheme with a good loss, else the fastest whose loss is not shown to be worse, by estimate."""
+    """Return the fastest scheme with a good loss, else the fastest with a loss not significantly worse."""
     good = [row for row in rows if row.outcome and row.outcome.group == "good"]
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
     return max(good or fair or rows, key=_speed, default=None)
@@ -138,10 +137,10 @@ def _compare_with_casts(leader: Row | None, cell: Cell, front: Front, kinds: dic
 
 
 def _simplest(baseline: str, rows: Sequence[Row], front: Front, kinds: dict[str, Kind]) -> list[str]:
-    """Return the simplest of the schemes that nothing is shown to beat.
+    """Return the simplest of the schemes that no other scheme significantly beats.
 
-    Candidates are the baseline, controls whose loss is not shown to be worse, and schemes that are shown to be faster
-    at a loss as good. A scheme with a codec has to earn its place; a control has it until something beats it.
+    Candidates are the baseline, controls whose loss is not significantly worse, and schemes that are significantly
+    faster at a loss that is no worse.
     """
     candidates = [row.scheme for row in rows if _is_good(row) or (row.kind.is_control and row.loss_shown != "worse")]
     unbeaten = [scheme for scheme in (baseline, *candidates) if not front.beaten_by(scheme)]
@@ -163,10 +162,11 @@ def _last(schemes: Sequence[str], kinds: dict[str, Kind]) -> str:
     own = kinds[schemes[0]]
     if own is Kind.UNKNOWN:
         simple = "; the logs do not tell which of them is the simplest" if len(schemes) > 1 else ""
-        return f"No scheme is shown to beat {_listed(schemes)}{simple}."
+        return f"No scheme is shown to beat {join_names(schemes)}{simple}."
     noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is Kind.BASELINE else f" ({own.words})"
-    return f"The simplest {noun} that nothing is shown to beat: {_listed(schemes)}{what}."
+    return f"The simplest {noun} that nothing is shown to beat: {join_names(schemes)}{what}."
 
 
-def _listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
+    """Join one or more names for a sentence, such as ``a, b and c``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -109,7 +109,7 @@ def _positive(value: float | None) -> TypeGuard[float]:
 
 
 def basis(cell: Cell, base: Row) -> list[str]:
-    """Sentences about the method, and about the surroundings of the runs."""
+    """Return the sentences about the method and the environment of the runs."""
     return [*_pooled(cell), *_basis(cell, base), *_odd(cell, base)]
 
 
@@ -144,7 +144,7 @@ def _basis(cell: Cell, base: Row) -> list[str]:
     if any(row.partial for row in cell.rows):
         sentences.append("* from runs that did not complete; they are compared with nothing.")
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)
-    configuration = log.said(Configuration) if log else Configuration.read({})
+    configuration = log.read_event(Configuration) if log else Configuration.read({})
     uniform, unigram = configuration.valid_loss_uniform, configuration.valid_loss_unigram
     if uniform is not None and unigram is not None:
         sentences.append(

@@ -1,4 +1,4 @@
-"""The origin of results, and the differences between their surroundings. Each fact names its file."""
+"""The origin of results, and the differences between their environments. Each fact names its file."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _OF_A_RANK = (
     *("visible", "nics", "environment"),
     *("gpu.number", "gpu.uuid", "gpu.pci", "gpu.visible", "gpu.peers"),
 )
-"""Facts in the ranks' records that are no property of their node."""
+"""Facts in the records of ranks that do not describe their node."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
     Each fact is there once for each node. Clocks are in `clocks`.
     """
-    told: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for host, where, name, value in _of_nodes(runs):
-        if name not in _MOMENTARY and (host, name, value) not in told:
-            told.add((host, name, value))
+        if name not in _MOMENTARY and (host, name, value) not in seen:
+            seen.add((host, name, value))
             yield Finding(name, value, host, where)
 
 
@@ -83,7 +83,7 @@ def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
     """Return the real placement of the ranks by the launcher, by their number on the node."""
-    told: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for run, where, rank in _ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
         parts = [f"cores {'unknown' if rank.core_ranges is None else rank.core_ranges}"]
@@ -92,8 +92,8 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
         for found in (rank.visible, rank.nics):
             parts += [f"{variable}={value}" for variable, value in (found or {}).items()]
         value = make_printable("; ".join(parts))
-        if (run.id, name, value) not in told:
-            told.add((run.id, name, value))
+        if (run.id, name, value) not in seen:
+            seen.add((run.id, name, value))
             yield Finding(name, value, run.id, where)
 
 
@@ -107,11 +107,11 @@ def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
     findings
         The facts. A run or node without a value for a name does not count as different.
     """
-    said: dict[str, dict[str, dict[str, None]]] = {}
+    stated: dict[str, dict[str, dict[str, None]]] = {}
     for one in findings:
-        said.setdefault(one.name, {}).setdefault(one.who, {})[one.value] = None
+        stated.setdefault(one.name, {}).setdefault(one.who, {})[one.value] = None
     sentences = []
-    for name, values in said.items():
+    for name, values in stated.items():
         groups: dict[frozenset[str], list[str]] = {}
         for who, own in values.items():
             groups.setdefault(frozenset(own), []).append(who)
@@ -202,7 +202,7 @@ class Provenance:
     groups: tuple[Group, ...]
     """Groups in the order in which they are shown. None of them is empty."""
     notes: tuple[str, ...]
-    """Sentences about facts that make its runs less comparable, or harder to repeat."""
+    """Sentences about facts that make its runs less comparable or harder to repeat."""
 
 
 def provenance(submission: Submission) -> Provenance:
@@ -239,10 +239,10 @@ def differences(runs: Sequence[RunResult]) -> list[str]:
 
 def _submitted(submission: Submission) -> Iterator[Fact]:
     plan, root = submission.plan, submission.root
-    said = [("study", plan.study, "study.yaml"), ("site", plan.site, "site.json")]
-    said += [("scheduler", plan.scheduler or "", "submission.json"), ("hpcbench", plan.version, "submission.json")]
-    said += [("submitted", plan.time, "submission.json")]
-    for name, words, file in said:
+    stated = [("study", plan.study, "study.yaml"), ("site", plan.site, "site.json")]
+    stated += [("scheduler", plan.scheduler or "", "submission.json"), ("hpcbench", plan.version, "submission.json")]
+    stated += [("submitted", plan.time, "submission.json")]
+    for name, words, file in stated:
         if words:
             yield Fact(name, make_printable(words), str(root / file) if root else None)
     if root is None:
@@ -282,11 +282,11 @@ def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
         if dirty:
             place = make_printable(str(root / "provenance" / f"{name}.diff")) if root else ""
             yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."
-    said: dict[str, list[str]] = {}
+    stated: dict[str, list[str]] = {}
     for one in software(runs):
         if one.name == "revision" and one.value.endswith("-dirty"):
-            said.setdefault(one.value.removesuffix("-dirty")[:12], []).append(one.who)
-    for revision, who in said.items():
+            stated.setdefault(one.value.removesuffix("-dirty")[:12], []).append(one.who)
+    for revision, who in stated.items():
         yield f"hpcbench had changes beside its revision {revision} when it ran {some(who)}."
 
 
@@ -299,13 +299,13 @@ def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:
 
 def _merged(findings: Iterable[Finding]) -> tuple[Fact, ...]:
     """Facts merged so that each name and value is there once."""
-    said: dict[tuple[str, str], list[Finding]] = {}
+    stated: dict[tuple[str, str], list[Finding]] = {}
     everyone: dict[str, set[str]] = {}
     for one in findings:
-        said.setdefault((one.name, one.value), []).append(one)
+        stated.setdefault((one.name, one.value), []).append(one)
         everyone.setdefault(one.name, set()).add(one.who)
     facts: dict[str, list[Fact]] = {name: [] for name in everyone}
-    for (name, value), own in said.items():
+    for (name, value), own in stated.items():
         who = tuple(dict.fromkeys(one.who for one in own))
         facts[name].append(Fact(name, value, own[0].source, () if len(who) == len(everyone[name]) else who))
     return tuple(fact for own in facts.values() for fact in own)

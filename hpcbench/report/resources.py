@@ -62,7 +62,7 @@ def memory(log: RunLog) -> PeakMemory:
 def hosts(log: RunLog) -> tuple[HostTime, ...]:
     """Return the computing time of each host, from the ``hosts`` event."""
     found = []
-    for row in log.said(events.Hosts).hosts or ():
+    for row in log.read_event(events.Hosts).hosts or ():
         if row.host is not None and row.compute_s is not None:
             found.append(HostTime(make_printable(row.host, 80), row.ranks or 0, row.compute_s, row.over_peers))
     return tuple(found)
@@ -141,7 +141,7 @@ def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
 
 def by_stage(log: RunLog) -> list[dict[str, float]]:
     """Seconds of each stage by the names in `PARTS`, and its ``step``; empty if a stage lacks one of them."""
-    rows = log.said(events.PhaseTimes).stages or ()
+    rows = log.read_event(events.PhaseTimes).stages or ()
     found = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     known = [{part: value for part, value in row.items() if value is not None and isfinite(value)} for row in found]
     whole = all(len(row) == 1 + len(PARTS) and row["step"] > 0 for row in known)

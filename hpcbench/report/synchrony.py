@@ -30,8 +30,8 @@ from hpcbench.report.columns import SCHEME
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures
-from hpcbench.report.quantities import Value, fields
-from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, Ages, histogram, together
+from hpcbench.report.quantities import Value, make_fields
+from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, Ages, add_ages, describe_ages
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio, usable
 from hpcbench.report.time_to_loss import Basis, TimeToLoss, time_to_loss
 from hpcbench.report.titles import example
@@ -214,9 +214,9 @@ def _arm(
         pairs=len(times) + len(lost),
         time_ratio=paired_ratio(*zip(*pairs, strict=True)) if pairs and all(b > 0 for _, b in pairs) else None,
         loss=_difference(both, lambda run: run.loss_valid),
-        waiting=WAITING.figure(runs),
-        waiting_change=_difference(both, WAITING.of),
-        ages=together(counted),
+        waiting=WAITING.average_or_none(runs),
+        waiting_change=_difference(both, WAITING.compute),
+        ages=add_ages(counted),
     )
 
 
@@ -264,12 +264,12 @@ def table(submission: Submission, cells: list[Cell]) -> Table | None:
             ),
             lambda arm: estimate(arm.loss, loss_interval),
         ),
-        *fields([WAITING], found, lambda one, arm: arm.waiting),
+        *make_fields([WAITING], found, lambda one, arm: arm.waiting),
         (
             Column("waiting_change", "vs reference (95 % CI)", group=2, help=_help("The part waited")),
             lambda arm: estimate(arm.waiting_change, lambda change: between(change, _points)),
         ),
-        *fields([STALENESS_MEAN, STALENESS_MOST], found, lambda one, arm: one.over(arm.runs)),
+        *make_fields([STALENESS_MEAN, STALENESS_MOST], found, lambda one, arm: one.average(arm.runs)),
     ]
     title = "Ways to keep in step: time to a loss, waiting, staleness"
     return tabulate("synchrony", title, found, made, notes=[*_rule(found, margin), *_ages(found)], always=3)
@@ -314,4 +314,4 @@ def _ages(found: Sequence[Arm]) -> Iterator[str]:
     for arm in found:
         if arm.ages:
             who = ", ".join(name(words).shown for words in (arm.way.words, arm.group, arm.scheme) if words)
-            yield f"{who}: gradients by staleness: {histogram(arm.parts)}."
+            yield f"{who}: gradients by staleness: {describe_ages(arm.parts)}."

@@ -78,7 +78,7 @@ def _own(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures
     """Return a value that belongs to the run alone."""
 
     def value(run: Measures, base: Measures | None) -> float | None:
-        found = quantity.of(run)
+        found = quantity.compute(run)
         return None if found is None or found == "unknown" else found / scale
 
     return value

@@ -78,7 +78,7 @@ def _model(run: RunResult) -> str:
     if command is not None:
         return command if len(command) <= _LONGEST else f"{command[: _LONGEST - 3]}..."
     name = run.settings.model.name
-    count = run.log.said(Configuration).parameters if run.log else None
+    count = run.log.read_event(Configuration).parameters if run.log else None
     if name is None:
         return ""
     return name if count is None else f"{name} {parameters(count)} parameters"

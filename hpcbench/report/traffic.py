@@ -114,7 +114,7 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
     known
         Whether wire bytes are those of the network. They are not if the MPI library may have compressed by itself.
     """
-    rows, steps = log.said(events.TrafficTotals).channels, len(window(log))
+    rows, steps = log.read_event(events.TrafficTotals).channels, len(window(log))
     if not rows or not steps or not ranks:
         return ()
     return tuple(_channel(row, steps * ranks, known=known) for row in rows if row.dimension is not None)
@@ -122,13 +122,13 @@ def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, .
 
 def timed(log: RunLog) -> bool:
     """Whether the ``traffic`` event says how long callers waited. That of a program of others does not."""
-    rows = log.said(events.TrafficTotals).channels or ()
+    rows = log.read_event(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 
 
 def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
     """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
-    event, shares = log.said(events.TrafficTotals), len(window(log)) * (ranks or 0)
+    event, shares = log.read_event(events.TrafficTotals), len(window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
         return None
@@ -137,7 +137,7 @@ def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
 
 def window(log: RunLog) -> range:
     """Numbers of the steps that the ``traffic`` event counts; empty if there is no such event."""
-    event = log.said(events.TrafficTotals)
+    event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
         return range(0)

@@ -107,7 +107,7 @@ def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, 
     total = len(runs)
     if states["nan"]:
         first = next(run for run in runs if run.run.state == "nan")
-        step = first.diverged_at or (first.run.log.said(End).steps if first.run.log else None)
+        step = first.diverged_at or (first.run.log.read_event(End).steps if first.run.log else None)
         at = f" (NaN at step {step})" if step else " (NaN)"
         return f"diverged{at}" + (f" in {states['nan']} of {total} runs" if states["nan"] < total else "")
     worst = next((state for state in _WORST if states[state]), None)

@@ -233,7 +233,7 @@ def _learnt_nothing(cell: Cell, row: Row, base: Row) -> bool:
 
 
 def _unigram(run: Measures) -> float | None:
-    bound = run.run.log.said(Configuration).valid_loss_unigram if run.run.log else None
+    bound = run.run.log.read_event(Configuration).valid_loss_unigram if run.run.log else None
     return bound if bound is not None and isfinite(bound) else None
 
 

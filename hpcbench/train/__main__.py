@@ -64,8 +64,10 @@ def main(argv: list[str]) -> int:
     run, raw = load(path)
     log = LogWriter(sys.stdout if comm.rank == 0 else None, path.parent / "reserve")
     checkpoints = Checkpoints(path.parent / "checkpoint", comm, run)
-    found = checkpoints.find() if comm.size == run.ranks else LatestCheckpoint(None)  # another world is refused below
-    resumed_from = found.newest.step if found.newest else None
+    latest = (
+        checkpoints.find() if comm.size == run.ranks else LatestCheckpoint(None)
+    )  # a world of another size is refused below
+    resumed_from = latest.newest.step if latest.newest else None
     identity = {key: raw[key] for key in ("study", "run", "site", "repeat", "pairing", "cell")}
     log.event(
         Start(
@@ -78,8 +80,8 @@ def main(argv: list[str]) -> int:
             resumed_from=resumed_from,
         )
     )
-    for words in found.damaged:
-        log.event(CheckpointDamaged(reason=words))
+    for reason in latest.damaged:
+        log.event(CheckpointDamaged(reason=reason))
     begin = time.perf_counter()
     world = preflight.describe(comm, run)
     ranks = tuple(map(Rank.declared, world))
@@ -98,16 +100,16 @@ def main(argv: list[str]) -> int:
     progress = Progress(wait, background=run.train.overlap)
     corpus = text.load_shared(comm, progress, run.data, run.train.seq_len, run.model.vocab)
     trainer = trainer_of(run, comm, progress, corpus, Places(aware=bool(aware)))
-    for words in rules.list_idle_rules(run.scheme, run.setting):
-        log.event(IdleRule(reason=words))
+    for reason in rules.list_idle_rules(run.scheme, run.setting):
+        log.event(IdleRule(reason=reason))
     if why := find_unused_rows(run.model, run.train, run.layout.tensor):
         log.event(WholeGradients(reason=str(why)))
     if switch := trainer.rows.switch:
         log.event(SparseSwitch(**switch._asdict()))
     if comm.rank == 0:
         log.event(Configuration(run=raw, **facts(run, corpus)))
-    if found.newest and (words := resume(trainer, checkpoints, found.newest, corpus)):
-        log.event(CheckpointCarried(reason=words))
+    if latest.newest and (changes := resume(trainer, checkpoints, latest.newest, corpus)):
+        log.event(CheckpointCarried(reason=changes))
     request = stop.StopRequest(path.parent / "stop")
     state, reason, steps = train(
         trainer,
@@ -138,14 +140,14 @@ def attempt() -> int:
     UserError
         The variable does not hold a whole number from 1 on.
     """
-    words = os.environ.get("HPCBENCH_ATTEMPT", "1")
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", words):
-        raise UserError(f"HPCBENCH_ATTEMPT={words!r}: expected a whole number from 1 on; it is set by job scripts")
-    return int(words)
+    number = os.environ.get("HPCBENCH_ATTEMPT", "1")
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", number):
+        raise UserError(f"HPCBENCH_ATTEMPT={number!r}: expected a whole number from 1 on; it is set by job scripts")
+    return int(number)
 
 
 def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: Corpus) -> str:
-    """Continue from a checkpoint. The result tells what has changed if another layout wrote it.
+    """Continue from a checkpoint. Return a description of the changes if another layout wrote it.
 
     Raises
     ------
@@ -163,12 +165,12 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
 
 
 def guarded() -> None:
-    """Run `main`. A rank that fails ends the whole job, so that no rank waits for one that is gone."""
+    """Run `main`. A rank that fails ends the whole job, so that no rank waits for a terminated one."""
     try:
         status = main(sys.argv[1:])
     except UserError as error:
         if MPI.COMM_WORLD.rank:
-            time.sleep(1)  # what all ranks have found, the first one says, and ends the job with it
+            time.sleep(1)  # an error of all ranks is reported by the first one, which ends the job
         print(f"hpcbench.train: {error}", file=sys.stderr, flush=True)
         status = 2
     except TransitError as error:
@@ -183,9 +185,9 @@ def guarded() -> None:
         MPI.COMM_WORLD.Abort(1)
         os._exit(1)
     if status == 2:
-        time.sleep(0.3)  # a launcher that hears of an abort may drop words that it has not read yet
+        time.sleep(0.3)  # after an abort a launcher may drop output that it has not read yet
         MPI.COMM_WORLD.Abort(2)
-    gc.freeze()  # or the last collection walks all of PyTorch: seconds where ranks share cores
+    gc.freeze()  # otherwise the last collection walks all of PyTorch: seconds if ranks share cores
     sys.exit(status)
 
 

@@ -1,4 +1,4 @@
-"""Whether ranks that should hold the same weights do: a lossy collective may have given them different bytes."""
+"""The check that replicas hold the same weights: a lossy collective may have given them different bytes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,8 +12,8 @@ from hpcbench.train.trainer import Trainer
 def replicas_agree(trainer: Trainer) -> bool:
     """Return whether all replicas hold the same bytes, the same on all ranks (a collective call).
 
-    Over the replicas of each, all weights are compared; along the axes of the tensor grid, those that its ranks
-    hold alike; between the first and the last stage, the two copies of a tied weight.
+    All weights are compared over their replicas, replicated weights along the axes of the tensor grid, and the two
+    copies of a tied weight between the first and the last stage.
     """
     mesh, channel = trainer.mesh, trainer.policy.exact
 
@@ -25,12 +25,12 @@ def replicas_agree(trainer: Trainer) -> bool:
     for ep in sorted({1, trainer.run.layout.ep}):
         agree &= agree_over(mesh.replicas(ep), partial(_is_held_so, ep=ep))
     for axes in sorted(mesh.grid.sums):
-        agree &= agree_over(mesh.over(axes), partial(Shard.is_alike, axes=axes))
+        agree &= agree_over(mesh.over(axes), partial(Shard.is_replicated_along, axes=axes))
     agree &= agree_over(mesh.ends, lambda shard: shard.tied is not Tied.NO)
     (votes,) = exact.exact_sum(mesh.world, [float(agree)], channel)
     return round(votes) == mesh.world.size
 
 
 def _is_held_so(shard: Shard, ep: int) -> bool:
-    """Return whether so many ranks hold different experts in the place of a parameter."""
+    """Return whether `ep` ranks hold different experts in the place of a parameter."""
     return shard.ep == ep

@@ -26,7 +26,7 @@ class Batches:
     device
         Device for the tokens.
     own
-        Gives the positions that this rank has of tokens [b, s], where ranks share samples.
+        Selects this rank's positions of tokens [b, s], if ranks share samples.
     """
 
     def __init__(

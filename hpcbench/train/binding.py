@@ -64,7 +64,7 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
 
 
 def boot_id(file: Path = _BOOT_ID) -> str | None:
-    """Return the identity of the running kernel; None where the kernel does not tell."""
+    """Return the identity of the running kernel; None if the kernel does not report it."""
     try:
         return file.read_text(encoding="ascii").strip() or None
     except (OSError, ValueError):
@@ -73,29 +73,29 @@ def boot_id(file: Path = _BOOT_ID) -> str | None:
 
 def ranges(numbers: Iterable[int]) -> str:
     """Return the numbers in rising order as ranges, such as ``0-6,28-34``."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def numbers(words: str) -> set[int]:
+def numbers(text: str) -> set[int]:
     """Return the numbers in a text that `ranges` or the kernel wrote."""
-    pairs = (part.partition("-") for part in words.strip().split(",") if part)
+    pairs = (part.partition("-") for part in text.strip().split(",") if part)
     return {number for first, _, last in pairs for number in range(int(first), int(last or first) + 1)}
 
 
 def numa_nodes(cores: set[int], nodes: Path = _NODES) -> list[int] | None:
-    """Return NUMA nodes that the cores belong to; None where the kernel does not say."""
-    found = [
+    """Return the NUMA nodes that the cores belong to; None if the kernel does not report them."""
+    nodes_of_cores = [
         int(path.parent.name.removeprefix("node"))
         for path in nodes.glob("node[0-9]*/cpulist")
         if cores & numbers(path.read_text())
     ]
-    return sorted(found) or None
+    return sorted(nodes_of_cores) or None
 
 
 def _set(names: Iterable[str]) -> dict[str, str]:
@@ -111,17 +111,17 @@ def _gpu(rank: int, local_rank: int) -> Rank:
             "site's node.gpus, its modules, and that PyTorch was built for CUDA"
         )
     count = torch.cuda.device_count()
-    own = local_rank % count  # launchers may show each rank one GPU only
-    torch.cuda.set_device(own)
-    about = torch.cuda.get_device_properties(own)
+    device = local_rank % count  # a launcher may expose only one GPU to each rank
+    torch.cuda.set_device(device)
+    about = torch.cuda.get_device_properties(device)
     return {
-        "device": f"cuda:{own} {about.name}",
+        "device": f"cuda:{device} {about.name}",
         "gpu": {
-            "number": own,
+            "number": device,
             "uuid": _word(about, "{0.uuid}"),
             "pci": _word(about, "{0.pci_domain_id:04x}:{0.pci_bus_id:02x}:{0.pci_device_id:02x}"),
             "visible": count,
-            "peers": [i for i in range(count) if i != own and torch.cuda.can_device_access_peer(own, i)],
+            "peers": [i for i in range(count) if i != device and torch.cuda.can_device_access_peer(device, i)],
         },
     }
 
@@ -157,8 +157,8 @@ def check(world: list[Rank], run: Run) -> list[str]:
         if not run.oversubscribe and _check_cores(host, ranks, run.shape):
             loose.append(host)
         _check_gpus(host, ranks, run.shape)
-        if run.shape and (words := _sight(ranks, run.shape)):
-            sights.append((host, words))
+        if run.shape and (sight := _sight(ranks, run.shape)):
+            sights.append((host, sight))
     warnings = []
     if loose:
         warnings.append(f"{_some(loose)}: ranks are not bound to cores of their own, and may wander and collide")
@@ -182,9 +182,9 @@ def _check_places(hosts: dict[str, list[Rank]], shape: RankShape) -> None:
 
 
 def _check_cores(host: str, ranks: list[Rank], shape: RankShape | None) -> bool:
-    """Refuse ranks that share bound cores. The result tells whether several ranks are not bound at all.
+    """Refuse ranks that share bound cores. Return whether several ranks are not bound at all.
 
-    Ranks that may all use the same cores are not bound, whether these are all cores of the host or of the job.
+    Ranks with the same set of cores are not bound. The set may be all cores of the host or of the job.
     """
     sets = [set(rank["cores"]) for rank in ranks]
     loose = len(ranks) > 1 and all(cores == sets[0] for cores in sets)
@@ -241,7 +241,7 @@ def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
 
 
 def _identity(rank: Rank) -> object:
-    """Return a key that tells the GPUs of a host apart, whatever number each rank gives them."""
+    """Return a key that identifies a GPU of a host, independent of its number on each rank."""
     gpu = rank["gpu"]
     return gpu["uuid"] or gpu["pci"] or (gpu["number"], tuple(rank["visible"].values()))
 
@@ -249,7 +249,7 @@ def _identity(rank: Rank) -> object:
 def _sharers(shape: RankShape | None, crowd: list[Rank]) -> int:
     """Return the number of ranks that may compute on one GPU.
 
-    If nobody set it and the host has one GPU, all ranks may.
+    If it was not set and the host has one GPU, all ranks may.
     """
     gpus = Fraction(shape.gpus_per_rank) if shape else Fraction(0)
     if gpus:
@@ -261,12 +261,12 @@ def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
     """Return whether ranks see more GPUs than they were to see, because that changes what libraries do."""
     if shape.visibility != "one":
         return None
-    own = max(1, int(Fraction(shape.gpus_per_rank)))
-    crowd = [rank for rank in ranks if rank.get("gpu") and rank["gpu"]["visible"] > own]
+    wanted = max(1, int(Fraction(shape.gpus_per_rank)))
+    crowd = [rank for rank in ranks if rank.get("gpu") and rank["gpu"]["visible"] > wanted]
     if not crowd:
         return None
     seen = crowd[0]["gpu"]["visible"]
-    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, and was to see {own}"
+    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, and was to see {wanted}"
 
 
 def _some(hosts: list[str]) -> str:

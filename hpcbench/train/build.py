@@ -1,4 +1,4 @@
-"""Builds the part of the model that one rank holds, and the engine that reduces its gradients and has its weights."""
+"""Construction of a rank's part of the model, and of the engine that reduces its gradients and holds its weights."""
 
 from dataclasses import dataclass
 
@@ -40,13 +40,13 @@ class Built:
     parts
         The chunks that the pipeline runs, first to last.
     tensors
-        The way of tensor parallelism.
+        The method of tensor parallelism.
     positions
         The positions of a sample that the rank has.
     routed
         Its layers with experts, by their numbers.
     touched
-        Knows the touched rows of the tokens' table, if its gradient may travel by rows.
+        Records the touched rows of the tokens' table, if its gradient may travel by rows.
     """
 
     module: GPT
@@ -59,7 +59,7 @@ class Built:
 
 
 def build(run: Run, mesh: Mesh, policy: Policy) -> Built:
-    """Build the model on no device, and leave this rank's part in it."""
+    """Build the model on the meta device, and keep only this rank's part."""
     model, train = run.model, run.train
     tensors = tensors_of(mesh, policy, by_positions=train.sequence_parallel, overlap=train.overlap)
     with torch.device("meta"):
@@ -84,13 +84,13 @@ def build(run: Run, mesh: Mesh, policy: Policy) -> Built:
 
 
 def engine_of(run: Run, built: Built, mesh: Mesh, policy: Policy) -> DataParallel:
-    """Return the engine for the run's optimizer. It gives the parameters their first values, bucket by bucket."""
+    """Return the engine for the run's optimizer. It initializes the parameters, bucket by bucket."""
     model, train = run.model, run.train
 
     def values(shard: Shard, dtype: torch.dtype) -> torch.Tensor:
         return initial.values(shard.name, shard.shape, held=shard.held, config=model, seed=train.seed, dtype=dtype)
 
-    # Gradients come, and weights come and go, part by part: the last one's first.
+    # gradients arrive, and weights are gathered and freed, part by part, from the last part to the first
     buckets = (
         bucket
         for part in reversed(built.parts)

@@ -35,7 +35,7 @@ from hpcbench.train.corpus import Corpus
 T = TypeVar("T")
 
 _CUTS = ("layout.", "train.zero", "train.bucket_mb", "train.sequence_parallel")
-"""Settings that decide which rank has which part. Other values make another layout."""
+"""Settings that determine the part of each rank. Other values make another layout."""
 _FREE = (
     *_CUTS,
     "train.micro_batch",
@@ -118,24 +118,24 @@ class Checkpoints:
         UserError
             It belongs to another run, or to another version of hpcbench. The message names the first key that differs.
         """
-        words: list[str] = []
+        faults: list[str] = []
         for step, path in self._from_first(lambda: sorted(files.numbered(self._directory).items(), reverse=True)):
             manifest = self._from_first(partial(files.read_manifest, path))
             if isinstance(manifest, dict):
                 why = self._damage(path, manifest)
                 if not why:
-                    return LatestCheckpoint(self._found(step, path, manifest), tuple(words))
+                    return LatestCheckpoint(self._describe(step, path, manifest), tuple(faults))
             else:
                 why = manifest
             self._damaged.add(path)
-            words.append(f"{path.name}: {why}")
-        return LatestCheckpoint(None, tuple(words))
+            faults.append(f"{path.name}: {why}")
+        return LatestCheckpoint(None, tuple(faults))
 
     def load(self, checkpoint: Checkpoint, state: dict[str, Any]) -> dict[str, Any]:
         """Fill this rank's `Trainer.state` from the checkpoint, and return it.
 
-        In the same layout every bit of the state is as it was written. In another layout that holds for the model's
-        numbers only; `carried` tells what happens to residuals and calls of channels.
+        In the same layout every bit of the state is as it was written. In another layout this holds for the model's
+        numbers only; `carried` describes the changes of residuals and calls of channels.
 
         Raises
         ------
@@ -154,9 +154,9 @@ class Checkpoints:
             state["calls"] = checkpoint.calls if checkpoint.changed else opened[rank]["calls"]
         except (OSError, ValueError, KeyError) as error:
             trouble = str(error.strerror if isinstance(error, OSError) else error)
-        if words := next(filter(None, self._comm.allgather(trouble)), None):
+        if fault := next(filter(None, self._comm.allgather(trouble)), None):
             raise UserError(
-                f"{checkpoint.directory}: {words}: remove it to continue from the one before, or from step 1"
+                f"{checkpoint.directory}: {fault}: remove it to continue from the one before, or from step 1"
             )
         return state
 
@@ -181,7 +181,7 @@ class Checkpoints:
         final = self._directory / f"step-{step:06}"
         unfinished = final.with_suffix(".partial")
         self._agreed(step, lambda: files.fresh(unfinished) if self._comm.rank == 0 else None)
-        content, index = self._own(state)
+        content, index = self._collect(state)
         entries = self._agreed(step, lambda: files.write_rank(unfinished / files.rank_file(self._comm.rank), content))
         everyone = self._comm.gather((state["holder"], state["calls"]))
 
@@ -205,45 +205,45 @@ class Checkpoints:
         self._agreed(step, lambda: publish() if self._comm.rank == 0 else None)
         return Written(step, sum(entry["bytes"] for entry in entries), round(time.perf_counter() - begin, 3))
 
-    def _own(self, state: dict[str, Any]) -> tuple[dict[str, Any], Index | None]:
+    def _collect(self, state: dict[str, Any]) -> tuple[dict[str, Any], Index | None]:
         """Return the content of this rank's file; and the index, on the first rank."""
-        own = list(fragments(state))
-        announced = self._comm.gather([announce(fragment) for fragment in own])
+        parts = list(fragments(state))
+        announced = self._comm.gather([announce(fragment) for fragment in parts])
         index: Index | None = None
-        told: list[tuple[list[int], str]] | None = None
+        answers: list[tuple[list[int], str]] | None = None
         if announced is not None:
             try:
                 chosen = share_out(announced)
-                index, told = Index.of(announced, chosen), [(choice, "") for choice in chosen]
+                index, answers = Index.of(announced, chosen), [(choice, "") for choice in chosen]
             except ReplicasDifferError as error:
-                told = [([], str(error)) for _ in announced]
-        mine, trouble = self._comm.scatter(told)
+                answers = [([], str(error)) for _ in announced]
+        mine, trouble = self._comm.scatter(answers)
         if trouble:
             raise ReplicasDifferError(trouble)
         content: dict[str, Any] = {kind: {} for kind in (*SHARED, RESIDUALS)}
-        for fragment in (own[i] for i in mine):
+        for fragment in (parts[i] for i in mine):
             content[fragment.kind][fragment.name] = fragment.fields
         return {**content, "calls": state["calls"]}, index
 
     def _damage(self, path: Path, manifest: dict[str, Any]) -> str | None:
-        """The fault in the files of this run, in the words of the first rank that finds one; None if there is none."""
+        """Return the first rank's message about a fault in the files of this run; None if there is none."""
         if manifest["schema"] != files.SCHEMA:
             raise UserError(
                 f"{path}: written by another version of hpcbench: continue with that version, or remove "
                 f"{path.parent} to start from step 1"
             )
         _refuse_other(manifest["run"], self._identity, path)
-        ranks = manifest["ranks"]  # each file is read by one rank, in its own layout by the one that wrote it
+        ranks = manifest["ranks"]  # one rank reads each file: in the same layout, the rank that wrote it
         mine = range(self._comm.rank, len(ranks), self._comm.size)
         wrong = (files.damage(path / files.rank_file(rank), ranks[rank]) for rank in mine)
-        found = self._comm.allgather(next(filter(None, wrong), None))
-        return next(filter(None, found), None)
+        faults = self._comm.allgather(next(filter(None, wrong), None))
+        return next(filter(None, faults), None)
 
-    def _found(self, step: int, path: Path, manifest: dict[str, Any]) -> Checkpoint:
-        known = {key: manifest[key] for key in ("corpus", "holders", "scalars", "calls")}
+    def _describe(self, step: int, path: Path, manifest: dict[str, Any]) -> Checkpoint:
+        stored = {key: manifest[key] for key in ("corpus", "holders", "scalars", "calls")}
         differ = _differences(manifest["run"], self._identity)
         changed = tuple(f"{key} {theirs} -> {ours}" for key, theirs, ours in differ if key.startswith(_CUTS))
-        return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **known)
+        return Checkpoint(step, path, index=Index(manifest["index"]), changed=changed, **stored)
 
     def _from_first(self, ask: Callable[[], T]) -> T:
         """Return the first rank's answer, because a shared file system may show another rank an older directory."""
@@ -258,7 +258,7 @@ class Checkpoints:
         except OSError as error:
             outcome = f"rank {self._comm.rank} on {socket.gethostname()}: {error.strerror}", None
         outcomes = self._comm.allgather(outcome)
-        trouble = next((words for words, _ in outcomes if words), None)
+        trouble = next((message for message, _ in outcomes if message), None)
         if trouble:
             raise UserError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written: {trouble}: make room, or set "
@@ -268,22 +268,22 @@ class Checkpoints:
 
 
 def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
-    """Return a line that tells what changed in a checkpoint of another layout.
+    """Describe in one line what changed in a checkpoint of another layout.
 
     Parameters
     ----------
     state
         State of a rank that continues.
     """
-    said = ["calls of channels continue from the largest count of all ranks"]
+    changes = ["calls of channels continue from the largest count of all ranks"]
     if checkpoint.index.tables[RESIDUALS]:
         shared = "residuals are added up and shared out equally" if state[RESIDUALS] else "residuals are dropped"
-        said.append(shared)
-    return f"another layout ({', '.join(checkpoint.changed)}): {'; '.join(said)}"
+        changes.append(shared)
+    return f"another layout ({', '.join(checkpoint.changed)}): {'; '.join(changes)}"
 
 
 def identity(run: Run) -> dict[str, Any]:
-    """Return the settings by which a checkpoint is known to belong to a run."""
+    """Return the settings that identify the run of a checkpoint."""
     return run.model_dump(mode="json", include={"model", "data", "train", "layout", "scheme"})
 
 
@@ -297,7 +297,7 @@ def _largest(counts: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> None:
-    trains = [one["train"] for one in (theirs, ours)]
+    trains = [settings["train"] for settings in (theirs, ours)]
     bound = any(train["schedule"] in UNFLUSHED or train["sync"] != "all-reduce" for train in trains)
     for key, there, here in _differences(theirs, ours):
         if not key.startswith(_FREE_WHERE_BOUND if bound else _FREE):

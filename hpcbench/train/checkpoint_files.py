@@ -25,7 +25,7 @@ def rank_file(rank: int) -> str:
 
 
 def numbered(directory: Path) -> dict[int, Path]:
-    """Checkpoints by their step, complete or not. One that is being written has another name."""
+    """Return the checkpoints by step, complete or not. A checkpoint that is being written has another name."""
     names = ((_NAME.fullmatch(path.name), path) for path in _children(directory))
     return {int(matched[1]): path for matched, path in names if matched}
 
@@ -95,12 +95,12 @@ class _Digested:
 
 
 def write_rank(path: Path, state: dict[str, Any]) -> dict[str, Any]:
-    """Write a rank's file through to the disk. The result is its size and digest, in the form that `damage` takes."""
+    """Write a rank's file through to the disk. Return its size and digest, in the form that `damage` takes."""
     with path.open("wb") as stream:
         digested = _Digested(stream)
         try:
             torch.save(state, digested)  # type: ignore[arg-type]
-        except RuntimeError as error:  # PyTorch's writer says so when the stream cannot be written
+        except RuntimeError as error:  # PyTorch's writer raises this if the stream cannot be written
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
@@ -126,7 +126,9 @@ def fresh(partial: Path) -> None:
 def publish(partial: Path, final: Path) -> None:
     """Give the directory its final name."""
     _sync(partial)
-    shutil.rmtree(final, ignore_errors=True)  # one of that name was damaged, or the run would have begun after it
+    shutil.rmtree(
+        final, ignore_errors=True
+    )  # an existing directory is damaged: otherwise the run would have continued from it
     partial.rename(final)
     _sync(final.parent)
 
@@ -142,7 +144,7 @@ def _sync(directory: Path) -> None:
 def prune(directory: Path, step: int, damaged: Set[Path]) -> None:
     """Keep the checkpoint of this step and the one before. Remove all others and the interrupted ones."""
     usable = {number: path for number, path in numbered(directory).items() if number <= step and path not in damaged}
-    kept = {usable[number] for number in sorted(usable)[-_KEPT:]}
+    remaining = {usable[number] for number in sorted(usable)[-_KEPT:]}
     for path in list(_children(directory)):
-        if path not in kept and path.name.startswith("step-"):
+        if path not in remaining and path.name.startswith("step-"):
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The index of a checkpoint: which rank's file holds which part of each tensor, by the tensors' global names.
+"""The index of a checkpoint: the files with the parts of each tensor, by the tensors' global names.
 
 Many ranks hold equal parts, such as the weights of replicas and the two copies of a tied weight. Only one file holds
 each of them. So a checkpoint has each number once, and a rank of any layout finds the few files that it needs.
@@ -105,7 +105,7 @@ def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
         for rank, i in having:
             if announced[rank][i] != first:
                 raise ReplicasDifferError(f"ranks {having[0][0]} and {rank} hold different {kind} of {name}")
-        rank, i = min(having, key=lambda one: load[one[0]])
+        rank, i = min(having, key=lambda holder: load[holder[0]])
         mine[rank].append(i)
         load[rank] += first.nbytes
     return mine
@@ -143,7 +143,7 @@ class Index:
         return cls(tables)
 
     def parts(self, kind: str, name: str, shape: tuple[int, ...]) -> list[Part]:
-        """Return the parts of a tensor; none if the checkpoint does not know it.
+        """Return the parts of a tensor; none if the checkpoint does not contain it.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Fills a rank's state from a checkpoint of any layout. Only files that overlap with the rank's part are opened.
+"""Loading of a rank's state from a checkpoint of any layout. Only files that overlap with the rank's part are opened.
 
 The files are memory-mapped, so that only the copied parts are read from the disk.
 """
@@ -55,15 +55,15 @@ def fill(state: dict[str, Any], index: Index, files: Files) -> None:
 
 
 def _fill(fragment: Fragment, index: Index, files: Files) -> None:
-    to, found = fragment.extent, 0
+    to, filled = fragment.extent, 0
     for part in index.parts(fragment.kind, fragment.name, fragment.shape):
         if meet(to, part.extent):
             source = _fields(files[part.rank], fragment)
             for key, target in fragment.fields.items():
                 copied = copy(target, to, source[key], part.extent)
-            found += copied
-    if found != to.length:
-        raise ValueError(f"{found} of {to.length} elements found of the {fragment.kind} of {fragment.name}")
+            filled += copied
+    if filled != to.length:
+        raise ValueError(f"{filled} of {to.length} elements found of the {fragment.kind} of {fragment.name}")
 
 
 def _fields(file: File, fragment: Fragment) -> dict[str, Tensor]:

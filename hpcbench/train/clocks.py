@@ -1,7 +1,7 @@
-"""The recorded clocks of a parameter server: a file a shard in the run's directory, for whoever wants to follow them.
+"""The recorded clocks of a parameter server: one file per shard in the run's directory.
 
-A file has an object a line. The first says what it is about, and every further one is a pull or a push, in the order in
-which the shard served them. A run that continues adds a further part, which begins with such a first line.
+A file has one object per line. The first one describes the file, and every other one is a pull or a push, in the order
+in which the shard served them. A run that continues appends another part, which begins with such a first line.
 """
 
 import json
@@ -21,11 +21,11 @@ def lines(shard: Shard, *, place: int, sync: str, began: Sequence[int]) -> Itera
     Parameters
     ----------
     shard
-        Whose pulls and pushes they are.
+        Shard with the pulls and pushes.
     place
         Its number.
     sync
-        How replicas keep in step.
+        Synchronization of the replicas (BSP, SSP or ASP).
     began
         Pushes of each worker before the first entry.
     """

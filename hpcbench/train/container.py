@@ -1,4 +1,4 @@
-"""Whether ranks in a container are what their job script meant: its version, its MPI library, its world."""
+"""Checks of ranks in a container against their job script: version, MPI library, world."""
 
 import os
 import re
@@ -18,12 +18,12 @@ def where(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def check_version(environment: Mapping[str, str] = os.environ) -> None:
-    """Refuse an image with another hpcbench than that which wrote the job: it measures something else.
+    """Refuse an image with another version of hpcbench than the job's: it measures something else.
 
     Raises
     ------
     UserError
-        It has another one.
+        The image has another version.
     """
     wanted = environment.get(VERSION)
     if where(environment) and wanted not in (None, hpcbench.__version__):
@@ -34,34 +34,34 @@ def check_version(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def check_library(environment: Mapping[str, str] = os.environ, maps: Path = _MAPS) -> None:
-    """Refuse another MPI library than the host's, where that was to be bound in.
+    """Refuse another MPI library than the host's, if the host's was to be bound in.
 
     Raises
     ------
     UserError
-        The ranks use another one.
+        The ranks use another library.
     """
     wanted = [path for path in environment.get(MPI_PATHS, "").split(":") if path]
     if not where(environment) or not wanted:
         return
     loaded = libraries(maps.read_text(encoding="utf-8", errors="replace"))
-    strange = [path for path in loaded if not any(path.startswith(f"{one.rstrip('/')}/") for one in wanted)]
+    strange = [path for path in loaded if not any(path.startswith(f"{directory.rstrip('/')}/") for directory in wanted)]
     if strange or not loaded:
-        found = strange[0] if strange else "no MPI library"
+        library = strange[0] if strange else "no MPI library"
         raise UserError(
-            f"{where(environment)}: ranks use {found}, and container.mpi is bind: name the directory with the host's "
+            f"{where(environment)}: ranks use {library}, and container.mpi is bind: name the directory with the host's "
             "libmpi as container.mpi_paths; the image's mpi4py must be built for the same interface (ABI) of MPI"
         )
 
 
 def libraries(maps: str) -> list[str]:
-    """Return MPI libraries in a process, by what the kernel says of its memory."""
-    found = re.findall(r"\s(/\S*/libmpi(?:ch|_cray|_gnu|)[^/\s]*\.so[^/\s]*)$", maps, re.MULTILINE)
-    return list(dict.fromkeys(found))
+    """List the MPI libraries in a process, from the kernel's list of its memory maps."""
+    paths = re.findall(r"\s(/\S*/libmpi(?:ch|_cray|_gnu|)[^/\s]*\.so[^/\s]*)$", maps, re.MULTILINE)
+    return list(dict.fromkeys(paths))
 
 
 def remedy(environment: Mapping[str, str] = os.environ) -> str:
-    """Return what else may be wrong where the launcher has started worlds of their own."""
+    """Return another possible cause if the launcher has started worlds of one rank each."""
     if not where(environment):
         return ""
     return (

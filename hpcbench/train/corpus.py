@@ -46,7 +46,7 @@ class Corpus:
         return self.known_digest or hashlib.sha256(self.train.tobytes() + b"\0" + self.valid.tobytes()).hexdigest()
 
     def window(self, *, split: str, key: int, index: npt.NDArray[np.uint64], seq_len: int) -> npt.NDArray[np.int64]:
-        """Samples by their numbers, the same in every layout.
+        """Return samples by their numbers, the same in every layout.
 
         Returns
         -------
@@ -87,11 +87,11 @@ class Corpus:
 
     @property
     def uniform_loss(self) -> float:
-        """Loss in nats per token of a model that knows nothing."""
+        """Loss in nats per token of a uniform model."""
         return math.log(self.symbols)
 
     def unigram_loss(self) -> float:
-        """Loss in nats per token of a model that knows only how often each token occurs, on the validation half."""
+        """Loss in nats per token on the validation half of a model that uses only the tokens' frequencies."""
         counts = self._counts(self.train) + 1.0
         surprise = -np.log(counts / counts.sum())
         seen = self._counts(self.valid)

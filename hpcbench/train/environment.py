@@ -1,4 +1,4 @@
-"""What a run computes and communicates with: versions of libraries, and settings that decide how messages travel."""
+"""The software of a run: versions of libraries, and settings of the message transport."""
 
 import platform
 from pathlib import Path
@@ -30,19 +30,19 @@ def environment() -> dict[str, Any]:
 
 
 def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, Any]:
-    """Return the settings that decide how messages travel. This is a collective call."""
+    """Return the settings of the message transport (a collective call)."""
     formats = run.train.message_formats
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "comm_precision": formats,
         "overlap": run.train.overlap,
         "mpi_thread_level": MPI.Query_thread(),
         "links": run.links,
     }
     if run.links:
-        found["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
+        settings["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
     if run.scheme.algorithm in ("native", "auto"):
         names, sums = {"fp16": "float16", "bf16": "bfloat16"}, agreed(comm)
-        found["half_sums"] = {name: sums[names[name]].whose for name in sorted({*formats.values()} & names.keys())}
+        settings["half_sums"] = {name: sums[names[name]].whose for name in sorted({*formats.values()} & names.keys())}
     if aware is not None:
-        found["gpu_aware_mpi"] = str(aware)
-    return found
+        settings["gpu_aware_mpi"] = str(aware)
+    return settings

@@ -16,7 +16,7 @@ from hpcbench.train.experts import ExpertMLP
 
 
 class ExpertCounts:
-    """Watches layers with experts.
+    """Observer of layers with experts.
 
     Parameters
     ----------
@@ -50,24 +50,24 @@ class ExpertCounts:
             layer.penalty.factor = factor
 
     def take_kept(self) -> float:
-        """Return the choices that this rank's experts kept since the last call: its summand of all ranks' number."""
-        kept, self._kept = float(self._kept), 0.0
-        return 0.0 if self._mesh.tp.rank else kept  # tensor-parallel ranks route the same tokens
+        """Return the number of choices that this rank's experts accepted since the last call."""
+        accepted, self._kept = float(self._kept), 0.0
+        return 0.0 if self._mesh.tp.rank else accepted  # tensor-parallel ranks route the same tokens
 
     def _watch(self, number: int, count: int, routing: Routing, losses: Losses) -> None:
         if not self.active or in_backward():
             return
         chosen = routing.expert.reshape(-1)
-        kept = chosen[routing.kept.reshape(-1)]
+        accepted = chosen[routing.accepted.reshape(-1)]
         once = torch.ones(1, dtype=torch.float64, device=chosen.device)
         of_losses = torch.stack((losses.balance, losses.z)).detach().double()
-        self._kept = self._kept + routing.kept.sum()
-        counts = (each.bincount(minlength=count).double() for each in (chosen, kept))
-        own = torch.cat((*counts, of_losses, once))
-        self._sums[number] = self._sums[number] + own if number in self._sums else own
+        self._kept = self._kept + routing.accepted.sum()
+        counts = (each.bincount(minlength=count).double() for each in (chosen, accepted))
+        sums_here = torch.cat((*counts, of_losses, once))
+        self._sums[number] = self._sums[number] + sums_here if number in self._sums else sums_here
 
     def report(self, numbers: list[int], count: int, exact: Channel) -> tuple[ExpertLayer, ...]:
-        """Return what the experts of each layer got, the same on all ranks. This is a collective call.
+        """Return the tokens of each layer's experts, the same on all ranks (a collective call).
 
         Parameters
         ----------
@@ -80,19 +80,19 @@ class ExpertCounts:
         """
         nothing = torch.zeros(2 * count + 3, dtype=torch.float64)
         # tensor-parallel ranks route the same tokens
-        own = [self._sums.get(number, nothing) if self._mesh.tp.rank == 0 else nothing for number in numbers]
-        sums = exact_sum(self._mesh.world, torch.stack([one.cpu() for one in own]).flatten().tolist(), exact)
-        found = []
+        sums_here = [self._sums.get(number, nothing) if self._mesh.tp.rank == 0 else nothing for number in numbers]
+        sums = exact_sum(self._mesh.world, torch.stack([sums.cpu() for sums in sums_here]).flatten().tolist(), exact)
+        layers = []
         for i, number in enumerate(numbers):
             row = sums[i * len(nothing) : (i + 1) * len(nothing)]
-            chosen, kept, (balance, z, passes) = row[:count], row[count:-3], row[-3:]
-            found.append(
+            chosen, accepted, (balance, z, passes) = row[:count], row[count:-3], row[-3:]
+            layers.append(
                 ExpertLayer(
                     layer=number,
                     tokens=tuple(map(round, chosen)),
-                    dropped=round(sum(chosen) - sum(kept)),
+                    dropped=round(sum(chosen) - sum(accepted)),
                     balance_loss=balance / passes if passes else None,
                     z_loss=z / passes if passes else None,
                 )
             )
-        return tuple(found)
+        return tuple(layers)

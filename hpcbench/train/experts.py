@@ -23,13 +23,13 @@ class ExpertMLP(nn.Module):
     Attributes
     ----------
     apply_experts : callable
-        Gives the experts' output; parallel training puts another one in its place.
+        Function for the experts' output; parallel training replaces it.
     shares : callable
-        Gives the shares of the experts in whole samples, for the losses; where ranks share positions, another one.
+        Function for the shares of the experts in whole samples, for the losses; replaced if ranks share positions.
     penalty : Penalty
         Adds the router's losses to that of the text.
     watch : callable or None
-        Is told of every forward pass.
+        Called after every forward pass.
     """
 
     def __init__(self, hidden: int, settings: Experts, expert: Callable[[], nn.Module]) -> None:
@@ -48,10 +48,10 @@ class ExpertMLP(nn.Module):
         wide = torch.promote_types(x.dtype, torch.float32)
         logits = F.linear(x.to(wide), self.router.weight.to(wide))  # [b, s, E]
         routing = route(logits, self.settings)
-        found = losses(logits, routing.expert, self.shares)
+        router_losses = losses(logits, routing.expert, self.shares)
         if self.watch is not None:
-            self.watch(routing, found)
-        weighed = self.settings.balance * found.balance + self.settings.z_loss * found.z
+            self.watch(routing, router_losses)
+        weighed = self.settings.balance * router_losses.balance + self.settings.z_loss * router_losses.z
         routing = routing._replace(gate=self.penalty.add(routing.gate, weighed))
         return self.apply_experts(x, routing, self.experts, self.shared)
 
@@ -59,10 +59,12 @@ class ExpertMLP(nn.Module):
 def apply_in_turn(x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
     """Apply one expert after another, each to the tokens that it has a place for. All experts are here."""
     flat = x.reshape(-1, x.shape[2])
-    expert, gate, kept = (one.reshape(len(flat), -1) for one in (routing.expert, routing.gate, routing.kept))
+    expert, gate, accepted = (
+        choice.reshape(len(flat), -1) for choice in (routing.expert, routing.gate, routing.accepted)
+    )
     y = torch.zeros(flat.shape, dtype=gate.dtype, device=x.device)
     for name, layer in experts.items():
-        tokens, choices = torch.nonzero((expert == int(name)) & kept, as_tuple=True)
+        tokens, choices = torch.nonzero((expert == int(name)) & accepted, as_tuple=True)
         weighed = layer(flat[tokens]).to(gate.dtype) * gate[tokens, choices][:, None]
         y = y.index_add(0, tokens, weighed)
     out = y.to(x.dtype).view_as(x)

@@ -1,4 +1,4 @@
-"""The elements of a whole tensor that a rank has, and how elements of one cut are copied to another cut.
+"""The elements of a whole tensor that a rank has, and copies between the cuts of two layouts.
 
 Layouts cut a tensor twice: tensor parallelism holds a box of it, and ZeRO a run of that box laid out row by row. The
 common elements of two such cuts are boxes again. So a few slice assignments copy a part of one layout to a part of
@@ -33,7 +33,7 @@ class Extent:
 
     @classmethod
     def of(cls, held: tuple[slice, ...], start: int = 0, length: int | None = None) -> "Extent":
-        """The extent of a run of the slices of a whole tensor; without a length, of all elements from `start` on."""
+        """Return the extent of a run of the slices of a tensor; without a length, of all elements from `start` on."""
         box = tuple((part.start, part.stop) for part in held)
         return cls(box, start, _volume(box) - start if length is None else length)
 
@@ -69,9 +69,9 @@ def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
     return copied
 
 
-def meet(one: Extent, other: Extent) -> bool:
+def meet(extent: Extent, other: Extent) -> bool:
     """Return whether the boxes, and so perhaps the runs, have common elements."""
-    return all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(one.box, other.box, strict=True))
+    return all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent.box, other.box, strict=True))
 
 
 def _pairs(to: Extent, of: Extent) -> Iterator[tuple[tuple[int, Bounds], tuple[int, Bounds]]]:
@@ -84,8 +84,8 @@ def _pairs(to: Extent, of: Extent) -> Iterator[tuple[tuple[int, Bounds], tuple[i
 def _window(flat: Tensor, place: int, box: Bounds, part: Bounds) -> Tensor:
     """Return the view of `part` in a box whose elements lie in `flat` from `place` on."""
     shape = [stop - start for start, stop in box]
-    whole = flat[place : place + math.prod(shape)].view(shape)
-    return whole[tuple(slice(a - start, b - start) for (start, _), (a, b) in zip(box, part, strict=True))]
+    values = flat[place : place + math.prod(shape)].view(shape)
+    return values[tuple(slice(a - start, b - start) for (start, _), (a, b) in zip(box, part, strict=True))]
 
 
 def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Bounds]:
@@ -98,15 +98,15 @@ def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Bounds]:
     row = math.prod(shape[1:])
     first, last = -(-start // row), stop // row  # whole rows
     if first > last:  # within one row
-        for rest in _boxes(shape[1:], start - last * row, stop - last * row):
-            yield ((last, first), *rest)
+        for inner in _boxes(shape[1:], start - last * row, stop - last * row):
+            yield ((last, first), *inner)
         return
-    for rest in _boxes(shape[1:], start - (first - 1) * row, row):
-        yield ((first - 1, first), *rest)
+    for inner in _boxes(shape[1:], start - (first - 1) * row, row):
+        yield ((first - 1, first), *inner)
     if first < last:
         yield ((first, last), *((0, size) for size in shape[1:]))
-    for rest in _boxes(shape[1:], 0, stop - last * row):
-        yield ((last, last + 1), *rest)
+    for inner in _boxes(shape[1:], 0, stop - last * row):
+        yield ((last, last + 1), *inner)
 
 
 def _volume(box: Bounds) -> int:

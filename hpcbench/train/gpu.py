@@ -1,4 +1,4 @@
-"""What a run on a GPU needs in addition to the GPU. It is checked before anything is timed.
+"""Checks of a run on a GPU, before anything is timed.
 
 The CPU never replaces the GPU.
 """
@@ -47,8 +47,5 @@ def refusal(run: Run) -> str | None:
 
 
 def awareness(comm: MPI.Comm, run: Run) -> Awareness | None:
-    """Return whether the MPI library is given device pointers (a collective call).
-
-    None if there are no device pointers.
-    """
+    """Return whether the MPI library accepts device pointers (a collective call); None on a CPU."""
     return None if run.device == "cpu" else gpu_aware(comm, run.gpu_aware_mpi)

@@ -17,7 +17,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def random_bits(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """64 random bits for each index: the output function of splitmix64 (Steele et al., OOPSLA 2014) as a counter."""
+    """Return 64 random bits per index: the output function of splitmix64 (Steele et al., OOPSLA 2014) as a counter."""
     with np.errstate(over="ignore"):
         z = (index + np.uint64(1)) * _GOLDEN + np.uint64(key)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -42,7 +42,7 @@ def normal(key: int, index: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
 
 
 def spread(name: str, config: Model) -> float:
-    """Return standard deviation of a weight's initial values.
+    """Return the standard deviation of a weight's initial values.
 
     The values are those of GPT-NeoX-20B: sqrt(2/(5h)) ("small init", arXiv 1910.05895), and 2/(l sqrt(h)) for the
     layers that write into the residual stream ("Wang init").
@@ -58,7 +58,7 @@ def values(
     """Return the part `held` of the parameter `name`, whose whole has `shape`: ones, zeros or normal values."""
     rows = [np.arange(size, dtype=np.uint64)[part] for size, part in zip(shape, held, strict=True)]
     if len(shape) == 1:
-        whole = "norm" in name and name.endswith("weight")
-        return torch.full((len(rows[0]),), float(whole), dtype=dtype)
+        value = "norm" in name and name.endswith("weight")
+        return torch.full((len(rows[0]),), float(value), dtype=dtype)
     index = rows[0][:, None] * np.uint64(shape[1]) + rows[1][None, :]
     return torch.from_numpy(spread(name, config) * normal(key_of(seed, name), index)).to(dtype)

@@ -16,14 +16,14 @@ def now() -> str:
 
 
 class LogWriter:
-    """Writes the log of a run.
+    """Writer of a run's log.
 
     Parameters
     ----------
     stream
-        Where to; None writes nothing (ranks other than the first).
+        Stream of the log; None writes nothing (ranks other than the first).
     room
-        A file that keeps room on the disk for the last events: it goes before they are written.
+        A file that reserves space on the disk for the last events. It is removed before they are written.
     """
 
     def __init__(self, stream: TextIO | None, room: Path | None = None) -> None:
@@ -33,7 +33,7 @@ class LogWriter:
     def event(self, event: Event) -> None:
         """Write an event."""
         if self._room is not None and self._stream is not None and isinstance(event, TrafficTotals | End):
-            with contextlib.suppress(OSError):  # a disk that fails is told by what cannot be written
+            with contextlib.suppress(OSError):  # a failing disk is reported by the write below
                 self._room.unlink(missing_ok=True)
         self._write(event.to_line())
 

@@ -1,4 +1,4 @@
-"""The loop of a run: takes all of its steps."""
+"""The loop over the steps of a run."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,15 +45,15 @@ def train(
     taken
         Steps that the trainer has already taken.
     checkpoints
-        Where checkpoints are written; None writes none.
+        Writer of checkpoints; None writes none.
     told_to_stop
-        Asked after each step, see `Trainer.step`.
+        Called after each step, see `Trainer.step`.
     observers
         Observers of the steps, in the order of their events in the log.
 
     Returns
     -------
-    The run's state, the reason where it is not ``completed``, and the steps taken.
+    The run's state, the reason if it is not ``completed``, and the steps taken.
     """
     settings = trainer.run.train
     milestones = Milestones(trainer, log, hosts=hosts, taken=taken, checkpoints=checkpoints, observers=observers)
@@ -79,7 +79,7 @@ def train(
         if result.diverged == k + 1:
             return "nan", f"loss is {result.loss} at step {k + 1}", k + 1
         if result.diverged:
-            reason = f"loss is not finite at step {result.diverged}, which all ranks know after step {k + 1}"
+            reason = f"loss is not finite at step {result.diverged}, detected on all ranks after step {k + 1}"
             return "nan", reason, k + 1
         if result.skipped and result.loss_scale <= trainer.smallest_loss_scale:
             return "nan", f"gradient norm is not finite at step {k + 1}", k + 1

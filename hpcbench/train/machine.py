@@ -1,6 +1,6 @@
-"""The surroundings of a run: processors and their clocks, modules, packages, revision.
+"""The environment of a run: processors and their clocks, modules, packages, revision.
 
-They are recorded to explain later why two results differ. What cannot be found out is left out.
+They are recorded to explain later why two results differ. Facts that cannot be detected are left out.
 """
 
 import os
@@ -32,12 +32,12 @@ _GPU_FIELDS = {
 
 def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """Return facts that are the same on all ranks: loaded modules, versions of packages, revision of hpcbench."""
-    found: dict[str, Any] = {"packages": versions.packages()}
+    facts: dict[str, Any] = {"packages": versions.packages()}
     if modules := [name for name in environment.get("LOADEDMODULES", "").split(":") if name]:
-        found["modules"] = modules
+        facts["modules"] = modules
     if revision := versions.package_revision():
-        found["revision"] = revision
-    return found
+        facts["revision"] = revision
+    return facts
 
 
 def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:
@@ -51,31 +51,31 @@ def hosts(comm: MPI.Comm, *, gpus: bool) -> list[dict[str, Any]]:
     names = comm.allgather(socket.gethostname())
     first = names.index(names[comm.rank]) == comm.rank
     everyone = comm.allgather({"host": names[comm.rank], **host(gpus=gpus)} if first else None)
-    return [one for one in everyone if one is not None]
+    return [entry for entry in everyone if entry is not None]
 
 
 def host(*, gpus: bool, cpu_info: Path = Path("/proc/cpuinfo"), scaling: Path = _CPU) -> dict[str, Any]:
     """Return the processors of this host."""
-    found: dict[str, Any] = {"kernel": platform.release()}
-    words = _read(cpu_info)
-    # x86 names its processors model name, POWER cpu, and neither is sure on Arm
-    if named := re.search(r"^(?:model name|cpu)\s*:\s*(.+)$", words, re.MULTILINE):
-        found["cpu"] = named[1].strip()
-    if clocks := [float(clock) for clock in re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", words, re.MULTILINE)]:
-        found["cpu_mhz"] = round(sum(clocks) / len(clocks), 1)
+    facts: dict[str, Any] = {"kernel": platform.release()}
+    cpu_text = _read(cpu_info)
+    # the field is "model name" on x86 and "cpu" on POWER; on Arm both may be missing
+    if named := re.search(r"^(?:model name|cpu)\s*:\s*(.+)$", cpu_text, re.MULTILINE):
+        facts["cpu"] = named[1].strip()
+    if clocks := [float(clock) for clock in re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", cpu_text, re.MULTILINE)]:
+        facts["cpu_mhz"] = round(sum(clocks) / len(clocks), 1)
     if governor := _read(scaling / "scaling_governor").strip():
-        found["governor"] = governor
+        facts["governor"] = governor
     if (highest := _read(scaling / "scaling_max_freq").strip()).isdecimal():
-        found["cpu_max_mhz"] = int(highest) / 1000
+        facts["cpu_max_mhz"] = int(highest) / 1000
     if gpus and (devices := _gpus()):
-        found["gpus"] = devices
-    return found
+        facts["gpus"] = devices
+    return facts
 
 
 def _gpus() -> list[dict[str, str | float]]:
     query = ",".join(_GPU_FIELDS)
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"],
             capture_output=True,
             text=True,
@@ -84,12 +84,12 @@ def _gpus() -> list[dict[str, str | float]]:
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return []
-    return devices(said.stdout) if said.returncode == 0 else []
+    return devices(output.stdout) if output.returncode == 0 else []
 
 
-def devices(said: str) -> list[dict[str, str | float]]:
-    """Return the GPUs in the output of nvidia-smi, one a line. Fields that it does not know are left out."""
-    rows = [[value.strip() for value in line.split(",")] for line in said.splitlines() if line.strip()]
+def devices(output: str) -> list[dict[str, str | float]]:
+    """Return the GPUs in the output of nvidia-smi, one per line. Fields that it does not report are left out."""
+    rows = [[value.strip() for value in line.split(",")] for line in output.splitlines() if line.strip()]
     return [
         {name: _value(value) for name, value in zip(_GPU_FIELDS.values(), row, strict=True) if not _absent(value)}
         for row in rows

@@ -1,4 +1,4 @@
-"""What a run does and says after a step, however its steps are taken: line, last events, evaluation, checkpoint."""
+"""The actions after a step, common to all loops: line, last events, evaluation, checkpoint."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from hpcbench.train.trainer import Trainer
 
 
 class Milestones:
-    """Follows the steps of one run. Methods are collective calls, but for `line` and `due`.
+    """The actions after the steps of one run. Methods except `line` and `due` are collective calls.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Milestones:
     taken
         Steps that were taken before.
     checkpoints
-        Where checkpoints are written; None writes none.
+        Writer of checkpoints; None writes none.
     observers
         Observers of the steps, which have summaries.
 
@@ -72,8 +72,8 @@ class Milestones:
         rate = settings.global_batch / result.seconds / trainer.run.ranks
         shape, experts = self._shape, self._shape["experts"]
         if experts.layers:
-            kept = result.kept_choices / (settings.global_batch * experts.layers)
-            shape = {**shape, "experts": experts._replace(kept=kept)}
+            accepted = result.kept_choices / (settings.global_batch * experts.layers)
+            shape = {**shape, "experts": experts._replace(kept=accepted)}
         self._log.step(
             Step(
                 step=step,
@@ -97,7 +97,7 @@ class Milestones:
         return self._evaluates(step) or self._checkpoint_due(step)
 
     def reached(self, step: int, *, stopped: bool) -> tuple[str, str] | None:
-        """Do what is due after a step. The result is the run's state and the reason if it must end here.
+        """Do what is due after a step. Return the run's state and the reason if it must end here.
 
         Parameters
         ----------

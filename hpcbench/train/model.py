@@ -1,4 +1,4 @@
-"""A GPT in the manner of GPT-NeoX, in plain PyTorch, without any code for parallel training.
+"""A GPT like GPT-NeoX, in plain PyTorch, without any code for parallel training.
 
 A part that a pipeline stage does not hold is None (embedding, head) or missing from `blocks`. The keys of `blocks` are
 the layers' global numbers, so that each parameter has the same name in every layout.
@@ -21,7 +21,7 @@ Places = Callable[[int, torch.device], Tensor]
 
 
 def whole_sample(positions: int, device: torch.device) -> Tensor:
-    """Return the places of the positions [s] in their sample: it has no others."""
+    """Return the places of the positions [s] in their sample, if the rank has all of them."""
     return torch.arange(positions, device=device)
 
 
@@ -86,16 +86,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, rotated: int, places: Tensor) -> Tensor:
-    """Rotary positions (arXiv 2104.09864, section 3.4.2) on the first `rotated` of d features of x [b, a, s, d].
+    """Rotate the first `rotated` of d features of x [b, a, s, d] by position (arXiv 2104.09864, section 3.4.2).
 
-    `places` [s] says where in their sample the positions are.
+    `places` [s] are the places of the positions in their sample.
     """
     half = rotated // 2
     inverse = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
     angle = places.to(torch.float64)[:, None] * inverse  # [s, half]
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    first, second, rest = x[..., :half], x[..., half:rotated], x[..., rotated:]
-    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
+    first, second, unrotated = x[..., :half], x[..., half:rotated], x[..., rotated:]
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, unrotated), dim=-1)
 
 
 class MLP(nn.Module):
@@ -120,7 +120,7 @@ def mlp_of(config: Model, layer: int) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Attention and MLP, one after the other or side by side (parallel residual, as in GPT-J and GPT-NeoX)."""
+    """Attention and MLP, one after the other or in parallel (parallel residual, as in GPT-J and GPT-NeoX)."""
 
     def __init__(self, config: Model, layer: int) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ class Observer:
         """
 
     def end(self, step: int) -> Event | None:
-        """Write what was observed in a step. The result is an event for the log, if there is one."""
+        """Write the observations of a step. Return an event for the log, if there is one."""
         return None
 
     def summary(self, *, from_step: int, to_step: int) -> Event | None:

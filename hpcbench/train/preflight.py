@@ -17,14 +17,14 @@ from hpcbench.train import binding, container
 
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
     """Return the host and cores of each rank, in rank order."""
-    own = {**binding.describe(comm, run.device), "threads": run.threads}
+    description = {**binding.describe(comm, run.device), "threads": run.threads}
     if run.scheme.environment:
-        own["environment"] = {name: os.environ.get(name) for name in run.scheme.environment}
-    return comm.allgather(own)
+        description["environment"] = {name: os.environ.get(name) for name in run.scheme.environment}
+    return comm.allgather(description)
 
 
 def check(world: list[dict[str, Any]], run: Run) -> None:
-    """Refuse a world that would not measure what was asked for.
+    """Refuse a world that would not measure the requested configuration.
 
     Raises
     ------
@@ -63,10 +63,10 @@ def _check_environment(world: list[dict[str, Any]], run: Run) -> None:
     """
     for rank in world:
         for name, value in run.scheme.environment.items():
-            found = rank["environment"][name]
-            if found != value:
-                said = "unset" if found is None else repr(found)
+            value_here = rank["environment"][name]
+            if value_here != value:
+                printed = "unset" if value_here is None else repr(value_here)
                 raise UserError(
-                    f"rank {rank['rank']} on {rank['host']}: {name} is {said}, but scheme {run.scheme.name} sets it to "
-                    f"{value!r}: run it by its job script, whose launcher must export the variable to all ranks"
+                    f"rank {rank['rank']} on {rank['host']}: {name} is {printed}, but scheme {run.scheme.name} sets it "
+                    f"to {value!r}: run it by its job script, whose launcher must export the variable to all ranks"
                 )

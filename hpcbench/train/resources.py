@@ -20,7 +20,7 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ...]:
     """Return the time that the ranks of each host computed, the same on all ranks (a collective call).
 
-    A slow node makes all others wait. Step times tell that there is one, but only times without waiting tell which.
+    A slow node makes all others wait. Step times show that there is one, but only times without waiting identify it.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ..
         The times in the form of `by_host`.
     """
     mesh, traffic = trainer.mesh, trainer.traffic
-    own = traffic.compute_seconds / max(traffic.steps, 1)
-    times = [time for (time,) in gather(mesh.world, [own], trainer.policy.exact)]
+    seconds_here = traffic.compute_seconds / max(traffic.steps, 1)
+    times = [time for (time,) in gather(mesh.world, [seconds_here], trainer.policy.exact)]
     return by_host(hosts, times, [mesh.layout.coordinates(rank)[0] for rank in range(len(hosts))])
 
 
@@ -44,7 +44,7 @@ def by_host(names: Sequence[str], times: Sequence[float], stages: Sequence[int])
     Parameters
     ----------
     names, times, stages
-        Host, seconds a step and stage of the pipeline of each rank.
+        Host, seconds per step and stage of the pipeline of each rank.
 
     Returns
     -------
@@ -83,14 +83,14 @@ def phase_times(trainer: Trainer) -> tuple[StageTimes, ...]:
     tuple of StageTimes
         The times of each stage, means over its ranks.
     """
-    own, mesh = trainer.phases, trainer.mesh
-    passes = [own.forward, own.backward, own.bubble, own.reduction, own.optimizer]
-    steps = max(own.steps, 1)
-    mine = [seconds / steps for seconds in (*passes, own.step - sum(passes), own.step)]
+    phases, mesh = trainer.phases, trainer.mesh
+    passes = [phases.forward, phases.backward, phases.bubble, phases.reduction, phases.optimizer]
+    steps = max(phases.steps, 1)
+    mine = [seconds / steps for seconds in (*passes, phases.step - sum(passes), phases.step)]
     stages = defaultdict(list)
     for rank, seconds in enumerate(gather(mesh.world, mine, trainer.policy.exact)):
         stages[mesh.layout.coordinates(rank)[0]].append(seconds)
-    means = {stage: [round(fmean(own), 9) for own in zip(*ranks, strict=True)] for stage, ranks in stages.items()}
+    means = {stage: [round(fmean(column), 9) for column in zip(*ranks, strict=True)] for stage, ranks in stages.items()}
     return tuple(
         StageTimes(
             stage=stage,
@@ -124,13 +124,13 @@ def memory(trainer: Trainer) -> MemoryUse:
     `Trainer.held_bytes` gives the memory that lasts from step to step.
     """
     world, exact = trainer.mesh.world, trainer.policy.exact
-    own = {f"{what.replace(' ', '_')}_bytes": nbytes for what, nbytes in trainer.held_bytes().items()}
+    nbytes_by_name = {f"{what.replace(' ', '_')}_bytes": nbytes for what, nbytes in trainer.held_bytes().items()}
     if trainer.run.device != "cpu":
-        own["device_bytes"] = torch.cuda.max_memory_allocated()
-        own["device_reserved_bytes"] = torch.cuda.max_memory_reserved()
-        own["device_buffer_bytes"] = trainer.mesh.places.device_bytes
-    names = everyones_names(world, own, exact)
-    mine = [float(peak_resident()), *(float(own.get(name, 0)) for name in names)]
+        nbytes_by_name["device_bytes"] = torch.cuda.max_memory_allocated()
+        nbytes_by_name["device_reserved_bytes"] = torch.cuda.max_memory_reserved()
+        nbytes_by_name["device_buffer_bytes"] = trainer.mesh.places.device_bytes
+    names = everyones_names(world, nbytes_by_name, exact)
+    mine = [float(peak_resident()), *(float(nbytes_by_name.get(name, 0)) for name in names)]
     host, *others = zip(*gather(world, mine, exact), strict=True)
     most = {name: round(max(values)) for name, values in zip(names, others, strict=True)}
     return MemoryUse(host_rank_bytes=round(max(host)), host_bytes=round(sum(host)), **most)

@@ -1,4 +1,4 @@
-"""The ways that the embedding's gradient may take, and those that it took in timed steps, summed over all ranks."""
+"""The possible ways of the embedding's gradient, and the ways taken in timed steps, summed over all ranks."""
 
 from typing import Any
 
@@ -35,13 +35,13 @@ class RowCounts:
 
     @property
     def _piece(self) -> Piece | None:
-        """The piece of the table; None if nothing of this rank may travel by rows."""
+        """The piece of the table; None if no gradient of this rank may travel by rows."""
         return next((piece for piece in self._engine.pieces if piece.bucket.by_rows and self._engine.by_rows), None)
 
     def measure(self, policy: Policy, clock: Clock) -> None:
-        """Measure where rows are quicker, and let the gradient go by it: a collective call before the first step.
+        """Measure the switch point and apply it to the reduction (a collective call before the first step).
 
-        Random bits of codecs depend on the number of calls, in which those of this measurement do not count.
+        Random bits of codecs depend on the number of calls. The calls of this measurement are not counted.
         """
         calls = policy.calls()
         self.switch = measure(
@@ -59,17 +59,17 @@ class RowCounts:
 
         This is a collective call.
         """
-        own = [0.0] * 6
+        counts = [0.0] * 6
         if by_rows := self._engine.by_rows:
             taken = by_rows.taken
             assert self._piece is not None
             ways = by_rows.ways(self._piece)
             once = float(self._mesh.dp.rank == 0)  # replicas took the same ways
-            own = [
+            counts = [
                 *(once * taken.reductions, once * taken.by_rows, once * taken.saved_bytes, once * ways.switch_density),
                 *(float(taken.touched), float(taken.reductions * ways.rows)),
             ]
-        rows = gather(self._mesh.world, own, exact)
+        rows = gather(self._mesh.world, counts, exact)
         reductions, by_rows_taken, saved, _, touched, held = map(sum, zip(*rows, strict=True))
         if not reductions:
             return None

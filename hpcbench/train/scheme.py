@@ -1,4 +1,4 @@
-"""Whether a run's scheme can work on the ranks that the launcher started."""
+"""The check of a run's scheme against the ranks that the launcher started."""
 
 from hpcbench.contract.rules import resolve_treatments
 from hpcbench.contract.run import Run
@@ -13,10 +13,10 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
     ------
     UserError
         A group has more ranks on one node than on another, or several ranks on a node where a rank sends to all or all
-        send to one; or ranks that must get the same tokens lie on several nodes. A login node cannot check that,
-        because it does not know where the launcher puts ranks.
+        send to one; or ranks that must get the same tokens are on several nodes. A login node cannot check this,
+        because it has no information about the launcher's placement of ranks.
     """
-    groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # what PP sends are messages
+    groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # PP sends messages only
     for traffic, treatment in resolve_treatments(run.scheme, run.setting).items():
         if not treatment.between_nodes:
             continue
@@ -30,15 +30,15 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
         group = mesh.over(axis) if axis else groups.get(traffic[0])
         if group is None:
             continue
-        topology, words = group.topology, " ".join(traffic[:1] + axis)
-        said = f"{rule} is for between nodes only, and a group of {words}"
+        topology, dimension = group.topology, " ".join(traffic[:1] + axis)
+        subject = f"{rule} is for between nodes only, and a group of {dimension}"
         remedy = "change layout or ranks_per_node, or leave between_nodes out"
         if not topology.regular_nodes:
             raise UserError(
-                f"{said} has {topology}: sums within nodes need the same number of ranks on each node: {remedy}"
+                f"{subject} has {topology}: sums within nodes need the same number of ranks on each node: {remedy}"
             )
         if axis and axis != ("e",) and run.layout.tensor != "3d" and topology.nodes > 1 < topology.per_node:
             raise UserError(
-                f"{said} has {topology}: broadcasts from one rank to all, and sums at one, are encoded for all alike: "
+                f"{subject} has {topology}: broadcasts from one rank, and sums at one, are encoded for all ranks: "
                 f"{remedy}"
             )

@@ -1,4 +1,4 @@
-"""Training with a parameter server that is spread over the ranks: each is a worker, and serves a shard of the weights.
+"""Training with a parameter server that is spread over the ranks. Each rank is a worker and serves a shard.
 
 A run is cut into rounds, which end before an evaluation or a checkpoint and at the end of the warm-up. At the end of a
 round all pushes have been applied, so that every rank has the same version of the weights, the one of the step.
@@ -92,7 +92,7 @@ class ServedTrainer(Trainer):
             self.server.tickets.open(until)
 
     def read(self) -> bool:
-        """Get the newest weights that the clocks allow. False if this worker has nothing left to do in the round."""
+        """Get the newest weights that the clocks allow. Return False if no work is left in the round."""
         size = self.mesh.dp.size
         gathered = [piece.bucket.room() for piece in self._pieces]
         into = [[room[cut_evenly(len(room), size)[rank]] for room in gathered] for rank in range(size)]
@@ -103,7 +103,7 @@ class ServedTrainer(Trainer):
         return True
 
     def compute(self) -> float:
-        """Compute the gradient of the batch of this worker's clock. The result is its mean loss."""
+        """Compute the gradient of the batch of this worker's clock. Return its mean loss."""
         batches = self._batches.train(self.worker.clock)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=1.0)
         losses = self._passes(self.worker.clock, batches)
@@ -112,13 +112,13 @@ class ServedTrainer(Trainer):
     def write(self, loss: float) -> None:
         """Push the gradient to all shards."""
         size = self.mesh.dp.size
-        whole = self.data_parallel.own_gradients(divisor=size)
-        pieces = [[vector[cut_evenly(len(vector), size)[rank]] for vector in whole] for rank in range(size)]
+        gradients = self.data_parallel.own_gradients(divisor=size)
+        pieces = [[vector[cut_evenly(len(vector), size)[rank]] for vector in gradients] for rank in range(size)]
         self.worker.push(pieces, [loss / size, *self._new_bytes()], self._feedback)
         self.server.check()
 
     def turn(self) -> bool:
-        """Read, compute and write once. False if there is nothing left to do in the round."""
+        """Read, compute and write once. Return False if no work is left in the round."""
         clock, phases = self.clock, self.phases
         begin = clock.mark()
         if not self.read():
@@ -136,7 +136,7 @@ class ServedTrainer(Trainer):
         return True
 
     def close(self) -> int:
-        """End the round, when all have pushed and all pushes are applied. The result is the round's last step."""
+        """End the round, when all have pushed and all pushes are applied. Return the round's last step."""
         until = self.worker.last_step
         self.worker.settle()
         self.server.wait(lambda: self.server.shard.updates >= until)
@@ -150,20 +150,20 @@ class ServedTrainer(Trainer):
         return until
 
     def finish(self) -> None:
-        """End the service: nobody asks any more."""
+        """End the service: no worker sends more requests."""
         if self.serving:
             self.worker.end()
             self.server.finish()
             self.serving = False
 
     def results(self) -> list[StepResult]:
-        """Return the updates of the first shard that have not been asked for yet, as steps. Nothing on other ranks."""
-        found = []
+        """Return the new updates of the first shard, as steps; nothing on other ranks."""
+        results = []
         while self._updates:
             update, at = self._updates.popleft()
             loss, message, wire = update.report
             seconds, self._began_update = at - self._began_update, at
-            found.append(
+            results.append(
                 StepResult(
                     loss,
                     seconds,
@@ -177,7 +177,7 @@ class ServedTrainer(Trainer):
                     diverged=None if math.isfinite(loss) else update.number,
                 )
             )
-        return found
+        return results
 
     def end_early(self) -> None:
         """Let the round end with the steps that have been begun."""
@@ -185,12 +185,12 @@ class ServedTrainer(Trainer):
             self.server.tickets.end_early()
 
     def staleness(self) -> Staleness:
-        """Return how old the weights of each shard's gradients were, the same on all ranks (a collective call)."""
+        """Return the age of the weights of each shard's gradients, the same on all ranks (a collective call)."""
         counts = everyones_counts(self.mesh.dp, self.server.shard.staleness, self._exact)
         return Staleness(
             of="shard",
             places=tuple(
-                StalenessOf(place=rank, counts={str(k): n for k, n in own.items()}) for rank, own in enumerate(counts)
+                StalenessOf(place=rank, counts={str(k): n for k, n in ages.items()}) for rank, ages in enumerate(counts)
             ),
         )
 
@@ -209,13 +209,13 @@ class ServedTrainer(Trainer):
         return super().state() | {"clocks": list(self.server.shard.clocks)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a `state` of this rank. Only BSP has the same bits then: what others do depends on time."""
+        """Continue from a `state` of this rank. Only BSP then has the same bits: SSP and ASP depend on timing."""
         super().load(state)
-        shard, known = self.server.shard, list(state["clocks"])
-        shard.clocks, shard.updates = list(known), self.data_parallel.updates
-        self._began_clocks = list(known)
-        self.server.tickets.given = list(known)
-        self.worker.clock = known[self.mesh.dp.rank]
+        shard, clocks = self.server.shard, list(state["clocks"])
+        shard.clocks, shard.updates = list(clocks), self.data_parallel.updates
+        self._began_clocks = list(clocks)
+        self.server.tickets.given = list(clocks)
+        self.worker.clock = clocks[self.mesh.dp.rank]
 
     def _apply(self, sums: Sequence[Buffer], updates: int) -> None:
         lr = learning_rate(updates, self.run.train)
@@ -235,7 +235,7 @@ class ServedTrainer(Trainer):
         self._began_update = time.perf_counter()
 
     def _new_bytes(self) -> tuple[float, float]:
-        """Message and wire bytes that this rank has sent since it was asked last."""
+        """Return the message and wire bytes that this rank has sent since the last call."""
         message, wire = self.server.sent
         message += sum(channel.counters.message_bytes for channel in self.policy.channels)
         wire += sum(channel.counters.wire_bytes for channel in self.policy.channels)
@@ -243,18 +243,18 @@ class ServedTrainer(Trainer):
         return float(message - before[0]), float(wire - before[1])
 
     def _residuals(self) -> Residuals:
-        """Residuals of the messages to each rank: parts of those of the buckets, which checkpoints hold."""
+        """Return the residuals of the messages to each rank: parts of the buckets' residuals in checkpoints."""
         size = self.mesh.dp.size
-        found: list[list[Feedback | None]] = [[] for _ in range(size)]
+        residuals: list[list[Feedback | None]] = [[] for _ in range(size)]
         for piece in self._pieces:
             for rank, part in enumerate(cut_evenly(piece.bucket.values.numel(), size)):
                 if piece.feedback is None:
-                    found[rank].append(None)
+                    residuals[rank].append(None)
                     continue
-                own = Feedback(0)
-                own.sent, own.summed = piece.feedback.sent[part], piece.feedback.summed[part]
-                found[rank].append(own)
-        return found
+                residual = Feedback(0)
+                residual.sent, residual.summed = piece.feedback.sent[part], piece.feedback.summed[part]
+                residuals[rank].append(residual)
+        return residuals
 
 
 def rounds(steps: int, taken: int, *, every: Sequence[int], counted: int) -> list[int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step, which all ranks know. Bytes are sums over the ranks."""
+    """The result of a step, the same on all ranks. Bytes are sums over the ranks."""
 
     loss: float
     seconds: float
@@ -18,19 +18,19 @@ class StepResult:
     loss_scale: float
     """Loss scale of this step; 1 in formats other than fp16."""
     stop: bool
-    """Whether some rank was told to stop."""
+    """Whether some rank was asked to stop."""
     diverged: int | None
     """Number, from 1, of the step for whose loss the run ends here, because it is not finite; None if it does not end.
 
     It is this step, or an earlier one where no step waits for all ranks.
     """
     kept_choices: int = 0
-    """Choices that experts kept, in all layers."""
+    """Choices that experts accepted, in all layers."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A step as one rank knows it: its summands of the mean loss, of what the norm is made of, and of the traffic."""
+    """One rank's summands of a step: of the mean loss, of the squared norm, and of the traffic."""
 
     loss: float
     seconds: float

@@ -37,5 +37,5 @@ class StopRequest:
 
 
 def never() -> bool:
-    """Return the answer of a rank that does not look, because the first rank looks for all."""
+    """Return False: only the first rank looks for the request."""
     return False

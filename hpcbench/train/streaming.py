@@ -25,11 +25,11 @@ _FLIGHT = "@"
 
 
 class StreamTrainer(Trainer):
-    """Trains the part of the model that one rank holds, with some versions of its weights.
+    """Trainer of the part of the model that one rank holds, with several versions of its weights.
 
-    Only the first rank knows the loss and the norm of a step at its end. What follows from them, a stop or the end of a
-    run that has diverged, happens some steps later and on all ranks at the same step. A norm that is not finite ends
-    the run, because no stage could tell the others in time to skip an update.
+    Only the first rank has the loss and the norm of a step at its end. A stop, or the end of a run that has diverged,
+    happens some steps later and on all ranks at the same step. A norm that is not finite ends the run, because no stage
+    could notify the others in time to skip an update.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class StreamTrainer(Trainer):
         return StreamPipeline(parts, stream=self.stream, versions=self.versions, **others)
 
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
-        """Take step `step` (from 0). See the class for what the result says on ranks other than the first."""
-        own = self._timed(step)
-        assert own.norm is not None  # `update` always returns the summand
+        """Take step `step` (from 0). See the class for the result on ranks other than the first."""
+        timed = self._timed(step)
+        assert timed.norm is not None  # `update` always returns the summand
         own_lost = float(self.policy.lost_overflows - self._lost)
-        summands = [own.loss, own.norm, own.message_bytes, own.wire_bytes, float(told_to_stop()), own_lost]
+        summands = [timed.loss, timed.norm, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), own_lost]
         loss, square, message, wire, stop, lost = self._reports.sums(summands)
         diverged = lost > 0 or not math.isfinite(loss + square)
         self._reports.answer(_STOP * (stop > 0) + _DIVERGED * diverged, step=step + 1)
@@ -68,8 +68,8 @@ class StreamTrainer(Trainer):
             self._settle()
         return StepResult(
             loss if math.isfinite(square) and not lost > 0 else math.nan,
-            own.seconds,
-            own.lr,
+            timed.seconds,
+            timed.lr,
             math.sqrt(square) if math.isfinite(square) else math.nan,
             round(message),
             round(wire),
@@ -97,7 +97,7 @@ class StreamTrainer(Trainer):
     def update(self, step: int) -> tuple[float, float]:
         """Make the next version of the weights.
 
-        The result is the learning rate, and this rank's summand of the square of the gradient norm.
+        Return the learning rate, and this rank's summand of the square of the gradient norm.
         """
         lr = learning_rate(step, self.run.train)
         square = self.data_parallel.gradient_square()
@@ -109,7 +109,7 @@ class StreamTrainer(Trainer):
         return lr, square
 
     def evaluate(self) -> tuple[float, int]:
-        """Mean validation loss in nats per token with the newest version on all stages, and the number of tokens."""
+        """Return the mean validation loss in nats per token with the newest version, and the number of tokens."""
         self._settle()
         return super().evaluate()
 
@@ -118,7 +118,7 @@ class StreamTrainer(Trainer):
         return super().held_bytes() | {"device stashes": self.versions.stashed_bytes}
 
     def staleness(self) -> Staleness:
-        """Return how old the weights of each stage's gradients were, the same on all ranks (a collective call)."""
+        """Return the age of the weights of each stage's gradients, the same on all ranks (a collective call)."""
         layout, ranks = self.mesh.layout, self.mesh.world.size
         counts = everyones_counts(self.mesh.world, self.pipeline.delays, self._exact)
         most = [round(most) for (most,) in gather(self.mesh.world, [float(self.versions.most)], self._exact)]
@@ -132,10 +132,10 @@ class StreamTrainer(Trainer):
         )
 
     def state(self) -> dict[str, Any]:
-        """The `Trainer.state`, with the version's number and the stashed versions as further fields of parameters.
+        """Return the `Trainer.state`, with the version's number and the stashed versions as fields of parameters.
 
         There is a field for each version that the schedule may hold, so that a state has the same fields at any step.
-        Those that are not held are filled with the weights.
+        Versions that are not held are filled with the weights.
         """
         self._settle()
         state = super().state()

@@ -1,4 +1,4 @@
-"""The text of a run: bytes or tokens, or files of tokens. No part of it is in both halves."""
+"""The text of a run: bytes, tokens or files of tokens, cut into two disjoint halves."""
 
 import os
 import sysconfig
@@ -39,8 +39,8 @@ def load(data: Data, seq_len: int, vocab: int = 256) -> Corpus:
     return _checked(_find(data, vocab), data, seq_len, vocab)
 
 
-def _checked(found: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) -> Corpus:
-    corpus = found.corpus(data, vocab) if isinstance(found, TokenFile) else found
+def _checked(source: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) -> Corpus:
+    corpus = source.corpus(data, vocab) if isinstance(source, TokenFile) else source
     corpus.check_blocks()
     unit = "tokens" if data.source in _MAPPED or data.tokenizer else "bytes"
     for name, half in (("training", corpus.train), ("validation", corpus.valid)):
@@ -123,7 +123,7 @@ def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], T
     Raises
     ------
     UserError
-        The library or the file is missing, or it knows more tokens than the model.
+        The library or the file is missing, or the tokenizer has more tokens than the model.
     """
     try:
         from tokenizers import Tokenizer
@@ -135,24 +135,24 @@ def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], T
     try:
         tokenizer = Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
     except Exception as error:  # the library raises nothing narrower
-        words = getattr(error, "strerror", None) or str(error).splitlines()[0][:200]
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0][:200]
         raise UserError(
-            f"{path}: {words}: data.tokenizer must name a tokenizer.json of the library tokenizers"
+            f"{path}: {reason}: data.tokenizer must name a tokenizer.json of the library tokenizers"
         ) from None
-    if (known := tokenizer.get_vocab_size()) > vocab:
-        raise UserError(f"{path}: knows {known} tokens, but model.vocab is {vocab}: set model.vocab to {known} or more")
+    if (size := tokenizer.get_vocab_size()) > vocab:
+        raise UserError(f"{path}: has {size} tokens, but model.vocab is {vocab}: set model.vocab to {size} or more")
 
     def encode(documents: Iterable[bytes]) -> Tokens:
         tokens = [np.zeros(0, dtype=np.int32)]
         for content in documents:
             try:
-                words = content.decode("utf-8")
+                document = content.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise UserError(
                     f"{where}: not UTF-8 ({error.reason}, in {content[:40]!r} ...): a tokenizer reads text only; leave "
                     "data.tokenizer out to train on bytes"
                 ) from None
-            tokens.append(np.array(tokenizer.encode(words, add_special_tokens=False).ids, dtype=np.int32))
+            tokens.append(np.array(tokenizer.encode(document, add_special_tokens=False).ids, dtype=np.int32))
         return np.concatenate(tokens)
 
     return encode

@@ -60,8 +60,8 @@ class TokenFile:
         try:
             return np.memmap(self.path, dtype=self.dtype, mode="r", offset=self.offset, shape=(self.count,))
         except (OSError, ValueError) as error:
-            words = getattr(error, "strerror", None) or "smaller than the first rank found it"
-            raise UserError(f"{self.path}: {words}: every rank maps it, so all nodes must see the same file") from None
+            reason = getattr(error, "strerror", None) or "smaller than the first rank found it"
+            raise UserError(f"{self.path}: {reason}: every rank maps it, so all nodes must see the same file") from None
 
 
 def examine(data: Data) -> TokenFile:
@@ -75,10 +75,10 @@ def examine(data: Data) -> TokenFile:
     path = data.path or ""
     try:
         if data.source == "megatron":
-            found = _megatron(path.removesuffix(".bin").removesuffix(".idx"))
+            file = _megatron(path.removesuffix(".bin").removesuffix(".idx"))
         else:
-            found = _array(path) if path.endswith(".npy") else _bare(path, data.dtype or "uint16")
-        return TokenFile(found.path, found.dtype, found.offset, found.count, _digest(found))
+            file = _array(path) if path.endswith(".npy") else _bare(path, data.dtype or "uint16")
+        return TokenFile(file.path, file.dtype, file.offset, file.count, _digest(file))
     except OSError as error:
         raise UserError(f"{error.filename or path}: {error.strerror}: data.path must name readable tokens") from None
 
@@ -101,9 +101,9 @@ def _digest(file: TokenFile) -> str:
 def _bare(path: str, dtype: str) -> TokenFile:
     """Return the tokens of a file of bare numbers, in the byte order of nearly every machine."""
     kind = np.dtype(dtype).newbyteorder("<")
-    count, rest = divmod(Path(path).stat().st_size, kind.itemsize)
-    if rest:
-        raise UserError(f"{path}: {rest} bytes are left over after {count} tokens: is data.dtype {dtype} right?")
+    count, left_over = divmod(Path(path).stat().st_size, kind.itemsize)
+    if left_over:
+        raise UserError(f"{path}: {left_over} bytes are left over after {count} tokens: is data.dtype {dtype} right?")
     return TokenFile(path, kind.str, 0, count)
 
 
@@ -112,9 +112,9 @@ def _array(path: str) -> TokenFile:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
-    except Exception as error:  # NumPy reads a header as Python: damaged ones raise nearly anything
-        words = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: no array of NumPy: {words[:200]}: write it with numpy.save") from None
+    except Exception as error:  # NumPy evaluates a header as Python, so a damaged one may raise any exception
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path}: not an array of NumPy: {reason[:200]}: write it with numpy.save") from None
     if not isinstance(array, np.memmap) or array.ndim != 1 or array.dtype.kind not in "iu":
         shape = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
         raise UserError(f"{path}: holds {shape}: data.path must name a flat array of integers")
@@ -122,7 +122,7 @@ def _array(path: str) -> TokenFile:
 
 
 def _megatron(prefix: str) -> TokenFile:
-    """The tokens of ``PREFIX.bin``, which ``PREFIX.idx`` (version 1) describes, with documents one after the other.
+    """Find the tokens of ``PREFIX.bin``, described by ``PREFIX.idx`` (version 1), with documents in sequence.
 
     After its header the index holds the lengths of the sequences (int32), their places in the other file (in bytes,
     int64), and the first sequence of each document (int64), followed by the number of sequences. A list of modes (int8
@@ -130,19 +130,19 @@ def _megatron(prefix: str) -> TokenFile:
     """
     path = f"{prefix}.idx"
 
-    def refuse(words: str) -> NoReturn:
-        raise UserError(f"{path}: {words}: write the pair anew with Megatron's preprocess_data.py")
+    def refuse(reason: str) -> NoReturn:
+        raise UserError(f"{path}: {reason}: write the pair again with Megatron's preprocess_data.py")
 
     size = Path(path).stat().st_size
     with Path(path).open("rb") as stream:
         header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size or header[:9] != _MAGIC:
-        refuse("no index of tokens: it does not begin with MMIDIDX and a whole header")
+        refuse("not an index of tokens: it does not begin with MMIDIDX and a whole header")
     _, version, code, sequences, documents = _HEADER.unpack(header)
     if version != 1:
         refuse(f"version {version} of the index is not known")
     if code not in _DTYPES:
-        refuse(f"code {code} is no dtype of tokens")
+        refuse(f"code {code} is not a dtype of tokens")
     expected = _HEADER.size + 12 * sequences + 8 * documents
     if size not in (expected, expected + sequences):
         refuse(f"{size} bytes, where {sequences} sequences and {documents} entries of documents take {expected}")
@@ -163,9 +163,9 @@ def _megatron(prefix: str) -> TokenFile:
         if last != sequences:
             refuse(f"its documents end at sequence {last}, but there are {sequences}")
     tokens = f"{prefix}.bin"
-    if (found := Path(tokens).stat().st_size) != count * dtype.itemsize:
+    if (nbytes := Path(tokens).stat().st_size) != count * dtype.itemsize:
         raise UserError(
-            f"{tokens}: {found} bytes, but {path} describes {count} tokens of {dtype.itemsize} bytes: "
+            f"{tokens}: {nbytes} bytes, but {path} describes {count} tokens of {dtype.itemsize} bytes: "
             "the two belong to different data, or a copy was cut off"
         )
     return TokenFile(tokens, dtype.str, 0, count)

@@ -80,7 +80,7 @@ class Traffic:
                 late[name] = late.get(name, 0.0) + value - then.get(name, 0.0)
 
     def end(self, seconds: float, *, steps: int = 1) -> tuple[int, int]:
-        """End a step, or several, that took `seconds`. The result is their message and wire bytes on this rank."""
+        """End a step, or several, that took `seconds`. Return their message and wire bytes on this rank."""
         step: defaultdict[str, float] = defaultdict(float)
         for channel in self._policy.channels:
             before, sums = self._before.get(channel.traffic, {}), self._sums[channel.traffic]
@@ -102,7 +102,7 @@ class Traffic:
     def link_bytes(self) -> tuple[int, int] | None:
         """Return the bytes that were copied to the hosts and back, the same on all ranks; None without offload.
 
-        They are no messages, and no codec touches them.
+        They are not messages, and no codec encodes them.
         """
         if self._link is None:
             return None
@@ -115,8 +115,8 @@ class Traffic:
         world, exact = self._mesh.world, self._policy.exact
         names = everyones_names(world, (" ".join(channel.traffic) for channel in self._policy.channels), exact)
         channels = [self._policy.named(name) for name in names]
-        own = [self._sums[channel.traffic] for channel in channels]
-        sums = exact_sum(world, [counted[name] for counted in own for name in FIELDS], exact)
+        sums_here = [self._sums[channel.traffic] for channel in channels]
+        sums = exact_sum(world, [counted[name] for counted in sums_here for name in FIELDS], exact)
         for i, channel in enumerate(channels):
             values = dict(zip(FIELDS, sums[i * len(FIELDS) : (i + 1) * len(FIELDS)], strict=True))
             if not values["calls"]:
@@ -134,7 +134,9 @@ class Traffic:
                     min_bytes=channel.min_bytes,
                     between_nodes=channel.between_nodes,
                     algorithm=channel.algorithm.value,
-                    algorithms={name: round(own[i][name]) for name in channel.counters.algorithms if own[i][name]},
+                    algorithms={
+                        name: round(sums_here[i][name]) for name in channel.counters.algorithms if sums_here[i][name]
+                    },
                     **counted,
                     sampled_error=_relative(values["error_square"], values["sampled_square"]),
                 )

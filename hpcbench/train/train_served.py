@@ -30,13 +30,13 @@ def train_served(
     taken
         Steps that the trainer has already taken.
     told_to_stop
-        Asked after each gradient of the first rank.
+        Called after each gradient of the first rank.
     observers
         Observers of the steps. For them a round of clocks is one step, after which they write nothing.
 
     Returns
     -------
-    The run's state, the reason where it is not ``completed``, and the steps taken.
+    The run's state, the reason if it is not ``completed``, and the steps taken.
     """
     settings, counted = trainer.run.train, milestones.counted
     every = settings.eval_every, settings.checkpoint_every
@@ -59,8 +59,8 @@ def train_served(
         done = last
         for observer in observers:
             observer.pause(done, more=True)
-        known = gather(trainer.mesh.world, [float(stopped), float(bool(bad))], trainer.policy.exact)
-        stopped, failed = any(one for one, _ in known), any(one for _, one in known)
+        answers = gather(trainer.mesh.world, [float(stopped), float(bool(bad))], trainer.policy.exact)
+        stopped, failed = any(asked for asked, _ in answers), any(wrong for _, wrong in answers)
         if failed:
             trainer.finish()
             return "nan", bad or "the loss of another rank's shard is not finite", done
@@ -74,7 +74,7 @@ def train_served(
 
 
 def _log(trainer: ServedTrainer, milestones: Milestones, done: int, bad: str) -> tuple[int, str]:
-    """Write the lines of new updates. The result is the last step, and why the run must end, if it must."""
+    """Write the lines of new updates. Return the last step, and the reason if the run must end."""
     for result in trainer.results():
         done += 1
         milestones.line(done, result)

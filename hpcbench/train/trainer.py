@@ -1,4 +1,4 @@
-"""One rank's part of a training run: takes steps, evaluates, and holds the state that a step depends on."""
+"""One rank's part of a training run: steps, evaluation, and the state that a step depends on."""
 
 import math
 import time
@@ -43,7 +43,7 @@ from hpcbench.train.traffic import Traffic
 
 
 class Trainer:
-    """Trains the part of the model that one rank holds.
+    """Trainer of the part of the model that one rank holds.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ class Trainer:
     ) -> None:
         self.run = run
         self.corpus = corpus
-        known = links.load(Path(run.links)) if run.links else links.DEFAULT
-        self.mesh = Mesh(comm, run.layout, progress, known, places)
+        speeds = links.load(Path(run.links)) if run.links else links.DEFAULT
+        self.mesh = Mesh(comm, run.layout, progress, speeds, places)
         check_nodes(run, self.mesh)
         self.policy = Policy(run.scheme, message_dtypes(run.train))
         self._lost = 0
@@ -122,7 +122,7 @@ class Trainer:
             rank=self.mesh.sample_rank,
             size=run.layout.dp,
             device=run.device,
-            own=built.positions.own,
+            own=built.positions.select,
         )
 
     def _pipeline_of(self, parts: list[nn.Module], **others: Any) -> Pipeline:
@@ -143,7 +143,7 @@ class Trainer:
 
     @property
     def clock(self) -> Clock:
-        """The clock of what this rank computes."""
+        """The clock of this rank's computation."""
         return self._clock
 
     def record(self, recorder: Recorder | None) -> None:
@@ -158,19 +158,19 @@ class Trainer:
         makes.
         """
         scale = self._scale.value
-        own = self._timed(step)
-        kept = self.experts.take_kept()
-        summands = [own.loss, own.message_bytes, own.wire_bytes, float(told_to_stop()), kept]
+        timed = self._timed(step)
+        accepted = self.experts.take_kept()
+        summands = [timed.loss, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), accepted]
         sums = exact_sum(self.mesh.world, summands, self._exact)
         message, wire = round(sums[1]), round(sums[2])
         return StepResult(
             sums[0],
-            own.seconds,
-            own.lr,
-            own.norm,
+            timed.seconds,
+            timed.lr,
+            timed.norm,
             message,
             wire,
-            skipped=own.norm is not None and not math.isfinite(own.norm),
+            skipped=timed.norm is not None and not math.isfinite(timed.norm),
             loss_scale=scale,
             stop=sums[3] > 0,
             diverged=None if math.isfinite(sums[0]) else step + 1,

@@ -33,7 +33,7 @@ def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = N
     [
         (OPEN_MPI, library(1), {}, "", "yes", "MPIX_Query_cuda_support says 1"),
         (OPEN_MPI, library(0), {}, "", "no", "MPIX_Query_cuda_support says 0"),
-        (OPEN_MPI, library(), {}, "", "unknown", "Open MPI v5.0.7, package: x has no call that tells"),
+        (OPEN_MPI, library(), {}, "", "unknown", "Open MPI v5.0.7, package: x has no call that reports it"),
         (MPICH, library(gpu_query=(0, 1)), {}, "mpi,system", "yes", "MPIX_GPU_query_support says 1"),
         (MPICH, library(gpu_query=(0, 0)), {}, "mpi,system", "no", "MPIX_GPU_query_support says 0"),
         (MPICH, library(gpu_query=(5, 0)), {}, "", "unknown", "MPIX_GPU_query_support fails"),
@@ -46,7 +46,14 @@ def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = N
         (MVAPICH2, library(), {"MV2_USE_CUDA": "1"}, "", "yes", "MV2_USE_CUDA is 1"),
         (MVAPICH2, library(0), {"MV2_USE_CUDA": "1"}, "", "no", "MPIX_Query_cuda_support says 0"),
         (MVAPICH2, library(1), {}, "", "no", "MV2_USE_CUDA is not set"),
-        (OTHER, library(), {"MPICH_GPU_SUPPORT_ENABLED": "1"}, "", "unknown", "Wonder MPI 1 has no call that tells"),
+        (
+            OTHER,
+            library(),
+            {"MPICH_GPU_SUPPORT_ENABLED": "1"},
+            "",
+            "unknown",
+            "Wonder MPI 1 has no call that reports it",
+        ),
     ],
 )
 def test_each_library_is_asked_in_its_own_way(version, functions, environment, kinds, answer, why):

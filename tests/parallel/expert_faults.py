@@ -47,7 +47,7 @@ def dropped_tokens_get_gradient() -> Patch:
 
     def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
         nearest = results.index_select(0, back.clamp(max=len(results) - 1)).detach().view(*chosen.gate.shape, -1)
-        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.kept  # zero, but for its gradient
+        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.accepted  # zero, but for its gradient
         return join(results, back, chosen) + (nearest * leak[..., None]).sum(dim=2)
 
     return patch.object(spread, "joined", faulty)
@@ -58,7 +58,7 @@ def dropped_tokens_take_the_last_place() -> Patch:
     make = parcels.with_places
 
     def faulty(chosen: Routing, *, count: int, places: int, ranks: int) -> parcels.Parcels:
-        everyone = chosen._replace(place=chosen.place.clamp(max=places - 1), kept=torch.ones_like(chosen.kept))
+        everyone = chosen._replace(place=chosen.place.clamp(max=places - 1), accepted=torch.ones_like(chosen.accepted))
         return make(everyone, count=count, places=places, ranks=ranks)
 
     return patch.object(parcels, "with_places", faulty)
@@ -144,7 +144,7 @@ def norm_counts_experts_of_one_rank() -> Patch:
 
 
 def expert_sum_left_out() -> Patch:
-    """A tensor-parallel rank goes on with what its part of an expert gives."""
+    """A tensor-parallel rank continues with the partial result of its part of an expert."""
 
     def faulty(x: Tensor, border: Border) -> Tensor:
         return x

@@ -101,7 +101,7 @@ def kept(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
     for number, block in trainer.module.blocks.items():
 
         def watch(routing: Any, losses: Any, number: str = number) -> None:
-            for sample in routing.kept:
+            for sample in routing.accepted:
                 found.append((int(number), len(found), "".join(map(str, sample.int().flatten().tolist()))))
 
         block.mlp.watch = watch

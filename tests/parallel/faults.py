@@ -1,6 +1,6 @@
 """Deliberate errors, each of which must turn a test red.
 
-`python faults.py` prints the table of docs/explanation/parity.md.
+`python faults.py` prints the table of docs/reference/planted-faults.md.
 """
 
 import ast
@@ -151,7 +151,7 @@ def norm_counts_replicas() -> Patch:
 
 @seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def stale_weights_after_the_gather() -> Patch:
-    """A rank goes on with the other ranks' pieces as they were before the step."""
+    """A rank continues with the other ranks' pieces as they were before the step."""
     step = DataParallel.step
 
     def faulty(self: DataParallel, **how: float) -> None:

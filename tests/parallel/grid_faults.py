@@ -119,13 +119,13 @@ def scattered_before_the_sum() -> Patch:
 
 def targets_of_the_first_samples() -> Patch:
     """Every rank compares its logits with the targets of the first samples."""
-    own = Lines.own
+    select = Lines.select_rows
 
     def faulty(self: Lines, x: Tensor, axes: Axes) -> Tensor:
-        mine = own(self, x, axes)
+        mine = select(self, x, axes)
         return x[: len(mine)]
 
-    return patch.object(Lines, "own", faulty)
+    return patch.object(Lines, "select_rows", faulty)
 
 
 def weight_gathered_once() -> Patch:

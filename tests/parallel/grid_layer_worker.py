@@ -99,7 +99,7 @@ def gradients(side: Side) -> dict[str, tuple[Shard, Tensor]]:
             continue
         whole = parameter.grad.numpy().copy()
         if shard.partial:
-            side.mesh.over(shard.alike).all_reduce(whole.reshape(-1), channel=side.policy.exact).wait()
+            side.mesh.over(shard.replicated).all_reduce(whole.reshape(-1), channel=side.policy.exact).wait()
         found[shard.name] = shard, torch.from_numpy(whole)
         parameter.grad = None
     return found

@@ -232,7 +232,7 @@ def server_error_dropped() -> Any:
 
 
 def variance_not_frozen() -> Any:
-    """The variance goes on with each rank's own gradients."""
+    """Each rank updates the variance further with its own gradients."""
     add = AdamWState.add_to_first
 
     def faulty(self: AdamWState, gradient: torch.Tensor) -> None:

@@ -1,6 +1,6 @@
 """The stored cases in which every pair of values occurs: what each is compared with, and which command runs it.
 
-`python tests/parallel/pair_cases.py` prints the tables of docs/explanation/parity.md.
+`python tests/parallel/pair_cases.py` prints the tables of docs/reference/pairs.md.
 """
 
 from collections.abc import Iterable, Iterator
@@ -89,7 +89,7 @@ def parts() -> dict[str, list[Pairs]]:
 
 
 def tables() -> Iterator[str]:
-    """The tables of docs/explanation/parity.md: the cases of each command, the axes, what is outside."""
+    """The tables of docs/reference/pairs.md: the cases of each command, the axes, what is outside."""
     rows: list[tuple[Any, ...]] = []
     for part, command in (("few", "make test"), ("rest", "make test-long"), ("wide", "make test-long")):
         exact = [case.exact for case in parts()[part]]

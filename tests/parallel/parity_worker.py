@@ -210,7 +210,7 @@ def overflow() -> dict[str, Any]:
     mesh = trainer.mesh
     trainer.backward(0)
     if mesh.last_stage and mesh.tp.rank == mesh.tp.size - 1:
-        split = next(piece for piece in trainer.data_parallel.pieces if piece.bucket.slots[0].shard.alike == ())
+        split = next(piece for piece in trainer.data_parallel.pieces if piece.bucket.slots[0].shard.replicated == ())
         split.gradient[0] = math.inf
     before = [parameter.detach().clone() for parameter, _ in trainer.held]
     trainer.update(0)

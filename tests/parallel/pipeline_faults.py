@@ -46,7 +46,7 @@ def other_micro_batch() -> object:
 
 
 def weights_of_a_chunk_left_out() -> object:
-    """The weights of a stage's second chunk get no gradient; what goes on to other parts is right."""
+    """The weights of a stage's second chunk get no gradient; gradients for other parts are right."""
     backward = Pipeline._backward
 
     def faulty(self: Pipeline, alive: Alive, i: int, chunk: int) -> None:

@@ -104,7 +104,7 @@ def border_rows_to_one_owner() -> Patch:
 
 
 def old_sums_left_in_the_table() -> Patch:
-    """Rows that nobody touched keep what lies in their memory."""
+    """Rows that no replica touched keep the old contents of their memory."""
     home = reduction._home
 
     def faulty(*given: Any) -> tuple[Tensor, Tensor]:

@@ -241,7 +241,7 @@ NO_AXIS = {
     **dict.fromkeys((f"train.{name}" for name in ("lr", "min_lr", "beta1", "beta2", "eps", "weight_decay")), _NUMBER),
     **dict.fromkeys((f"train.loss_scale{end}" for end in ("", "_window", "_hysteresis")), _NUMBER),
     **dict.fromkeys((name for name in FIELDS if name.startswith("data.")), _TEXT),
-    **dict.fromkeys(("train.prune.end", "train.prune.every"), "the curve by which sparsity grows (test_masks.py)"),
+    **dict.fromkeys(("train.prune.end", "train.prune.every"), "the curve of growing sparsity (test_masks.py)"),
     "train.freeze_step": "the first step, by default, which is the only one that two steps have",
     "train.eval_every": _LOG,
     **dict.fromkeys(

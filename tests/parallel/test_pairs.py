@@ -13,7 +13,7 @@ from schema_axes import AXES, DERIVED, FIELDS, NO_AXIS, set_by, unlisted
 from test_parity import TOLERANCE, WEIGHT_TOLERANCE
 
 WORKER = Path(__file__).with_name("pair_worker.py")
-PAGE = Path(__file__).parents[2] / "docs/explanation/parity.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/pairs.md"
 PART_OF = {case.name: part for part in PARTS for case in parts()[part]}
 NAMES = [name if part == "few" else pytest.param(name, marks=pytest.mark.long) for name, part in PART_OF.items()]
 

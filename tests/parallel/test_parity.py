@@ -26,7 +26,7 @@ from tiers import Tiers
 
 WORKER = Path(__file__).with_name("parity_worker.py")
 TIERS = {suite: Tiers(list(SUITES[suite]())) for suite in ("grid", "bit_equal", "lossless", "lossy", "overlapped")}
-PAGE = Path(__file__).parents[2] / "docs/explanation/parity.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/planted-faults.md"
 
 TOLERANCE = 1e-12
 """Tolerance of loss, norm and gradients, relative to the reference's own norm: some thousand sums with roundings of

@@ -34,14 +34,14 @@ def test_later_positions_are_dropped():
     found = route(logits_of(FIRST), NARROW)
     assert of_tokens(found.expert) == [[0], [0], [0], [0]]
     assert of_tokens(found.place) == [[0], [1], [2], [3]]
-    assert of_tokens(found.kept) == [[True], [True], [False], [False]]
+    assert of_tokens(found.accepted) == [[True], [True], [False], [False]]
     torch.testing.assert_close(found.gate.flatten(), torch.tensor(FIRST, dtype=torch.float64))
 
 
 def test_lower_probabilities_are_dropped():
     found = route(logits_of(FIRST), NARROW.changed(drop="probability"))
     assert of_tokens(found.place) == [[0], [3], [1], [2]]
-    assert of_tokens(found.kept) == [[True], [False], [True], [False]]
+    assert of_tokens(found.accepted) == [[True], [False], [True], [False]]
 
 
 def test_of_equal_probabilities_the_earlier_token_is_kept():
@@ -59,11 +59,11 @@ def test_each_expert_has_places_of_its_own(drop):
     found = route(logits_of([0.9, 0.2, 0.8, 0.4]), NARROW.changed(drop=drop))
     assert of_tokens(found.expert) == [[0], [1], [0], [1]]
     assert of_tokens(found.place) == [[0], [0], [1], [1]]
-    assert found.kept.all()
+    assert found.accepted.all()
 
 
 def test_nothing_is_dropped():
-    assert route(logits_of(FIRST), NARROW.changed(drop="none")).kept.all()
+    assert route(logits_of(FIRST), NARROW.changed(drop="none")).accepted.all()
 
 
 def test_two_experts_a_token():
@@ -75,11 +75,11 @@ def test_two_experts_a_token():
     assert of_tokens(found.expert) == [[0, 1], [0, 1], [1, 2], [2, 0]]
     # expert 0 is chosen by tokens 0, 1 and 3, expert 1 by 0, 1 and 2, expert 2 by 2 and 3
     assert of_tokens(found.place) == [[0, 0], [1, 1], [2, 0], [1, 2]]
-    assert of_tokens(found.kept) == [[True, True], [True, True], [False, True], [True, False]]
+    assert of_tokens(found.accepted) == [[True, True], [True, True], [False, True], [True, False]]
     torch.testing.assert_close(
         found.gate[0], torch.tensor([[5 / 8, 3 / 8], [2 / 3, 1 / 3], [5 / 8, 3 / 8], [5 / 9, 4 / 9]]).double()
     )
-    kept = route(probabilities.log()[None], settings.changed(drop="probability")).kept
+    kept = route(probabilities.log()[None], settings.changed(drop="probability")).accepted
     # expert 0 has 0.5, 0.6 and 0.4: token 3 is dropped; expert 1 has 0.3, 0.3 and 0.5: token 1, the later of the equal
     assert of_tokens(kept) == [[True, True], [True, False], [True, True], [True, False]]
 
@@ -88,7 +88,7 @@ def test_samples_do_not_compete():
     logits = logits_of(FIRST)
     alone = route(logits, NARROW)
     both = route(torch.cat((logits, logits.flip(1))), NARROW)
-    assert torch.equal(both.kept[0], alone.kept[0]) and torch.equal(both.kept[1], alone.kept[0])
+    assert torch.equal(both.accepted[0], alone.accepted[0]) and torch.equal(both.accepted[1], alone.accepted[0])
 
 
 @pytest.mark.parametrize(
@@ -218,4 +218,4 @@ def test_every_row_goes_to_its_expert_and_comes_back(given_):
         found = home[plan.back]
         for choice, row in enumerate(found.tolist()):
             expert = int(routing.expert.reshape(-1)[choice])
-            assert row == ([rank, choice, expert] if bool(routing.kept.reshape(-1)[choice]) else [-1, -1, -1])
+            assert row == ([rank, choice, expert] if bool(routing.accepted.reshape(-1)[choice]) else [-1, -1, -1])

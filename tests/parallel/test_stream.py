@@ -177,5 +177,5 @@ def test_the_step_that_diverged_is_named_whenever_all_ranks_know_of_it(mpi_resul
     stream = Stream.of(case.run.train, stages=case.layout.pp, micro_batches=case.micro_batches)
     assert (state, not_finite[0]) == ("nan", step)
     assert taken == min(step + stream.lag, STEPS)
-    late = f", which all ranks know after step {taken}" if taken > step else ""
+    late = f", detected on all ranks after step {taken}" if taken > step else ""
     assert reason == (f"loss is not finite at step {step}{late}" if late else f"loss is nan at step {step}")

@@ -115,7 +115,7 @@ def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
     def cut(rank: int) -> list[list[str]]:
         held = []
         for name, shape in shapes.items():
-            whole = Shard(name, shape, alike=("t",), copy=rank, copies=2)
+            whole = Shard(name, shape, replicated=("t",), copy=rank, copies=2)
             shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else whole
             held.append(Held(nn.Parameter(torch.zeros(shard.local_shape)), shard))
         buckets = make_buckets(held, limit_bytes=limit / 4, replicas=1)

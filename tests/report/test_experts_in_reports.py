@@ -45,7 +45,7 @@ def measured(path: Path, layers: Any) -> Measures:
 
 def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", LAYERS)
-    values = {one.key: one.of(run) for one in EXPERTS}
+    values = {one.key: one.compute(run) for one in EXPERTS}
     assert values["expert_imbalance"] == pytest.approx((2.0 + 1.0) / 2)
     assert values["dropped_part"] == pytest.approx(8 / 160)
     assert values["unused_experts"] == 1

@@ -17,7 +17,7 @@ from test_tables_of_a_cell import STEPS, WARMUP, plant, replace
 from hpcbench.collect.submission import from_log
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.quantities import Quantity
-from hpcbench.report.quantities.catalogue import CATALOGUE, exported
+from hpcbench.report.quantities.catalogue import CATALOGUE, list_exported
 from hpcbench.report.quantities.resources import HOST_RANK
 from hpcbench.report.quantities.speed import LOSS_TRAIN, SAMPLES, STEP_SECONDS
 from hpcbench.report.quantities.traffic import CODED, EXPOSED, WIRE
@@ -95,7 +95,7 @@ def test_declarations_are_whole() -> None:
     for one in CATALOGUE:
         assert one.unit and one.head and one.meaning[0].isupper() and one.meaning[-1] not in ".;,", one.key
         assert one.of_schemes or (one.exported and not one.table), f"{one.key}: nothing says it"
-    assert all(exported(table) for table in ("runs", "channels", "phases"))
+    assert all(list_exported(table) for table in ("runs", "channels", "phases"))
 
 
 def measured(path: Path, run: Planted) -> Measures:
@@ -118,7 +118,7 @@ def test_a_run_has_the_statistic_of_its_steps_that_is_declared(tmp_path: Path, o
         "exposed_s": ("mean of the steps", 0.2 * 0.4),
     }[one.key]
     assert one.over_steps == expected[0]
-    assert one.of(run) == pytest.approx(expected[1], rel=1e-9)
+    assert one.compute(run) == pytest.approx(expected[1], rel=1e-9)
 
 
 def test_a_scheme_has_the_average_of_its_runs_that_is_declared(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_a_scheme_has_the_average_of_its_runs_that_is_declared(tmp_path: Path) -
         measured(tmp_path / f"{k}.txt", Planted("mzhybrid", k, seconds, 2.7, wire=wire, coded=wire))
         for k, (seconds, wire) in enumerate(((0.1, 0.2), (0.4, 0.3), (0.1, 0.7)), 1)
     ]
-    assert SAMPLES.over_runs.words == "geometric mean of the runs"
-    assert SAMPLES.over(runs) == pytest.approx((80 * 20 * 80) ** (1 / 3))
-    assert WIRE.over_runs.words == "mean of the runs" and WIRE.over(runs) == pytest.approx(0.4)
-    assert CODED.over_runs.words == "all runs together" and CODED.over(runs) == pytest.approx(0.4)
-    assert HOST_RANK.over_runs.words == "of the run with the most" and HOST_RANK.over(runs) == 300_000_000
-    assert SAMPLES.over([]) is None and WIRE.over([]) is None and HOST_RANK.over([]) is None
+    assert SAMPLES.over_runs.description == "geometric mean of the runs"
+    assert SAMPLES.average(runs) == pytest.approx((80 * 20 * 80) ** (1 / 3))
+    assert WIRE.over_runs.description == "mean of the runs" and WIRE.average(runs) == pytest.approx(0.4)
+    assert CODED.over_runs.description == "all runs together" and CODED.average(runs) == pytest.approx(0.4)
+    assert HOST_RANK.over_runs.description == "of the run with the most" and HOST_RANK.average(runs) == 300_000_000
+    assert SAMPLES.average([]) is None and WIRE.average([]) is None and HOST_RANK.average([]) is None

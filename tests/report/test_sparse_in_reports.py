@@ -43,9 +43,9 @@ def measured(path: Path, said: dict[str, Any]) -> Measures:
 
 def test_a_run_has_the_quantities_of_its_event(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", SAID)
-    values = {one.key: one.of(run) for one in SPARSE_ROWS}
+    values = {one.key: one.compute(run) for one in SPARSE_ROWS}
     assert run.run.log is not None
-    said = run.run.log.said(events.RowTraffic)
+    said = run.run.log.read_event(events.RowTraffic)
     assert said.from_step is not None and said.to_step is not None
     steps = said.to_step - said.from_step + 1
     assert values == {

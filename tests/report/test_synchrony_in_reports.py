@@ -18,7 +18,7 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.export import STALENESS
 from hpcbench.report.export.rows import rows
 from hpcbench.report.formats.json_document import content
-from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, ages
+from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, count_ages
 from hpcbench.report.synchrony import Arm, arms
 from hpcbench.report.time_to_loss import first_at
 
@@ -116,14 +116,14 @@ def test_gradients_are_counted_by_staleness_over_places_and_completed_runs() -> 
     assert found.parts == {0: 5 / 16, 1: 3 / 16, 3: 0.5}
     _, cells = planted([FASTER])
     (run,) = cells[0].runs
-    assert (STALENESS_MEAN.of(run), STALENESS_MOST.of(run), WAITING.of(run)) == (3 / 8, 1, 0.0)
+    assert (STALENESS_MEAN.compute(run), STALENESS_MOST.compute(run), WAITING.compute(run)) == (3 / 8, 1, 0.0)
 
 
 @pytest.mark.parametrize("counts", [{"-1": 2}, {"x": 1}, {"1": -1}, {"1": True}, {"1": 1.5}, {"1": "2"}, {"0": 0}, {}])
 def test_nonsense_is_no_staleness(counts: dict[str, Any]) -> None:
     log = RunLog(Path("log.txt"))
     log.events.append(Staleness(of="stage", places=(StalenessOf(place=0, counts=counts),)))
-    assert ages(log) is None
+    assert count_ages(log) is None
 
 
 def test_only_runs_that_differ_in_nothing_else_are_compared() -> None:

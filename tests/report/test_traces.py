@@ -76,7 +76,7 @@ def figures(root: Path) -> list[Figure]:
 
 def test_the_picture_has_a_line_a_rank_with_its_times(root: Path) -> None:
     (figure,) = figures(root)
-    assert "step 5 of r1-naive-zfp8, 4 of 10 ranks" in figure.caption and "(to 2 us)" in figure.caption
+    assert "step 5 of r1-naive-zfp8, 4 of 10 ranks" in figure.caption and "(within 2 us)" in figure.caption
     with styled():
         (axes,) = drawn(figure).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [f"rank {k}" for k in (0, 3, 6, 9)]

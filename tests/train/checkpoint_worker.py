@@ -210,7 +210,7 @@ def residuals_lost() -> object:
 
 
 def moments_lost() -> object:
-    """Adam's variance begins anew."""
+    """Adam's variance starts from zero again."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:

@@ -198,7 +198,7 @@ def test_text_becomes_tokens(tmp_path, need):
         i for piece in pieces if not text_split.is_valid(piece, 0.4) for i in tokenizer.encode(piece.decode()).ids
     ]
     assert corpus.train.tolist() == expected
-    with pytest.raises(UserError, match=f"knows {known} tokens, but model.vocab is 256: set model.vocab to {known}"):
+    with pytest.raises(UserError, match=f"has {known} tokens, but model.vocab is 256: set model.vocab to {known}"):
         text.load(data, 16, 256)
     (tmp_path / "words").write_bytes(b"caf\xe9 " * 50_000)
     with pytest.raises(UserError, match="not UTF-8"):
@@ -251,11 +251,11 @@ def test_a_token_that_the_first_look_missed_is_found_in_its_sample():
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "no index of tokens"),
-        (b"MMIDIDX\0\0" + bytes(10), "no index of tokens"),
-        (b"TNTIDX\0\0\0" + index_of([5])[9:], "no index of tokens"),
+        (b"", "not an index of tokens"),
+        (b"MMIDIDX\0\0" + bytes(10), "not an index of tokens"),
+        (b"TNTIDX\0\0\0" + index_of([5])[9:], "not an index of tokens"),
         (index_of([5], version=2), "version 2 of the index is not known"),
-        (index_of([5], code=7), "code 7 is no dtype of tokens"),
+        (index_of([5], code=7), "code 7 is not a dtype of tokens"),
         (index_of([5])[:-1], "bytes, where 1 sequences and 2 entries of documents take 62"),
         (struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, 2**64 - 1, 2**63), "bytes, where 18446744073709551615 sequences"),
         (index_of([5, -5, 5]), "sequence 1 does not begin where the one before it ends"),
@@ -311,14 +311,14 @@ def test_no_array_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
     ("write", "words"),
     [
         (lambda path: None, "No such file"),
-        (lambda path: path.write_bytes(b""), "no array of NumPy"),
+        (lambda path: path.write_bytes(b""), "not an array of NumPy"),
         (
             lambda path: np.save(path, np.zeros((3, 4), int)),
             r"holds int64 of shape \(3, 4\): .* flat array of integers",
         ),
         (lambda path: np.save(path, np.zeros(9)), "holds float64 of shape"),
-        (lambda path: np.save(path, np.array([{}] * 9), allow_pickle=True), "no array of NumPy"),
-        (lambda path: path.write_bytes(np.lib.format.magic(1, 0)), "no array of NumPy"),
+        (lambda path: np.save(path, np.array([{}] * 9), allow_pickle=True), "not an array of NumPy"),
+        (lambda path: path.write_bytes(np.lib.format.magic(1, 0)), "not an array of NumPy"),
     ],
 )
 def test_an_array_that_holds_no_tokens_is_one_line(tmp_path, write, words):

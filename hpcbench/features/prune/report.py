@@ -85,7 +85,7 @@ def sparsity(log: RunLog) -> Sparsity | None:
 
     None where the log does not speak of any, or not sensibly.
     """
-    said = log.said(events.Sparsity)
+    said = log.read_event(events.Sparsity)
     found = []
     for row in said.parts or ():
         if row.part is None or row.weights is None or row.zeros is None:

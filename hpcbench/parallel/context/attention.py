@@ -1,4 +1,4 @@
-"""Context parallelism of a model: which positions a rank has, and how its attention works over the ranks."""
+"""Context parallelism of a model: the positions of a rank, and attention over the ranks."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ WAYS: dict[Context, tuple[Attention, Order]] = {
     "rsa": (row_attention, zigzag),
     "ulysses": (head_attention, in_order),
 }
-"""Each way's attention, and the order in which it wants the positions."""
+"""The attention of each method, and its order of positions."""
 
 
 class Positions:
@@ -32,7 +32,7 @@ class Positions:
     Parameters
     ----------
     mesh
-        Mesh whose ``cp`` group shares the positions, in the way that its layout asks for.
+        Mesh whose ``cp`` group shares the positions, by the method in its layout.
     policy
         Gives the channels.
     overlap
@@ -45,12 +45,12 @@ class Positions:
         self._policy, self._overlap = policy, overlap
 
     def places(self, positions: int, device: torch.device) -> Tensor:
-        """The places in the sample of this rank's positions, of which there are so many."""
+        """Return the places in the sample of this rank's positions: [positions]."""
         rank, size = (self._group.rank, self._group.size) if self._group else (0, 1)
         return self._order(positions, rank, size).to(device)
 
-    def own(self, tokens: Tensor) -> Tensor:
-        """The positions of samples that this rank has: [b, s] -> [b, s/p]."""
+    def select(self, tokens: Tensor) -> Tensor:
+        """Select this rank's positions of samples: [b, s] -> [b, s/p]."""
         if self._group is None:
             return tokens
         return tokens[:, self.places(tokens.shape[1] // self._group.size, tokens.device)]

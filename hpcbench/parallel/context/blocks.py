@@ -1,8 +1,8 @@
-"""Attention of some queries to some keys, with what is needed to join it with attention to other keys.
+"""Attention of some queries to some keys, in a form that can be joined with attention to other keys.
 
 The result of a softmax over some of the keys, and the logarithm of its denominator, are enough to join blocks exactly
-(online softmax). For the backward pass the denominator of the whole row gives a block's probabilities again, so that no
-scores are kept. PyTorch's fused kernels compute both; where there is none for a format, plain products do.
+(online softmax). The backward pass recomputes a block's probabilities from the denominator of the whole row, so no
+scores are kept. PyTorch's fused kernels compute both; formats without a kernel use plain products.
 
 Shapes: b samples, a heads, n queries, m keys, d features of a head.
 """
@@ -38,7 +38,10 @@ class Gradients(NamedTuple):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
-    """Attention of queries [b, a, n, d] to keys and values [b, a, m, d]. A causal query sees keys up to its number."""
+    """Compute the attention of queries [b, a, n, d] to keys and values [b, a, m, d].
+
+    A causal query sees the keys up to its own number.
+    """
     if q.device.type == "cpu":
         return Attended(*_ops()._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal))
     if q.dtype is torch.float64:
@@ -47,8 +50,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
     return Attended(values, weight[..., : q.shape[2]])
 
 
-def attend_backward(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, whole: Attended, *, causal: bool) -> Gradients:
-    """The part of a block in the gradients of attention.
+def attend_backward(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
+) -> Gradients:
+    """Compute the gradients of attention for one block of keys.
 
     Parameters
     ----------
@@ -56,24 +61,24 @@ def attend_backward(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, whole: At
         Gradient of the values of the whole rows, [b, a, n, d].
     q, k, v, causal
         The block, as for `attend`.
-    whole
-        The result for all keys, of these queries.
+    attended
+        The result of these queries for all keys.
     """
-    values, weight = whole
+    values, weight = attended
     if q.device.type == "cpu":
         backward = _ops()._scaled_dot_product_flash_attention_for_cpu_backward
         return Gradients(*backward(gradient, q, k, v, values, weight, 0.0, causal))
     if q.dtype is torch.float64:
-        return _attend_backward(gradient, q, k, v, whole, causal=causal)
-    none = torch.zeros((), dtype=torch.int64, device=q.device)  # a state of random numbers, which there are none of
+        return _attend_backward(gradient, q, k, v, attended, causal=causal)
+    none = torch.zeros((), dtype=torch.int64, device=q.device)  # the state of the random generator: no dropout
     padded = torch.nn.functional.pad(weight, (0, -weight.shape[-1] % _WEIGHTS), value=math.inf)
     backward = _ops()._scaled_dot_product_efficient_attention_backward
-    found = backward(gradient, q, k, v, None, values, padded, none, none, 0.0, [True, True, True, False], causal)
-    return Gradients(*found[:3])
+    computed = backward(gradient, q, k, v, None, values, padded, none, none, 0.0, [True, True, True, False], causal)
+    return Gradients(*computed[:3])
 
 
 _WEIGHTS = 32
-"""The kernel wants room for a multiple of so many weights in each row."""
+"""The kernel needs rows of weights padded to a multiple of this number."""
 
 
 def _ops() -> Any:
@@ -81,32 +86,37 @@ def _ops() -> Any:
 
 
 def scores(q: Tensor, k: Tensor, *, causal: bool) -> Tensor:
-    """Scores [b, a, n, m] in fp32 or better; those that a causal query does not see are minus infinity."""
+    """Compute the scores [b, a, n, m] = Q K^T / sqrt(d) in fp32 or better; masked scores are minus infinity."""
     wide = torch.promote_types(q.dtype, torch.float32)
-    found = (q @ k.transpose(-1, -2)).to(wide) / math.sqrt(q.shape[-1])
+    computed = (q @ k.transpose(-1, -2)).to(wide) / math.sqrt(q.shape[-1])
     if causal:
-        found.masked_fill_(torch.ones(found.shape[-2:], dtype=torch.bool, device=q.device).triu(1), -math.inf)
-    return found
+        computed.masked_fill_(torch.ones(computed.shape[-2:], dtype=torch.bool, device=q.device).triu(1), -math.inf)
+    return computed
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Attended:
-    """`attend` by plain products."""
-    found = scores(q, k, causal=causal)
-    weight = found.logsumexp(dim=-1)
-    return Attended((found - weight[..., None]).exp().to(v.dtype) @ v, weight)
+    """Compute `attend` by plain products."""
+    computed = scores(q, k, causal=causal)
+    weight = computed.logsumexp(dim=-1)
+    return Attended((computed - weight[..., None]).exp().to(v.dtype) @ v, weight)
 
 
-def _attend_backward(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, whole: Attended, *, causal: bool) -> Gradients:
-    """`attend_backward` by plain products."""
-    shares = (scores(q, k, causal=causal) - whole.weight[..., None]).exp()
-    mean = (gradient * whole.values).to(shares.dtype).sum(dim=-1, keepdim=True)
+def _attend_backward(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool
+) -> Gradients:
+    """Compute `attend_backward` by plain products.
+
+    dS = P (dO V^T - rowsum(dO O)) / sqrt(d), dQ = dS K, dK = dS^T Q, dV = P^T dO.
+    """
+    shares = (scores(q, k, causal=causal) - attended.weight[..., None]).exp()
+    mean = (gradient * attended.values).to(shares.dtype).sum(dim=-1, keepdim=True)
     slopes = shares * ((gradient @ v.transpose(-1, -2)).to(shares.dtype) - mean) / math.sqrt(q.shape[-1])
     slopes, shares = slopes.to(q.dtype), shares.to(q.dtype)
     return Gradients(slopes @ k, slopes.transpose(-1, -2) @ q, shares.transpose(-1, -2) @ gradient)
 
 
 class Online:
-    """Attention to more and more keys: blocks are joined with the weights that they have in the whole softmax.
+    """Attention to a growing set of keys: blocks are joined with their weights in the whole softmax.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What goes round the ring: keys and values on, and their gradients home. Messages move while a block is computed."""
+"""Keys and values that travel around a ring of ranks, and their gradients. Messages move while a block is computed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,44 +35,46 @@ class Sharers:
 
     @classmethod
     def of(cls, group: Group, policy: Policy, *, overlap: bool) -> "Sharers":
-        """The group with the policy's channels."""
+        """Combine the group with the policy's channels."""
         forward = policy.channel(Dimension.CP, Phase.FORWARD, MessageKind.ACT)
         return cls(group, forward, policy.channel(Dimension.CP, Phase.BACKWARD, MessageKind.GRAD), overlap)
 
     def begun(self, work: Work) -> Work:
-        """An exchange that goes on beside the computation, if that is wanted."""
+        """Let an exchange move during the computation if `overlap` is set."""
         return work.in_background() if self.overlap else work
 
 
-def go_round(own: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
-    """Every rank's block, this rank's own first and then that of the rank before: its rank, and its values.
+def go_round(block_here: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
+    """Yield the rank and the values of every block: this rank's own first, then that of the previous rank.
 
-    While the caller works on a block, it is passed on, and the next one comes. Two buffers take turns, so that a block
-    is gone when the next but one is asked for.
+    While the caller works on a block, it is passed on, and the next one is received. There are two buffers, so a block
+    is overwritten when the caller asks for the second block after it.
     """
     group = ranks.group
     relay = Relay()
-    leaving, block = to_buffer(own).reshape(-1), own
-    rooms = [room(own.shape, like=own) for _ in range(min(2, group.size - 1))]
+    leaving, block = to_buffer(block_here).reshape(-1), block_here
+    rooms = [room(block_here.shape, like=block_here) for _ in range(min(2, group.size - 1))]
     for hop in range(group.size - 1):
         into = rooms[hop % 2]
-        work = group.pass_on(leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward, made_of=own.shape)
+        work = group.pass_on(
+            leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward, made_of=block_here.shape
+        )
         if ranks.overlap:
             yield (group.rank - hop) % group.size, block
             work.wait()
         else:
             work.wait()
             yield (group.rank - hop) % group.size, block
-        leaving, block = into.reshape(-1), from_buffer(into, own)
+        leaving, block = into.reshape(-1), from_buffer(into, block_here)
     relay.end()
     yield (group.rank + 1) % group.size, block
 
 
 class Homeward:
-    """Gradients of blocks, which every rank adds its summand to, on their way round the ring to their owners.
+    """Gradients of blocks on their way around the ring to their owners. Every rank adds its summand.
 
-    The ranks work on the blocks in the order of `go_round`. What a rank adds to its own block stays at home. So a sum
-    makes as many hops as its block, and ends at home.
+    The ranks work on the blocks in the order of `go_round`. The summand of a rank's own block is not sent. So a sum
+    makes as many hops as its block, and ends at the block's owner.
 
     Parameters
     ----------
@@ -117,6 +119,6 @@ class Homeward:
         return summand + from_buffer(buffer, summand)
 
     def at_home(self) -> Tensor:
-        """The gradient of this rank's own block, in fp32 or better."""
+        """Return the gradient of this rank's own block, in fp32 or better."""
         assert self._own is not None
         return self._with_what_came(self._own)

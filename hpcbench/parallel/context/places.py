@@ -1,8 +1,8 @@
-"""The positions of a sample that a rank has, and which of its queries look at which keys of another rank.
+"""The positions of a rank, and the pairs of its queries and another rank's keys that are computed.
 
-In causal attention a query looks at the keys before it. Where ranks had neighbouring positions, the first one would be
-idle most of the time. In zig-zag order the sample is cut into 2p pieces, and rank r has pieces r and 2p - 1 - r: every
-rank has the same work with every other one (the balanced order of striped and zig-zag ring attention).
+In causal attention a query sees the keys before it. With neighbouring positions, the first rank would be idle most of
+the time. In zig-zag order the sample is cut into 2p pieces, and rank r has pieces r and 2p - 1 - r: every rank has the
+same work with every other one (the balanced order of striped and zig-zag ring attention).
 
 Shapes: p ranks, m positions of a rank, s = p m positions of the sample.
 """
@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 Order = Callable[[int, int, int], Tensor]
-"""Gives the places in the sample of a rank's positions, [m]: from m, the rank, and the number of ranks."""
+"""A function of m, the rank and the number of ranks: the places in the sample of a rank's positions, [m]."""
 
 
 def in_order(positions: int, rank: int, ranks: int) -> Tensor:
-    """Neighbouring positions: rank r has the r-th part of the sample."""
+    """Return neighbouring positions: rank r has the r-th part of the sample."""
     return torch.arange(rank * positions, (rank + 1) * positions)
 
 
 def zigzag(positions: int, rank: int, ranks: int) -> Tensor:
-    """Pieces r and 2p - 1 - r of the 2p pieces of the sample; both are in order, and so is the whole."""
+    """Return the positions of pieces r and 2p - 1 - r of the 2p pieces of the sample, in ascending order."""
     half = positions // 2
     first, second = rank * half, (2 * ranks - 1 - rank) * half
     return torch.cat((torch.arange(first, first + half), torch.arange(second, second + half)))
@@ -35,9 +35,9 @@ class Pair(NamedTuple):
     Attributes
     ----------
     queries, keys
-        Which of the rank's queries look at which of the other rank's keys.
+        The rank's queries, and the other rank's keys that they see.
     causal
-        Whether a query looks only at keys up to its own number.
+        Whether a query sees only keys up to its own number.
     """
 
     queries: slice
@@ -46,14 +46,14 @@ class Pair(NamedTuple):
 
 
 def pair(positions: int, rank: int, source: int, *, causal: bool) -> Pair:
-    """What the queries of `rank` and the keys of `source`, both in zig-zag order, have to do with each other.
+    """Return the part of the scores of `rank`'s queries and `source`'s keys to compute, both in zig-zag order.
 
-    Of another rank's keys a causal rank computes one half: all queries with the keys of the other's first piece, or the
-    queries of its own second piece with all keys.
+    With another rank's keys, causal attention computes one half: all queries with the keys of the other's first piece,
+    or the queries of the rank's second piece with all keys.
     """
-    whole = slice(0, positions)
+    everything = slice(0, positions)
     if not causal or source == rank:
-        return Pair(whole, whole, causal)
+        return Pair(everything, everything, causal)
     if source < rank:
-        return Pair(whole, slice(0, positions // 2), False)
-    return Pair(slice(positions // 2, positions), whole, False)
+        return Pair(everything, slice(0, positions // 2), False)
+    return Pair(slice(positions // 2, positions), everything, False)

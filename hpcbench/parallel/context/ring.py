@@ -1,8 +1,8 @@
-"""Ring attention: blocks of keys and values go round, and each rank joins its queries' attention to one after another.
+"""Ring attention: blocks of keys and values travel around the ring, and each rank joins its attention to each block.
 
-A rank never has more than two blocks beside its own, and no scores (Liu et al., arXiv 2310.01889). In the backward pass
-keys and values go round once more, and their gradients with them. Shapes: b samples, a heads, m positions of a rank, d
-features of a head.
+A rank never holds more than two blocks in addition to its own, and no scores (Liu et al., arXiv 2310.01889). In the
+backward pass keys and values travel around the ring again, together with their gradients. Shapes: b samples, a heads, m
+positions of a rank, d features of a head.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from hpcbench.parallel.context.places import pair
 
 
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Attention of this rank's queries to the keys of all ranks; all are [b, a, m, d], in zig-zag order."""
+    """Compute attention of this rank's queries to the keys of all ranks; all are [b, a, m, d], in zig-zag order."""
     values: Tensor = _Ring.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 
@@ -25,9 +25,9 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: b
 class _Ring(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, causal: bool) -> Tensor:
-        own, rank = torch.stack((k, v)), ranks.group.rank  # [2, b, a, m, d]
+        block_here, rank = torch.stack((k, v)), ranks.group.rank  # [2, b, a, m, d]
         online: Online | None = None
-        for source, block in go_round(own, ranks):
+        for source, block in go_round(block_here, ranks):
             queries, keys, masked = pair(q.shape[2], rank, source, causal=causal)
             attended = attend(q[:, :, queries], *block[:, :, :, keys].unbind(), causal=masked)
             if online is None:
@@ -37,25 +37,25 @@ class _Ring(torch.autograd.Function):
         assert online is not None
         values, weight = online.result
         ctx.ranks, ctx.causal = ranks, causal
-        ctx.save_for_backward(q, own, values, weight)
+        ctx.save_for_backward(q, block_here, values, weight)
         return values
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, own, values, weight = ctx.saved_tensors
+        q, block_here, values, weight = ctx.saved_tensors
         ranks, (gradient,) = ctx.ranks, gradients
-        home = Homeward(ranks, own)
+        home = Homeward(ranks, block_here)
         of_queries = torch.zeros_like(q, dtype=wire_dtype(q.dtype))
-        for source, block in go_round(own, ranks):
+        for source, block in go_round(block_here, ranks):
             queries, keys, masked = pair(q.shape[2], ranks.group.rank, source, causal=ctx.causal)
             rows = (slice(None), slice(None), queries)
-            found = attend_backward(
+            summands = attend_backward(
                 *(gradient[rows], q[rows], *block[:, :, :, keys].unbind(), Attended(values[rows], weight[rows])),
                 causal=masked,
             )
-            of_queries[rows] += found.queries
-            summand = torch.zeros_like(own, dtype=of_queries.dtype)
-            summand[0, :, :, keys], summand[1, :, :, keys] = found.keys, found.values
+            of_queries[rows] += summands.queries
+            summand = torch.zeros_like(block_here, dtype=of_queries.dtype)
+            summand[0, :, :, keys], summand[1, :, :, keys] = summands.keys, summands.values
             home.add(summand)
         of_keys, of_values = home.at_home().to(q.dtype).unbind()
         return of_queries.to(q.dtype), of_keys, of_values, None, None

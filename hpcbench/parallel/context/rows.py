@@ -1,8 +1,8 @@
-"""Ring self-attention with whole rows of scores (Li et al., arXiv 2105.13120): keys go round once, then values.
+"""Ring self-attention with whole rows of scores (Li et al., arXiv 2105.13120): first keys travel, then values.
 
-A rank has the scores of its queries with all keys at a time, so that the softmax is the usual one, and it keeps them
-for the backward pass: memory grows with the square of the sample's length over the number of ranks. Shapes: b samples,
-a heads, m positions of a rank, s of all, d features of a head.
+A rank holds the scores of its queries with all keys, so the softmax is the usual one. It keeps the scores for the
+backward pass: memory grows as s^2 / p. Shapes: p ranks, b samples, a heads, m positions of a rank, s of all, d features
+of a head.
 """
 
 import math
@@ -18,13 +18,13 @@ from hpcbench.parallel.context.places import pair
 
 
 def row_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Attention of this rank's queries to the keys of all ranks; all are [b, a, m, d], in zig-zag order."""
+    """Compute attention of this rank's queries to the keys of all ranks; all are [b, a, m, d], in zig-zag order."""
     values: Tensor = _Rows.apply(q, k, v, ranks, causal)  # type: ignore[no-untyped-call]
     return values
 
 
 def _part(positions: int, ranks: Sharers, source: int, *, causal: bool) -> tuple[Any, slice, Any, bool]:
-    """Place of a block in queries, keys and rows of scores, and whether it is masked."""
+    """Return the place of a block in queries, keys and rows of scores, and whether it is masked."""
     queries, keys, masked = pair(positions, ranks.group.rank, source, causal=causal)
     columns = slice(source * positions + keys.start, source * positions + keys.stop)
     every = slice(None)
@@ -35,11 +35,11 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, causal: bool) -> Tensor:
         m, wide = q.shape[2], wire_dtype(q.dtype)
-        found = q.new_full((*q.shape[:3], m * ranks.group.size), -math.inf, dtype=wide)  # [b, a, m, s]
+        scores_by_key = q.new_full((*q.shape[:3], m * ranks.group.size), -math.inf, dtype=wide)  # [b, a, m, s]
         for source, block in go_round(k, ranks):
             rows, keys, place, masked = _part(m, ranks, source, causal=causal)
-            found[place] = scores(q[rows], block[:, :, keys], causal=masked)
-        shares = found.softmax(dim=-1).to(q.dtype)
+            scores_by_key[place] = scores(q[rows], block[:, :, keys], causal=masked)
+        shares = scores_by_key.softmax(dim=-1).to(q.dtype)
         total = torch.zeros_like(q, dtype=wide)
         for source, block in go_round(v, ranks):
             rows, keys, place, _ = _part(m, ranks, source, causal=causal)

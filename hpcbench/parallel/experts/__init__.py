@@ -1,1 +1,1 @@
-"""Layers with experts: which tokens go to which experts, and how they travel to the ranks that hold these."""
+"""Layers with experts: routing of tokens to experts, and their exchange with the ranks that hold the experts."""

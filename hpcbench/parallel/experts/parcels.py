@@ -1,8 +1,8 @@
-"""The order in which a rank's tokens leave for their experts, and in which those of other ranks come. Index arithmetic.
+"""The dispatch plan of a rank's tokens: the order of sent and of received rows. Index arithmetic.
 
-Rows that leave lie by expert, and so by the rank that holds the expert. With a capacity every expert gets all its
-places from every sample, empty ones as zeros, so that all ranks know all counts. Without one, exactly the chosen rows
-leave, and the ranks tell each other how many there are.
+Sent rows are sorted by expert, and so by the rank that holds the expert. With a capacity every expert receives all its
+places from every sample, with zeros in empty ones, so all ranks can compute all counts. Without a capacity exactly the
+chosen rows are sent, and the ranks exchange their numbers first.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,23 +15,22 @@ from hpcbench.parallel.experts.routing import Routing
 from hpcbench.parallel.experts.travel import Counts
 
 Exchange = Callable[[Sequence[int]], list[int]]
-"""Tells every rank so many numbers of a list, its equal part in rank order, and gives what all ranks tell this one."""
+"""An all-to-all of numbers: sends each rank its equal part of a list, and returns the received ones in rank order."""
 
 
 class Parcels(NamedTuple):
-    """Where rows of tokens lie when they travel.
+    """The dispatch plan of rows of tokens.
 
     Attributes
     ----------
     source
-        For each row that leaves, the choice that it is of: ``token * k + choice``. An empty place has the number of
-        choices.
+        For each sent row, the number of its choice: ``token * k + choice``. For an empty place, the number of choices.
     back
-        For each choice, the row that leaves; for one that was dropped, the number of rows.
+        For each choice, its sent row; for a dropped choice, the number of rows.
     counts
         Rows to each rank, and from each rank.
     by_expert
-        For each row, in the order of this rank's experts, its place among the rows that come.
+        For each row, in the order of this rank's experts, its place among the received rows.
     experts
         Rows of each of this rank's experts.
     """
@@ -44,21 +43,21 @@ class Parcels(NamedTuple):
 
     @property
     def by_sender(self) -> Tensor:
-        """For each row that comes, its place in the order of this rank's experts."""
+        """For each received row, its place in the order of this rank's experts."""
         places = torch.empty_like(self.by_expert)
         places[self.by_expert] = torch.arange(len(places), device=places.device)
         return places
 
 
 def with_places(routing: Routing, *, count: int, places: int, ranks: int) -> Parcels:
-    """Rows where each of `count` experts has so many places for each sample. Ranks hold equally many experts."""
+    """Plan the rows if each of `count` experts has `places` places per sample. Ranks hold equally many experts."""
     b, s, k = routing.expert.shape
     sample = torch.arange(b, device=routing.expert.device)[:, None, None]
     row = (routing.expert * b + sample) * places + routing.place
     rows = count * b * places
-    back = torch.where(routing.kept, row, rows).reshape(-1)
+    back = torch.where(routing.accepted, row, rows).reshape(-1)
     source = torch.full((rows + 1,), b * s * k, device=back.device)
-    source[back] = torch.arange(b * s * k, device=back.device)  # those that were dropped all go to the last
+    source[back] = torch.arange(b * s * k, device=back.device)  # all dropped choices go to the last row
     each = count // ranks * b * places
     segments = [[b * places] * (count // ranks)] * ranks
     by_expert, experts = _by_expert(segments, back.device)
@@ -66,22 +65,25 @@ def with_places(routing: Routing, *, count: int, places: int, ranks: int) -> Par
 
 
 def without_places(routing: Routing, *, count: int, ranks: int, exchange: Exchange) -> Parcels:
-    """Rows of exactly the choices. Counts of each expert are exchanged."""
+    """Plan the rows of exactly the choices. Counts of each expert are exchanged."""
     chosen = routing.expert.reshape(-1)
     source = chosen.argsort(stable=True)
     back = torch.empty_like(source)
     back[source] = torch.arange(len(source), device=source.device)
-    own = chosen.bincount(minlength=count).tolist()
+    counts = chosen.bincount(minlength=count).tolist()
     held = count // ranks
-    told = exchange(own)
-    segments = [told[rank * held : (rank + 1) * held] for rank in range(ranks)]
+    received = exchange(counts)
+    segments = [received[rank * held : (rank + 1) * held] for rank in range(ranks)]
     by_expert, experts = _by_expert(segments, source.device)
-    sends = [sum(own[rank * held : (rank + 1) * held]) for rank in range(ranks)]
+    sends = [sum(counts[rank * held : (rank + 1) * held]) for rank in range(ranks)]
     return Parcels(source, back, Counts(sends, [sum(rows) for rows in segments]), by_expert, experts)
 
 
 def _by_expert(segments: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, list[int]]:
-    """The order by expert of rows that come by sender, and the rows of each expert. Segments are [sender][expert]."""
+    """Sort by expert the rows that arrive by sender, and count the rows of each expert.
+
+    Segments are [sender][expert].
+    """
     first = 0
     starts: list[list[int]] = []
     for rows in segments:

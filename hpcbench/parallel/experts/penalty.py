@@ -1,7 +1,7 @@
 """Losses of layers inside the model, whose gradients join the backward pass where they arise.
 
 The loss of the text is computed on the last pipeline stage, and layers of all stages have losses of their own. A layer
-hands one of its tensors through `add`: values do not change, and in the backward pass the layer's loss gets the
+passes one of its tensors through `add`: values do not change, and in the backward pass the layer's loss gets the
 gradient that it would have as a summand of the text's loss.
 """
 
@@ -24,7 +24,7 @@ class Penalty:
         self.factor = 1.0
 
     def add(self, x: Tensor, loss: Tensor) -> Tensor:
-        """`x` itself. Its backward pass is that of the loss, too."""
+        """Return `x`. Its backward pass includes that of the loss."""
         if not torch.is_grad_enabled():
             return x
         same: Tensor = _Added.apply(x, loss, self)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Which experts take which tokens: a function of the router's logits, sample by sample.
+"""Routing of tokens to experts: a function of the router's logits, sample by sample.
 
 A sample is routed by itself: its tokens compete with each other for the places of an expert, and with no other tokens
 (the groups of arXiv 2006.16668, section 2.2). So the same tokens are dropped in every layout and for every size of
@@ -17,7 +17,7 @@ from torch import Tensor
 from hpcbench.contract.experts import Experts
 
 COMPARED = 2.0**12
-"""Steps of probabilities that are told apart when an expert has too many tokens."""
+"""Number of distinct levels of probabilities that are compared when an expert has too many tokens."""
 
 
 class Routing(NamedTuple):
@@ -30,16 +30,16 @@ class Routing(NamedTuple):
     gate
         Weights of their outputs, in fp32 or better.
     place
-        The token's place among those of its sample that chose the expert, from 0, in the order in which they are kept.
-    kept
-        Whether the expert has a place for the token. An expert that does not adds nothing to the token's output, and
+        The token's place among the tokens of its sample that chose the expert, from 0, in the order of acceptance.
+    accepted
+        Whether the expert has a place for the token. An expert without a place adds nothing to the token's output, and
         its gate gets no gradient.
     """
 
     expert: Tensor
     gate: Tensor
     place: Tensor
-    kept: Tensor
+    accepted: Tensor
 
 
 class Losses(NamedTuple):
@@ -54,7 +54,7 @@ class Losses(NamedTuple):
 def route(logits: Tensor, settings: Experts) -> Routing:
     """Choose the experts of the tokens by their logits, [b, s, E].
 
-    With one expert a token the gate is its probability (arXiv 2101.03961); with more, gates are probabilities divided
+    With one expert per token the gate is its probability (arXiv 2101.03961); with more, gates are probabilities divided
     by the sum over the token's experts.
     """
     values, expert = logits.softmax(dim=-1).topk(settings.top, dim=-1)  # [b, s, k]
@@ -68,13 +68,13 @@ def route(logits: Tensor, settings: Experts) -> Routing:
 
 
 def by_position(expert: Tensor, values: Tensor, count: int) -> Tensor:
-    """Places in an order in which earlier tokens come first."""
-    chosen = F.one_hot(expert, count).sum(dim=2)  # [b, s, E]: a token takes an expert once at most
+    """Order the tokens of an expert by position, and return their places: [b, s, k]."""
+    chosen = F.one_hot(expert, count).sum(dim=2)  # [b, s, E]: a token chooses an expert at most once
     return (chosen.cumsum(dim=1) - chosen).gather(2, expert)
 
 
 def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
-    """Places in an order in which tokens of higher probability come first, and of equal ones the earlier.
+    """Order the tokens of an expert by probability, then by position, and return their places: [b, s, k].
 
     Equal tokens, such as spaces in a row, have probabilities that are equal but for rounding, which depends on the size
     of a micro-batch. So probabilities are compared to 12 bits.
@@ -89,19 +89,19 @@ def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
 
 
 Shares = Callable[[Tensor, int], Tensor]
-"""Gives the shares [b, E] of the experts in the choices [b, s, k] of samples, of so many experts."""
+"""A function of choices [b, s, k] and the number of experts: the experts' shares of the choices, [b, E]."""
 
 
 def own_shares(expert: Tensor, count: int) -> Tensor:
-    """The shares among these choices, in fp64."""
+    """Return the experts' shares of these choices, [b, E], in fp64."""
     return F.one_hot(expert, count).double().mean(dim=(1, 2))
 
 
 def losses(logits: Tensor, expert: Tensor, shares: Shares = own_shares) -> Losses:
-    """The router's losses of logits [b, s, E] and of the chosen experts [b, s, k], dropped or not.
+    """Compute the router's losses from logits [b, s, E] and the chosen experts [b, s, k], dropped or not.
 
-    Where ranks share the positions of samples, `shares` gives those of whole samples, and the mean of the ranks' losses
-    is the loss of all positions: shares have no gradient, and the rest is a mean over positions.
+    If ranks share the positions of samples, `shares` returns those of whole samples. The mean of the ranks' losses is
+    then the loss of all positions: shares have no gradient, and the other factor is a mean over positions.
     """
     count = logits.shape[-1]
     shares_of_all = shares(expert, count).to(logits.dtype)

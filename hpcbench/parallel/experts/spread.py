@@ -2,8 +2,8 @@
 
 The ranks of an expert-parallel group are neighbours in data parallelism. Each holds a part of a layer's experts and
 all of its router. Tensor-parallel ranks have the same tokens, and each holds its part of every expert, as of an MLP.
-The sum over them is made where the experts are, on the rows that came. Ranks that share the positions of samples route
-their own, and tell each other which experts those have chosen.
+They sum the results on the rank of the expert, on the received rows. Ranks that share the positions of samples route
+their own positions, and exchange the counts of chosen experts.
 
 While rows are on their way to the experts, the shared expert computes.
 """
@@ -29,8 +29,7 @@ from hpcbench.parallel.regions import WHOLE, Border, enter, leave
 
 Shared = Callable[[Tensor], Tensor] | None
 Apply = Callable[[Tensor, Routing, nn.ModuleDict, Shared], Tensor]
-"""Gives the output of a layer's experts: of the input [b, s, h], the experts of each token, those that this rank holds,
-and the shared expert."""
+"""A function of the input [b, s, h], the routing, the rank's experts and the shared expert: the layer's output."""
 
 
 class Layer(Protocol):
@@ -43,7 +42,7 @@ class Layer(Protocol):
 
 
 class WholeShares:
-    """Shares of experts in whole samples, of which each rank has as many positions.
+    """Shares of experts in whole samples. Each rank has the same number of positions.
 
     Parameters
     ----------
@@ -57,7 +56,7 @@ class WholeShares:
         self._group, self._exact = group, exact
 
     def __call__(self, expert: Tensor, count: int) -> Tensor:
-        """The shares [b, E], the same on all ranks, of this rank's choices [b, s, k] (a collective call)."""
+        """Return the shares [b, E] of all ranks' choices, given this rank's [b, s, k] (a collective call)."""
         b, s, k = expert.shape
         counts = F.one_hot(expert, count).sum(dim=(1, 2)).double().cpu().numpy().reshape(-1)
         self._group.all_reduce(counts, channel=self._exact).wait()
@@ -65,7 +64,7 @@ class WholeShares:
 
 
 class Spread:
-    """Applies experts of which this rank holds a part.
+    """Application of experts that are spread over ranks.
 
     Parameters
     ----------
@@ -91,11 +90,11 @@ class Spread:
             self._way = Way(mesh.ep, there, back, overlap)
 
     def __call__(self, x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
-        """The output for the input [b, s, h]."""
+        """Return the output for the input [b, s, h]."""
         h = x.shape[2]
         k = routing.expert.shape[2]
         plan = self._parcels(routing)
-        choices = x.reshape(-1, 1, h).expand(-1, k, h).reshape(-1, h)  # each row leaves once at most
+        choices = x.reshape(-1, 1, h).expand(-1, k, h).reshape(-1, h)  # each row is sent at most once
         leaving = _taken(choices, plan.source)
         if self._way is None:
             extra = shared(x) if shared else None
@@ -115,18 +114,18 @@ class Spread:
         places = self._settings.places(positions)
         return parcels.with_places(routing, count=count, places=places, ranks=self._ranks)
 
-    def _exchange(self, own: Sequence[int]) -> list[int]:
-        """What other ranks send to this one's experts."""
+    def _exchange(self, counts: Sequence[int]) -> list[int]:
+        """Exchange the numbers of rows, and return those for this rank's experts."""
         if self._group is None:
-            return list(own)
-        sent = np.asarray(own, dtype=np.int64)
-        told = np.empty_like(sent)
-        each = [len(own) // self._ranks] * self._ranks
-        self._group.all_to_all(sent, told, (each, each), channel=self._exact).wait()
-        return [int(count) for count in told]
+            return list(counts)
+        sent = np.asarray(counts, dtype=np.int64)
+        received = np.empty_like(sent)
+        each = [len(counts) // self._ranks] * self._ranks
+        self._group.all_to_all(sent, received, (each, each), channel=self._exact).wait()
+        return [int(count) for count in received]
 
     def _computed(self, rows: Tensor, plan: parcels.Parcels, experts: nn.ModuleDict) -> Tensor:
-        """Results of the rows that came, in their order."""
+        """Compute the results of the received rows, in their order."""
         entered = enter(rows.index_select(0, plan.by_expert)[None], self._border)[0]
         layers: list[Any] = list(experts.values())
         pieces = torch.split(entered, plan.experts)
@@ -139,14 +138,14 @@ class Spread:
 
 
 def joined(results: Tensor, back: Tensor, routing: Routing) -> Tensor:
-    """The sum of each token's results, weighed by its gates: [b, s, h]. Those that were dropped add nothing."""
+    """Sum each token's results, weighted by its gates: [b, s, h]. Dropped choices add nothing."""
     b, s, k = routing.gate.shape
     wide = _taken(results, back).to(routing.gate.dtype).view(b, s, k, -1)
-    return (wide * (routing.gate * routing.kept)[..., None]).sum(dim=2)
+    return (wide * (routing.gate * routing.accepted)[..., None]).sum(dim=2)
 
 
 def _taken(rows: Tensor, index: Tensor) -> Tensor:
-    """Rows by their numbers; the number after the last one gives zeros."""
+    """Select rows by their numbers; the number after the last row selects zeros."""
     return F.pad(rows, (0, 0, 0, 1)).index_select(0, index)
 
 

@@ -1,11 +1,11 @@
-"""Rows that travel between the ranks of a group and back: an all-to-all that autograd knows.
+"""Rows that travel between the ranks of a group and back: a differentiable all-to-all.
 
-What goes to the experts in the forward pass comes back as gradients in the backward pass, by the same counts with
+Rows that go to the experts in the forward pass return as gradients in the backward pass, with the same counts and
 senders and receivers exchanged. Autograd does not see a channel's codec (straight-through).
 
-A move has two halves, `start` and `arrive`. Whatever is computed between them is computed while the rows are under way.
-Autograd runs the halves backwards: gradients leave at the second half and are waited for at the first one, after the
-backward pass of what was computed between.
+A move has two halves, `start` and `arrive`. Computation between them overlaps with the transfer. Autograd runs the
+halves backwards: gradients are sent at the second half and received at the first one, after the backward pass of the
+computation between them.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class Move:
     def begin(self, x: Tensor, counts: Counts, channel: Channel) -> None:
         """Send rows."""
         width = x.shape[1]
-        self._sent = to_buffer(x)  # lives until it has left
+        self._sent = to_buffer(x)  # must live until the message has left
         coming = room((sum(counts.receives), width), like=x)
         elements = tuple([rows * width for rows in side] for side in counts)
         work = self.way.group.all_to_all(
@@ -101,13 +101,13 @@ class _Arrive(torch.autograd.Function):
 
 
 def start(x: Tensor, way: Way, counts: Counts) -> tuple[Tensor, Move]:
-    """Send rows [n, h]. The result is for `arrive`: a number that stands for the rows, and the move."""
+    """Send rows [n, h]. Return the arguments of `arrive`: a scalar that stands for the rows, and the move."""
     move = Move(way, counts)
     stand_in: Tensor = _Start.apply(x, move)  # type: ignore[no-untyped-call]
     return stand_in, move
 
 
 def arrive(stand_in: Tensor, move: Move) -> Tensor:
-    """The rows that have come, by sender."""
+    """Wait for the received rows, sorted by sender."""
     rows: Tensor = _Arrive.apply(stand_in, move)  # type: ignore[no-untyped-call]
     return rows

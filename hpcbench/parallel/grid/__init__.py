@@ -1,1 +1,1 @@
-"""Layers on a tensor grid. `hpcbench.contract.grid` says which axes cut what; these modules carry it out."""
+"""Layers on a tensor grid. `hpcbench.contract.grid` defines which axes cut which dims."""

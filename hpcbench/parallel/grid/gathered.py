@@ -30,11 +30,11 @@ class GatheredProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """The gradients of x and w. The sum of w's is under way while x's is computed."""
+        """Compute the gradients of x and w. The sum of w's is under way while x's is computed."""
         x, weight = ctx.saved_tensors
         product, lines = ctx.product, ctx.lines
         dy = gather(gradients[0].contiguous(), lines.back(product.input_gradient.left)).wait()
         dw = dy.flatten(0, 1).T @ x.flatten(0, 1)
-        summed = scatter(dw, lines.back(product.weight_gradient.result))  # on its way while the other one is computed
+        summed = scatter(dw, lines.back(product.weight_gradient.result))  # under way while dx is computed
         dx = scatter(dy @ weight, lines.back(product.input_gradient.result)).wait()
         return dx, summed.wait(), None, None, None

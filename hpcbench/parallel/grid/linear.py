@@ -31,14 +31,14 @@ class GridLinear(nn.Module):
         self.weight = lines.part(plain.weight, grid.cuts(word, "weight"))
         self.bias = None if plain.bias is None else lines.part(plain.bias, grid.cuts(word, "bias"))
         self._coming: Coming | None = None
-        self._next: list[GridLinear] = []  # in a list, for a module would be a part of this one
+        self._next: list[GridLinear] = []  # in a list, because a module would be registered as a submodule
 
     def followed_by(self, layer: "GridLinear") -> None:
         """Gather the weight of the next layer while this one multiplies."""
         self._next = [layer]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rank's block of the layer's output."""
+        """Return the rank's block of the layer's output."""
         product = self._product
         check(x, ActivationCuts(product.x["M"], product.x["K"]), self._word)
         if product.streamed:
@@ -57,7 +57,7 @@ class GridLinear(nn.Module):
 
 
 def in_turn(layers: list[GridLinear]) -> None:
-    """Tell each layer which one comes next, if weights are gathered."""
+    """Link each layer to the next one, if weights are gathered."""
     for layer, following in pairwise(layers):
         if layer._product.streamed is None:
             layer.followed_by(following)

@@ -38,7 +38,7 @@ class Lines:
     Attributes
     ----------
     grid : Grid
-        The grid, which says how matrices lie.
+        The grid, which defines how matrices are cut.
     """
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
@@ -55,40 +55,40 @@ class Lines:
             self.exact(columns, Phase.BACKWARD)
 
     def forward(self, axis: str) -> Line:
-        """The line for activations or weights, whichever travel over the axis.
+        """Return the line for activations or weights, whichever travel over the axis.
 
-        The backward pass uses it, too, where it needs them again.
+        The backward pass uses it, too, if it needs them again.
         """
         kind = MessageKind.PARAM if carries_weights(axis) else MessageKind.ACT
         return self._line((axis,), Dimension.TP, Phase.FORWARD, kind)
 
     def backward(self, axis: str) -> Line:
-        """The line for the gradients of activations or weights."""
+        """Return the line for the gradients of activations or weights."""
         return self._line((axis,), Dimension.TP, Phase.BACKWARD, MessageKind.GRAD)
 
     def exact(self, axes: Axes, phase: Phase) -> Line:
-        """The line for statistics, over one axis or more."""
+        """Return the line for statistics, over one axis or more."""
         return self._line(axes, Dimension.EXACT, phase, MessageKind.ACT if phase is Phase.FORWARD else MessageKind.GRAD)
 
     def there(self, move: ExtraCut | None) -> Line | None:
-        """The line along which an operand or a result of the forward pass moves."""
+        """Return the line along which an operand or a result of the forward pass moves."""
         return self.forward(move.axis) if move else None
 
     def back(self, move: ExtraCut | None) -> Line | None:
-        """The line along which a gradient moves."""
+        """Return the line along which a gradient moves."""
         return self.backward(move.axis) if move else None
 
-    def own(self, x: Tensor, axes: Axes) -> Tensor:
-        """The rank's rows of a tensor that all ranks hold whole, cut by these axes."""
+    def select_rows(self, x: Tensor, axes: Axes) -> Tensor:
+        """Select the rank's rows, cut by these axes, of a tensor that all ranks hold whole."""
         return x[cut_evenly(len(x), self.grid.count(axes))[self.index(axes)]]
 
     def index(self, axes: Axes) -> int:
         """Index of the rank's piece among the pieces that these axes cut a dim into."""
         return self.grid.index(self._rank, axes)
 
-    def part(self, whole: Tensor, cuts: tuple[Axes, ...]) -> torch.nn.Parameter:
-        """A parameter with the shape of the rank's part, without values."""
-        shape = [size // self.grid.count(axes) for size, axes in zip(whole.shape, cuts, strict=True)]
+    def part(self, parameter: Tensor, cuts: tuple[Axes, ...]) -> torch.nn.Parameter:
+        """Make a parameter with the shape of the rank's part, without values."""
+        shape = [size // self.grid.count(axes) for size, axes in zip(parameter.shape, cuts, strict=True)]
         return torch.nn.Parameter(torch.empty(shape, device="meta"))
 
     def _line(self, axes: Axes, dimension: Dimension, phase: Phase, kind: MessageKind) -> Line:
@@ -96,19 +96,19 @@ class Lines:
 
 
 def laid(x: Tensor, spread: ActivationCuts) -> Tensor:
-    """`x`, marked with the way it lies."""
+    """Mark `x` with the cuts of its rows and columns, and return it."""
     x.spread = spread  # type: ignore[attr-defined]
     return x
 
 
 def check(x: Tensor, expected: ActivationCuts, reader: str) -> None:
-    """Check that activations lie as their reader expects, if their writer has marked them.
+    """Check that activations are cut as their reader expects, if their writer has marked them.
 
     Raises
     ------
     ValueError
-        They lie otherwise, because a layer has the wrong name in the model's table.
+        They are cut differently, because a layer has the wrong name in the model's table.
     """
-    found = getattr(x, "spread", expected)
-    if found != expected:
-        raise ValueError(f"{reader} reads rows cut by {expected.rows}, and is given rows cut by {found.rows}")
+    spread = getattr(x, "spread", expected)
+    if spread != expected:
+        raise ValueError(f"{reader} reads rows cut by {expected.rows}, and is given rows cut by {spread.rows}")

@@ -14,7 +14,7 @@ from hpcbench.parallel.vocabulary import locate
 
 
 def grid_loss(lines: Lines) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function for the mean cross-entropy in nats, with the same bits on every rank of the grid.
+    """Make a function for the mean cross-entropy in nats, with the same bits on every rank of the grid.
 
     Returns
     -------
@@ -28,9 +28,9 @@ def grid_loss(lines: Lines) -> Callable[[Tensor, Tensor], Tensor]:
         check(logits, inner, "the loss")
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)  # [n, V / c]
         first = lines.index(inner.columns) * wide.shape[1]
-        own = lines.own(targets, inner.rows).flatten()
+        targets_here = lines.select_rows(targets, inner.rows).flatten()
         held = slice(first, first + wide.shape[1])
-        mean: Tensor = _CrossEntropy.apply(wide, own, held, vocabulary, rows)  # type: ignore[no-untyped-call]
+        mean: Tensor = _CrossEntropy.apply(wide, targets_here, held, vocabulary, rows)  # type: ignore[no-untyped-call]
         return mean
 
     return loss
@@ -52,7 +52,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """The softmax, less one at the target. Each rank computes its own part, and nothing is sent."""
+        """Compute softmax - onehot(target). Each rank computes its own part, and nothing is sent."""
         softmax, place, present = ctx.saved_tensors
         scale = gradients[0] / ctx.tokens
         gradient = softmax * scale

@@ -1,4 +1,4 @@
-"""Moves of blocks along an axis: gather, scatter of sums, broadcast, reduce. Each returns something to wait for.
+"""Moves of blocks along an axis: gather, scatter of sums, broadcast, reduce. Each returns a `Coming` to wait for.
 
 Blocks are cut and joined along their outermost dim.
 """
@@ -19,19 +19,19 @@ class Coming:
         self._work, self._take = work, take
 
     def wait(self) -> Tensor:
-        """The block. It can be asked for once."""
+        """Wait for the block and return it. It can be called once."""
         if self._work:
             self._work.wait()
         return self._take()
 
 
 def here(x: Tensor) -> Coming:
-    """A block that needs no message."""
+    """Wrap a block that needs no message."""
     return Coming(None, lambda: x)
 
 
 def gather(x: Tensor, line: Line | None) -> Coming:
-    """The blocks of all ranks, one after the other: [n, ...] -> [q n, ...]; the same bits on every rank."""
+    """Gather the blocks of all ranks in rank order: [n, ...] -> [q n, ...]; the same bits on every rank."""
     if line is None or line.group.size == 1:
         return here(x)
     # a copy of a weight: ZeRO-3 frees weights, and PyTorch never frees memory that NumPy has once shared
@@ -42,7 +42,7 @@ def gather(x: Tensor, line: Line | None) -> Coming:
 
 
 def scatter(x: Tensor, line: Line | None) -> Coming:
-    """The rank's block of the sum over the ranks: [q n, ...] -> [n, ...]."""
+    """Sum over the ranks, and return the rank's block: [q n, ...] -> [n, ...]."""
     if line is None or line.group.size == 1:
         return here(x)
     source, summed = to_buffer(x), room((x.shape[0] // line.group.size, *x.shape[1:]), like=x)
@@ -51,17 +51,17 @@ def scatter(x: Tensor, line: Line | None) -> Coming:
 
 
 def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
-    """The block of one rank. Blocks have the same shape on all ranks."""
+    """Broadcast the block of one rank. Blocks have the same shape on all ranks."""
     if line is None or line.group.size == 1:
         return here(x)
-    # a copy: the root, too, goes on with what a codec leaves, and its own block stays as it is
+    # a copy: the root, too, uses the decoded values, and its own block must not change
     buffer = to_buffer(x.clone()) if line.group.rank == root else room(x.shape, like=x)
     work = line.group.broadcast(buffer.reshape(-1), root, channel=line.channel, made_of=x.shape)
     return _begun(work, line, x, buffer)
 
 
 def reduce(x: Tensor, root: int, line: Line) -> Coming:
-    """The sum over the ranks, on the root. The other ranks get nothing."""
+    """Sum over the ranks on the root. The other ranks get nothing."""
     if line.group.size == 1:
         return here(x)
     source = to_buffer(x)
@@ -75,7 +75,7 @@ def _begun(work: Work, line: Line, like: Tensor, result: Buffer, source: Buffer 
         work.in_background()
 
     def take() -> Tensor:
-        _ = source  # lives until the message has left
+        _ = source  # must live until the message has left
         return from_buffer(result, like)
 
     return Coming(work, take)

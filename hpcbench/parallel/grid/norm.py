@@ -28,7 +28,7 @@ class GridNorm(nn.Module):
         self.bias = lines.part(plain.bias, cuts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The normalized stream, cut like the stream."""
+        """Normalize the stream: the result is cut like the stream."""
         stream = self._lines.grid.stream
         check(x, stream, self._word)
         ways = [self._lines.exact(stream.columns, phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
@@ -51,15 +51,15 @@ class _Normalize(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
         normed, scale = ctx.saved_tensors
         given = gradients[0]
-        own = torch.stack((given.sum(dim=-1), (given * normed).sum(dim=-1)))  # [2, b, s]
-        first, second = (all_reduce(own, ctx.back.group, ctx.back.channel) / ctx.features)[..., None].unbind()
+        sums_here = torch.stack((given.sum(dim=-1), (given * normed).sum(dim=-1)))  # [2, b, s]
+        first, second = (all_reduce(sums_here, ctx.back.group, ctx.back.channel) / ctx.features)[..., None].unbind()
         return scale * (given - first - normed * second), None, None, None, None
 
 
 def merged(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
-    """Mean of all features and sum of squares about it, [b, s]. x holds this rank's features, [b, s, h / q]."""
+    """Return the mean of all features and the sum of squares about it, [b, s], from this rank's x, [b, s, h / q]."""
     mean = x.mean(dim=-1)
-    own = torch.stack((mean, (x - mean[..., None]).square().sum(dim=-1)))[None]  # [1, 2, b, s]
-    means, squares = gather(own, line).wait().unbind(dim=1)  # [q, b, s]
+    sums_here = torch.stack((mean, (x - mean[..., None]).square().sum(dim=-1)))[None]  # [1, 2, b, s]
+    means, squares = gather(sums_here, line).wait().unbind(dim=1)  # [q, b, s]
     mean = means.mean(dim=0)
     return mean, squares.sum(dim=0) + x.shape[-1] * (means - mean).square().sum(dim=0)

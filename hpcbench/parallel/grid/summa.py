@@ -2,8 +2,8 @@
 
 The streamed dim is processed piece by piece: operands with this dim are broadcast, blocks are multiplied, and a result
 with this dim is reduced to the rank that owns the piece. There are two buffers: the blocks of the next piece are under
-way while those of one piece are multiplied. Only the rank's own blocks are kept for the backward pass, which sends them
-again.
+way while those of the current piece are multiplied. Only the rank's own blocks are kept for the backward pass, which
+sends them again.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Compute = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def stream(how: Multiplication, left: Operand, right: Operand, into: Line | None, compute: Compute) -> Tensor:
-    """The rank's block of the result.
+    """Compute the rank's block of the result.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: Line | None
     coming = [_piece(left, 0), _piece(right, 0)]
     total = mine = before = None
     for s in range(how.pieces):
-        a, b = (one.wait() for one in coming)
+        a, b = (block.wait() for block in coming)
         if overlap and s + 1 < how.pieces:
             coming = [_piece(left, s + 1), _piece(right, s + 1)]
         block = compute(a, b, s)
@@ -79,7 +79,7 @@ class StreamedProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, product: Product, lines: Lines) -> Tensor:
-        """The rank's block of the product."""
+        """Compute the rank's block of the product."""
         ctx.product, ctx.lines = product, lines
         ctx.save_for_backward(x, w)
         how = product.forward
@@ -88,7 +88,7 @@ class StreamedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        """The rank's blocks of the gradients of x and w."""
+        """Compute the rank's blocks of the gradients of x and w."""
         x, w = ctx.saved_tensors
         product, lines, dy = ctx.product, ctx.lines, gradients[0].contiguous()
         how = product.input_gradient

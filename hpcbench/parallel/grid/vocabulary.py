@@ -1,7 +1,7 @@
 """Embedding and learned positions on a tensor grid.
 
-The look-up of a token is the product of the table with a row that has a single one. So it works like other products,
-but every rank knows the rows, and they are never sent. Shapes: b samples, s positions, h hidden, V vocabulary.
+The look-up of a token is the product of a one-hot row with the table. So it works like other products, but every rank
+has the tokens, so the rows are never sent. Shapes: b samples, s positions, h hidden, V vocabulary.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from hpcbench.parallel.vocabulary import locate
 class GridVocabulary(nn.Module):
     """A part of the table [V, h].
 
-    Tokens [b, s] are whole on each rank, and the result lies like the residual stream.
+    Tokens [b, s] are whole on each rank, and the result is cut like the residual stream.
     """
 
     def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
@@ -30,10 +30,10 @@ class GridVocabulary(nn.Module):
         self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The vectors of tokens, lying like the residual stream."""
-        own = self._lines.own(tokens, self._product.x["M"])
+        """Look up the vectors of tokens, cut like the residual stream."""
+        tokens_here = self._lines.select_rows(tokens, self._product.x["M"])
         look_up = _StreamedLookUp if self._product.streamed else _GatheredLookUp
-        x: Tensor = look_up.apply(own, self.weight, self._product, self._lines)  # type: ignore[no-untyped-call]
+        x: Tensor = look_up.apply(tokens_here, self.weight, self._product, self._lines)  # type: ignore[no-untyped-call]
         return laid(x, self._lines.grid.stream)
 
 
@@ -45,18 +45,18 @@ class GridPositions(nn.Module):
         self.weight = lines.part(plain.weight, lines.grid.cuts(word, "weight"))
 
     def forward(self, positions: Tensor) -> Tensor:
-        """The vectors of positions, this rank's features."""
+        """Look up this rank's features of the positions' vectors."""
         return F.embedding(positions, self.weight)
 
 
 def rows_of(tokens: Tensor, table: Tensor, piece: int) -> Tensor:
-    """The tokens' rows, and zeros for tokens in other pieces of the table: [b, s] -> [b, s, h]."""
+    """Look up the tokens' rows, with zeros for tokens in other pieces of the table: [b, s] -> [b, s, h]."""
     place, present = locate(tokens, slice(piece * len(table), (piece + 1) * len(table)))
     return F.embedding(place, table).masked_fill(~present.unsqueeze(-1), 0)
 
 
 def added_up(gradient: Tensor, tokens: Tensor, rows: int, piece: int) -> Tensor:
-    """The gradient of a piece of the table, [rows, h], from the gradient of the looked-up rows, [b, s, h]."""
+    """Sum the gradient of the looked-up rows, [b, s, h], to the gradient of a piece of the table, [rows, h]."""
     place, present = locate(tokens, slice(piece * rows, (piece + 1) * rows))
     total = gradient.new_zeros((rows, gradient.shape[-1]), dtype=wire_dtype(gradient.dtype))
     values = gradient.masked_fill(~present.unsqueeze(-1), 0).to(total.dtype)
@@ -75,8 +75,8 @@ class _GatheredLookUp(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None, None]:
         (tokens,) = ctx.saved_tensors
         how = ctx.product.weight_gradient
-        whole = gather(gradients[0].contiguous(), ctx.lines.back(how.left)).wait()
-        table = added_up(whole, tokens, ctx.rows, ctx.piece)
+        joined = gather(gradients[0].contiguous(), ctx.lines.back(how.left)).wait()
+        table = added_up(joined, tokens, ctx.rows, ctx.piece)
         return None, scatter(table, ctx.lines.back(how.result)).wait(), None, None
 
 
@@ -94,4 +94,9 @@ class _StreamedLookUp(torch.autograd.Function):
         how, rows = ctx.product.weight_gradient, ctx.rows
         left, right = Operand(gradients[0].contiguous()), Operand(tokens)
         into = ctx.lines.back(how.result)
-        return None, stream(how, left, right, into, lambda dy, own, s: added_up(dy, own, rows, s)), None, None
+        return (
+            None,
+            stream(how, left, right, into, lambda dy, tokens_here, s: added_up(dy, tokens_here, rows, s)),
+            None,
+            None,
+        )

@@ -1,1 +1,1 @@
-"""The gradient of an embedding by the rows that were touched: which they are, when it pays, and how they are summed."""
+"""The gradient of an embedding by touched rows: their detection, the choice of the method, and their sums."""

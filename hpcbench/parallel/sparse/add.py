@@ -17,9 +17,8 @@ class Rows(NamedTuple):
 def add_rows(table: Tensor, everyones: Sequence[Rows]) -> None:
     """Set the rows of a table to the sums of all ranks' rows.
 
-    Each sum is made in the order of the ranks, as the direct exchange of an all-reduce makes it. A rank that has no
-    such row stands for zeros. They change no bit but the sign of a zero: -0.0 alone stays -0.0, and with +0.0 it
-    becomes +0.0.
+    Each sum is made in rank order, as in the direct exchange of an all-reduce. A rank without a row counts as zeros.
+    They change only the sign of a zero: -0.0 alone stays -0.0, and with +0.0 it becomes +0.0.
 
     Parameters
     ----------
@@ -31,7 +30,7 @@ def add_rows(table: Tensor, everyones: Sequence[Rows]) -> None:
     held = torch.zeros(len(table), dtype=torch.int32, device=table.device)
     for places, _ in everyones:
         held.index_add_(0, places, torch.ones_like(places, dtype=torch.int32))
-    table.index_fill_(0, held.nonzero()[:, 0], -0.0)  # which changes nothing that is added to it
+    table.index_fill_(0, held.nonzero()[:, 0], -0.0)  # -0.0 + x has the bits of x
     for places, values in everyones:
         table.index_copy_(0, places, table.index_select(0, places) + values)
     some = ((held > 0) & (held < len(everyones))).nonzero()[:, 0]

@@ -1,7 +1,7 @@
-"""The density below which rows of a table's gradient are quicker than the whole of it, measured before the first step.
+"""The density below which rows of a table's gradient are faster than the whole gradient, measured before step 1.
 
-The ranks that will send the gradient send one as long, in both ways. A rank's own times may differ from those of the
-others, and ranks that took other ways would wait for each other for ever. So all take the longest of everyone's times.
+The ranks that will send the gradient send one of the same length in both ways. Times differ between ranks, and ranks
+that chose different ways would deadlock. So all ranks use the maximum of all ranks' times.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Switch(NamedTuple):
 
 
 def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact: Channel, clock: Clock) -> Switch:
-    """Measure the switch point, and let the reduction go by it. This is a collective call of all ranks.
+    """Measure the switch point and set it in the reduction (a collective call of all ranks).
 
     Parameters
     ----------
@@ -54,65 +54,65 @@ def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact:
     clock
         Measures this rank's times.
     """
-    own = [0.0] * (2 + len(DENSITIES))
+    times = [0.0] * (2 + len(DENSITIES))
     if by_rows and piece:
-        own = [by_rows.ways(piece).switch_density, *own_times(by_rows, piece, clock)]
-    computed, whole, *rows = longest(world, own, exact)
-    switch = Switch(computed, crossing(DENSITIES, rows, whole), whole, DENSITIES, tuple(rows))
+        times = [by_rows.ways(piece).switch_density, *own_times(by_rows, piece, clock)]
+    computed, whole_s, *rows = longest(world, times, exact)
+    switch = Switch(computed, crossing(DENSITIES, rows, whole_s), whole_s, DENSITIES, tuple(rows))
     if by_rows:
         by_rows.switch = switch.measured
     return switch
 
 
-def longest(world: Group, own: Sequence[float], exact: Channel) -> list[float]:
-    """The largest of all ranks' values, value by value."""
-    return [max(column) for column in zip(*gather(world, own, exact), strict=True)]
+def longest(world: Group, times: Sequence[float], exact: Channel) -> list[float]:
+    """Return the largest of all ranks' values, value by value."""
+    return [max(column) for column in zip(*gather(world, times, exact), strict=True)]
 
 
-def crossing(densities: Sequence[float], rows: Sequence[float], whole: float) -> float:
-    """The density up to which rows are quicker, on straight lines between those that were measured.
+def crossing(densities: Sequence[float], rows: Sequence[float], whole_s: float) -> float:
+    """Interpolate the density up to which rows are faster, linearly between the measured densities.
 
-    It is 0 if rows at the lowest density are no quicker, and 1 if they are quicker at all.
+    It is 0 if rows at the lowest density are not faster, and 1 if they are faster at all densities.
     """
     below: tuple[float, float] | None = None
     for density, seconds in zip(densities, rows, strict=True):
-        if seconds >= whole:
+        if seconds >= whole_s:
             if below is None:
                 return 0.0
-            return below[0] + (density - below[0]) * (whole - below[1]) / (seconds - below[1])
+            return below[0] + (density - below[0]) * (whole_s - below[1]) / (seconds - below[1])
         below = density, seconds
     return 1.0
 
 
 def own_times(by_rows: ByRows, piece: Piece, clock: Clock) -> list[float]:
-    """Seconds of the whole gradient on this rank, and of rows at each density.
+    """Measure the seconds of the whole gradient on this rank, and of rows at each density.
 
-    The ways take turns, so that what slows the network down slows all of them. Counts of rows travel in both ways, and
-    are not in the times.
+    Measurements of the ways alternate, so that a slower network affects all of them. Counts of rows are exchanged in
+    both ways, and are not in the times.
     """
     ways, like = by_rows.ways(piece), piece.bucket.values
     random = torch.Generator(like.device).manual_seed(0)
     gradient = torch.randn(ways.length, generator=random, dtype=torch.float32, device=like.device).to(like.dtype)
     indices = [None, *(evenly_spread(ways.rows, density) for density in DENSITIES)]
-    found: list[list[float]] = [[] for _ in indices]
+    seconds_by_index: list[list[float]] = [[] for _ in indices]
     for _ in range(1 + REPEATS):
-        for index, seconds in zip(indices, found, strict=True):
-            own = gradient.clone()  # sums may take its place
-            counts = by_rows.counted(ways, np.empty(0, np.int32) if index is None else index)  # all wait for each other
+        for index, seconds in zip(indices, seconds_by_index, strict=True):
+            times = gradient.clone()  # sums may overwrite it
+            counts = by_rows.counted(ways, np.empty(0, np.int32) if index is None else index)  # synchronizes the ranks
             begin = clock.mark()
             if index is None:
-                by_rows.send_whole(piece, own, ways.replicas).wait()
+                by_rows.send_whole(piece, times, ways.replicas).wait()
             else:
-                by_rows.send(piece, own, index, ways.replicas, counts).wait()
+                by_rows.send(piece, times, index, ways.replicas, counts).wait()
             clock.count(begin, clock.mark(), seconds.append)
             clock.settle()
     if piece.feedback:
         piece.feedback.forget()
-    return [median(seconds[1:]) for seconds in found]
+    return [median(seconds[1:]) for seconds in seconds_by_index]
 
 
 def evenly_spread(rows: int, density: float) -> Index:
-    """So large a part of a table's rows, one at least."""
+    """Return the indices of evenly spread rows with this density, at least one row."""
     count = max(round(rows * density), 1)
     spread: Index = (np.arange(count, dtype=np.int64) * rows // count).astype(np.int32)
     return spread

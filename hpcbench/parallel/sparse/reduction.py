@@ -1,8 +1,8 @@
 """The reduction of an embedding's gradient by the rows that were touched.
 
 At stage 0 each replica's rows go to all others. With ZeRO each row goes to the owners of its values only. First all
-replicas tell each other how many rows they have. So they know what comes, and take the same way: rows, or the whole
-gradient where that is fewer bytes, or was measured to be quicker. Every replica adds rows in the order of the ranks.
+replicas exchange their numbers of rows. So they choose the same way: rows, or the whole gradient if it has fewer bytes
+or was measured to be faster. Every replica adds rows in rank order.
 """
 
 from dataclasses import dataclass
@@ -38,12 +38,12 @@ class Taken:
 
 
 class ByRows:
-    """Reduces the gradient of one table.
+    """The reduction of one table's gradient.
 
     Parameters
     ----------
     touched
-        Knows the rows.
+        Records the touched rows.
     group
         The replicas.
     channel
@@ -51,14 +51,14 @@ class ByRows:
     exact
         Channel of counts and indices.
     always
-        Send rows even where the whole gradient is fewer bytes.
+        Send rows even if the whole gradient has fewer bytes.
 
     Attributes
     ----------
     taken : Taken
         The ways so far.
     switch : float or None
-        The measured density up to which rows are quicker; None if nothing was measured, and bytes decide.
+        The measured density up to which rows are faster; None if it was not measured, and bytes decide.
     """
 
     def __init__(self, touched: Touched, *, group: Group, channel: Channel, exact: Channel, always: bool) -> None:
@@ -68,17 +68,17 @@ class ByRows:
         self.switch: float | None = None
 
     def begin(self) -> None:
-        """Forget rows of a step whose gradients are not wanted."""
+        """Discard the rows of a step whose gradients are not used."""
         self._touched.forget()
 
     def ways(self, piece: Piece) -> Ways:
-        """The two ways of the piece's bucket."""
+        """Return the two ways of the piece's bucket."""
         (slot,), length = piece.bucket.slots, piece.bucket.values.numel()
         rows, width = slot.parameter.shape
         codec, dtype = self._channel.codec, self._travels_as(piece)
         wire_bytes = codec.wire_bytes(length, dtype) if codec.fixed_size else length * dtype.itemsize
         scattered = length > piece.gradient.numel()
-        # residuals need the decoded form of the own rows, which only a gathering gives their sender
+        # residuals need the decoded form of the rank's own rows, which a sender gets only from a gather
         gathered = not scattered or self._channel.feedback
         return Ways(self._group.size, rows, width, length, wire_bytes, scattered, gathered)
 
@@ -104,15 +104,15 @@ class ByRows:
         return self.send(piece, gradients, index, divisor, counts)
 
     def goes_by_rows(self, ways: Ways, counts: Counts) -> bool:
-        """Whether a gradient of so many rows goes by rows: the same on all replicas, which know the same counts."""
+        """Whether a gradient with these counts of rows travels by rows: the same result on all replicas."""
         if self._always:
             return True
         return ways.shorter_by_rows(counts) if self.switch is None else ways.density(counts) <= self.switch
 
     def counted(self, ways: Ways, index: Index) -> Counts:
-        """The rows of all replicas, each of which gives its own (a collective call)."""
-        own = [float(stop - start) for start, stop in _borders(ways, index)]
-        return [list(map(round, row)) for row in gather(self._group, own, self._exact)]
+        """Gather the replicas' counts of rows, given this replica's rows (a collective call)."""
+        counts = [float(stop - start) for start, stop in _borders(ways, index)]
+        return [list(map(round, row)) for row in gather(self._group, counts, self._exact)]
 
     def send_whole(self, piece: Piece, gradients: Tensor, divisor: float) -> Reduction:
         """Begin to reduce a whole gradient over `divisor` (a collective call)."""
@@ -137,7 +137,7 @@ class ByRows:
         index
             Rows of this replica.
         counts
-            Those of all, as `counted` has given them.
+            Rows of all replicas, as returned by `counted`.
         """
         ways, group, rank = self.ways(piece), self._group, self._group.rank
         owned = cut_rows(ways.length, ways.replicas, ways.width)
@@ -178,27 +178,27 @@ class ByRows:
 
 
 def _borders(ways: Ways, index: Index) -> list[tuple[int, int]]:
-    """The runs of an index that leave together: all of it, or those among the rows of each owner."""
+    """Return the runs of an index that are sent together: all of it, or one run for each owner of rows."""
     if ways.gathered:
         return [(0, len(index))]
     return [_within(index, rows) for rows in cut_rows(ways.length, ways.replicas, ways.width)]
 
 
 def _within(index: Index, rows: range) -> tuple[int, int]:
-    """The run of an ascending index that lies in a run of rows."""
+    """Return the run of an ascending index that lies in a run of rows."""
     start, stop = np.searchsorted(index, (rows.start, rows.stop))
     return int(start), int(stop)
 
 
 def _rows_of(gradients: Tensor, ways: Ways, index: Index) -> Tensor:
-    """Copies of the rows in the dtype in which they are summed."""
+    """Copy the rows in the dtype in which they are summed."""
     table = gradients[: ways.rows * ways.width].view(ways.rows, ways.width)
     chosen = table.index_select(0, torch.from_numpy(index).long().to(table.device))
     return to_tensor(to_buffer(chosen))
 
 
 def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tuple[Tensor, Tensor]:
-    """Where the sums arrive: the values that this rank owns, and the rows that have them."""
+    """Return the memory of the sums: the values that this rank owns, and the rows that contain them."""
     if gradients is not None:
         return gradients, gradients[: ways.rows * ways.width].view(ways.rows, ways.width)
     table = to_tensor(room((len(mine) * ways.width,), like=piece.bucket.values)).zero_()
@@ -207,7 +207,7 @@ def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tu
 
 
 def _among(mine: range, index: Index, values: Tensor) -> Rows:
-    """Those rows that lie in a run of rows, by their places in it."""
+    """Select the rows that lie in a run of rows, by their places in it."""
     start, stop = _within(index, mine)
     places = torch.from_numpy(index[start:stop] - mine.start).long()
     return Rows(places.to(values.device), values[start:stop])

@@ -1,9 +1,9 @@
-"""Whether the gradient of a table travels by rows or whole: by the bytes that all replicas send together. Pure.
+"""The choice between rows and the whole gradient of a table, by the bytes that all replicas send. Pure functions.
 
-`measure` finds the density at which both ways are equally quick.
+`measure` finds the density at which both ways are equally fast.
 
-Both ways are weighed after the codec, where the size of its messages is fixed. All replicas know the same counts, so
-that all take the same way.
+Both ways are compared after the codec if the size of its messages is fixed. All replicas have the same counts, so all
+choose the same way.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ COUNT_BYTES = 8
 """Bytes of a count of rows. Counts are sent before rows are."""
 
 Counts = Sequence[Sequence[int]]
-"""By replica: the rows that it touched; or, where each replica needs its piece only, those among each one's piece."""
+"""By replica: the number of touched rows; or, if each replica needs its piece only, the number in each piece."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Ways:
     Attributes
     ----------
     replicas
-        Ranks that add up the gradient.
+        Ranks that sum the gradient.
     rows, width
         Rows of the table on a rank, and values of a row.
     length
@@ -52,12 +52,12 @@ class Ways:
         return (self.replicas - 1) * self.wire_bytes * (1 if self.scattered else 2)
 
     def leaving(self, counts: Counts, replica: int) -> int:
-        """Rows that leave one replica, once for each that gets them."""
-        own = counts[replica]
-        return (self.replicas - 1) * own[0] if self.gathered else sum(own) - own[replica]
+        """Count the rows that leave one replica, once for each receiver."""
+        counted = counts[replica]
+        return (self.replicas - 1) * counted[0] if self.gathered else sum(counted) - counted[replica]
 
     def rows_bytes(self, counts: Counts) -> int:
-        """Bytes of all replicas if rows are sent with their indices, rounded up."""
+        """Count the bytes of all replicas if rows are sent with their indices, rounded up."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * INDEX_BYTES - (-leaving * self.width * self.wire_bytes // self.length)
 
@@ -67,14 +67,15 @@ class Ways:
         return leaving * (INDEX_BYTES * self.length + self.width * self.wire_bytes) < self.whole_bytes * self.length
 
     def density(self, counts: Counts) -> float:
-        """The part of its rows that a replica touched, a mean over the replicas. A row on a border counts twice."""
+        """Return the mean share of rows that a replica touched. A row on a border counts twice."""
         return min(sum(map(sum, counts)) / (self.replicas * self.rows), 1.0)
 
     @property
     def switch_density(self) -> float:
-        """Part of its rows that a replica touches where both ways are equally many bytes.
+        """Share of touched rows at which both ways have the same number of bytes.
 
-        It takes each replica to touch equally many, evenly spread over the pieces. Above 1, rows are always fewer.
+        It assumes that each replica touches the same number of rows, evenly spread over the pieces. Above 1, rows
+        always have fewer bytes.
         """
         receivers = self.replicas if self.gathered else 1
         everything = (self.replicas - 1) * receivers * self.rows
@@ -82,6 +83,6 @@ class Ways:
 
 
 def cut_rows(length: int, pieces: int, width: int) -> list[range]:
-    """The rows that have values in each of the equal pieces of a gradient. A row on a border is in two."""
+    """Return the rows with values in each of the equal pieces of a gradient. A row on a border is in two pieces."""
     size = length // pieces
     return [range(piece * size // width, -(-(piece + 1) * size // width)) for piece in range(pieces)]

@@ -12,12 +12,12 @@ Index = npt.NDArray[np.int32]
 
 
 class Touched:
-    """Watches an embedding.
+    """Record of the rows that an embedding looks up.
 
     Parameters
     ----------
     table
-        A module that takes tokens and gives their vectors.
+        A module that maps tokens to vectors.
     rows
         The rows of the whole table that this rank holds.
     """
@@ -35,11 +35,11 @@ class Touched:
         self._tokens.append(tokens.detach().reshape(-1))
 
     def forget(self) -> None:
-        """Start anew."""
+        """Discard the rows so far."""
         self._tokens = []
 
     def take(self) -> Index:
-        """The rows since the last call, counted from the first one that this rank holds, in ascending order."""
+        """Return the rows since the last call, counted from the first one that this rank holds, in ascending order."""
         rows = self._rows
         if not self._tokens:
             return np.empty(0, np.int32)

@@ -16,7 +16,7 @@ def resumed(subject: Subject) -> Iterator[str]:
     """Note that the run was resumed from a checkpoint, and which steps count then."""
     if not subject.log.resumed_from:
         return
-    attempt = subject.log.said(Start).attempt
+    attempt = subject.log.read_event(Start).attempt
     again = f" (attempt {attempt})" if attempt else ""
     steps = subject.log.steps.column("step", first=subject.basis.first)
     counted = f": steps {steps[0]} to {steps[-1]} count for its speed" if steps else ""
@@ -28,7 +28,7 @@ def binding(subject: Subject) -> Iterator[str]:
 
     Most runs of a study are placed alike, and a note that all share is shown once.
     """
-    yield from map(make_printable, subject.log.said(Binding).warnings or ())
+    yield from map(make_printable, subject.log.read_event(Binding).warnings or ())
 
 
 def groups(subject: Subject) -> Iterator[str]:
@@ -142,6 +142,6 @@ def times(subject: Subject) -> Iterator[str]:
     steps, whole = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
     if whole is not None and steps > whole * (1 + TOLERANCE):
         yield subject.at(event.line, f"the run took {whole:.3f} s, its steps {steps:.3f} s")
-    clock = measure_seconds(subject.log.said(events.Start).time, event.time)
+    clock = measure_seconds(subject.log.read_event(events.Start).time, event.time)
     if whole is not None and clock is not None and whole > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(event.line, f"the run took {whole:.3f} s, and {clock:.3f} s by the times of its start and end")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpcbench.contract import step_line
-from hpcbench.report.quantities.catalogue import exported
+from hpcbench.report.quantities.catalogue import list_exported
 
 VERSION = 7
 """Raised whenever a column is added, taken away, renamed, or changes its type, unit or place."""
@@ -65,7 +65,7 @@ IDENTITY = (
 
 def _measured(table: str) -> Iterator[Column]:
     """Columns of the quantities that are declared for a table."""
-    for one in exported(table):
+    for one in list_exported(table):
         if one.exported:
             yield Column(one.key, one.exported.kind, one.unit, f"{one.meaning}{one.exported.remark}")
 

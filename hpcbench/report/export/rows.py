@@ -37,7 +37,7 @@ from hpcbench.report.export import (
     Value,
 )
 from hpcbench.report.provenance import device_name
-from hpcbench.report.quantities.catalogue import exported
+from hpcbench.report.quantities.catalogue import list_exported
 
 _LONGEST = 4096
 """Most characters of a text, which are enough for a path. It stands in every row and must not be endless."""
@@ -102,7 +102,7 @@ _QUANTITIES = tuple(one.name for one in QUANTITIES)
 
 def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     log, settings = run.log or RunLog(Path()), run.settings
-    facts, environment = log.said(Configuration), log.said(Environment)
+    facts, environment = log.read_event(Configuration), log.read_event(Environment)
     hosts = environment.hosts or ()
     gpus = [gpu for host in hosts for gpu in host.gpus or ()]
     found: dict[str, Value] = {
@@ -118,7 +118,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "processors": _each(host.cpu for host in hosts),
         "gpus": _each(gpu.name for gpu in gpus),
         "drivers": _each(gpu.driver for gpu in gpus),
-        "hpcbench": plain(log.said(Start).version),
+        "hpcbench": plain(log.read_event(Start).version),
         "modules": as_json(environment.modules),
         "model": plain(settings.model.name),
         "parameters": facts.parameters,
@@ -133,7 +133,7 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "file": place(log.path) if run.log else None,
     }
     found |= {name: plain(getattr(environment, name)) for name in _VERSIONS}
-    found |= {one.key: one.exported.of(log, one.key) for one in exported("runs") if one.exported}
+    found |= {one.key: one.exported.read(log, one.key) for one in list_exported("runs") if one.exported}
     found |= {name: getattr(facts, name) for name in _FLOPS}
     found |= {path.rpartition(".")[2]: attrgetter(path)(settings) for path in _NUMBERS}
     yield (*identity, *(found[name] for name in RUNS.names[len(IDENTITY) :]))

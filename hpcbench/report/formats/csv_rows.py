@@ -39,7 +39,7 @@ def _of(*quantities: Quantity) -> dict[str, Figure]:
 
 def _figure(quantity: Quantity) -> Figure:
     def figure(row: Row) -> float | str | None:
-        return quantity.over(row.runs)
+        return quantity.average(row.runs)
 
     return figure
 

@@ -188,7 +188,7 @@ def _run(measures: Measures) -> dict[str, Any]:
         "diverged_at": measures.diverged_at,
         "notes": list(measures.notes),
         "settings": run.settings.raw,
-        "environment": log.said(Environment).raw if log else {},
+        "environment": log.read_event(Environment).raw if log else {},
         "traffic": _traffic(measures),
     }
 
@@ -196,7 +196,7 @@ def _run(measures: Measures) -> dict[str, Any]:
 def _traffic(measures: Measures) -> Any:
     """Return the channels' traffic by the run's own counts, without wire bytes if those are not the network's."""
     log = measures.run.log
-    channels = log.said(TrafficTotals).raw.get("channels") if log else None
+    channels = log.read_event(TrafficTotals).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):
         return channels
     return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]

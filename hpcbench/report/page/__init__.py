@@ -1,4 +1,4 @@
-"""The page of a report: its document, with provenance and the lines that figures were read from."""
+"""The page of a report: its document, with provenance and the log lines that values were read from."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from hpcbench.collect.submission import Submission
 from hpcbench.present import page
 from hpcbench.present.document import Document
-from hpcbench.report.page.sources import Citations, kept
+from hpcbench.report.page.sources import Citations, list_files
 from hpcbench.report.provenance import provenance, some
 
 
 def write(document: Document, submissions: Sequence[Submission], directory: Path | None = None) -> str:
-    """Return a report as HTML.
+    """Write a report as HTML.
 
     Parameters
     ----------
@@ -29,6 +29,9 @@ def write(document: Document, submissions: Sequence[Submission], directory: Path
         Path(__file__).parent / "report.html.j2",
         citations=citations,
         linked=citations.linked,
-        origins=[(one, origin, kept(one)) for one, origin in zip(submissions, origins, strict=True)],
+        origins=[
+            (submission, origin, list_files(submission))
+            for submission, origin in zip(submissions, origins, strict=True)
+        ],
         some=some,
     )

@@ -1,4 +1,4 @@
-"""File content that a page shows word for word: the lines that it cites, and the files that a submission keeps."""
+"""File content that a page quotes: the lines that it cites, and the study and site files of a submission."""
 
 import os
 import re
@@ -15,27 +15,27 @@ from hpcbench.files import read_json
 from hpcbench.present.page.safe import visible
 
 MOST_LINES = 4000
-"""Most lines that a page holds: four for each of a thousand runs."""
+"""Most lines that a page quotes: four for each of a thousand runs."""
 LONGEST = 400
-"""Most characters of a line that are shown."""
+"""Most characters of a quoted line."""
 _CHUNK = 1 << 16
 _CITED = re.compile(r"[^\s(]\S*:[0-9]+")
 
 
 @dataclass(frozen=True)
 class RawLine:
-    """A line of a file."""
+    """A quoted line of a file."""
 
     anchor: str
     """Id of the line in the page."""
     number: int
     text: str
     omitted: int
-    """Number of bytes at its end that are not shown."""
+    """Number of bytes left out at the end of the line."""
 
 
 class Citations:
-    """The citations of a page: links to lines at ``file:line``, and then the lines that were linked to.
+    """Citations of a page. It makes links for places like ``file:line``, and then lists the lines that were linked to.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class Citations:
         self._anchors: dict[str, dict[int, str]] = {path: {} for path in sorted(self._logs)}
         self._count = 0
         self.left_out = 0
-        """Number of citations without their line, because there are too many."""
+        """Number of citations whose lines are not quoted, because a page quotes at most `MOST_LINES`."""
 
     def name(self, source: str) -> str:
-        """Return a place or path in the form that readers see: from the submission's directory on."""
+        """Shorten a place or path to its part below the directory of the submission."""
         for root in self._roots:
             if source.startswith(f"{root}{os.sep}"):
                 inside = source[len(str(root)) + 1 :]
@@ -65,7 +65,7 @@ class Citations:
         return source
 
     def href(self, path: Path) -> str:
-        """Relative link to a file below the page's directory; empty for any other."""
+        """Make a relative link to a file below the directory of the page; empty for any other file."""
         if self._directory is None:
             return ""
         try:
@@ -75,30 +75,30 @@ class Citations:
         return "./" + quote(os.fsencode(inside.as_posix())) if path.is_file() else ""  # a name may be no UTF-8
 
     def target(self, source: str) -> str:
-        """Link to a place: to its line in the page, else to its file beside the page; empty if there is neither."""
-        path, number = _place(source)
-        anchor = self._anchor(path, number) if number is not None else ""
+        """Link to a place: to its line in the page, else to its file below the page's directory, else empty."""
+        path, number = _split_place(source)
+        anchor = self._find_anchor(path, number) if number is not None else ""
         return f"#{anchor}" if anchor else self.href(Path(path))
 
     def linked(self, sentence: str) -> Markup:
-        """Return a sentence with links to the reasons and log lines that it names."""
+        """Write a sentence with links to the reasons and log lines that it names."""
         parts = []
         end = 0
         for match in _CITED.finditer(sentence):
-            path, number = _place(match[0])
+            path, number = _split_place(match[0])
             if number is None or not (path in self._logs or match[0] in self._reasons):
                 continue
-            if anchor := self._anchor(path, number):
+            if anchor := self._find_anchor(path, number):
                 link = Markup('<a href="#{}">{}</a>').format(anchor, visible(self.name(match[0])))
                 parts += [escape(visible(sentence[end : match.start()])), link]
                 end = match.end()
         return Markup("").join([*parts, escape(visible(sentence[end:]))])
 
     def files(self) -> Iterator[tuple[Path, list[RawLine]]]:
-        """Yield each log and each other cited file, with its lines that were linked to."""
-        yield from ((Path(path), list(_lines(Path(path), anchors))) for path, anchors in self._anchors.items())
+        """Yield each log and each other cited file, with the lines that were linked to."""
+        yield from ((Path(path), list(_read_lines(Path(path), anchors))) for path, anchors in self._anchors.items())
 
-    def _anchor(self, path: str, number: int) -> str:
+    def _find_anchor(self, path: str, number: int) -> str:
         if not _is_file(path):
             return ""
         anchors = self._anchors.setdefault(path, {})
@@ -118,13 +118,13 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def _place(source: str) -> tuple[str, int | None]:
-    """File and line; the line of a file alone is None."""
+def _split_place(source: str) -> tuple[str, int | None]:
+    """Split a place into file and line; the line is None if the place is only a file."""
     path, _, line = source.rpartition(":")
     return (path, int(line)) if path and re.fullmatch("[0-9]{1,12}", line) else (source, None)
 
 
-def _lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
+def _read_lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
     """Read the lines that have anchors, in the order of the file."""
     if not anchors:
         return
@@ -141,42 +141,42 @@ def _lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
 
 
 LONGEST_FILE = 20_000
-"""Most characters of a file that are shown."""
+"""Most characters of a quoted file."""
 _FILES = {"study.yaml": "Study file", "site.json": "Site file, as resolved"}
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A file of the submission, or the text for one."""
+class QuotedFile:
+    """A file of a submission that the page quotes."""
 
     title: str
     text: str
     path: Path
 
 
-def kept(submission: Submission) -> list[Kept]:
-    """Return the files that a submission keeps.
+def list_files(submission: Submission) -> list[QuotedFile]:
+    """List the files of a submission that the page quotes.
 
-    Environment variables stay in their files, because no filter knows all secrets and a page is passed on.
+    The file of environment variables is not among them: no filter removes all secrets, and readers share pages.
     """
-    return list(_kept(submission.root)) if submission.root else []
+    return list(_yield_files(submission.root)) if submission.root else []
 
 
-def _kept(root: Path) -> Iterator[Kept]:
+def _yield_files(root: Path) -> Iterator[QuotedFile]:
     for name, title in _FILES.items():
-        if words := _read(root / name):
-            yield Kept(title, words, root / name)
+        if text := _read(root / name):
+            yield QuotedFile(title, text, root / name)
     path = root / "provenance" / "submit.json"
     packages = get_member(read_json(path), "packages")
     if isinstance(packages, dict) and packages:
-        words = "".join(f"{name} {version}\n" for name, version in packages.items())
-        yield Kept("Packages beside hpcbench", words[:LONGEST_FILE], path)
+        text = "".join(f"{name} {version}\n" for name, version in packages.items())
+        yield QuotedFile("Other installed packages", text[:LONGEST_FILE], path)
 
 
 def _read(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
-            words = stream.read(LONGEST_FILE + 1)
+            text = stream.read(LONGEST_FILE + 1)
     except OSError:
         return ""
-    return words if len(words) <= LONGEST_FILE else words[:LONGEST_FILE] + "\n[the rest is in the file]"
+    return text if len(text) <= LONGEST_FILE else text[:LONGEST_FILE] + "\n[the rest is in the file]"

@@ -1,4 +1,4 @@
-"""What all figures share: small multiples, lists with a line for each scheme, bands over repeats."""
+"""Elements that all figures share: panels, lists with a line for each scheme, bands over repeats."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ LONGEST_NAME = 24
 
 
 def name(scheme: str) -> str:
-    """Return the name of a scheme in a figure."""
+    """Shorten the name of a scheme for a figure."""
     return make_printable(scheme, LONGEST_NAME)
 
 
 def remark(row: Row) -> str:
-    """Return a remark about runs that did not complete; empty if all did."""
+    """Describe the runs that did not complete; empty if all completed."""
     total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
     if not states:
         return ""
@@ -34,39 +34,42 @@ def remark(row: Row) -> str:
     return worst if len(states) == total else f"{len(states)} of {total} {worst}"
 
 
-def compared(cell: Cell) -> list[Row]:
-    """Return the rows that have a panel. The baseline has one only if there is nothing else."""
+def list_compared(cell: Cell) -> list[Row]:
+    """List the rows that have a panel. The baseline has a panel only if it is the only scheme."""
     return [row for row in cell.rows if row.scheme != cell.baseline] or list(cell.rows)
 
 
-def heading(row: Row) -> str:
-    """Heading of a scheme's panel: its name, with the remark below."""
+def write_heading(row: Row) -> str:
+    """Write the write_heading of a scheme's panel: its name, with the remark below."""
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 
-def mark(axes: "Axes", x: float, y: float, *, shown: bool) -> None:
-    """Draw the mark of an estimate: filled if it shows something, open if it does not."""
+DECIDED = {"faster", "not faster", "as fast", "better", "as good", "worse"}
+"""Findings that are significant. Their marks are filled."""
+
+
+def draw_mark(axes: "Axes", x: float, y: float, *, finding: str | None) -> None:
+    """Draw the mark of an estimate: filled if its finding is significant, open if it is inconclusive."""
     axes.plot(
         x,
         y,
         marker="o",
         markersize=5.5,
         color=COLOURS[0],
-        markerfacecolor=COLOURS[0] if shown else "none",
+        markerfacecolor=COLOURS[0] if finding in DECIDED else "none",
         markeredgewidth=1.2,
         linestyle="none",
         zorder=3,
     )
 
 
-def grid_of(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
-    """Axes that share their scales, two beside each other, each with a title.
+def make_panels(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
+    """Make axes that share their scales, two per row, each with a title.
 
     Parameters
     ----------
     fig
-        The figure. Its size becomes the width of a column, `height` inches for each row of panels, and an inch for the
-        rest.
+        Figure of matplotlib. It becomes as wide as a column; its height is `height` per row of panels, plus an inch.
     titles
         Title of each panel.
     height
@@ -92,7 +95,7 @@ _LINE = 0.2
 _NAMES = 84.0
 """Largest width of a name in points."""
 _FIGURES = 40.0
-"""Largest width of a figure at the right in points."""
+"""Largest width of a value at the right in points."""
 
 
 @dataclass(frozen=True)
@@ -101,24 +104,24 @@ class Lines:
 
     title: str
     names: Sequence[str]
-    """Name of each line, fitted to its width, with an optional remark below it."""
+    """Name of each line, fitted to the width of names, with an optional remark below it."""
     bold: Sequence[bool] = ()
-    """Whether a name is bold; none is by default."""
+    """Whether each name is bold; by default none is."""
 
 
 def list_axes(fig: Any, groups: Sequence[Lines], *, room: float, line: float = _LINE) -> "list[Axes]":
-    """Return axes of a common scale, with the names of a group's lines from top to bottom at y = 0, 1, 2 ...
+    """Make axes that share the x scale. The names of a group's lines stand at y = 0, 1, 2 ... from the top.
 
     Parameters
     ----------
     fig
-        The figure, whose size is set.
+        Figure of matplotlib. Its size is set.
     groups
         Lines of each axes.
     room
-        Inches above and below the lines.
+        Height above and below the lines in inches.
     line
-        Inches for each line, with more for a name that has a remark below it.
+        Height of each line in inches. Lines are higher if a name has a remark below it.
     """
     line += 0.08 * any("\n" in name for group in groups for name in group.names)
     counts = [len(group.names) for group in groups]
@@ -141,8 +144,10 @@ def list_axes(fig: Any, groups: Sequence[Lines], *, room: float, line: float = _
     return axes
 
 
-def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE) -> "list[Axes]":
-    """Return `list_axes` with a line for each scheme of each cell; the baseline's name is bold."""
+def list_schemes(
+    fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE
+) -> "list[Axes]":
+    """Make `list_axes` with a line for each scheme of each cell. The name of the baseline is bold."""
     groups = [
         Lines(
             make_printable(cell_words(cell.values), 40) if len(cells) > 1 else "",
@@ -154,19 +159,19 @@ def lists(fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float,
     return list_axes(fig, groups, room=room, line=line)
 
 
-def fitted_name(text: str) -> str:
-    """Return a name of a list, cut to the width of its names."""
+def fit_name(text: str) -> str:
+    """Cut a name to the width of the names of a list."""
     return fitted(text, _NAMES, 7)
 
 
 def _label(row: Row) -> str:
-    return "\n".join(fitted_name(text) for text in (name(row.scheme), remark(row)) if text)
+    return "\n".join(fit_name(text) for text in (name(row.scheme), remark(row)) if text)
 
 
-def at_the_right(axes: "Axes", words: Sequence[str], head: str) -> None:
-    """Write a figure for each scheme, at the right of the frame."""
+def label_right(axes: "Axes", labels: Sequence[str], head: str) -> None:
+    """Write a label for each scheme at the right of the frame, below the text `head`."""
     other = axes.secondary_yaxis("right")
-    other.set_yticks(range(len(words)), [fitted(word, _FIGURES, 7) for word in words])
+    other.set_yticks(range(len(labels)), [fitted(label, _FIGURES, 7) for label in labels])
     other.tick_params(length=0)
     other.spines["right"].set_visible(False)
     axes.annotate(
@@ -184,7 +189,7 @@ def at_the_right(axes: "Axes", words: Sequence[str], head: str) -> None:
 
 @dataclass(frozen=True)
 class Point:
-    """Mean of the repeats at one place, with the band around it."""
+    """Mean of the repeats at one x, with the bounds of its band."""
 
     x: float
     mean: float
@@ -192,16 +197,19 @@ class Point:
     high: float
 
 
-def band_words(runs: int) -> str:
-    """Return the description of a line and its band."""
+def describe_band(runs: int) -> str:
+    """Describe a line and its band."""
     if runs < 2:
         return "1 run"
     return "mean and range of 2 runs" if runs == 2 else f"mean of {runs} runs and its 95 % interval"
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, and the ends of its band: Student's 95 % interval; for two values both of them, for one value none."""
-    middle = plain_mean(values)
+    """Compute the mean of some values and the bounds of its band.
+
+    The band is Student's 95 % interval. For two values it is their range; for one value both bounds are the value.
+    """
+    middle = average(values)
     if len(values) < 3 or not math.isfinite(middle):
         return middle, min(values), max(values)
     interval = mean_interval(values)
@@ -209,7 +217,7 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
     return middle, low, high
 
 
-def plain_mean(values: Iterable[float]) -> float:
-    """Mean of values; NaN if one of them is NaN or infinite, or if the mean is too large."""
-    own = list(values)
-    return fmean(own) if all(map(usable, own)) else math.nan
+def average(values: Iterable[float]) -> float:
+    """Average some values; NaN if one of them is NaN, infinite or too large."""
+    numbers = list(values)
+    return fmean(numbers) if all(map(usable, numbers)) else math.nan

@@ -1,4 +1,4 @@
-"""The figure of a sweep: the gain of each scheme over the number that the study varies."""
+"""The figure of a sweep: the gain of each scheme against the number that the study varies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
 from hpcbench.report.findings import SpeedFinding
-from hpcbench.report.plots.drawing import grid_of, name
+from hpcbench.report.plots.drawing import DECIDED, make_panels, name
 from hpcbench.report.titles import cell_words
 
 if TYPE_CHECKING:
@@ -22,22 +22,22 @@ _WIDE = 4.0
 
 @dataclass(frozen=True)
 class _Gain:
-    """The speed of a scheme at one value of the swept key."""
+    """Speed of a scheme at one value of the swept key."""
 
     x: float
     speed: SpeedFinding
 
 
-def swept_key(cells: Sequence[Cell]) -> str | None:
-    """Return the key with the most numbers; None if no key varies by numbers alone."""
+def find_swept_key(cells: Sequence[Cell]) -> str | None:
+    """Find the key with the most numbers; None if no key has several values that are all numbers."""
     values = {key: {cell.values.get(key) for cell in cells} for cell in cells for key in cell.values}
     numeric = {key: len(of) for key, of in values.items() if len(of) > 1 and all(map(_is_number, of))}
     return max(numeric, key=lambda key: numeric[key], default=None)
 
 
-def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Return a panel for each scheme with a line per combination of the other keys; None if no number is swept."""
-    key = swept_key(cells)
+def plot_gain(submission: Submission, cells: list[Cell]) -> Figure | None:
+    """Plot a panel for each scheme with a line per combination of the other keys; None if no number is swept."""
+    key = find_swept_key(cells)
     if key is None:
         return None
     panels: dict[str, dict[str, list[_Gain]]] = {}
@@ -52,7 +52,7 @@ def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
     series = list(dict.fromkeys(others for curves in panels.values() for others in curves))
 
     def draw(fig: Any) -> None:
-        axes = grid_of(fig, [name(scheme) for scheme in panels], height=1.15)
+        axes = make_panels(fig, [name(scheme) for scheme in panels], height=1.15)
         places = sorted({point.x for curves in panels.values() for points in curves.values() for point in points})
         if places[0] > 0 and places[-1] / places[0] > _WIDE:
             axes[0].set_xscale("log", base=2)
@@ -72,7 +72,7 @@ def gain(submission: Submission, cells: list[Cell]) -> Figure | None:
 
     caption = (
         f"Samples/s of each scheme over the baseline's, against {make_printable(key, 40)}; bars: 95 % interval over the"
-        " pairs, none of one pair. A filled mark: is shown to be faster, or not to be. An open mark: neither is shown."
+        " pairs, absent for one pair. Filled mark: significantly faster or not faster. Open mark: inconclusive."
     )
     return Figure("gain", f"Gain over {make_printable(key, 40)}", caption, draw)
 
@@ -91,7 +91,7 @@ def _draw_gains(axes: "Axes", points: Sequence[_Gain], number: int, label: str) 
     for x, speed in ((point.x, point.speed) for point in points):
         if speed.low is not None and speed.high is not None:
             axes.plot([x, x], [speed.low, speed.high], color=colour, linewidth=1.0)
-        fill = "none" if speed.shown == "not shown" else colour
+        fill = colour if speed.shown in DECIDED else "none"
         axes.plot(
             x, speed.estimate, marker=marker, markersize=4.5, color=colour, markerfacecolor=fill, linestyle="none"
         )

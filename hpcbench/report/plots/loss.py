@@ -1,4 +1,4 @@
-"""Loss curves of each scheme and the baseline, over steps (the effect of compression on convergence) or over time."""
+"""Loss curves of each scheme and the baseline, against steps or against time."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,15 @@ from hpcbench.plot_style import COLOURS, INK, grid
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures
-from hpcbench.report.plots.drawing import Point, band_words, compared, grid_of, heading, plain_mean, spread
+from hpcbench.report.plots.drawing import (
+    Point,
+    average,
+    describe_band,
+    list_compared,
+    make_panels,
+    spread,
+    write_heading,
+)
 from hpcbench.report.quantities.speed import LOSS_TRAIN
 from hpcbench.report.statistics import usable
 
@@ -21,38 +29,38 @@ if TYPE_CHECKING:
 
 Along = Literal["steps", "seconds"]
 MOST_POINTS = 40
-"""Most points of a curve. More points are not clearer at the width of a panel, and means also smooth the curve."""
+"""Most points of a curve. More would not be visible at the width of a panel. Means also smooth the curve."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A scheme's losses."""
+    """Losses of a scheme."""
 
     points: tuple[Point, ...]
-    """Points up to the first loss that is not finite."""
+    """Points before the first loss that is not finite."""
     evaluations: tuple[Point, ...]
     """Losses on validation data."""
     broken: bool
     """Whether a loss that is NaN or infinite ended the curve."""
     runs: int
-    """Number of repeats that it is the mean of."""
+    """Number of repeats whose mean the curve is."""
 
 
-def shown_runs(row: Row) -> list[Measures]:
-    """Return the runs whose losses are drawn: those that completed or diverged, else those with any loss."""
-    known = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
-    return [run for run in known if run.run.state in ("completed", "nan")] or known
+def list_runs(row: Row) -> list[Measures]:
+    """List the runs whose losses are drawn: those that completed or diverged, else all with a loss."""
+    logged = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
+    return [run for run in logged if run.run.state in ("completed", "nan")] or logged
 
 
-def bin_width(rows: Sequence[Row]) -> int:
-    """Return the number of steps for each point, the same for all curves of a figure."""
-    lasts = [run.run.log.steps.last for row in rows for run in shown_runs(row) if run.run.log]
+def choose_bin_width(rows: Sequence[Row]) -> int:
+    """Choose the number of steps per point. It is the same for all curves of a figure."""
+    lasts = [run.run.log.steps.last for row in rows for run in list_runs(row) if run.run.log]
     longest = max((last.step for last in lasts if last), default=1)
     return max(1, -(-longest // MOST_POINTS))
 
 
-def curve(row: Row, along: Along, width: int) -> Curve:
-    """Return the losses of a scheme.
+def compute_curve(row: Row, along: Along, width: int) -> Curve:
+    """Compute the loss curve of a scheme.
 
     Parameters
     ----------
@@ -60,51 +68,53 @@ def curve(row: Row, along: Along, width: int) -> Curve:
         The scheme in its cell.
     along
         Values of the x axis: step numbers, or seconds since the run began. A resumed run has no seconds, because its
-        log does not tell how long the earlier steps took.
+        log does not contain the times of the earlier steps.
     width
-        Number of steps whose mean is a point.
+        Number of steps per point.
     """
-    runs = [run for run in shown_runs(row) if along == "steps" or not (run.run.log and run.run.log.resumed_from)]
+    runs = [run for run in list_runs(row) if along == "steps" or not (run.run.log and run.run.log.resumed_from)]
     places: dict[int, list[tuple[float, float]]] = {}
     evaluated: dict[int, list[tuple[float, float]]] = {}
     for run in runs:
-        path = _path(run, along)
+        path = _read_path(run, along)
         bins: dict[int, list[tuple[float, float]]] = {}
         for step, (x, loss) in path.items():
             bins.setdefault((step - 1) // width, []).append((x, loss))
         for k, inside in bins.items():
-            places.setdefault(k, []).append((fmean(x for x, _ in inside), plain_mean(loss for _, loss in inside)))
+            places.setdefault(k, []).append((fmean(x for x, _ in inside), average(loss for _, loss in inside)))
         for step, loss in run.run.log.evaluations.items() if run.run.log else ():
-            if step in path and step:  # what a random model has would set the scale
+            if step in path and step:  # the loss of the untrained model (step 0) would stretch the scale
                 evaluated.setdefault(step, []).append((path[step][0], loss))
-    whole = [_point(places[k]) for k in sorted(places)]
-    end = next((k for k, point in enumerate(whole) if not math.isfinite(point.mean)), len(whole))
-    marks = [_point(evaluated[step]) for step in sorted(evaluated) if end == len(whole) or (step - 1) // width < end]
+    points = [_average_point(places[k]) for k in sorted(places)]
+    end = next((k for k, point in enumerate(points) if not math.isfinite(point.mean)), len(points))
+    marks = [
+        _average_point(evaluated[step]) for step in sorted(evaluated) if end == len(points) or (step - 1) // width < end
+    ]
     finite = tuple(mark for mark in marks if math.isfinite(mark.mean))
-    return Curve(tuple(whole[:end]), finite, end < len(whole), len(runs))
+    return Curve(tuple(points[:end]), finite, end < len(points), len(runs))
 
 
-def _point(values: Sequence[tuple[float, float]]) -> Point:
+def _average_point(values: Sequence[tuple[float, float]]) -> Point:
     return Point(fmean(x for x, _ in values), *spread([y for _, y in values]))
 
 
-def _path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
-    """Place on the x axis and loss of each step of a run."""
+def _read_path(run: Measures, along: Along) -> dict[int, tuple[float, float]]:
+    """Read x and loss of each step of a run."""
     log = run.run.log
     if log is None:
         return {}
     if along == "steps":
         return {int(step): (step, loss) for step, loss in sorted(log.steps.columns("step", "loss"))}
-    found: dict[int, tuple[float, float]] = {}
+    path: dict[int, tuple[float, float]] = {}
     passed, before = 0.0, 0.0
     for step, loss, seconds in sorted(log.steps.columns("step", "loss", "seconds"), key=lambda row: row[0]):
         if not (usable(seconds) and seconds >= 0):
             continue
-        # A log with a line every ten steps gives the mean time of the ten.
+        # A log with a line every ten steps gives the mean time of the ten steps.
         passed += seconds * (step - before)
         before = step
-        found[int(step)] = (passed, loss)
-    return found
+        path[int(step)] = (passed, loss)
+    return path
 
 
 _SCHEME = COLOURS[1]
@@ -112,43 +122,43 @@ _WORDS: dict[Along, str] = {"steps": "steps", "seconds": "time"}
 _CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
-    """Return a panel for each scheme; None if no run has a loss."""
-    return _figure(cell, "steps")
+def plot_loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
+    """Plot a panel for each scheme; None if no run has a loss."""
+    return _plot(cell, "steps")
 
 
-def loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
-    """Return a panel for each scheme; None if no run has losses with times."""
-    return _figure(cell, "seconds")
+def plot_loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
+    """Plot a panel for each scheme; None if no run has losses with times."""
+    return _plot(cell, "seconds")
 
 
-def _figure(cell: Cell, along: Along) -> Figure | None:
-    width = bin_width(cell.rows)
-    curves = {row.scheme: curve(row, along, width) for row in cell.rows}
+def _plot(cell: Cell, along: Along) -> Figure | None:
+    width = choose_bin_width(cell.rows)
+    curves = {row.scheme: compute_curve(row, along, width) for row in cell.rows}
     base = curves.get(cell.baseline or "")
-    panels = [row for row in compared(cell) if curves[row.scheme].points]
+    panels = [row for row in list_compared(cell) if curves[row.scheme].points]
     if not panels:
         return None
     shown = [curves[row.scheme] for row in panels] + [curve for curve in (base,) if curve and curve.points]
-    scale, unit = (1.0, "") if along == "steps" else _clock(shown)
+    scale, unit = (1.0, "") if along == "steps" else _choose_clock(shown)
 
     def draw(fig: Any) -> None:
-        axes = grid_of(fig, [heading(row) for row in panels], height=1.15)
+        axes = make_panels(fig, [write_heading(row) for row in panels], height=1.15)
         for axis, row in zip(axes, panels, strict=True):
             if base is not None and row.scheme != cell.baseline:
                 _draw(axis, base, scale, INK, "D", linewidth=2.4, label="baseline")
             _draw(axis, curves[row.scheme], scale, _SCHEME, "o", linewidth=1.1, label="scheme of the panel")
             grid(axis)
-        axes[0].set_ylim(*_limits(shown))
+        axes[0].set_ylim(*_compute_limits(shown))
         axes[0].set_xlim(left=0)
         fig.supxlabel("step" if along == "steps" else f"time since the first step / {unit}", fontsize="medium")
         fig.supylabel(LOSS_TRAIN.label, fontsize="medium")
-        words = "; ".join(band_words(count) for count in sorted({curve.runs for curve in shown}))
+        bands = "; ".join(describe_band(count) for count in sorted({curve.runs for curve in shown}))
         handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=words, title_fontsize=7)
+        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=bands, title_fontsize=7)
 
     word = _WORDS[along]
-    return Figure(f"loss-over-{word}", f"Loss against {word}", _caption(shown, width, along), draw)
+    return Figure(f"loss-over-{word}", f"Loss against {word}", _write_caption(shown, width, along), draw)
 
 
 def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, linewidth: float, label: str) -> None:
@@ -169,15 +179,15 @@ def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, l
         zorder=4,
         clip_on=False,
     )
-    drawn.set_in_layout(False)  # half of the last mark stands outside
+    drawn.set_in_layout(False)  # half of the last mark is outside of the axes
     if curve.broken and x:
         axes.plot(x[-1], curve.points[-1].mean, color=colour, marker="X", markersize=7, linestyle="none", zorder=5)
 
 
-def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Limits of the y axis.
+def _compute_limits(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Compute the limits of the y axis.
 
-    The first tenth of the steps, where all losses fall in the same way, may leave the frame.
+    Points of the first tenth of the steps may be outside: there all losses fall in the same way.
     """
     late = [p for curve in curves for p in curve.points[len(curve.points) // 10 :]]
     values = [p.mean for p in late] + [p.mean for curve in curves for p in curve.evaluations]
@@ -186,22 +196,24 @@ def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _clock(curves: Sequence[Curve]) -> tuple[float, str]:
+def _choose_clock(curves: Sequence[Curve]) -> tuple[float, str]:
     longest = max((curve.points[-1].x for curve in curves if curve.points), default=0.0)
     return next((unit for unit in _CLOCK if longest >= 3 * unit[0]), _CLOCK[-1])
 
 
-def _caption(curves: Sequence[Curve], width: int, along: Along) -> str:
-    words = ["Training loss of each scheme (thin line) and of the baseline (thick line), with bands over the repeats."]
+def _write_caption(curves: Sequence[Curve], width: int, along: Along) -> str:
+    sentences = [
+        "Training loss of each scheme (thin line) and of the baseline (thick line), with bands over the repeats."
+    ]
     if width > 1:
-        words.append(f"Each point is the mean of {width} steps; nothing else is smoothed.")
+        sentences.append(f"Each point is the mean of {width} steps; nothing else is smoothed.")
     else:
-        words.append("Every step is shown; nothing is smoothed.")
+        sentences.append("Every step is shown; nothing is smoothed.")
     if along == "seconds":
-        words.append("A step stands at its mean time; evaluations and checkpoints take none.")
+        sentences.append("The time is that of the steps, without evaluations and checkpoints.")
     if any(curve.evaluations for curve in curves):
-        words.append("Marks: loss on validation data (circle: the scheme, diamond: the baseline).")
+        sentences.append("Marks: loss on validation data (circle: the scheme, diamond: the baseline).")
     if any(curve.broken for curve in curves):
-        words.append("A cross ends a curve whose loss stopped being a number.")
-    words.append("The first steps may lie above the frame.")
-    return " ".join(words)
+        sentences.append("A cross ends a curve whose loss became NaN or infinite.")
+    sentences.append("The first steps may lie above the frame.")
+    return " ".join(sentences)

@@ -1,4 +1,4 @@
-"""Figures of the speed of each scheme: relative to the baseline, and per rank as the job grows."""
+"""Figures of the speed of each scheme: relative to the baseline, and per rank against the size of the job."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,18 @@ from hpcbench.present.document import Figure
 from hpcbench.present.notation import significant
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.plots.drawing import Point, at_the_right, band_words, grid_of, lists, mark, name, spread
+from hpcbench.report.plots.drawing import (
+    Point,
+    describe_band,
+    draw_mark,
+    label_right,
+    list_schemes,
+    make_panels,
+    name,
+    spread,
+)
 from hpcbench.report.quantities.speed import MODEL_FLOPS, SAMPLES
-from hpcbench.report.tables.scaling import STRONG, WEAK, ScalingPoint
-from hpcbench.report.tables.scaling import scaling as sizes_of
+from hpcbench.report.tables.scaling import STRONG, WEAK, ScalingPoint, list_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,15 +31,15 @@ _WIDE = 8.0
 """Ratio of the axis's ends above which the axis is logarithmic."""
 
 
-def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Return a line for each scheme; None if nothing is compared with a baseline."""
+def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
+    """Plot a line for each scheme; None if nothing is compared with a baseline."""
     compared = [cell for cell in cells if any(row.speed for row in cell.rows)]
     if not compared:
         return None
 
     def draw(fig: Any) -> None:
-        axes = lists(fig, [(cell, cell.rows) for cell in compared], room=0.45)
-        ends = [end for cell in compared for row in cell.rows for end in _ends(row)]
+        axes = list_schemes(fig, [(cell, cell.rows) for cell in compared], room=0.45)
+        ends = [end for cell in compared for row in cell.rows for end in _list_ends(row)]
         low, high = min(*ends, 0.98), max(*ends, 1.02)
         if high / low > _WIDE:
             axes[0].set_xscale("log")
@@ -44,21 +52,20 @@ def throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
             axis.axvline(1, color=INK, linewidth=1.6, zorder=1)
             for y, row in enumerate(cell.rows):
                 _draw_speeds(axis, y, row, is_baseline=row.scheme == cell.baseline)
-            at_the_right(axis, [significant(row.samples_per_s) + "*" * row.partial for row in cell.rows], SAMPLES.label)
+            label_right(axis, [significant(row.samples_per_s) + "*" * row.partial for row in cell.rows], SAMPLES.label)
         axes[-1].set_xlabel("speed / speed of the baseline")
 
     caption = (
-        "Samples/s of each scheme over the baseline's, mean of the pairs with its 95 % interval. A filled mark:"
-        " is shown to be faster, or not to be. An open mark: neither is shown, or there is one pair only, which has no"
-        " interval."
+        "Samples/s of each scheme over the baseline's, mean of the pairs with its 95 % interval. Filled mark:"
+        " significantly faster or not faster. Open mark: inconclusive, or one pair only and no interval."
     )
     if any(row.partial for cell in compared for row in cell.rows):
-        caption += " * of runs that did not complete; they are compared with nothing."
+        caption += " *: runs that did not complete. They are not compared."
     return Figure("throughput", "Speed relative to the baseline", caption, draw)
 
 
-def _ends(row: Row) -> list[float]:
-    """Values that must be inside the frame. An interval that is so wide that it says nothing is cut."""
+def _list_ends(row: Row) -> list[float]:
+    """List the values that must be inside the frame. Very wide intervals are cut."""
     if row.speed is None:
         return []
     estimate = row.speed.estimate
@@ -72,20 +79,20 @@ def _draw_speeds(axes: "Axes", y: int, row: Row, *, is_baseline: bool) -> None:
         return
     speed = row.speed
     if speed is None:
-        _say(axes, "not compared" if row.diverged or not row.completed else "no pair with the baseline", 1.0, y)
+        _write_text(axes, "not compared" if row.diverged or not row.completed else "no pair with the baseline", 1.0, y)
         return
     if speed.low is None or speed.high is None:
-        _say(axes, "1 pair", speed.estimate, y)
+        _write_text(axes, "1 pair", speed.estimate, y)
     else:
         axes.plot([speed.low, speed.high], [y, y], color=COLOURS[0], linewidth=1.6, solid_capstyle="butt")
-    mark(axes, speed.estimate, y, shown=speed.shown != "not shown")
+    draw_mark(axes, speed.estimate, y, finding=speed.shown)
 
 
-def _say(axes: "Axes", words: str, x: float, y: int) -> None:
-    """Write words beside a place, on the side with more room."""
+def _write_text(axes: "Axes", text: str, x: float, y: int) -> None:
+    """Write a text next to a place, on the side with more room."""
     left = x > sum(axes.get_xlim()) / 2
     axes.annotate(
-        words,
+        text,
         (x, y),
         (-7 if left else 7, 0),
         textcoords="offset points",
@@ -96,29 +103,29 @@ def _say(axes: "Axes", words: str, x: float, y: int) -> None:
     )
 
 
-def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Return a panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
+def plot_scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
+    """Plot a panel for each scheme with the baseline and the ideal; None if fewer than two sizes were run."""
     flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
     base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
     panels: list[tuple[str, str, dict[str, list[Point]]]] = []
     for kind in (STRONG, WEAK):
         series: dict[str, dict[str, list[Point]]] = {}
-        for point in sizes_of(cells, kind):
-            if found := _point(point, flops=flops):
-                series.setdefault(point.series, {}).setdefault(point.row.scheme, []).append(found)
-        for said, curves in series.items():
+        for point in list_points(cells, kind):
+            if drawn := _average_point(point, flops=flops):
+                series.setdefault(point.series, {}).setdefault(point.row.scheme, []).append(drawn)
+        for subtitle, curves in series.items():
             schemes = [scheme for scheme in curves if scheme != base] or list(curves)
-            panels += [(f"{name(scheme)}\n{kind.name}, {said}", scheme, curves) for scheme in schemes]
+            panels += [(f"{name(scheme)}\n{kind.name}, {subtitle}", scheme, curves) for scheme in schemes]
     if not panels:
         return None
     highest = max(point.mean for _, _, curves in panels for points in curves.values() for point in points)
     gpu = any(is_gpu(run.run) for cell in cells for run in cell.runs)
-    unit = MODEL_FLOPS.unit_of([highest], gpu=gpu)
-    scale, words = (unit.scale, unit.name) if flops else (1.0, f"{SAMPLES.label} / {'GPU' if gpu else 'rank'}")
+    unit = MODEL_FLOPS.choose_unit([highest], gpu=gpu)
+    scale, axis_label = (unit.scale, unit.name) if flops else (1.0, f"{SAMPLES.label} / {'GPU' if gpu else 'rank'}")
     runs = max(row.completed for cell in cells for row in cell.rows)
 
     def draw(fig: Any) -> None:
-        axes = grid_of(fig, [title for title, _, _ in panels], height=1.15)
+        axes = make_panels(fig, [title for title, _, _ in panels], height=1.15)
         sizes = sorted({point.x for _, _, curves in panels for points in curves.values() for point in points})
         axes[0].set_xscale("log", base=2)
         axes[0].set_xticks(sizes, [f"{size:g}" for size in sizes])
@@ -132,25 +139,25 @@ def scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
             grid(axis)
         axes[0].set_ylim(0, 1.12 * highest / scale)
         fig.supxlabel("GPUs" if gpu else "ranks", fontsize="medium")
-        fig.supylabel(words, fontsize="medium")
+        fig.supylabel(axis_label, fontsize="medium")
         handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside upper center", ncols=3, title=band_words(runs), title_fontsize=7)
+        fig.legend(handles, labels, loc="outside upper center", ncols=3, title=describe_band(runs), title_fontsize=7)
 
     caption = (
-        f"{words} of each scheme over the number of {'GPUs' if gpu else 'ranks'}, means over the runs; bars:"
-        " 95 % interval of the mean, both values of two runs, none of one. Dashed: the baseline's speed at the smallest"
-        " size, kept by every rank."
+        f"{axis_label} of each scheme over the number of {'GPUs' if gpu else 'ranks'}, means over the runs; bars:"
+        " 95 % interval of the mean; the range for two runs; absent for one. Dashed (ideal): each rank as fast as the"
+        " baseline's at the smallest size."
     )
     return Figure("scaling", "Speed of a rank against the size of the job", caption, draw)
 
 
-def _point(point: ScalingPoint, *, flops: bool) -> Point | None:
+def _average_point(point: ScalingPoint, *, flops: bool) -> Point | None:
     ranks = point.size.ranks
-    values = [value for run in point.row.runs if (value := _value(run, ranks, flops=flops)) is not None]
+    values = [value for run in point.row.runs if (value := _read_value(run, ranks, flops=flops)) is not None]
     return Point(ranks, *spread(values)) if values else None
 
 
-def _value(run: Measures, ranks: int, *, flops: bool) -> float | None:
+def _read_value(run: Measures, ranks: int, *, flops: bool) -> float | None:
     if run.run.state != "completed" or run.samples_per_s is None:
         return None
     return run.model_flops_per_rank if flops else run.samples_per_s / ranks

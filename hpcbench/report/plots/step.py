@@ -1,4 +1,4 @@
-"""The mean step of each scheme, by what its time goes to."""
+"""The mean step of each scheme, divided into computation, waiting, encoding and decoding."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -10,11 +10,11 @@ from hpcbench.plot_style import COLOURS, HATCHES, INK
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import Measures
-from hpcbench.report.plots.drawing import at_the_right, lists, name
+from hpcbench.report.plots.drawing import label_right, list_schemes, name
 from hpcbench.report.quantities.traffic import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN
 from hpcbench.report.statistics import usable
 
-PARTS = tuple(one.label for one in (COMPUTE, EXPOSED, ENCODE, DECODE))
+PARTS = tuple(quantity.label for quantity in (COMPUTE, EXPOSED, ENCODE, DECODE))
 """Parts of a step, in the order of `Split`."""
 LOOKS = tuple(zip((COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[3]), HATCHES, strict=False))
 
@@ -36,44 +36,44 @@ class Split:
         return self.computation + self.waiting + self.encoding + self.decoding
 
 
-def split(row: Row) -> Split | None:
-    """Means over the completed runs of a scheme, else over all its runs; None if no log gives them."""
-    known = [own for own in map(_split, row.counted) if own is not None]
-    return Split(*(fmean(values) for values in zip(*map(astuple, known), strict=True))) if known else None
+def average_split(row: Row) -> Split | None:
+    """Average over the completed runs of a scheme, else over all its runs; None if no log contains the times."""
+    splits = [run_split for run_split in map(_split_step, row.counted) if run_split is not None]
+    return Split(*(fmean(values) for values in zip(*map(astuple, splits), strict=True))) if splits else None
 
 
-def time_split(submission: Submission, cell: Cell) -> Figure | None:
-    """Return a bar for each scheme; None if no log gives its traffic."""
-    found = [(row, own) for row in cell.rows if (own := split(row)) is not None]
-    if not found:
+def plot_time_split(submission: Submission, cell: Cell) -> Figure | None:
+    """Plot a bar for each scheme; None if no log contains its traffic."""
+    rows = [(row, row_split) for row in cell.rows if (row_split := average_split(row)) is not None]
+    if not rows:
         return None
-    splits = [own for _, own in found]
-    unit = COMPUTE.unit_of(own.step for own in splits)
+    splits = [row_split for _, row_split in rows]
+    unit = COMPUTE.choose_unit(row_split.step for row_split in splits)
 
     def draw(fig: Any) -> None:
-        (axes,) = lists(fig, [(cell, [row for row, _ in found])], room=0.95, line=0.3)
-        _bars(axes, splits, unit.scale)
-        at_the_right(axes, [unit.show(own.step) for own in splits], "step")
+        (axes,) = list_schemes(fig, [(cell, [row for row, _ in rows])], room=0.95, line=0.3)
+        _draw_bars(axes, splits, unit.scale)
+        label_right(axes, [unit.show(row_split.step) for row_split in splits], "step")
         axes.set_xlabel(f"mean time of a step and rank / {unit.name}")
-        axes.set_xlim(0, 1.02 * max(max(own.step, own.hidden) for own in splits) / unit.scale)
+        axes.set_xlim(0, 1.02 * max(max(row_split.step, row_split.hidden) for row_split in splits) / unit.scale)
         handles, labels = axes.get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside upper center", ncols=3)
 
     caption = (
-        "Means over ranks, counted steps and runs. The bars add up to the step; the thin bar below each is"
-        " communication that went on during computation, and adds nothing. Of a call that was partly hidden, encoding,"
-        " decoding and transfer are taken to be hidden in equal parts."
+        "Means over ranks, counted steps and runs. The bars add up to the step. The thin bar below each is"
+        " communication during computation, which adds no time. If a call was partly hidden, equal parts of its"
+        " encoding, decoding and transfer are assumed to be hidden."
     )
-    partial = ", ".join(name(row.scheme) for row, _ in found if not row.completed)
+    partial = ", ".join(name(row.scheme) for row, _ in rows if not row.completed)
     if partial:
-        caption += f" Of runs that did not complete: {partial}."
-    unknown = ", ".join(name(row.scheme) for row in cell.rows if not any(row is shown for shown, _ in found))
+        caption += f" From runs that did not complete: {partial}."
+    unknown = ", ".join(name(row.scheme) for row in cell.rows if not any(row is shown for shown, _ in rows))
     if unknown:
-        caption += f" Not shown, because no log divides a step of theirs: {unknown}."
+        caption += f" Left out, because no log contains the parts of a step: {unknown}."
     return Figure("time-split", "Where the time of a step goes", caption, draw)
 
 
-def _split(run: Measures) -> Split | None:
+def _split_step(run: Measures) -> Split | None:
     time = run.time
     if time is None:
         return None
@@ -83,15 +83,15 @@ def _split(run: Measures) -> Split | None:
         if busy > 0:
             encoding += channel.exposed_s * channel.encode_s / busy
             decoding += channel.exposed_s * channel.decode_s / busy
-    own = Split(time.compute, time.exposed - encoding - decoding, encoding, decoding, time.hidden)
-    # What a damaged or foreign log says may be no division of a step at all.
-    return own if all(usable(part) and part >= 0 for part in astuple(own)) else None
+    result = Split(time.compute, time.exposed - encoding - decoding, encoding, decoding, time.hidden)
+    # The times of a damaged or foreign log may be negative or may not add up to a step.
+    return result if all(usable(part) and part >= 0 for part in astuple(result)) else None
 
 
-def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
+def _draw_bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
     ends = [0.0] * len(splits)
     for k, (part, (colour, hatch)) in enumerate(zip(PARTS, LOOKS, strict=True)):
-        lengths = [astuple(own)[k] / scale for own in splits]
+        lengths = [astuple(row_split)[k] / scale for row_split in splits]
         axes.barh(
             [y - 0.1 for y in range(len(splits))],
             lengths,
@@ -106,7 +106,7 @@ def _bars(axes: Any, splits: Sequence[Split], scale: float) -> None:
         ends = [end + length for end, length in zip(ends, lengths, strict=True)]
     axes.barh(
         [y + 0.27 for y in range(len(splits))],
-        [own.hidden / scale for own in splits],
+        [row_split.hidden / scale for row_split in splits],
         height=0.2,
         color="none",
         hatch=HATCHES[4],

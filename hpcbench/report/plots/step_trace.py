@@ -1,4 +1,4 @@
-"""One step of each scheme, rank by rank, as its trace has it."""
+"""One step of each scheme, rank by rank, from its trace."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -17,13 +17,13 @@ from hpcbench.report.compare import Cell, Row
 from hpcbench.report.plots.drawing import name
 
 MOST_SCHEMES, MOST_RANKS = 3, 4
-"""That are drawn: more would be too small to be read."""
+"""Most schemes, and most ranks of each, that are drawn. More would be too small to be read."""
 COLUMNS = 48
-"""Columns of a rank's line. A step has hundreds of pieces: drawn one by one they are only their outlines."""
+"""Columns of a rank's line. A step has hundreds of spans; drawn one by one, only their outlines would be visible."""
 _SAMPLES = 50
-"""Instants of a column that are looked at."""
+"""Number of instants per column at which the kind of span is determined."""
 LEAST_SHARE = 0.03
-"""Share of the steps below which a kind of span cannot be seen, and is counted as ``other``."""
+"""Share of the steps below which a kind of span is not visible and counts as ``other``."""
 OTHER = "other"
 SPANS = {
     "forward": COLOURS[5],
@@ -33,51 +33,58 @@ SPANS = {
     OTHER: COLOURS[2],
     "waiting": "#d9d9d9",
 }
-"""Colour of each kind of span, from the bottom of a column to its top. A kind covers those before it in time."""
+"""Colour of each kind of span, from the bottom of a column to its top. Where spans overlap, the later kind counts."""
 _BELOW = {"messages under way": INK, "codec": COLOURS[4]}
-"""Colours of what goes on meanwhile, below a rank's columns."""
+"""Colours of concurrent activities, which are drawn below a rank's columns."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A scheme's step."""
+    """One step of a scheme."""
 
     scheme: str
     run: str
     step: int
     ranks: tuple[StepTrace, ...]
-    """Those that are drawn."""
+    """Traces of the ranks that are drawn."""
     of: int
-    """Ranks that there are."""
+    """Number of ranks of the run."""
     error: float
-    """Seconds that the ranks' clocks may differ by."""
+    """Largest difference between the ranks' clocks in seconds."""
 
-    def spans(self, trace: StepTrace) -> list[tuple[str, float, float]]:
-        """Kind, begin and length in seconds of what one rank did, on the clock of the first from the step's begin."""
-        start = min(_on_clock(one, span) for one in self.ranks for span in _step(one, self.step) if span.name == STEP)
-        found = []
-        for span in _step(trace, self.step):
-            if kind := _kind(span):
-                found.append((kind, _on_clock(trace, span) - start, span.end - span.begin))
-        return found
+    def list_spans(self, trace: StepTrace) -> list[tuple[str, float, float]]:
+        """List kind, begin and length (s) of the spans of one rank, from the begin of the step on the common clock."""
+        start = min(
+            _convert_to_common_clock(other, span)
+            for other in self.ranks
+            for span in _list_spans(other, self.step)
+            if span.name == STEP
+        )
+        spans = []
+        for span in _list_spans(trace, self.step):
+            if kind := _resolve_kind(span):
+                spans.append((kind, _convert_to_common_clock(trace, span) - start, span.end - span.begin))
+        return spans
 
     @cached_property
     def seconds(self) -> float:
-        """From the step's begin to its end on the last rank."""
-        return max(begin + length for trace in self.ranks for _, begin, length in self.spans(trace))
+        """Seconds from the begin of the step to its end on the last rank."""
+        return max(begin + length for trace in self.ranks for _, begin, length in self.list_spans(trace))
 
-    def columns(self, trace: StepTrace, seconds: float) -> dict[str, list[float]]:
-        """Return the share of each kind of span in each column of one rank; kinds of `SPANS` add up to at most 1.
+    def compute_shares(self, trace: StepTrace, seconds: float) -> dict[str, list[float]]:
+        """Compute the share of each kind of span in each column of one rank. Kinds of `SPANS` add up to at most 1.
 
         Parameters
         ----------
+        trace
+            Trace of the rank.
         seconds
             Length of all columns together.
         """
         instants: dict[str, list[str]] = {place: [""] * (COLUMNS * _SAMPLES) for place in ("steps", *_BELOW)}
         step = seconds / (COLUMNS * _SAMPLES)
         order = list(SPANS)
-        spans = self.spans(trace)
+        spans = self.list_spans(trace)
         for kind, begin, length in sorted(spans, key=lambda span: order.index(span[0]) if span[0] in order else 0):
             first, last = (
                 min(max(math.ceil(at / step - 0.5), 0), COLUMNS * _SAMPLES) for at in (begin, begin + length)
@@ -93,17 +100,17 @@ class Panel:
         }
 
 
-def step_trace(submission: Submission, cell: Cell) -> Figure | None:
-    """Return a panel for each scheme; None if no run was traced."""
+def plot_step_trace(submission: Submission, cell: Cell) -> Figure | None:
+    """Plot a panel for each scheme; None if no run was traced."""
     damaged: list[str] = []
-    traced = [panel for row in cell.rows if (panel := _panel(row, damaged))]
+    traced = [panel for row in cell.rows if (panel := _make_panel(row, damaged))]
     panels = traced[:MOST_SCHEMES]
     if not panels:
         return None
     unit = seconds_unit(panel.seconds for panel in panels)
     longest = max(panel.seconds for panel in panels)
-    drawn = [[panel.columns(trace, longest) for trace in panel.ranks] for panel in panels]
-    small = _small_kinds([shares for ranks in drawn for shares in ranks])
+    drawn = [[panel.compute_shares(trace, longest) for trace in panel.ranks] for panel in panels]
+    small = _list_small_kinds([shares for ranks in drawn for shares in ranks])
 
     def draw(fig: Any) -> None:
         heights = [0.3 * len(panel.ranks) + 0.25 for panel in panels]
@@ -111,13 +118,13 @@ def step_trace(submission: Submission, cell: Cell) -> Figure | None:
         shape = {"height_ratios": heights}
         axes = fig.subplots(len(panels), 1, sharex=True, squeeze=False, gridspec_kw=shape)
         for axis, panel, ranks in zip(axes.flat, panels, drawn, strict=True):
-            _rows(axis, panel, ranks, small, longest / unit.scale)
+            _draw_ranks(axis, panel, ranks, small, longest / unit.scale)
         axes.flat[-1].set_xlabel(f"time / {unit.name}")
-        found = {
+        handles = {
             label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
         }
-        shown = [label for label in (*SPANS, *_BELOW) if label in found]
-        fig.legend([found[label] for label in shown], shown, loc="outside upper center", ncols=3)
+        shown = [label for label in (*SPANS, *_BELOW) if label in handles]
+        fig.legend([handles[label] for label in shown], shown, loc="outside upper center", ncols=3)
 
     which = "; ".join(
         f"{name(panel.scheme)}: step {panel.step} of {panel.run}"
@@ -126,9 +133,9 @@ def step_trace(submission: Submission, cell: Cell) -> Figure | None:
     )
     worst = max(panel.error for panel in panels)
     caption = (
-        f"What each rank was about in one step, on one clock (to {worst * 1e6:.0f} us): {which}. A column is"
+        f"Activities of each rank in one step, on one clock (within {worst * 1e6:.0f} us): {which}. A column is"
         f" {unit.show(longest / COLUMNS)} {unit.name} wide; its colours are the shares of that time. Below it:"
-        " messages under way, and the codec's work."
+        " messages under way, and time in the codec."
     )
     if inside := [kind for kind in SPANS if kind in small]:
         caption += f" Other: {', '.join(inside)}, each less than {100 * LEAST_SHARE:.0f} % of the steps."
@@ -136,12 +143,12 @@ def step_trace(submission: Submission, cell: Cell) -> Figure | None:
         caption += f" Not drawn, because it is less than {100 * LEAST_SHARE:.0f} % of the steps: {', '.join(unseen)}."
     if left := len(traced) - len(panels):
         caption += f" Traced, but not drawn: {left} more scheme{'s' * (left > 1)}."
-    caption += "".join(f" Not drawn: {words}." for words in damaged)
+    caption += "".join(f" Not drawn: {problem}." for problem in damaged)
     return Figure("step-trace", "One step, rank by rank", caption, draw)
 
 
-def _panel(row: Row, damaged: list[str]) -> Panel | None:
-    """Panel of the first run that has a whole trace; what is wrong with those before it goes to `damaged`."""
+def _make_panel(row: Row, damaged: list[str]) -> Panel | None:
+    """Make the panel of the first run with a complete trace. Problems of earlier runs are appended to `damaged`."""
     for measures in row.counted:
         try:
             traces = traces_of(measures.run)
@@ -158,27 +165,29 @@ def _panel(row: Row, damaged: list[str]) -> Panel | None:
     return None
 
 
-def _small_kinds(ranks: Sequence[dict[str, list[float]]]) -> set[str]:
-    """Return the kinds of spans whose share of the steps is too small to be seen in any rank."""
+def _list_small_kinds(ranks: Sequence[dict[str, list[float]]]) -> set[str]:
+    """List the kinds of spans whose share of the steps is too small to be visible on any rank."""
     most: dict[str, float] = {}
     for shares in ranks:
-        whole = sum(sum(shares.get(kind, ())) for kind in SPANS) or 1.0
+        total = sum(sum(shares.get(kind, ())) for kind in SPANS) or 1.0
         for kind, columns in shares.items():
-            most[kind] = max(most.get(kind, 0.0), sum(columns) / whole)
+            most[kind] = max(most.get(kind, 0.0), sum(columns) / total)
     return {kind for kind, share in most.items() if share < LEAST_SHARE}
 
 
-def _rows(
+def _draw_ranks(
     axis: Any, panel: Panel, ranks: Sequence[dict[str, list[float]]], small: Collection[str], length: float
 ) -> None:
-    """Draw the columns of each rank, and thin bars below them. `length` is that of the axis, in its unit."""
+    """Draw the columns of each rank, and thin bars below them. `length` is the length of the axis in its unit."""
     width = length / COLUMNS
     left = [k * width for k in range(COLUMNS)]
     for y, shares in enumerate(ranks):
         ends = [y + 0.22] * COLUMNS
         for kind, colour in SPANS.items():
-            members = (kind,) if kind != OTHER else tuple(one for one in SPANS if one in small)
-            parts = [shares[one] for one in members if one in shares and (one not in small or kind == OTHER)]
+            members = (kind,) if kind != OTHER else tuple(member for member in SPANS if member in small)
+            parts = [
+                shares[member] for member in members if member in shares and (member not in small or kind == OTHER)
+            ]
             if not parts:
                 continue
             heights = [0.6 * sum(column) for column in zip(*parts, strict=True)]
@@ -197,15 +206,15 @@ def _rows(
     axis.set_title(name(panel.scheme))
 
 
-def _kind(span: TraceSpan) -> str | None:
+def _resolve_kind(span: TraceSpan) -> str | None:
     if span.track == STEPS:
         return "waiting" if span.name in (WAIT, "bubble") else span.name if span.name in SPANS else None
     return "codec" if span.track == CODEC else "messages under way"
 
 
-def _step(trace: StepTrace, step: int) -> Sequence[TraceSpan]:
+def _list_spans(trace: StepTrace, step: int) -> Sequence[TraceSpan]:
     return [span for span in trace.spans if span.step == step]
 
 
-def _on_clock(trace: StepTrace, span: TraceSpan) -> float:
+def _convert_to_common_clock(trace: StepTrace, span: TraceSpan) -> float:
     return span.begin - trace.ahead(span.begin)

@@ -1,4 +1,4 @@
-"""The declaration of a quantity: its name, its averages, and how reports show it."""
+"""Declaration of a quantity: its name, its averages, and its form in reports."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -15,62 +15,63 @@ from hpcbench.report.traffic import Unknown
 
 Item = TypeVar("Item")
 Value = float | Unknown | None
-"""A value. Unknown means that it cannot be known; None means that the log does not give it."""
+"""A value. ``"unknown"`` means that it cannot be computed; None means that the log does not give it."""
 Scale = Callable[[Iterable[float | None], bool], Unit]
-"""Gives the unit for some values. The flag tells whether the ranks compute on GPUs."""
+"""Function that chooses the unit for some values. The flag is True if the ranks compute on GPUs."""
 
 
-def _seconds(values: Iterable[float | None], gpu: bool) -> Unit:
+def _choose_seconds(values: Iterable[float | None], gpu: bool) -> Unit:
     return seconds_unit(values)
 
 
-def _bytes(values: Iterable[float | None], gpu: bool) -> Unit:
+def _choose_bytes(values: Iterable[float | None], gpu: bool) -> Unit:
     return bytes_unit(values)
 
 
-def _always(write: Callable[[float | None], str]) -> Scale:
+def _fix_scale(write: Callable[[float | None], str]) -> Scale:
     return lambda values, gpu: Unit(1.0, "", write)
 
 
-SECONDS, BYTES, FLOPS = _seconds, _bytes, flops_unit
-NUMBER, COUNT, PERCENT = _always(Unit(1.0, "").show), _always(whole), _always(percent)
-RATIO, LOSS = _always(thousandths), _always(loss)
+SECONDS, BYTES, FLOPS = _choose_seconds, _choose_bytes, flops_unit
+NUMBER, COUNT, PERCENT = _fix_scale(Unit(1.0, "").show), _fix_scale(whole), _fix_scale(percent)
+RATIO, LOSS = _fix_scale(thousandths), _fix_scale(loss)
 
 
 @dataclass(frozen=True)
 class Average:
     """A way to average the values of a scheme's runs."""
 
-    words: str
+    description: str
+    """Name of the average in the help of a column."""
     over: Callable[[Sequence[Measures], Callable[[Measures], Value]], Value]
-    """Gives the average, from all runs of the scheme and a function that gives the value of one run."""
+    """Function that averages over all runs of the scheme. Its second argument computes the value of one run."""
 
 
-def _of_counted(average: Callable[[Sequence[float]], float | None]) -> Callable[..., Value]:
-    """Return an average over the completed runs or, if there are none, over those with a known speed."""
+def _average_counted(average: Callable[[Sequence[float]], float | None]) -> Callable[..., Value]:
+    """Return an average over the completed runs; if no run completed, over the runs with a known speed."""
 
     def over(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
         values = [value(run) for run in counted(runs)]
-        known = [one for one in values if one is not None and one != "unknown"]
-        return "unknown" if "unknown" in values else average(known)
+        numbers = [number for number in values if number is not None and number != "unknown"]
+        return "unknown" if "unknown" in values else average(numbers)
 
     return over
 
 
-def _median(values: Sequence[float]) -> float | None:
-    known = [value for value in values if usable(value)]
-    return statistics.median(known) if known else None
+def _compute_median(values: Sequence[float]) -> float | None:
+    finite = [value for value in values if usable(value)]
+    return statistics.median(finite) if finite else None
 
 
-def _highest(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
+def _find_highest(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
     """Return the largest value over all runs, completed or not."""
-    return max((one for run in runs if (one := value(run)) is not None and one != "unknown"), default=None)
+    return max((number for run in runs if (number := value(run)) is not None and number != "unknown"), default=None)
 
 
-MEAN = Average("mean of the runs", _of_counted(mean_of_known))
-GEOMETRIC = Average("geometric mean of the runs", _of_counted(geometric_mean_of_known))
-MEDIAN = Average("median of the runs", _of_counted(_median))
-HIGHEST = Average("of the run with the most", _highest)
+MEAN = Average("mean of the runs", _average_counted(mean_of_known))
+GEOMETRIC = Average("geometric mean of the runs", _average_counted(geometric_mean_of_known))
+MEDIAN = Average("median of the runs", _average_counted(_compute_median))
+HIGHEST = Average("of the run with the most", _find_highest)
 
 
 @dataclass(frozen=True)
@@ -82,91 +83,93 @@ class Exported:
     event: type[Event] | None = None
     """Event of the log that holds a run's value, under the quantity's key."""
     remark: str = ""
-    """Text that is added to the meaning."""
+    """Text appended to the meaning."""
 
-    def of(self, log: RunLog, key: str) -> float | None:
-        """Return the value in the log's event."""
-        found: float | None = getattr(log.said(self.event), key) if self.event else None
-        return found
+    def read(self, log: RunLog, key: str) -> float | None:
+        """Read the value from the event of a log."""
+        value: float | None = getattr(log.read_event(self.event), key) if self.event else None
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """A quantity that is measured, or follows from measurements."""
+    """A quantity that is measured or computed from measurements."""
 
     key: str
-    """Name for programs: the column of a table, of CSV and of the export, and the key in JSON."""
+    """Name for programs: column name in tables, CSV and the export, and key in JSON."""
     head: str
-    """Text above its column. ``{unit}`` and ``{each}`` (GPU or rank) are filled in."""
+    """Text above its column. ``{unit}`` and ``{each}`` (GPU or rank) are replaced."""
     unit: str
-    """Unit of its values: s, B, FLOP/s ..., 1 for a plain number."""
+    """Unit of its values, such as s, B or FLOP/s; 1 for a plain number."""
     meaning: str
     """Meaning in one sentence, without a full stop."""
     label: str = ""
     """Text at an axis or in the legend of a plot."""
     scale: Scale = NUMBER
-    """Gives the unit and the digits in which it is shown."""
+    """Function that chooses the unit and the digits for some values."""
     run: Callable[[Measures], Value] | None = None
-    """Gives the value of a run; by default the value in the event of its exported column."""
+    """Function that computes the value of a run. By default the value is read from the event of `exported`."""
     over_steps: Literal[
         "", "mean of the steps", "median of the steps", "95th percentile of the steps", "work over time", "last step"
     ] = ""
-    """How the value of a run follows from its steps; empty if it does not."""
+    """Average over the steps of a run; empty if the value is not an average."""
     over_runs: Average = MEAN
-    """How the value of a scheme follows from those of its runs."""
+    """Average over the runs of a scheme."""
     better: Literal["", "higher", "lower"] = ""
+    """Direction of better values; empty if neither is better."""
     table: str = ""
-    """Name of the table that shows it; empty if none does."""
+    """Name of the table that shows the quantity; empty if no table does."""
     group: int = 0
     """Group of its column in the table."""
     exported: Exported | None = None
     alarm: float | None = None
-    """Whether a value is bad news."""
+    """Value that a table marks as bad; None if no value is bad."""
     of_schemes: bool = True
-    """Whether schemes have a value of it. If not, it is only exported."""
+    """Whether schemes have a value. If not, the quantity is only exported."""
 
-    def of(self, run: Measures) -> Value:
-        """Return the value of a run."""
+    def compute(self, run: Measures) -> Value:
+        """Compute the value of a run."""
         if self.run is not None:
             return self.run(run)
-        return self.exported.of(run.run.log, self.key) if self.exported and run.run.log else None
+        return self.exported.read(run.run.log, self.key) if self.exported and run.run.log else None
 
-    def over(self, runs: Sequence[Measures]) -> Value:
-        """Return the value of a scheme, from all of its runs."""
-        return self.over_runs.over(runs, self.of)
+    def average(self, runs: Sequence[Measures]) -> Value:
+        """Compute the value of a scheme from all of its runs."""
+        return self.over_runs.over(runs, self.compute)
 
-    def figure(self, runs: Sequence[Measures]) -> float | None:
-        """Return the value of a scheme, if it is a number."""
-        value = self.over(runs)
+    def average_or_none(self, runs: Sequence[Measures]) -> float | None:
+        """Compute the value of a scheme; None if it is not a number."""
+        value = self.average(runs)
         return None if value == "unknown" else value
 
-    def unit_of(self, values: Iterable[Value], *, gpu: bool = False) -> Unit:
-        """Return the unit for showing some values."""
+    def choose_unit(self, values: Iterable[Value], *, gpu: bool = False) -> Unit:
+        """Choose the unit for some values."""
         return self.scale((value for value in values if value != "unknown"), gpu)
 
-    def column(self, unit: Unit, *, gpu: bool = False, group: int | None = None, runs: bool = False) -> Column:
-        """Its column in a table with a row for each run or each scheme."""
+    def make_column(self, unit: Unit, *, gpu: bool = False, group: int | None = None, runs: bool = False) -> Column:
+        """Make the column of a table with a row for each run (`runs`) or each scheme."""
         each = "GPU" if gpu else "rank"
         head = self.head.format(unit=unit.name, each=each)
-        return Column(self.key, head, group=self.group if group is None else group, help=self._help(unit, runs=runs))
+        return Column(
+            self.key, head, group=self.group if group is None else group, help=self._describe(unit, runs=runs)
+        )
 
-    def entry(self, value: Value, unit: Unit) -> Entry:
-        """Return the entry of a value in a table."""
+    def make_entry(self, value: Value, unit: Unit) -> Entry:
+        """Make the table entry of a value."""
         if value == "unknown":
             return Entry(value, value)
         return Entry(unit.show(value), value, "bad" if value is not None and value == self.alarm else "")
 
-    def _help(self, unit: Unit, *, runs: bool) -> str:
-        """Return the meaning, the unit if the head lacks it, the way of averaging, and which direction is better."""
+    def _describe(self, unit: Unit, *, runs: bool) -> str:
+        """Describe the column: meaning, unit if the head lacks it, averages, and which direction is better."""
         scaled = unit.name if "{unit}" not in self.head else ""
-        average = "" if runs else self.over_runs.words
-        how = ", ".join(words for words in (self.over_steps, average) if words)
+        averages = filter(None, (self.over_steps, "" if runs else self.over_runs.description))
         better = f"{self.better} is better" if self.better else ""
-        said = [self.meaning, f"in {scaled}" if scaled else "", how, better]
-        return " ".join(f"{words[0].upper()}{words[1:]}." for words in said if words)
+        sentences = [self.meaning, f"in {scaled}" if scaled else "", ", ".join(averages), better]
+        return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
 
-def fields(
+def make_fields(
     quantities: Iterable[Quantity],
     items: Sequence[Item],
     value: Callable[[Quantity, Item], Value],
@@ -176,7 +179,7 @@ def fields(
     unit: Unit | None = None,
     runs: bool = False,
 ) -> list[Field[Item]]:
-    """Columns of a table with their entries.
+    """Make the columns of some quantities, with a function for the entries of each.
 
     Parameters
     ----------
@@ -185,21 +188,21 @@ def fields(
     items
         Items of the rows.
     value
-        Gives the value of a quantity for an item.
+        Function that computes the value of a quantity for an item.
     gpu
         Whether the ranks compute on GPUs.
     group
-        Group of all columns; by default each has the group of its quantity.
+        Group of all columns; by default the group of each quantity.
     unit
-        Unit of all columns; by default each has a unit that fits its values.
+        Unit of all columns; by default a unit that fits the values of each column.
     runs
         Whether a row is a run.
     """
 
-    def one(quantity: Quantity) -> Field[Item]:
-        own = unit or quantity.unit_of((value(quantity, item) for item in items), gpu=gpu)
-        return quantity.column(own, gpu=gpu, group=group, runs=runs), lambda item: quantity.entry(
-            value(quantity, item), own
+    def make_field(quantity: Quantity) -> Field[Item]:
+        column_unit = unit or quantity.choose_unit((value(quantity, item) for item in items), gpu=gpu)
+        return quantity.make_column(column_unit, gpu=gpu, group=group, runs=runs), lambda item: quantity.make_entry(
+            value(quantity, item), column_unit
         )
 
-    return [one(quantity) for quantity in quantities]
+    return [make_field(quantity) for quantity in quantities]

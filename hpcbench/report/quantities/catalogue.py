@@ -1,7 +1,7 @@
-"""All quantities of a report. Each is declared once; tables, plots, pages, CSV, JSON and the export use it.
+"""All quantities of a report. Tables, plots, pages, CSV, JSON and the export use these declarations.
 
-A new quantity goes to the end of its kind. It then appears in the table that it names, on the page, in CSV and JSON,
-and in the export.
+Append a new quantity to the end of its kind. It then appears in its table, on the page, in CSV and JSON, and in the
+export.
 """
 
 from hpcbench.features.energy.report.table import ENERGY
@@ -19,12 +19,12 @@ CATALOGUE: list[Quantity] = [
 ]
 
 
-def of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:
-    """Return the quantities that a table shows: first those of `first`, then all others that are declared for it."""
-    keys = {one.key for one in first}
-    return [*first, *(one for one in CATALOGUE if one.table == name and one.key not in keys)]
+def list_of_table(name: str, first: tuple[Quantity, ...] = ()) -> list[Quantity]:
+    """Return the quantities of a table: those of `first`, then all others that are declared for it."""
+    keys = {quantity.key for quantity in first}
+    return [*first, *(quantity for quantity in CATALOGUE if quantity.table == name and quantity.key not in keys)]
 
 
-def exported(table: str) -> list[Quantity]:
+def list_exported(table: str) -> list[Quantity]:
     """Return the quantities that have a column in a table of the export, in the order of the columns."""
-    return [one for one in CATALOGUE if one.exported and one.exported.table == table]
+    return [quantity for quantity in CATALOGUE if quantity.exported and quantity.exported.table == table]

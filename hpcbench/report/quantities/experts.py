@@ -1,4 +1,4 @@
-"""Layers with experts: how evenly tokens are spread over them, what is dropped, and what moving them takes."""
+"""Quantities of layers with experts: balance of the tokens, dropped tokens, and time of the all-to-all."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,9 +17,9 @@ IMBALANCE = Quantity(
     head="most/mean",
     label="tokens of the fullest expert over the mean",
     unit="1",
-    meaning="Tokens of the expert that got the most over the mean of its layer's experts, a mean over the layers",
+    meaning="Tokens of the fullest expert of a layer over the mean of the layer's experts, a mean over the layers",
     scale=NUMBER,
-    run=lambda run: found.imbalance if (found := run.said(experts)) else None,
+    run=lambda run: loads.imbalance if (loads := run.said(experts)) else None,
     over_steps="mean of the steps",
     better="lower",
     table="experts",
@@ -29,18 +29,18 @@ DROPPED = replace(
     key="dropped_part",
     head="dropped",
     label="dropped tokens",
-    meaning="Choices of tokens that an expert had no place for, as a part of all choices",
+    meaning="Choices of an expert that had no place left for the token, as a part of all choices",
     scale=PERCENT,
-    run=lambda run: found.dropped_part if (found := run.said(experts)) else None,
+    run=lambda run: loads.dropped_part if (loads := run.said(experts)) else None,
 )
 UNUSED = replace(
     IMBALANCE,
     key="unused_experts",
     head="unused",
     label="",
-    meaning="Experts that no token chose in the counted steps, of all layers together",
+    meaning="Experts of all layers that no token chose in the counted steps",
     scale=COUNT,
-    run=lambda run: found.unused if (found := run.said(experts)) else None,
+    run=lambda run: loads.unused if (loads := run.said(experts)) else None,
     over_steps="",
 )
 ALL_TO_ALL_EXPOSED = replace(
@@ -51,7 +51,7 @@ ALL_TO_ALL_EXPOSED = replace(
     unit="s",
     meaning="Time in which a rank waited for tokens on their way to experts and back",
     scale=SECONDS,
-    run=lambda run: _seconds(run, "exposed_s"),
+    run=lambda run: _read_seconds(run, "exposed_s"),
     group=1,
 )
 ALL_TO_ALL_HIDDEN = replace(
@@ -60,44 +60,44 @@ ALL_TO_ALL_HIDDEN = replace(
     head="hidden ({unit})",
     label="",
     meaning="Time in which tokens moved to experts and back while the rank computed",
-    run=lambda run: _seconds(run, "hidden_s"),
+    run=lambda run: _read_seconds(run, "hidden_s"),
     better="",
 )
 EXPERTS = (IMBALANCE, DROPPED, UNUSED, ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
 
 
-def _seconds(run: Measures, part: str) -> float | None:
-    """Seconds of the traffic between experts, a step and rank."""
-    found = next((one for one in run.dimensions if one.dimension == "EP"), None)
-    seconds: float | None = getattr(found, part, None)
+def _read_seconds(run: Measures, part: str) -> float | None:
+    """Return seconds of the traffic between experts per step and rank."""
+    totals = next((totals for totals in run.dimensions if totals.dimension == "EP"), None)
+    seconds: float | None = getattr(totals, part, None)
     return seconds
 
 
 _MOST = 16
-"""Layers and experts whose counts are told one by one."""
+"""Most layers, and most experts per layer, whose counts are listed."""
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Balance, drops and all-to-all of each scheme; None where no run has experts."""
+    """Make the table of balance, drops and all-to-all of each scheme; None if no run has experts."""
     if not any(run.said(experts) for run in cell.runs):
         return None
     times = (ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
-    unit = ALL_TO_ALL_EXPOSED.unit_of(one.over(row.runs) for one in times for row in cell.rows)
-    made: list[Field[Row]] = [scheme()]
-    for one in EXPERTS:
-        made += columns([one], cell.rows, unit=unit if one in times else None)
-    title = "Experts: balance, drops, and all-to-all a step and rank"
-    return tabulate("experts", title, cell.rows, made, notes=list(_counts(cell)))
+    unit = ALL_TO_ALL_EXPOSED.choose_unit(quantity.average(row.runs) for quantity in times for row in cell.rows)
+    fields: list[Field[Row]] = [scheme()]
+    for quantity in EXPERTS:
+        fields += columns([quantity], cell.rows, unit=unit if quantity in times else None)
+    title = "Experts: balance, drops, and all-to-all per step and rank"
+    return tabulate("experts", title, cell.rows, fields, notes=list(_describe_loads(cell)))
 
 
-def _counts(cell: Cell) -> Iterator[str]:
-    """Tokens of each expert in the first run of each scheme, as parts of the layer's."""
+def _describe_loads(cell: Cell) -> Iterator[str]:
+    """Yield the share of each expert in the tokens of its layer, for the first run of each scheme."""
     for row in cell.rows:
-        found = next((own for run in row.counted if (own := run.said(experts))), None)
-        if found is None or len(found.layers) * len(found.layers[0].tokens) > _MOST * _MOST:
+        loads = next((loads for run in row.counted if (loads := run.said(experts))), None)
+        if loads is None or len(loads.layers) * len(loads.layers[0].tokens) > _MOST * _MOST:
             continue
         layers = [
             f"layer {layer.number}: " + " ".join(f"{100 * count / sum(layer.tokens):.0f}" for count in layer.tokens)
-            for layer in found.layers[:_MOST]
+            for layer in loads.layers[:_MOST]
         ]
         yield f"{name(row.scheme).shown}, % of the choices by expert: {'; '.join(layers)}."

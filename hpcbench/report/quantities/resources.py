@@ -1,4 +1,4 @@
-"""Quantities of memory, and of the phases of a step."""
+"""Quantities of memory and of the phases of a step."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,8 +10,8 @@ from hpcbench.report.resources import PARTS
 from hpcbench.report.traffic import DIMENSIONS
 
 
-def _held(key: str, head: str, meaning: str, run: Callable[[Measures], Value], group: int) -> Quantity:
-    """Bytes in the ranks of the run that needed the most."""
+def _declare_memory(key: str, head: str, meaning: str, run: Callable[[Measures], Value], group: int) -> Quantity:
+    """Declare a quantity of memory in bytes, taken from the run that needed the most."""
     return Quantity(
         key=key,
         head=f"{head} ({{unit}})",
@@ -27,81 +27,81 @@ def _held(key: str, head: str, meaning: str, run: Callable[[Measures], Value], g
     )
 
 
-HOST = _held(
+HOST = _declare_memory(
     "host_bytes",
     "host, all ranks",
-    "Peak resident memory of all ranks together; what ranks share counts for each of them",
+    "Peak resident memory of all ranks together; shared memory counts once for each rank",
     lambda run: run.memory.host,
     3,
 )
-HOST_RANK = _held(
+HOST_RANK = _declare_memory(
     "host_rank_bytes",
     "host, one rank",
     "Peak resident memory of the rank that needed the most",
     lambda run: run.memory.host_rank,
     2,
 )
-DEVICE = _held(
+DEVICE = _declare_memory(
     "device_bytes",
     "GPU",
-    "Peak of what was allocated on a GPU by the rank that needed the most",
+    "Peak of the memory that the rank that needed the most allocated on its GPU",
     lambda run: run.memory.device,
     0,
 )
-RESERVED = _held(
+RESERVED = _declare_memory(
     "device_reserved_bytes",
     "GPU reserved",
-    "Peak of what PyTorch's allocator held on a GPU, by the rank that held the most",
+    "Peak of the memory that PyTorch's allocator held on a GPU, for the rank that held the most",
     lambda run: run.memory.device_reserved,
     1,
 )
 _LASTING = {
     "parameters": "Weights that passes compute with",
     "stashes": "Older versions of the weights",
-    "gradients": "Gradients, whole ones and the sums that the optimizer reads",
+    "gradients": "Gradients: complete ones, and the sums that the optimizer reads",
     "optimizer": "Master weights and moments",
     "residuals": "Residuals of error feedback",
 }
 
 
-def _lasting(key: str) -> Quantity:
+def _declare_lasting(key: str) -> Quantity:
     where, what, _ = key.split("_")
     meaning = f"{_LASTING[what]}; kept from step to step with the {where} of the rank that holds the most"
-    return _held(
+    return _declare_memory(
         key, what if where == "device" else f"{what}, host", meaning, lambda run: run.memory.states.get(key), 4
     )
 
 
-LASTING = tuple(map(_lasting, MemoryUse.LASTING))
+LASTING = tuple(map(_declare_lasting, MemoryUse.LASTING))
 MEMORY = (HOST, HOST_RANK, DEVICE, RESERVED, *LASTING)
 
 _MEANINGS = {
     "forward": "In the forward passes, with their tensor-parallel traffic",
-    "backward": "In the backward passes, with their traffic and what is computed again",
-    "bubble": "In the passes, waiting for another stage's message until it is there",
+    "backward": "In the backward passes, with their traffic and recomputation",
+    "bubble": "In the passes, waiting for the message of another stage",
     "reduction": "After the last backward pass, until the gradients are reduced",
     "optimizer": "From the gradient norm to the new weights, gathered",
     "other": "All other time of the step",
-    "step": "The step: the sum of the others",
+    "step": "The step: the sum of its parts",
 }
 
 
-def _seconds(run: Measures, part: str) -> float | None:
-    """Seconds of a part of the step. A single stage has no bubble."""
+def _read_seconds(run: Measures, part: str) -> float | None:
+    """Return the seconds of a part of the step. A single stage has no bubble."""
     if run.phases is None or (part == "bubble" and run.phases.idle is None):
         return None
-    found: float = getattr(run.phases, part)
-    return found
+    seconds: float = getattr(run.phases, part)
+    return seconds
 
 
-def _phase(part: str) -> Quantity:
+def _declare_phase(part: str) -> Quantity:
     return Quantity(
         key=f"{part}_s",
         head=part,
         unit="s",
         meaning=_MEANINGS[part],
         scale=SECONDS,
-        run=lambda run: _seconds(run, part),
+        run=lambda run: _read_seconds(run, part),
         over_steps="mean of the steps",
         over_runs=MEDIAN,
         better="lower",
@@ -110,20 +110,20 @@ def _phase(part: str) -> Quantity:
     )
 
 
-def _part(of: Quantity, key: str, group: int) -> Quantity:
-    """Return the same part of the step, divided by the step."""
+def _declare_part(of: Quantity, key: str, group: int) -> Quantity:
+    """Declare a part of the step, divided by the step."""
 
     def value(run: Measures) -> Value:
-        seconds = of.of(run)
+        seconds = of.compute(run)
         return seconds / run.phases.step if run.phases and isinstance(seconds, float) else None
 
     meaning = f"{of.meaning}; as a part of the step"
     return replace(of, key=key, unit="1", meaning=meaning, scale=PERCENT, run=value, group=group, exported=None)
 
 
-def _exposed(dimension: str) -> Quantity:
+def _declare_exposed(dimension: str) -> Quantity:
     def value(run: Measures) -> Value:
-        waited = [one.exposed_s for one in run.dimensions if one.dimension == dimension]
+        waited = [totals.exposed_s for totals in run.dimensions if totals.dimension == dimension]
         return sum(waited) if run.phases and waited else None
 
     return replace(
@@ -137,9 +137,9 @@ def _exposed(dimension: str) -> Quantity:
     )
 
 
-STEP = replace(_phase("step"), head="step ({unit})")
-PHASES = tuple(map(_phase, PARTS))
-PARTS_OF_STEP = tuple(_part(one, one.key.removesuffix("_s") + "_part", 1) for one in PHASES)
+STEP = replace(_declare_phase("step"), head="step ({unit})")
+PHASES = tuple(map(_declare_phase, PARTS))
+PARTS_OF_STEP = tuple(_declare_part(quantity, quantity.key.removesuffix("_s") + "_part", 1) for quantity in PHASES)
 IDLE = replace(
     STEP,
     key="idle_part",
@@ -155,9 +155,9 @@ IDLE_BY_SCHEDULE = replace(
     IDLE,
     key="idle_by_schedule",
     head="by schedule",
-    meaning="Part of the passes in which a stage has nothing to compute, as the schedule alone would have it",
+    meaning="Part of the passes in which a stage would have nothing to compute if only the schedule mattered",
     run=lambda run: run.phases.idle_by_schedule if run.phases else None,
 )
-WAITING = tuple(map(_exposed, DIMENSIONS))
-WAITING_PARTS = tuple(_part(one, one.key.removesuffix("_s") + "_part", 3) for one in WAITING)
+WAITING = tuple(map(_declare_exposed, DIMENSIONS))
+WAITING_PARTS = tuple(_declare_part(quantity, quantity.key.removesuffix("_s") + "_part", 3) for quantity in WAITING)
 TIMES = (*PHASES, STEP, *PARTS_OF_STEP, IDLE, IDLE_BY_SCHEDULE, *WAITING, *WAITING_PARTS)

@@ -1,4 +1,4 @@
-"""An embedding's gradient that may travel by rows: how many are touched, when they are sent, and what that saves."""
+"""Quantities of an embedding's gradient that may be sent by rows: touched rows, reductions by rows, saved bytes."""
 
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -18,7 +18,7 @@ ROW_DENSITY = Quantity(
     unit="1",
     meaning="Rows of the embedding that a replica touched between two reductions of its gradient, as a part of all",
     scale=PERCENT,
-    run=lambda run: found.density if (found := run.said(sparse_gradients)) else None,
+    run=lambda run: rows.density if (rows := run.said(sparse_gradients)) else None,
     over_steps="mean of the steps",
     table="sparse",
 )
@@ -27,8 +27,8 @@ SWITCH_DENSITY = replace(
     key="switch_density",
     head="switch at",
     label="",
-    meaning="The part of touched rows below which rows with their indices are fewer bytes than the whole gradient",
-    run=lambda run: found.switch_density if (found := run.said(sparse_gradients)) else None,
+    meaning="Part of touched rows below which rows with their indices take fewer bytes than the complete gradient",
+    run=lambda run: rows.switch_density if (rows := run.said(sparse_gradients)) else None,
     over_steps="",
 )
 BY_ROWS_PART = replace(
@@ -36,8 +36,8 @@ BY_ROWS_PART = replace(
     key="by_rows_part",
     head="by rows",
     label="",
-    meaning="Reductions of the embedding's gradient that travelled by rows, as a part of all",
-    run=lambda run: found.part if (found := run.said(sparse_gradients)) else None,
+    meaning="Reductions of the embedding's gradient that were sent by rows, as a part of all",
+    run=lambda run: rows.part if (rows := run.said(sparse_gradients)) else None,
 )
 SAVED_BYTES = replace(
     ROW_DENSITY,
@@ -45,9 +45,9 @@ SAVED_BYTES = replace(
     head="saved ({unit})",
     label="",
     unit="B",
-    meaning="Wire bytes of all ranks in a step that the whole gradient would have taken beyond rows and indices",
+    meaning="Wire bytes that all ranks save in a step by sending rows and indices instead of the complete gradient",
     scale=BYTES,
-    run=lambda run: found.saved_bytes if (found := run.said(sparse_gradients)) else None,
+    run=lambda run: rows.saved_bytes if (rows := run.said(sparse_gradients)) else None,
     better="higher",
 )
 SPARSE_ROWS = (ROW_DENSITY, SWITCH_DENSITY, BY_ROWS_PART, SAVED_BYTES)
@@ -55,24 +55,24 @@ SPARSE_ROWS = (ROW_DENSITY, SWITCH_DENSITY, BY_ROWS_PART, SAVED_BYTES)
 
 @dataclass(frozen=True)
 class SparseGradients:
-    """Counts of a run whose embedding's gradient might travel by rows, over all ranks and counted steps."""
+    """Counts of a run that may send its embedding's gradient by rows, over all ranks and counted steps."""
 
     switch_density: float
     density: float
     part: float
-    """Reductions that travelled by rows, as a part of all."""
+    """Reductions that were sent by rows, as a part of all."""
     saved_bytes: float
-    """Wire bytes of a step that the whole gradient would have taken beyond what was sent."""
+    """Wire bytes that all ranks saved in a step, compared with sending the complete gradient."""
 
 
 def sparse_gradients(log: RunLog) -> SparseGradients | None:
-    """Return the row counts of the ``sparse_gradients`` event; None if the log has none, or only invalid ones."""
-    said = log.said(events.RowTraffic)
-    fields = said.switch_density, said.density, said.reductions, said.by_rows, said.saved_bytes
-    first, last = said.from_step, said.to_step
-    if None in fields or first is None or last is None:
+    """Read the row counts of the ``sparse_gradients`` event; None if the log has none, or only invalid ones."""
+    event = log.read_event(events.RowTraffic)
+    counts = event.switch_density, event.density, event.reductions, event.by_rows, event.saved_bytes
+    first, last = event.from_step, event.to_step
+    if None in counts or first is None or last is None:
         return None
-    switch, density, reductions, by_rows, saved = (float(each) for each in fields if each is not None)
+    switch, density, reductions, by_rows, saved = (float(count) for count in counts if count is not None)
     sensible = 0 <= by_rows <= reductions and reductions > 0 and 0 <= density <= 1 and switch >= 0 and last >= first
     if not sensible or not all(map(isfinite, (switch, density, saved))):
         return None
@@ -80,8 +80,8 @@ def sparse_gradients(log: RunLog) -> SparseGradients | None:
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Density, switch point and saved bytes of each scheme; None where no run may send rows."""
+    """Make the table of density, switch point and saved bytes of each scheme; None if no run may send rows."""
     if not any(run.said(sparse_gradients) for run in cell.runs):
         return None
-    made: list[Field[Row]] = [scheme(), *columns(SPARSE_ROWS, cell.rows)]
-    return tabulate("sparse", "The embedding's gradient by rows: bytes saved a step, all ranks", cell.rows, made)
+    fields: list[Field[Row]] = [scheme(), *columns(SPARSE_ROWS, cell.rows)]
+    return tabulate("sparse", "The embedding's gradient by rows: bytes saved per step, all ranks", cell.rows, fields)

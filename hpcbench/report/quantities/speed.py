@@ -1,4 +1,4 @@
-"""Quantities of speed and loss. `hpcbench.contract.step_line` has the unit and meaning of those in a step's line."""
+"""Quantities of speed and loss. `hpcbench.contract.step_line` defines unit and meaning of those in a step's line."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,21 +20,21 @@ from hpcbench.report.quantities import (
 )
 from hpcbench.report.statistics import mean_of_known
 
-_LINE = {one.name: one for one in step_line.QUANTITIES}
+_LINE = {quantity.name: quantity for quantity in step_line.QUANTITIES}
 
 
-def _of_line(name: str) -> Quantity:
-    """Return a quantity of a step's line, without the part of its meaning that holds only for the line."""
-    said = _LINE[name]
-    return Quantity(key=name, head=name, unit=said.unit, meaning=said.meaning.replace(" so far", ""))
+def _declare_of_line(name: str) -> Quantity:
+    """Declare a quantity of a step's line, without the part of its meaning that applies only to the line."""
+    declared = _LINE[name]
+    return Quantity(key=name, head=name, unit=declared.unit, meaning=declared.meaning.replace(" so far", ""))
 
 
-def _rate(name: str) -> Quantity:
-    """Return a quantity of a step's line whose larger values are better."""
-    own = _of_line(name)
+def _declare_rate(name: str) -> Quantity:
+    """Declare a quantity of a step's line whose larger values are better."""
+    quantity = _declare_of_line(name)
     return replace(
-        own,
-        meaning=own.meaning.partition(", as the log")[0],  # which is what a report recomputes, where it can
+        quantity,
+        meaning=quantity.meaning.partition(", as the log")[0],  # a report recomputes the rate where it can
         over_steps="work over time",
         over_runs=GEOMETRIC,
         better="higher",
@@ -44,7 +44,7 @@ def _rate(name: str) -> Quantity:
 
 
 STEP_SECONDS = replace(
-    _of_line("seconds"),
+    _declare_of_line("seconds"),
     key="step_seconds",
     head="step time ({unit})",
     scale=SECONDS,
@@ -68,19 +68,19 @@ STEP_P95 = replace(
     over_steps="95th percentile of the steps",
 )
 SAMPLES = replace(
-    _rate("samples_per_s"), head="samples/s", label="samples/s", run=lambda run: run.samples_per_s, table=""
+    _declare_rate("samples_per_s"), head="samples/s", label="samples/s", run=lambda run: run.samples_per_s, table=""
 )
 MODEL_FLOPS = replace(
-    _rate("model_flops_per_rank"), head="{unit}", scale=FLOPS, run=lambda run: run.model_flops_per_rank
+    _declare_rate("model_flops_per_rank"), head="{unit}", scale=FLOPS, run=lambda run: run.model_flops_per_rank
 )
 HARDWARE_FLOPS = replace(
-    _rate("hardware_flops_per_rank"),
+    _declare_rate("hardware_flops_per_rank"),
     head="{unit} executed",
     scale=FLOPS,
     run=lambda run: run.hardware_flops_per_rank,
 )
 UNLABELLED_FLOPS = replace(
-    _rate("unlabelled_flops_per_rank"),
+    _declare_rate("unlabelled_flops_per_rank"),
     head="{unit} unlabelled",
     scale=FLOPS,
     run=lambda run: run.unlabelled_flops_per_rank,
@@ -89,28 +89,30 @@ NEOX_FLOPS = replace(
     HARDWARE_FLOPS,
     key="neox_flops_per_rank",
     head="{unit} by NeoX",
-    meaning="FLOP/s that GPT-NeoX's formula gives: what its logs would print, recomputation counted",
+    meaning="FLOP/s by GPT-NeoX's formula, as its logs print it; recomputation counts",
     run=lambda run: run.neox_flops_per_rank,
 )
-MFU = replace(_rate("mfu"), head="MFU", scale=PERCENT, run=lambda run: run.mfu)
-HFU = replace(_rate("hfu"), head="HFU", scale=PERCENT, run=lambda run: run.hfu)
-TOKENS = replace(_rate("tokens_per_s"), head="tokens/s", run=lambda run: run.tokens_per_s)
-TOKENS_EACH = replace(_rate("tokens_per_s_per_rank"), head="tokens/s/{each}", run=lambda run: run.tokens_per_s_per_rank)
+MFU = replace(_declare_rate("mfu"), head="MFU", scale=PERCENT, run=lambda run: run.mfu)
+HFU = replace(_declare_rate("hfu"), head="HFU", scale=PERCENT, run=lambda run: run.hfu)
+TOKENS = replace(_declare_rate("tokens_per_s"), head="tokens/s", run=lambda run: run.tokens_per_s)
+TOKENS_EACH = replace(
+    _declare_rate("tokens_per_s_per_rank"), head="tokens/s/{each}", run=lambda run: run.tokens_per_s_per_rank
+)
 SPEED = (
     *(STEP_SECONDS, SAMPLES, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, NEOX_FLOPS, MFU, HFU, TOKENS, TOKENS_EACH),
     *(STEP_MEDIAN, STEP_P95),
 )
 
 
-def _at_the_end(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-    """Mean over the completed runs; NaN if one diverged."""
+def _average_last_loss(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
+    """Average the last validation loss of the completed runs; NaN if a run diverged."""
     if any(run.run.state == "nan" for run in runs):
         return math.nan
     return mean_of_known(run.loss_valid for run in completed(runs))
 
 
 LOSS_TRAIN = replace(
-    _of_line("loss"),
+    _declare_of_line("loss"),
     key="loss_train",
     head="loss",
     label="loss",
@@ -126,11 +128,11 @@ LOSS_VALID = replace(
     head="loss (valid)",
     meaning="Validation loss after the last step",
     run=lambda run: run.loss_valid,
-    over_runs=Average("mean of the runs", _at_the_end),
+    over_runs=Average("mean of the runs", _average_last_loss),
     over_steps="",
 )
 SKIPPED = replace(
-    _of_line("skipped"),
+    _declare_of_line("skipped"),
     head="skipped steps",
     scale=COUNT,
     run=lambda run: run.skipped,
@@ -140,6 +142,10 @@ SKIPPED = replace(
     group=2,
 )
 NAN_STEPS = replace(
-    SKIPPED, key="nan_steps", head="NaN steps", meaning=_of_line("nan_steps").meaning, run=lambda run: run.nan_steps
+    SKIPPED,
+    key="nan_steps",
+    head="NaN steps",
+    meaning=_declare_of_line("nan_steps").meaning,
+    run=lambda run: run.nan_steps,
 )
 LOSSES = (LOSS_TRAIN, LOSS_VALID, SKIPPED, NAN_STEPS)

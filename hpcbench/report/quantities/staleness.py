@@ -1,4 +1,4 @@
-"""Training that does not wait: how old the weights are that gradients are computed with, and how long ranks wait."""
+"""Quantities of asynchronous training: staleness of the weights, and time that ranks wait."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,10 +15,10 @@ STALENESS_MEAN = Quantity(
     head="mean staleness",
     label="staleness",
     unit="1",
-    meaning="Updates between the weights that a gradient was computed with and those it changed, a mean over the "
-    "gradients of all stages or shards",
+    meaning="Number of updates between the weights that a gradient was computed with and those it changed, a mean over"
+    " the gradients of all stages or shards",
     scale=NUMBER,
-    run=lambda run: found.mean if (found := run.said(ages)) else None,
+    run=lambda run: gradients.mean if (gradients := run.said(count_ages)) else None,
     better="lower",
     table="synchrony",
     group=3,
@@ -29,15 +29,15 @@ STALENESS_MOST = replace(
     head="most",
     meaning="The largest number of updates between the weights that a gradient was computed with and those it changed",
     scale=COUNT,
-    run=lambda run: found.most if (found := run.said(ages)) else None,
+    run=lambda run: gradients.most if (gradients := run.said(count_ages)) else None,
     over_runs=HIGHEST,
 )
 WAITING = Quantity(
     key="waiting_part",
     head="waiting",
     unit="1",
-    meaning="Bubble: part of the passes in which a stage has nothing to compute; of replicas without stages, part of a "
-    "step outside of the passes, in which a rank waits for gradients and weights, and updates",
+    meaning="Bubble: part of the passes in which a stage has nothing to compute. Without stages: part of a step outside"
+    " of the passes, in which a rank waits for gradients and weights, and updates",
     scale=PERCENT,
     run=lambda run: run.phases.waiting if run.phases else None,
     over_runs=MEDIAN,
@@ -55,7 +55,7 @@ class Ages:
     """Gradients by their staleness: updates between the weights they were computed with and those they changed."""
 
     counts: Mapping[int, int]
-    """One gradient or more, by staleness in rising order."""
+    """Number of gradients by staleness, in rising order; no number is 0."""
 
     @property
     def total(self) -> int:
@@ -69,52 +69,52 @@ class Ages:
 
     @property
     def most(self) -> int:
-        """The largest staleness of a gradient."""
+        """Largest staleness of a gradient."""
         return max(self.counts)
 
     @property
     def parts(self) -> dict[int, float]:
-        """Parts of all gradients, by staleness."""
+        """Share of each staleness in all gradients."""
         return {age: count / self.total for age, count in self.counts.items()}
 
 
-def ages(log: RunLog) -> Ages | None:
-    """Return the gradients of all stages or shards, by the ``staleness`` event.
+def count_ages(log: RunLog) -> Ages | None:
+    """Count the gradients of all stages or shards by staleness, from the ``staleness`` event.
 
-    None where the log does not speak of any, or not sensibly.
+    Return None if the log has no such event, or an invalid one.
     """
-    found: Counter[int] = Counter()
-    for place in log.said(events.Staleness).places or ():
+    totals: Counter[int] = Counter()
+    for place in log.read_event(events.Staleness).places or ():
         counts = place.by_age()
         if counts is None:
             return None
-        found.update(counts)
-    return _of_counts(found)
+        totals.update(counts)
+    return _sort_counts(totals)
 
 
-def _of_counts(counts: Mapping[int, int]) -> Ages | None:
-    """Ages of some gradients; None of none."""
-    known = {age: counts[age] for age in sorted(counts) if counts[age]}
-    return Ages(known) if 0 < sum(known.values()) < _LARGEST else None
+def _sort_counts(counts: Mapping[int, int]) -> Ages | None:
+    """Sort counts by age; None if there are no gradients or too many."""
+    positive = {age: counts[age] for age in sorted(counts) if counts[age]}
+    return Ages(positive) if 0 < sum(positive.values()) < _LARGEST else None
 
 
-def together(runs: Iterable[Measures]) -> Ages | None:
-    """Return the gradients of several runs; None where none counts them."""
+def add_ages(runs: Iterable[Measures]) -> Ages | None:
+    """Add up the gradients of several runs by staleness; None if no run counts them."""
     counts: Counter[int] = Counter()
     for run in runs:
-        own = run.said(ages)
-        counts.update(own.counts if own else {})
-    return _of_counts(counts)
+        counts_of_run = run.said(count_ages)
+        counts.update(counts_of_run.counts if counts_of_run else {})
+    return _sort_counts(counts)
 
 
 _MOST = 8
-"""Ages that are told one by one; older weights are told together."""
+"""Number of ages that are listed one by one. All older ones are listed together."""
 
 
-def histogram(parts: Mapping[int, float]) -> str:
-    """Parts of the gradients by staleness, in words."""
-    told = [f"{age}: {percent(part)}" for age, part in list(parts.items())[:_MOST]]
-    rest = list(parts.items())[_MOST:]
-    if rest:
-        told.append(f"{rest[0][0]} to {rest[-1][0]}: {percent(sum(part for _, part in rest))}")
-    return ", ".join(told)
+def describe_ages(parts: Mapping[int, float]) -> str:
+    """Describe the shares of the gradients by staleness."""
+    parts_shown = [f"{age}: {percent(part)}" for age, part in list(parts.items())[:_MOST]]
+    older = list(parts.items())[_MOST:]
+    if older:
+        parts_shown.append(f"{older[0][0]} to {older[-1][0]}: {percent(sum(part for _, part in older))}")
+    return ", ".join(parts_shown)

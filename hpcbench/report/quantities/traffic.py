@@ -10,14 +10,14 @@ from hpcbench.report.quantities import BYTES, PERCENT, RATIO, SECONDS, Average, 
 from hpcbench.report.traffic import DIMENSIONS
 
 
-def _raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantity:
-    """Return a quantity of a channel that is only exported, and never averaged."""
+def _declare_raw(key: str, unit: str, meaning: str, remark: str = "") -> Quantity:
+    """Declare a quantity of a channel that is only exported and never averaged."""
     column = Exported("channels", "integer" if unit == "B" or "calls" in key else "real", remark=remark)
     return Quantity(key=key, head=key, unit=unit, meaning=meaning, exported=column, of_schemes=False)
 
 
-def _time(part: str, meaning: str) -> Quantity:
-    """Seconds per step and rank, by their name in `TimeSplit`."""
+def _declare_time(part: str, meaning: str) -> Quantity:
+    """Declare seconds per step and rank, by their name in `TimeSplit`."""
     return Quantity(
         key=f"{part}_s",
         head=f"{part} ({{unit}})",
@@ -32,7 +32,7 @@ def _time(part: str, meaning: str) -> Quantity:
     )
 
 
-EXPOSED = replace(_time("exposed", "Time in which a rank waited for messages"), label="waiting")
+EXPOSED = replace(_declare_time("exposed", "Time in which a rank waited for messages"), label="waiting")
 EXPOSED_PART = replace(
     EXPOSED,
     key="exposed_part",
@@ -45,13 +45,15 @@ EXPOSED_PART = replace(
     exported=None,
 )
 HIDDEN = replace(
-    _time("hidden", "Time in which messages moved while the rank computed"), label="hidden communication", better=""
+    _declare_time("hidden", "Time in which messages moved while the rank computed"),
+    label="hidden communication",
+    better="",
 )
-ENCODE = replace(_time("encode", "Time in the codec, before sending"), label="encoding")
-DECODE = replace(_time("decode", "Time in the codec, after receiving"), label="decoding")
-TRANSFER = replace(_time("transfer", "The rest of the time from begin to end of the calls"), table="")
+ENCODE = replace(_declare_time("encode", "Time in the codec, before sending"), label="encoding")
+DECODE = replace(_declare_time("decode", "Time in the codec, after receiving"), label="decoding")
+TRANSFER = replace(_declare_time("transfer", "The rest of the time from begin to end of the calls"), table="")
 COMPUTE = replace(
-    _time("compute", "The step without the time in which the rank waited for messages"),
+    _declare_time("compute", "The step without the time in which the rank waited for messages"),
     label="computation",
     table="",
     exported=None,
@@ -70,7 +72,7 @@ CODED = Quantity(
     key="coded_part",
     head="coded",
     unit="1",
-    meaning="Bytes that went through a codec, as a part of those that the scheme has a codec for",
+    meaning="Bytes that were encoded, as a part of the bytes of channels that have a codec",
     scale=PERCENT,
     run=lambda run: run.coded_part,
     over_runs=Average(
@@ -83,32 +85,32 @@ CODED = Quantity(
 )
 
 
-def _dimension(run: Measures, name: str) -> traffic.Traffic | None:
-    return next((one for one in run.dimensions if one.dimension == name), None)
+def _find_dimension(run: Measures, name: str) -> traffic.Traffic | None:
+    return next((totals for totals in run.dimensions if totals.dimension == name), None)
 
 
-def _wire(dimension: str) -> Quantity:
+def _declare_wire(dimension: str) -> Quantity:
     return replace(
         WIRE,
         key=f"wire_over_message_{dimension.lower()}",
         head=f"wire/message {dimension}",
         label="",
         meaning="Bytes after the codec per byte before it, of the traffic of this dimension",
-        run=lambda run: found.wire_over_message if (found := _dimension(run, dimension)) else None,
+        run=lambda run: totals.wire_over_message if (totals := _find_dimension(run, dimension)) else None,
         table="traffic",
         group=1,
     )
 
 
-def _coded(dimension: str) -> Quantity:
+def _declare_coded(dimension: str) -> Quantity:
     def together(runs: Sequence[Measures], _: object = None) -> Value:
-        return traffic.coded_part([found for run in counted(runs) if (found := _dimension(run, dimension))])
+        return traffic.coded_part([totals for run in counted(runs) if (totals := _find_dimension(run, dimension))])
 
     return replace(
         CODED,
         key=f"coded_part_{dimension.lower()}",
         head=f"coded {dimension}",
-        meaning="Bytes that went through a codec, as a part of what this dimension's channels with a codec carried",
+        meaning="Bytes that were encoded, as a part of the bytes of this dimension's channels that have a codec",
         run=lambda run: together([run]),
         over_runs=Average("all runs together", together),
     )
@@ -135,18 +137,20 @@ FROM_HOST = replace(
     run=lambda run: run.host_link.up if run.host_link else None,
 )
 ERROR = replace(
-    _raw("sampled_error", "1", "Relative error of sampled messages", "; absent where nothing was sampled"),
+    _declare_raw("sampled_error", "1", "Relative error of sampled messages", "; absent where nothing was sampled"),
     label="relative error",
 )
-WIRES = tuple(map(_wire, DIMENSIONS))
-CODEDS = tuple(map(_coded, DIMENSIONS))
+WIRES = tuple(map(_declare_wire, DIMENSIONS))
+CODEDS = tuple(map(_declare_coded, DIMENSIONS))
 TRAFFIC = (
-    _raw("calls", "1", "Collectives and messages"),
-    _raw("plain_calls", "1", "Calls that were not worth encoding"),
-    _raw("message_bytes", "B", "Bytes before the codec"),
-    _raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs without them"),
-    _raw("wire_bytes", "B", "Bytes after the codec", "; absent where they are not known"),
-    _raw("network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not report them, and add 0"),
+    _declare_raw("calls", "1", "Collectives and messages"),
+    _declare_raw("plain_calls", "1", "Calls that were not worth encoding"),
+    _declare_raw("message_bytes", "B", "Bytes before the codec"),
+    _declare_raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs without them"),
+    _declare_raw("wire_bytes", "B", "Bytes after the codec", "; absent where they are not known"),
+    _declare_raw(
+        "network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not report them, and add 0"
+    ),
     *(ENCODE, DECODE, TRANSFER, EXPOSED, EXPOSED_PART, HIDDEN, COMPUTE),
     ERROR,
     *(WIRE, *WIRES, CODED, *CODEDS, TO_HOST, FROM_HOST),

@@ -27,7 +27,7 @@ from hpcbench.report.curves import WINDOW
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.quantities import Quantity
-from hpcbench.report.quantities.catalogue import of_table
+from hpcbench.report.quantities.catalogue import list_of_table
 from hpcbench.report.quantities.resources import DEVICE, HOST, HOST_RANK, RESERVED, STEP
 from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID, STEP_MEDIAN, STEP_P95
 from hpcbench.report.quantities.traffic import DECODE, ENCODE, EXPOSED, EXPOSED_PART, FROM_HOST, HIDDEN, TO_HOST
@@ -66,7 +66,7 @@ def speed(submission: Submission, cell: Cell) -> Table | None:
         *columns((STEP_MEDIAN, STEP_P95), cell.rows, unit=unit),
         samples(cell.rows),
         SPEED.field(),
-        *columns(of_table("speed"), cell.rows, gpu=is_gpu(example(cell))),
+        *columns(list_of_table("speed"), cell.rows, gpu=is_gpu(example(cell))),
     ]
     return tabulate("speed", "Speed", cell.rows, made, notes=_speed_notes(cell))
 
@@ -75,9 +75,9 @@ def phases(submission: Submission, cell: Cell) -> Table | None:
     """Return the phases of a step and the waiting for messages, in seconds and as parts of the step."""
     if not any(run.phases for run in cell.runs):
         return None
-    unit = STEP.unit_of(STEP.over(row.runs) for row in cell.rows)
+    unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)
     made = [scheme()]
-    for one in of_table("phases", first=(STEP,)):
+    for one in list_of_table("phases", first=(STEP,)):
         made += columns([one], cell.rows, unit=unit if one.unit == "s" else None)
     title = f"Phases of a step: in {unit.name}, and as parts of it"
     return tabulate("phases", title, cell.rows, made, notes=[_PHASES_NOTE])
@@ -95,7 +95,7 @@ def loss(submission: Submission, cell: Cell) -> Table | None:
         (shown, lambda row: _shown(row.loss_shown)),
         LOSS_IN_TIME.field(group=1),
         (in_time, lambda row: _shown(row.loss_in_time.shown if row.loss_in_time else None)),
-        *columns(of_table("loss", first)[len(first) :], cell.rows),
+        *columns(list_of_table("loss", first)[len(first) :], cell.rows),
     ]
     return tabulate("loss", "Loss", cell.rows, made, notes=_loss_notes(cell))
 
@@ -117,9 +117,9 @@ def _loss_notes(cell: Cell) -> list[str]:
 def traffic(submission: Submission, cell: Cell) -> Table | None:
     """Return the cost of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
     rows, base, times = cell.rows, cell.row(cell.baseline), (EXPOSED, HIDDEN, ENCODE, DECODE)
-    unit = EXPOSED.unit_of(one.over(row.runs) for one in times for row in rows)
+    unit = EXPOSED.choose_unit(one.average(row.runs) for one in times for row in rows)
     links = (TO_HOST, FROM_HOST)
-    size = TO_HOST.unit_of(one.of(run) for one in links for run in cell.runs)
+    size = TO_HOST.choose_unit(one.compute(run) for one in links for run in cell.runs)
     placed = (*times, EXPOSED_PART, *links)
     change = Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's in the same pairing.")
     made: list[Field[Row]] = [
@@ -128,7 +128,7 @@ def traffic(submission: Submission, cell: Cell) -> Table | None:
         *columns([EXPOSED_PART], rows),
         (change, lambda row: estimate(_change(row, base), lambda found: between(found, _signed(unit)))),
         *columns(times[1:], rows, unit=unit),
-        *columns(of_table("traffic", placed)[len(placed) :], rows),
+        *columns(list_of_table("traffic", placed)[len(placed) :], rows),
         *columns(links, rows, unit=size),
     ]
     return tabulate("traffic", "Traffic: time a step and rank, and bytes by parallel dimension", rows, made)
@@ -203,8 +203,8 @@ def shares(run: Measures) -> int:
 def memory(submission: Submission, cell: Cell) -> Table | None:
     """Peaks of the run that needed the most, relative to the baseline's, and memory that lasts from step to step."""
     peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
-    lasting = of_table("memory", peaks)[len(peaks) :]
-    unit = DEVICE.unit_of(one.over(row.runs) for one in lasting for row in cell.rows)
+    lasting = list_of_table("memory", peaks)[len(peaks) :]
+    unit = DEVICE.choose_unit(one.average(row.runs) for one in lasting for row in cell.rows)
     made = [scheme()]
     for one in peaks:
         made += [*columns([one], cell.rows), _over_baseline(cell, one)]
@@ -235,7 +235,7 @@ def _speed_notes(cell: Cell) -> list[str]:
 
 
 def _formulas(run: Measures) -> Mapping[str, Any] | None:
-    return run.run.log.said(Configuration).flops_formulas if run.run.log else None
+    return run.run.log.read_event(Configuration).flops_formulas if run.run.log else None
 
 
 def _shown(words: str | None) -> Entry:
@@ -258,10 +258,10 @@ def _signed(unit: Unit) -> Callable[[float], str]:
 
 def _over_baseline(cell: Cell, one: Quantity) -> Field[Row]:
     base = cell.row(cell.baseline)
-    least = one.figure(base.runs) if base else None
+    least = one.average_or_none(base.runs) if base else None
 
     def change(row: Row) -> Entry:
-        peak = None if row is base else one.figure(row.runs)
+        peak = None if row is base else one.average_or_none(row.runs)
         return quantity(peak / least if peak is not None and least else None, ratio)
 
     column = Column(f"{one.key}_ratio", "vs baseline", group=one.group, help="That peak over the baseline's.")

@@ -11,7 +11,7 @@ from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulat
 from hpcbench.present.notation import Unit, name, phrase, quantity, seconds_unit
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures, is_gpu
-from hpcbench.report.quantities import Quantity, fields
+from hpcbench.report.quantities import Quantity, make_fields
 from hpcbench.report.quantities.resources import DEVICE
 from hpcbench.report.quantities.speed import (
     HARDWARE_FLOPS,
@@ -89,7 +89,9 @@ def logs(submission: Submission, cells: list[Cell]) -> Table | None:
     foreign = any(_dialect(run) != _OWN for run in runs)
 
     def columns(group: int, *quantities: Quantity, unit: Unit | None = None) -> list[Field[Measures]]:
-        return fields(quantities, runs, lambda one, run: one.of(run), gpu=gpu, group=group, unit=unit, runs=True)
+        return make_fields(
+            quantities, runs, lambda one, run: one.compute(run), gpu=gpu, group=group, unit=unit, runs=True
+        )
 
     made: list[Field[Measures]] = [
         (Column("run", "run", words=True), lambda run: name(run.run.id)),

@@ -15,7 +15,7 @@ from hpcbench.present.notation import bytes_unit, name, percent, quantity, secon
 from hpcbench.report.columns import SCHEME, samples
 from hpcbench.report.compare import Cell, Row
 from hpcbench.report.measures import is_gpu
-from hpcbench.report.quantities import fields
+from hpcbench.report.quantities import make_fields
 from hpcbench.report.quantities.resources import DEVICE, HOST_RANK, PHASES
 from hpcbench.report.quantities.speed import STEP_SECONDS
 from hpcbench.report.statistics import mean_of_known
@@ -69,7 +69,7 @@ class ScalingPoint:
         return self.speedup * self.smallest.ranks / self.size.ranks
 
 
-def scaling(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
+def list_points(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
     """Return the points of each series, scheme by scheme.
 
     A series has cells with equal settings, except for the global batch and the layout, and with the property of the
@@ -179,20 +179,20 @@ def _layout(run: RunResult, *, modes: bool = False) -> str:
 def strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Points with the same global batch on more and more ranks."""
     title = "Strong scaling: the same global batch on more ranks"
-    return _table(STRONG, title, scaling(cells, STRONG), modes=has_modes(cells))
+    return _table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
 
 
 def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Points with a global batch that grows with the ranks."""
     title = "Weak scaling: a global batch that grows with the ranks"
-    return _table(WEAK, title, scaling(cells, WEAK), modes=has_modes(cells))
+    return _table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
 
 
 def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     """Quantities that papers on tensor grids compare: seconds of both passes per sample, bytes and memory of a rank."""
 
     def passes(point: ScalingPoint) -> float | None:
-        parts = [one.figure(point.row.runs) for one in PHASES if one.key in ("forward_s", "backward_s")]
+        parts = [one.average_or_none(point.row.runs) for one in PHASES if one.key in ("forward_s", "backward_s")]
         return None if None in parts else sum(part or 0.0 for part in parts) / point.size.batch
 
     def sent(point: ScalingPoint) -> float | None:
@@ -209,7 +209,7 @@ def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
             Column("rank_bytes", f"sent ({size.name})", help="Message bytes of a rank in a step."),
             lambda point: quantity(sent(point), size.show),
         ),
-        *fields([DEVICE, HOST_RANK], points, lambda one, point: one.over(point.row.runs)),
+        *make_fields([DEVICE, HOST_RANK], points, lambda one, point: one.average(point.row.runs)),
     ]
 
 
@@ -227,7 +227,7 @@ def _table(kind: Kind, title: str, points: list[ScalingPoint], *, modes: bool) -
         ),
         (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),
         (Column("ranks", each), lambda point: quantity(point.size.ranks, whole)),
-        *fields([STEP_SECONDS], points, lambda one, point: one.over(point.row.runs)),
+        *make_fields([STEP_SECONDS], points, lambda one, point: one.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
         (
             Column("speedup", "speed-up", help="Samples/s over those of the scheme's own smallest size."),

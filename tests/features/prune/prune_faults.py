@@ -19,7 +19,7 @@ Patch = AbstractContextManager[object]
 
 
 def masked_weights_written_back() -> Patch:
-    """The optimizer goes on with the moments of masked weights, and writes these back."""
+    """The optimizer keeps the moments of masked weights and writes the weights back."""
     return patch.object(Masks, "keep", lambda self, piece: None)
 
 

@@ -38,7 +38,7 @@ def measured(path: Path, parts: Any) -> Measures:
 
 def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> None:
     run = measured(tmp_path / "log.txt", PARTS)
-    zeros, messages, wires = (one.of(run) for one in SPARSE_WEIGHTS)
+    zeros, messages, wires = (quantity.compute(run) for quantity in SPARSE_WEIGHTS)
     assert zeros == pytest.approx(2000 / 4000)
     assert messages == run.message_bytes / run.steps and wires == run.wire_bytes / run.steps  # type: ignore[operator]
     weights = run.said(sparsity)
@@ -52,7 +52,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
 def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
     run = measured(tmp_path / "log.txt", parts)
     assert run.said(sparsity) is None and run.samples_per_s
-    assert [one.of(run) for one in SPARSE_WEIGHTS] == [None] * 3
+    assert [quantity.compute(run) for quantity in SPARSE_WEIGHTS] == [None] * 3
 
 
 def test_the_event_is_read_back() -> None:

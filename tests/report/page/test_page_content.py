@@ -14,7 +14,7 @@ from hpcbench.present.page import sort_key
 from hpcbench.present.page.safe import Stylesheet, inline
 from hpcbench.report.main import report
 from hpcbench.report.page import write
-from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, kept
+from hpcbench.report.page.sources import LONGEST, MOST_LINES, Citations, list_files
 
 
 def cite(*sources: str) -> Document:
@@ -110,7 +110,7 @@ def test_provenance_leads_to_its_lines_and_holds_no_variables(planted: Submissio
     event = next(line for line in words.splitlines() if "MPICH 5.0.2" in line and "<th" in line)
     assert 'href="#line-' in event and 'data-source="runs/r1-baseline/log.txt:2"' in event
     assert "hunter2" not in words, "variables may hold what is nobody's business"
-    assert [one.title for one in kept(planted)] == ["Study file"]
+    assert [one.title for one in list_files(planted)] == ["Study file"]
 
 
 def test_a_drawing_has_no_style_of_its_own_and_ids_of_its_own() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from planted_study import Run, channel, planted
 
-from hpcbench.report.plots.over_wire import error_over_wire, loss_over_wire
-from hpcbench.report.plots.speed import scaling, throughput
-from hpcbench.report.plots.step import PARTS, time_split
+from hpcbench.report.plots.over_wire import plot_error_over_wire, plot_loss_over_wire
+from hpcbench.report.plots.speed import plot_scaling, plot_throughput
+from hpcbench.report.plots.step import PARTS, plot_time_split
 
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
@@ -37,7 +37,7 @@ def test_speed_stands_at_its_estimate_between_the_ends_of_its_interval(draw: Cal
     seconds = {"baseline": (0.5, 0.52, 0.51), "fast": (0.4, 0.41, 0.405), "even": (0.5, 0.5, 0.53)}
     runs = [Run(scheme, r + 1, own[r]) for scheme, own in seconds.items() for r in range(3)]
     submission, cells = planted(runs)
-    axes = draw(throughput(submission, cells)).axes[0]
+    axes = draw(plot_throughput(submission, cells)).axes[0]
     fast, even = (cells[0].row(scheme).speed for scheme in ("fast", "even"))  # type: ignore[union-attr]
     assert points(axes) == [(fast.estimate, 1), (even.estimate, 2)]
     assert bars(axes) == [((fast.low, fast.high), (1, 1)), ((even.low, even.high), (2, 2))]
@@ -51,7 +51,7 @@ def test_speed_stands_at_its_estimate_between_the_ends_of_its_interval(draw: Cal
 
 def test_one_pair_has_no_interval_and_says_so(draw: Callable[..., Any]) -> None:
     submission, cells = planted([Run("baseline", 1, 0.5), Run("fast", 1, 0.4)])
-    axes = draw(throughput(submission, cells)).axes[0]
+    axes = draw(plot_throughput(submission, cells)).axes[0]
     assert points(axes) == [(pytest.approx(1.25), 1)]
     assert not bars(axes) and words(axes) == ["1 pair", "samples/s"]
     assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"] == ["none"]
@@ -60,7 +60,7 @@ def test_one_pair_has_no_interval_and_says_so(draw: Callable[..., Any]) -> None:
 def test_schemes_that_are_not_compared_keep_their_line_and_the_reason(draw: Callable[..., Any]) -> None:
     late = Run("late", 1, 0.4, state="timed out", taken=9)
     submission, cells = planted([Run("baseline", 1), Run("fast", 1, 0.4), late, Run("alone", 2)])
-    fig = draw(throughput(submission, cells))
+    fig = draw(plot_throughput(submission, cells))
     axes = fig.axes[0]
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["baseline", "fast", "late\ntimed out", "alone"]
@@ -72,7 +72,7 @@ def test_schemes_that_are_not_compared_keep_their_line_and_the_reason(draw: Call
 def test_an_interval_that_says_nothing_does_not_widen_the_frame_without_end(draw: Callable[..., Any]) -> None:
     runs = [Run("baseline", 1, 0.5), Run("baseline", 2, 0.5), Run("wild", 1, 0.1), Run("wild", 2, 2.0)]
     submission, cells = planted(runs)
-    axes = draw(throughput(submission, cells)).axes[0]
+    axes = draw(plot_throughput(submission, cells)).axes[0]
     speed = cells[0].rows[1].speed
     assert speed is not None and speed.high is not None and speed.high > 1e5
     assert axes.get_xlim()[1] < 10 and axes.get_xscale() == "log"
@@ -80,7 +80,7 @@ def test_an_interval_that_says_nothing_does_not_widen_the_frame_without_end(draw
 
 def test_without_a_baseline_there_is_no_figure_of_speeds() -> None:
     submission, cells = planted([Run("fast", 1), Run("other", 1)])
-    assert throughput(submission, cells) is None and loss_over_wire(submission, cells[0]) is None
+    assert plot_throughput(submission, cells) is None and plot_loss_over_wire(submission, cells[0]) is None
 
 
 def test_the_parts_of_a_step_add_up_to_it_and_what_was_hidden_stands_beside(draw: Callable[..., Any]) -> None:
@@ -89,7 +89,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_what_was_hidden_stands_beside(draw
     overlapped = channel(exposed_s=36.0, hidden_s=36.0, **busy)
     waited = channel("TP", exposed_s=14.4, transfer_s=14.4)
     submission, (cell,) = planted([Run("baseline", channels=[waited]), Run("zfp", channels=[overlapped, waited])])
-    axes = draw(time_split(submission, cell)).axes[0]
+    axes = draw(plot_time_split(submission, cell)).axes[0]
     lengths = {part.get_label(): [bar.get_width() for bar in part] for part in axes.containers}
     # Half of the calls was hidden, so half of what they took for encoding (0.1 s) and decoding (0.05 s).
     oracle = {"computation": [400, 150], "waiting": [100, 275], "encoding": [0, 50], "decoding": [0, 25]}
@@ -107,9 +107,9 @@ def test_the_parts_of_a_step_add_up_to_it_and_what_was_hidden_stands_beside(draw
 def test_seconds_that_are_no_division_of_a_step_are_not_drawn() -> None:
     longer_than_the_step = channel(exposed_s=1e6, transfer_s=1e6)
     submission, (cell,) = planted([Run("baseline", channels=[longer_than_the_step])])
-    assert time_split(submission, cell) is None
+    assert plot_time_split(submission, cell) is None
     submission, (cell,) = planted([Run("baseline")])
-    assert time_split(submission, cell) is None, "without traffic nothing says what was communication"
+    assert plot_time_split(submission, cell) is None, "without traffic nothing says what was communication"
 
 
 @pytest.mark.parametrize("weak", [False, True])
@@ -121,7 +121,7 @@ def test_scaling_shows_each_size_and_the_ideal(draw: Callable[..., Any], weak: b
         for size, seconds in zip(sizes, times, strict=True)
     ]
     submission, cells = planted(runs)
-    (axes,) = draw(scaling(submission, cells)).axes
+    (axes,) = draw(plot_scaling(submission, cells)).axes
     base, fast = (container.lines[0] for container in axes.containers)
     flops = [6.4e8 * (size if weak else 8) / size / 1e9 for size in sizes]
     assert list(base.get_xdata()) == list(sizes) == list(fast.get_xdata())
@@ -136,7 +136,7 @@ def test_scaling_shows_each_size_and_the_ideal(draw: Callable[..., Any], weak: b
 
 def test_one_size_has_no_scaling() -> None:
     submission, cells = planted([Run("baseline"), Run("fast")])
-    assert scaling(submission, cells) is None
+    assert plot_scaling(submission, cells) is None
 
 
 def test_errors_stand_by_channel_and_codec(draw: Callable[..., Any]) -> None:
@@ -149,12 +149,12 @@ def test_errors_stand_by_channel_and_codec(draw: Callable[..., Any]) -> None:
 
     runs = [Run("baseline"), Run("zfp", 1, channels=sampled(0.05)), Run("zfp", 2, channels=sampled(0.07))]
     submission, (cell,) = planted(runs)
-    gradients, forward = draw(error_over_wire(submission, cell)).axes
+    gradients, forward = draw(plot_error_over_wire(submission, cell)).axes
     assert [axes.get_title(loc="left") for axes in (gradients, forward)] == ["DP backward", "TP forward"]
     assert points(gradients) == [pytest.approx((0.06, 0))] and lines(gradients) == (["zfp:8"], ["0.25"])
     assert points(forward) == [pytest.approx((1e-4, 0))] and lines(forward) == (["fp16"], ["0.50"])
     submission, (cell,) = planted([Run("baseline")])
-    assert error_over_wire(submission, cell) is None
+    assert plot_error_over_wire(submission, cell) is None
 
 
 def test_small_channels_and_codecs_of_the_errors_are_together(draw: Callable[..., Any]) -> None:
@@ -166,7 +166,7 @@ def test_small_channels_and_codecs_of_the_errors_are_together(draw: Callable[...
     most = channel("ZERO", message_bytes=9000, wire_bytes=90)
     sampled = [{**one, "sampled_error": 0.01} for one in (*few, *many, most)]
     submission, (cell,) = planted([Run("baseline"), Run("zfp", 1, channels=sampled)])
-    axes = draw(error_over_wire(submission, cell)).axes
+    axes = draw(plot_error_over_wire(submission, cell)).axes
     heads = [one.get_title(loc="left") for one in axes]
     assert heads == ["ZERO backward", "DP backward", "TP backward", "other (3 channels)"]
     names, ratios = lines(axes[1])
@@ -182,7 +182,7 @@ def test_losses_stand_on_lines_by_wire_bytes_with_margin_and_interval(draw: Call
     ]
     diverged = Run("naive", 1, state="nan", wire=0.1)
     submission, (cell,) = planted([*runs, diverged])
-    figure = loss_over_wire(submission, cell)
+    figure = plot_loss_over_wire(submission, cell)
     axes = draw(figure).axes[0]
     assert points(axes) == [pytest.approx((0.0005, 0)), pytest.approx((0.65, 1))]
     strong = cell.row("strong")
@@ -201,7 +201,7 @@ def test_scaling_has_the_range_of_two_repeats(draw: Callable[..., Any]) -> None:
         for repeat, seconds in ((1, 0.4), (2, 0.5))
     ]
     submission, cells = planted(runs)
-    fig = draw(scaling(submission, cells))
+    fig = draw(plot_scaling(submission, cells))
     (bars_of_errors,) = fig.axes[0].containers[0].lines[2]
     ends = [sorted(float(y) for _, y in segment) for segment in bars_of_errors.get_segments()]
     speeds = [6.4e8 * 8 / ranks / 1e9 for ranks in (8, 16)]

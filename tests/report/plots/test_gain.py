@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from planted_study import Run, planted
 
-from hpcbench.report.plots.gain import gain, swept_key
+from hpcbench.report.plots.gain import find_swept_key, plot_gain
 
 
 def study(*cells: tuple[dict[str, Any], float]) -> Any:
@@ -23,7 +23,7 @@ def study(*cells: tuple[dict[str, Any], float]) -> Any:
 
 def test_gains_stand_over_their_numbers_whatever_the_order_of_the_study(draw: Callable[..., Any]) -> None:
     submission, cells = study(({"train.seq_len": 512}, 4.0), ({"train.seq_len": 64}, 1.5), ({"train.seq_len": 128}, 2))
-    figure = gain(submission, cells)
+    figure = plot_gain(submission, cells)
     assert figure is not None and figure.title == "Gain over train.seq_len"
     (axes,) = draw(figure).axes
     (line,) = [line for line in axes.lines if line.get_label() == "" or len(line.get_xdata()) == 3]
@@ -39,7 +39,7 @@ def test_gains_stand_over_their_numbers_whatever_the_order_of_the_study(draw: Ca
 def test_other_keys_make_lines_of_their_own(draw: Callable[..., Any]) -> None:
     cells = [({"nodes": n, "layout.context": context}, 1.0 + n) for n in (1, 2) for context in ("ring", "ulysses")]
     submission, compared = study(*cells)
-    (axes,) = draw(gain(submission, compared)).axes
+    (axes,) = draw(plot_gain(submission, compared)).axes
     labels = [line.get_label() for line in axes.lines if not line.get_label().startswith("_")]
     assert labels == ["layout.context ring", "layout.context ulysses"]
 
@@ -55,5 +55,5 @@ def test_other_keys_make_lines_of_their_own(draw: Callable[..., Any]) -> None:
 )
 def test_without_swept_numbers_there_is_no_figure(values: tuple[dict[str, Any], ...]) -> None:
     submission, cells = study(*[(value, 2.0) for value in values])
-    assert swept_key(cells) is None
-    assert gain(submission, cells) is None
+    assert find_swept_key(cells) is None
+    assert plot_gain(submission, cells) is None

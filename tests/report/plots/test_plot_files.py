@@ -16,9 +16,9 @@ from hpcbench.plot_style import INK
 from hpcbench.present.document import Figure
 from hpcbench.present.figures import png, svg
 from hpcbench.report.plots import OF_CELL
-from hpcbench.report.plots.loss import loss_over_steps
-from hpcbench.report.plots.speed import throughput
-from hpcbench.report.plots.step import time_split
+from hpcbench.report.plots.loss import plot_loss_over_steps
+from hpcbench.report.plots.speed import plot_throughput
+from hpcbench.report.plots.step import plot_time_split
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "$x_1$ <b>&amp;\"'\x1b[31m\x00 %s \\frac"
@@ -27,7 +27,7 @@ SHOWN = "$x_1$ <b>&amp;\"' [31m %s"
 
 def figure() -> Figure:
     submission, cells = planted([Run("baseline", 1, 0.5), Run(HOSTILE, 1, 0.4)])
-    found = throughput(submission, cells)
+    found = plot_throughput(submission, cells)
     assert found is not None
     return found
 
@@ -35,7 +35,7 @@ def figure() -> Figure:
 def split() -> Figure:
     """One with hatches, whose patterns have ids."""
     submission, (cell,) = planted([Run("baseline", channels=[channel(exposed_s=9.0, transfer_s=9.0)])])
-    found = time_split(submission, cell)
+    found = plot_time_split(submission, cell)
     assert found is not None
     return found
 
@@ -68,7 +68,7 @@ def test_names_are_drawn_as_they_are() -> None:
 
 def test_a_letter_that_the_font_lacks_is_no_warning(recwarn: pytest.WarningsRecorder) -> None:
     submission, cells = planted([Run("baseline"), Run("日本")])
-    found = throughput(submission, cells)
+    found = plot_throughput(submission, cells)
     assert found is not None and "日本" in svg(found) and not recwarn.list
 
 
@@ -101,7 +101,7 @@ def test_the_same_runs_give_the_same_bytes_in_another_process_with_other_setting
 def test_a_figure_of_many_long_runs_is_thin() -> None:
     runs = [Run(f"s{k % 5}" if k % 5 else "baseline", k // 5) for k in range(30)]
     submission, (cell,) = planted(runs, steps=400)
-    found = loss_over_steps(submission, cell)
+    found = plot_loss_over_steps(submission, cell)
     assert found is not None
     # 4 panels of 2 curves and 2 bands of at most 40 points: not 12,000 steps.
     assert len(svg(found)) < 60_000

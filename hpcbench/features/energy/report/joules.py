@@ -36,7 +36,7 @@ class Energy:
 
 def energy(log: RunLog) -> Energy | None:
     """Return the joules of the ``energy`` event; None if there is no whole sum."""
-    event = log.said(events.Energy)
+    event = log.read_event(events.Energy)
     if event.scope is None or event.from_step is None or event.to_step is None:
         return None
     joules, seconds, steps = event.joules, event.seconds, event.to_step - event.from_step + 1

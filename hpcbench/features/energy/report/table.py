@@ -42,7 +42,7 @@ JOULES_SAMPLE = Quantity(
     scale=NUMBER,
     run=lambda run: _per_sample(run),
     over_steps="mean of the steps",
-    over_runs=Average(GEOMETRIC.words, _of_one_scope),
+    over_runs=Average(GEOMETRIC.description, _of_one_scope),
     better="lower",
     table="energy",
 )
