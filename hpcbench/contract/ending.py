@@ -74,7 +74,9 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
     except OSError:
         return None
     began = is_complete or any(line.startswith(Start.begin()) for line in head.decode("utf-8", "replace").split("\n"))
-    return _ending(path, pieces if is_complete else ["", *pieces[1:]], ends - len(pieces) + 2, began=began and not is_complete)
+    return _ending(
+        path, pieces if is_complete else ["", *pieces[1:]], ends - len(pieces) + 2, began=began and not is_complete
+    )
 
 
 def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:

@@ -31,7 +31,7 @@ def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: 
     if cp > 1 and experts.drop != "none":
         return Misfit(
             ("layout", "cp"),
-            f"{cp} ranks share the positions of a sample, but model.experts.drop {experts.drop} needs all of them on one "
+            f"{cp} ranks share the positions of a sample, but model.experts.drop {experts.drop} needs all on one "
             "rank: set model.experts.drop to none, or cp to 1",
         )
     if train.sequence_parallel:

@@ -140,7 +140,9 @@ class Product:
             if axes == at:
                 continue
             if extra or axes[: len(at)] != at or len(axes) != len(at) + 1:
-                raise ValueError(f"{dim} is cut by {axes} in memory and by {at} in the product: memory may have one more axis, at the end")
+                raise ValueError(
+                    f"{dim} is cut by {axes} in memory and by {at} in the product: memory may have one axis more, last"
+                )
             extra = ExtraCut(dim, axes[-1])
         return extra
 
@@ -200,7 +202,9 @@ class Grid:
     @property
     def sums(self) -> set[Axes]:
         """All sets of axes along which ranks hold the same parameters, or samples are averaged."""
-        parameters = [(parameter, a) for parameter in WORDS for a in (("weight",) if parameter in TABLES else ("weight", "bias"))]
+        parameters = [
+            (parameter, a) for parameter in WORDS for a in (("weight",) if parameter in TABLES else ("weight", "bias"))
+        ]
         shared = {self.alike(self.cuts(*parameter)) for parameter in parameters} - {()}
         return shared if self.mode == "1d" else shared | {self.stream.rows, self.inner.rows}
 

@@ -65,7 +65,8 @@ class Groups(Section):
     """Parallel dimensions of a program's groups, and the messages that may be lossy."""
 
     groups: list[GroupPattern] = Field(
-        default_factory=list, description="Dimensions of groups, by description or axes. The first match takes precedence over everything else."
+        default_factory=list,
+        description="Dimensions of groups, by description or axes. The first match takes precedence over all else.",
     )
     layout: list[Axis] = Field(
         default_factory=list,
@@ -83,8 +84,8 @@ class Groups(Section):
     )
     cuda: bool = Field(
         False,
-        description="Also encode sums and gathers of tensors on GPUs. Experimental: tested only on an emulated device; its "
-        "messages go through the host and not NCCL. It needs CuPy: `pip install cupy-cuda13x`, or "
+        description="Also encode sums and gathers of tensors on GPUs. Experimental, tested only on an emulated device: "
+        "its messages go through the host and not NCCL. It needs CuPy: `pip install cupy-cuda13x`, or "
         "`cupy-cuda12x` for CUDA 12.",
     )
 

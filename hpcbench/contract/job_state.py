@@ -124,7 +124,11 @@ def resolve_job_state(
     ended = ended and back is None
     attempt = current.attempt + (back is not None or _waits_again(current, times, answer))
     return replace(
-        status, start=current.start, end=current.end if ended else None, attempt=attempt, exit=current.exit if ended else None
+        status,
+        start=current.start,
+        end=current.end if ended else None,
+        attempt=attempt,
+        exit=current.exit if ended else None,
     )
 
 
@@ -164,7 +168,9 @@ def _judge(
             return Status(
                 State.LOST, f"no longer in its queue, where it was {answer.state.value}, and its status file has no end"
             )
-        return Status(answer.state, f"according to the last list that contains it; lost if still missing after {GRACE:.0f} s")
+        return Status(
+            answer.state, f"according to the last list that contains it; lost if still missing after {GRACE:.0f} s"
+        )
     lately = clock - answer.since
     if answer.state is State.COMPLETED:
         if lately < _SLOW_FILES:

@@ -248,8 +248,8 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     if layout.dp % layout.ep:
         return Misfit(
             ("layout", "ep"),
-            f"{layout.ep} does not divide layout.dp {layout.dp}, the number of replicas that shard the experts: use one of "
-            f"{_divisors(layout.dp)}",
+            f"{layout.ep} does not divide layout.dp {layout.dp}, the number of replicas that shard the experts: use one "
+            f"of {_divisors(layout.dp)}",
         )
     part = train.micro_batch * layout.dp
     if train.global_batch % part:
@@ -270,8 +270,8 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     if train.schedule == "pipedream-2bw" and train.global_batch // part < layout.pp:
         return Misfit(
             ("train", "global_batch"),
-            f"{train.global_batch} gives {train.global_batch // part} micro-batches per replica, but two versions of the "
-            f"weights need layout.pp {layout.pp} or more: use {part * layout.pp}, or schedule pipedream",
+            f"{train.global_batch} gives {train.global_batch // part} micro-batches per replica, but two versions of "
+            f"the weights need layout.pp {layout.pp} or more: use {part * layout.pp}, or schedule pipedream",
         )
     rows = layout.grid.samples
     if rows > 1 and train.eval_samples % (layout.dp * rows):
@@ -283,8 +283,8 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     if layout.ep > 1 and train.eval_samples % layout.dp:
         return Misfit(
             ("train", "eval_samples"),
-            f"{train.eval_samples} is not a multiple of layout.dp {layout.dp}, as the exchange of tokens among replicas "
-            f"needs: use {-(-train.eval_samples // layout.dp) * layout.dp}",
+            f"{train.eval_samples} is not a multiple of layout.dp {layout.dp}, as the exchange of tokens among "
+            f"replicas needs: use {-(-train.eval_samples // layout.dp) * layout.dp}",
         )
     return None
 

@@ -110,7 +110,9 @@ def _reader(hint: Any) -> _Reader:
     if get_origin(hint) is tuple:
         read_item = _reader(get_args(hint)[0])
         return lambda value: (
-            tuple(parsed for item in value if (parsed := read_item(item)) is not None) if isinstance(value, list) else None
+            tuple(parsed for item in value if (parsed := read_item(item)) is not None)
+            if isinstance(value, list)
+            else None
         )
     if get_origin(hint) is dict:
         return lambda value: value if isinstance(value, dict) else None
