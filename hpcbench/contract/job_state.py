@@ -17,7 +17,7 @@ Accounting lags, and a requeued job is not listed at first.
 """
 _SKEW = 60.0
 """Largest delay in seconds of a compute node's clock behind that of the login node."""
-_SLOW_WORDS = 60.0
+_SLOW_REASON = 60.0
 """Seconds after the end of a script in which the scheduler may still add the reason."""
 _SLOW_FILES = 30.0
 """Seconds until a status file that a compute node wrote is visible on the login node."""
@@ -197,7 +197,7 @@ def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: b
 def _clears_up(mark: Mark, answer: SchedulerAnswer | None, silent: str | None, clock: float) -> Status | None:
     """Return the status of a job that has just ended if its scheduler may still add the reason, else None."""
     end = _seconds(mark.end)
-    if not mark.exit or end is None or abs(clock - end) > _SLOW_WORDS:
+    if not mark.exit or end is None or abs(clock - end) > _SLOW_REASON:
         return None
     if answer is None or not answer.state.alive or answer.absent is not None or silent is not None:
         return None
