@@ -19,21 +19,23 @@ from rich.table import Table
 from tiny import parse
 
 from hpcbench.console import columns
-from hpcbench.predict.partition.chain import Chain, Layer, Level, Setting
-from hpcbench.predict.partition.solve import best_cut
+from hpcbench.predict.partition.chain import ChainLayer, LayerChain, LinkLevel, Setting
+from hpcbench.predict.partition.solve import find_best_cut
 
 
-def transformer(layers: int) -> Chain:
+def transformer(layers: int) -> LayerChain:
     """Blocks with the embedding before them and the head behind."""
-    block = Layer(0.01, 1e7, 1e6, 1e6, 1e7, 4e7)
-    ends = Layer(0.0105, 1.5e7, 1e6, 1e6, 1.5e7, 6e7), Layer(0.03, 1.5e7, 0.0, 2e6, 1.5e7, 6e7)
-    return Chain([ends[0], *[block] * (layers - 2), ends[1]])
+    block = ChainLayer(0.01, 1e7, 1e6, 1e6, 1e7, 4e7)
+    ends = ChainLayer(0.0105, 1.5e7, 1e6, 1e6, 1.5e7, 6e7), ChainLayer(0.03, 1.5e7, 0.0, 2e6, 1.5e7, 6e7)
+    return LayerChain([ends[0], *[block] * (layers - 2), ends[1]])
 
 
-def unlike(layers: int) -> Chain:
+def unlike(layers: int) -> LayerChain:
     """Layers that all differ."""
     draw = random.Random(layers).uniform
-    return Chain([Layer(draw(0.005, 0.02), draw(1e6, 1e7), draw(1e5, 1e6), 1e6, 1e7, 4e7) for _ in range(layers)])
+    return LayerChain(
+        [ChainLayer(draw(0.005, 0.02), draw(1e6, 1e7), draw(1e5, 1e6), 1e6, 1e7, 4e7) for _ in range(layers)]
+    )
 
 
 def main() -> int:
@@ -49,12 +51,15 @@ def main() -> int:
     for layers in options.layers:
         for name, chain in (("transformer", transformer(layers)), ("random", unlike(layers))):
             whole = chain.memory(0, layers, alive=1, versions=1)
-            for levels in ([Level(ranks_a_node * nodes, 1e10)], [Level(ranks_a_node, 1e11), Level(nodes, 1e10)]):
+            for levels in (
+                [LinkLevel(ranks_a_node * nodes, 1e10)],
+                [LinkLevel(ranks_a_node, 1e11), LinkLevel(nodes, 1e10)],
+            ):
                 for words, part in (("-", None), ("a fifth", 5), ("a hundredth", 100)):
                     setting, least = Setting(levels, memory_bytes=part and whole / part), float("inf")
                     for _ in range(3):
                         begin = time.perf_counter()
-                        found = best_cut(chain, setting)
+                        found = find_best_cut(chain, setting)
                         least = min(least, time.perf_counter() - begin)
                     cells = (layers, name, setting.ranks, len(levels), words)
                     page.add_row(*map(str, cells), f"{least:.3f}", str(len(found.stages)))

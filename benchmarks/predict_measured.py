@@ -42,14 +42,14 @@ from tiny import parse
 
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
-from hpcbench.predict.basis import Figure
+from hpcbench.predict.basis import Estimate
 from hpcbench.predict.cost import CodecSpeed
-from hpcbench.predict.earlier import Lesson, slowdown, waits
-from hpcbench.predict.machine import Machine, of_cpu
-from hpcbench.predict.measured import improve
-from hpcbench.predict.memory import memory
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import Subject, of_run
+from hpcbench.predict.earlier_runs import Calibration, fit_slowdown, fit_waiting
+from hpcbench.predict.machine import Machine, make_cpu_machine
+from hpcbench.predict.measured_tables import apply_tables
+from hpcbench.predict.memory import predict_memory
+from hpcbench.predict.step import StepModel
+from hpcbench.predict.workload import Workload, make_workload
 from hpcbench.testing.hosts import why_not
 from hpcbench.testing.hosts.rates import bits_per_second
 
@@ -90,7 +90,7 @@ def compare(options: argparse.Namespace) -> None:
     found, peaks = measurement.turns, measurement.peaks
     lesson = _lesson(trial[0], calibration, measurement)
     plain, learned = ([_predict(study, run, measurement, one) for study in studies for run in runs[study.name]]
-                      for one in (Lesson(), lesson))  # fmt: skip
+                      for one in (Calibration(), lesson))  # fmt: skip
     baselines = [runs[study.name][0] for study in studies]
     print(f"measured on {measurement.machine}")
     print(
@@ -158,19 +158,19 @@ def _found(
 def _machine(study: Study, run: Run, found: Found) -> tuple[Machine, dict[str, CodecSpeed]]:
     """The machine with links of the study's rate."""
     cores, known = len(os.sched_getaffinity(0)), found.known
-    bare = of_cpu("hosts", cores=1, ranks_per_node=_per_node(run), memory_bytes=None, node_gbit=1.0)
+    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=_per_node(run), memory_bytes=None, node_gbit=1.0)
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
     if known.network and study.rate in found.links:
         codecs = {name: known.network[name] for name in ("codecs", "codecs_of_a_core") if name in known.network}
-        return improve(bare, replace(known, network=found.links[study.rate] | codecs), "fp32")
-    machine, speeds = improve(bare, known, "fp32")
+        return apply_tables(bare, replace(known, network=found.links[study.rate] | codecs), "fp32")
+    machine, speeds = apply_tables(bare, known, "fp32")
     fabric = machine.fabric
     times = bits_per_second(study.rate) / bits_per_second(tables.TRIAL)
-    processor = fabric.processor
-    if processor and known.cores and times > 1:
+    core_costs = fabric.core_costs
+    if core_costs and known.cores and times > 1:
         # up to TRIAL a link's filter cuts what the kernel sends into packets, faster ones let it pass (hosts/rates.py)
-        processor = replace(processor, networks=known.cores.get("softirq_cores", 0.0))
-    fabric = replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * times, processor=processor)
+        core_costs = replace(core_costs, networks=known.cores.get("softirq_cores", 0.0))
+    fabric = replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * times, core_costs=core_costs)
     return replace(machine, fabric=fabric), speeds
 
 
@@ -178,28 +178,30 @@ def _per_node(run: Run) -> int:
     return run.ranks // (TINY_SHAPE if run.ranks == TINY_SHAPE.ranks else SHAPE).hosts
 
 
-def _subject(run: dict[str, Any]) -> Subject:
+def _workload(run: dict[str, Any]) -> Workload:
     made = Run.model_validate(run)
-    return of_run(made, ranks_per_node=_per_node(made))
+    return make_workload(made, ranks_per_node=_per_node(made))
 
 
-def _predict(study: Study, run: dict[str, Any], found: Found, lesson: Lesson) -> Figure:
+def _predict(study: Study, run: dict[str, Any], found: Found, lesson: Calibration) -> Estimate:
     """Seconds of a step."""
     machine, speeds = lesson.applied(_machine(study, Run.model_validate(run), found))
-    return Step(_subject(run), machine, speeds).run().seconds
+    return StepModel(_workload(run), machine, speeds).run().seconds
 
 
-def _lesson(run: dict[str, Any], study: Study, found: Found) -> Lesson:
+def _lesson(run: dict[str, Any], study: Study, found: Found) -> Calibration:
     """What the earlier run teaches, as `hpcbench predict --measured` learns it."""
     taught = found.taught
-    subject, place = _subject(run), _machine(study, Run.model_validate(run), found)
-    if not place[0].fabric.processor:
-        parts = Step(subject, *place).run().parts
-        return Lesson(1, work=float(taught["passes"] / (parts["forward"] + parts["backward"] + parts["recompute"])))
-    ranks = subject.layout.ranks
+    workload, place = _workload(run), _machine(study, Run.model_validate(run), found)
+    if not place[0].fabric.core_costs:
+        parts = StepModel(workload, *place).run().parts
+        return Calibration(
+            1, work=float(taught["passes"] / (parts["forward"] + parts["backward"] + parts["recompute"]))
+        )
+    ranks = workload.layout.ranks
     compute_s = taught["seconds"] - sum(one["exposed_s"] for one in taught["traffic"].values()) / ranks
-    lesson = Lesson(1, work=slowdown(subject, place, compute_s))
-    return replace(lesson, waiting=waits(subject, lesson.applied(place), taught["seconds"], compute_s) or 1.0)
+    lesson = Calibration(1, work=fit_slowdown(workload, place, compute_s))
+    return replace(lesson, waiting=fit_waiting(workload, lesson.applied(place), taught["seconds"], compute_s) or 1.0)
 
 
 def _bytes(runs: list[Run], found: list[dict[str, Any]]) -> None:
@@ -224,7 +226,7 @@ def _memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]
     """Print and give the errors of the rank that needs the most."""
     errors = []
     for run, name, peak in zip(runs, names, peaks, strict=True):
-        predicted = memory(_subject(run), None)
+        predicted = predict_memory(_workload(run), None)
         errors.append(predicted.bytes / max(peak) - 1)
         print(
             f"  {name}: predicted {predicted.bytes / 2**20:.1f} MiB ({predicted.peak}), "

@@ -19,11 +19,11 @@ from tiny import parse
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import CommPrecision, MessageFormat, Model
-from hpcbench.predict.basis import Basis
+from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.cost import CodecSpeed
-from hpcbench.predict.machine import Machine, of_gpu
+from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.prediction import predict
-from hpcbench.predict.subject import BASELINE, Subject, train_of
+from hpcbench.predict.workload import BASELINE, Workload, make_train
 
 NEOX = Model(
     name="gpt-neox-20b",
@@ -78,7 +78,7 @@ class Case:
 def gains(case: Case, machine: Machine, ranks: int, per_node: int, precision: str = "fp16") -> dict[str, float]:
     """Gain of each scheme over the baseline."""
     dp = ranks // case.tp // case.pp
-    train = train_of(
+    train = make_train(
         global_batch=dp * case.samples,
         micro_batch=1,
         seq_len=2048,
@@ -93,9 +93,9 @@ def gains(case: Case, machine: Machine, ranks: int, per_node: int, precision: st
     if case.codec_bytes_per_s:
         rate = case.codec_bytes_per_s
         for name, ratio in (("zfp:8", None), ("zfp:16", None), ("zfp:24", None), ("mpc", 0.92)):
-            speeds[name] = CodecSpeed(rate, rate, 20e-6, ratio, Basis.ASSUMED)
-    subject = Subject(NEOX, train, Layout(dp=dp, tp=case.tp, pp=case.pp), per_node)
-    pairs = [(scheme.name, replace(subject, scheme=scheme)) for scheme in SCHEMES]
+            speeds[name] = CodecSpeed(rate, rate, 20e-6, ratio, InputBasis.ASSUMED)
+    workload = Workload(NEOX, train, Layout(dp=dp, tp=case.tp, pp=case.pp), per_node)
+    pairs = [(scheme.name, replace(workload, scheme=scheme)) for scheme in SCHEMES]
     found = predict("", pairs, replace(machine, fabric=fabric), baseline="baseline", speeds=speeds)
     return {one.scheme: one.against.gain for one in found if one.against}
 
@@ -119,8 +119,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000, help="at most so many guesses a machine")
     options = parse(parser, cases=2)
     print(*head(Path(__file__)), sep="\n", flush=True)
-    lassen = of_gpu("NVIDIA V100-SXM2", memory_gb=16, gpus_per_node=4, node_gbit=200, within_gb_s=32)
-    today = of_gpu("NVIDIA H100", gpus_per_node=8, node_gbit=3200)
+    lassen = make_gpu_machine("NVIDIA V100-SXM2", memory_gb=16, gpus_per_node=4, node_gbit=200, within_gb_s=32)
+    today = make_gpu_machine("NVIDIA H100", gpus_per_node=8, node_gbit=3200)
     assert lassen and today
     cases = [
         Case(tp, pp, samples, messages, share)

@@ -22,19 +22,19 @@ from tiny import parse
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import CommPrecision, Model
 from hpcbench.predict import flops, zero
-from hpcbench.predict.machine import Machine, of_gpu
-from hpcbench.predict.memory import activation_bytes, memory
-from hpcbench.predict.products import published
+from hpcbench.predict.machine import Machine, make_gpu_machine
+from hpcbench.predict.memory import count_activation_bytes, predict_memory
+from hpcbench.predict.products import read_published
 from hpcbench.predict.program import (
     FSDP,
     MEGATRON_2021,
     MEGATRON_2022,
     MEGATRON_CORE,
     MEGATRON_DEEPSPEED,
-    Program,
+    TrainingProgram,
 )
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import BASELINE, Subject, train_of
+from hpcbench.predict.step import StepModel
+from hpcbench.predict.workload import BASELINE, Workload, make_train
 
 ROWS = Path(__file__).with_name("published") / "training.csv"
 ONE_BUCKET = 25e3
@@ -49,7 +49,7 @@ class Source:
     begins: str
     half: str
     """``chosen on`` or ``checked on``."""
-    program: Program
+    program: TrainingProgram
     gpu: str
     per_node: int
     node_gbit: float
@@ -103,7 +103,7 @@ CORE = (  # hidden, heads, layers, tp, pp, GPUs, batch, TFLOP/s a GPU of the mod
 )
 
 
-def subject(
+def workload(
     *,
     layers: int,
     hidden: int,
@@ -114,17 +114,17 @@ def subject(
     micro_batch: int,
     global_batch: int,
     recompute: str,
-    program: Program,
+    program: TrainingProgram,
     per_node: int = 8,
     zero: int = 0,
     precision: str = "bf16",
     wide_gradients: bool = False,
     sequence_parallel: bool = False,
     overlap: bool = False,
-) -> Subject:
+) -> Workload:
     """A published run as the model takes it; the vocabulary is padded as Megatron-LM pads it."""
     padded = -(-vocab // (128 * layout.tp)) * 128 * layout.tp
-    train = train_of(
+    train = make_train(
         global_batch=global_batch,
         micro_batch=micro_batch,
         seq_len=seq_len,
@@ -148,10 +148,10 @@ def subject(
         parallel_residual=False,
         tied=True,
     )
-    return Subject(model, train, layout, per_node, BASELINE, program)
+    return Workload(model, train, layout, per_node, BASELINE, program)
 
 
-def of_row(row: dict[str, str], source: Source) -> tuple[Subject, Machine] | None:
+def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | None:
     """A row of the table; None where it does not say enough, or its numbers do not multiply."""
     if not all(row[key] for key in ("seconds_per_iter", "tp", "micro", "layers", "heads", "vocab")):
         return None
@@ -163,9 +163,9 @@ def of_row(row: dict[str, str], source: Source) -> tuple[Subject, Machine] | Non
     if row["recompute"] not in ("none", "full", "selective") or row["precision"].endswith("fp8"):
         return None
     precision = row["precision"].removeprefix("amp_")
-    machine = of_gpu(source.gpu, gpus_per_node=source.per_node, node_gbit=source.node_gbit)
+    machine = make_gpu_machine(source.gpu, gpus_per_node=source.per_node, node_gbit=source.node_gbit)
     assert machine
-    found = subject(
+    found = workload(
         layers=layers,
         hidden=int(row["hidden"]),
         heads=int(row["heads"]),
@@ -199,7 +199,7 @@ def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
         made = of_row(row, source)
         if made is None:
             continue
-        seconds, measured = Step(*made).run().seconds.value, float(row["seconds_per_iter"])
+        seconds, measured = StepModel(*made).run().seconds.value, float(row["seconds_per_iter"])
         if show:
             layout = f"TP{row['tp']} PP{row['pp']} DP{row['dp']} micro {row['micro']}"
             print(f"    {row['model params']} heads {row['heads']} {layout}: {seconds:.2f} s, {measured} s measured")
@@ -220,7 +220,7 @@ def table_5(a100: Machine, models: int) -> list[float]:
     errors = []
     for name, layers, hidden, heads, pp, chunks, micro, batch, full, selective in TABLE_5[:models]:
         for recompute, measured in (("full", full), ("selective", selective)):
-            made = subject(
+            made = workload(
                 layers=layers,
                 hidden=hidden,
                 heads=heads,
@@ -235,14 +235,14 @@ def table_5(a100: Machine, models: int) -> list[float]:
                 wide_gradients=True,
                 sequence_parallel=recompute == "selective",
             )
-            seconds = Step(made, a100).run().seconds.value
+            seconds = StepModel(made, a100).run().seconds.value
             errors.append(seconds / measured - 1)
             print(f"  {name} {recompute}: {seconds:.2f} s, {measured} s measured, {100 * errors[-1]:+.1f} %")
     return errors
 
 
 def speeds(
-    machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: Program
+    machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: TrainingProgram
 ) -> list[float]:
     """Errors of the TFLOP/s a GPU.
 
@@ -261,7 +261,7 @@ def speeds(
                 or (layers // pp * pp != layers and chunks > 1)
             ):
                 continue
-            made = subject(
+            made = workload(
                 layers=layers,
                 hidden=hidden,
                 heads=heads,
@@ -277,10 +277,10 @@ def speeds(
                 overlap=core,
                 wide_gradients=core,
             )
-            if micro > 1 and core and not memory(made, machine.device.memory_bytes).fits:
+            if micro > 1 and core and not predict_memory(made, machine.device.memory_bytes).fits:
                 continue
-            seconds = Step(made, machine).run().seconds.value
-            count = flops.hardware_flops_per_sample(
+            seconds = StepModel(made, machine).run().seconds.value
+            count = flops.count_hardware_flops(
                 layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len, recompute=recompute
             )
             best = max(best, count * batch / gpus / seconds / 1e12)
@@ -291,11 +291,13 @@ def speeds(
 
 def states() -> None:
     """Model states of GPT-3 175B, and what selective recomputation saves of the activations (arXiv 2205.05198)."""
-    parameters = flops.parameters(layers=96, hidden=12288, vocab=51200, seq_len=2048, positions="learned", tied=True)
-    total = float(zero.published_bytes(0, 1)) * parameters
+    parameters = flops.count_parameters(
+        layers=96, hidden=12288, vocab=51200, seq_len=2048, positions="learned", tied=True
+    )
+    total = float(zero.count_published_bytes(0, 1)) * parameters
     print(f"model states of GPT-3 175B at 16 bytes a parameter: {total / 1e12:.2f} TB, 2.8 published")
     for name, hidden, heads, saved in (("GPT-3 175B", 12288, 96, 70), ("MT-NLG 530B", 20480, 128, 65)):
-        made = subject(
+        made = workload(
             layers=8,
             hidden=hidden,
             heads=heads,
@@ -309,7 +311,7 @@ def states() -> None:
             precision="fp16",
             sequence_parallel=True,
         )
-        whole, slim = (activation_bytes(made, recompute) for recompute in ("none", "selective"))
+        whole, slim = (count_activation_bytes(made, recompute) for recompute in ("none", "selective"))
         error = 100 * (slim / whole / (1 - saved / 100) - 1)
         print(
             f"activations of {name}, TP 8 with SP: {whole / 2**20:.0f} MiB a layer, {slim / 2**20:.0f} with selective "
@@ -326,7 +328,7 @@ def main() -> None:
     options = parse(parser, every=40, targets=2)
     print(*head(Path(__file__)), sep="\n", flush=True)
     for family in ("V100", "A100", "H100"):
-        table = published(family)
+        table = read_published(family)
         assert table
         left = [abs(error) for error in table.left_out(least_flops=1e11)][:: options.every]
         print(f"products {family}: leave-one-out error above 1e11 FLOP, mean {100 * statistics.mean(left):.1f} %")
@@ -338,7 +340,10 @@ def main() -> None:
                 together += errors
                 print(f"{half} {source.name}: {summary(errors)}", flush=True)
         print(f"{half}, all: {summary(together)}", flush=True)
-    a100, h100 = of_gpu("A100", gpus_per_node=8, node_gbit=1600), of_gpu("H100", gpus_per_node=8, node_gbit=3200)
+    a100, h100 = (
+        make_gpu_machine("A100", gpus_per_node=8, node_gbit=1600),
+        make_gpu_machine("H100", gpus_per_node=8, node_gbit=3200),
+    )
     assert a100 and h100
     print("arXiv 2205.05198, table 5 (layouts of its table 3, recalled):")
     print(f"  target 3 % and 7 %: {summary(table_5(a100, options.targets))}", flush=True)

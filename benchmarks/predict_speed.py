@@ -16,13 +16,13 @@ from tiny import parse
 
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
-from hpcbench.predict.machine import Machine, of_gpu
-from hpcbench.predict.memory import memory
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.machine import Machine, make_gpu_machine
+from hpcbench.predict.memory import predict_memory
+from hpcbench.predict.step import StepModel
+from hpcbench.predict.workload import Workload, make_train
 
 
-def subjects(count: int) -> list[Subject]:
+def workloads(count: int) -> list[Workload]:
     """So many different runs."""
     found = []
     for layers, hidden, tp, pp, dp, batch in itertools.product(
@@ -39,17 +39,17 @@ def subjects(count: int) -> list[Subject]:
             parallel_residual=True,
             tied=False,
         )
-        train = train_of(global_batch=dp * pp * 4 * batch, micro_batch=1, seq_len=2048, zero=1)
-        found.append(Subject(model, train, Layout(dp=dp, tp=tp, pp=pp), 8))
+        train = make_train(global_batch=dp * pp * 4 * batch, micro_batch=1, seq_len=2048, zero=1)
+        found.append(Workload(model, train, Layout(dp=dp, tp=tp, pp=pp), 8))
     return found[:count]
 
 
-def seconds(runs: list[Subject], machine: Machine) -> float:
+def seconds(runs: list[Workload], machine: Machine) -> float:
     """Processor time of all of them."""
     begin = time.process_time()
     for run in runs:
-        assert Step(run, machine).run().seconds.value > 0
-        assert memory(run, machine.device.memory_bytes).bytes > 0
+        assert StepModel(run, machine).run().seconds.value > 0
+        assert predict_memory(run, machine.device.memory_bytes).bytes > 0
     return time.process_time() - begin
 
 
@@ -60,9 +60,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="of which the fastest counts")
     options = parse(parser, runs=10, turns=1)
     print(*head(Path(__file__)), sep="\n", flush=True)
-    machine = of_gpu("H100", gpus_per_node=8, node_gbit=3200)
+    machine = make_gpu_machine("H100", gpus_per_node=8, node_gbit=3200)
     assert machine
-    many = subjects(options.runs)
+    many = workloads(options.runs)
     taken = min(seconds(many, machine) for _ in range(options.turns))
     print(f"{len(many)} runs: {taken:.2f} s, goal 2 s for 1000: {'met' if taken * 1000 / len(many) <= 2 else 'missed'}")
     model = Model(
@@ -76,8 +76,8 @@ def main() -> None:
         parallel_residual=True,
         tied=False,
     )
-    large = Subject(
-        model, train_of(global_batch=80 * 64, micro_batch=1, seq_len=2048, zero=1), Layout(dp=80, tp=8, pp=16), 8
+    large = Workload(
+        model, make_train(global_batch=80 * 64, micro_batch=1, seq_len=2048, zero=1), Layout(dp=80, tp=8, pp=16), 8
     )
     taken = min(seconds([large], machine) for _ in range(options.turns))
     print(f"{large.layout.ranks} ranks: {taken:.2f} s, goal 1 s: {'met' if taken <= 1 else 'missed'}")

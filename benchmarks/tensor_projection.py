@@ -66,7 +66,7 @@ class Work:
 def compute_seconds(work: Work, machine: Machine, ranks: int) -> float:
     """Seconds of the products of all blocks and of attention, forward and backward."""
     sizes = {"layers": work.layers, "hidden": work.hidden, "vocab": 0, "seq_len": work.seq}
-    return work.batch * flops.model_flops_per_sample(**sizes) / ranks / (machine.peak * work.efficiency)
+    return work.batch * flops.count_model_flops(**sizes) / ranks / (machine.peak * work.efficiency)
 
 
 def line_seconds(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
@@ -93,14 +93,17 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
         nbytes = 4 * 2 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
         return seconds | {"t": line_seconds(grid, ("t",), nbytes, 8 * work.layers, machine)}
     elements: dict[str, int] = dict.fromkeys(grid.axes, 0)
-    for layer in grids.block(work.rows, work.hidden):
-        for sent in (grids.forward_elements(grid, layer), grids.backward_elements(grid, layer)):
+    for layer in grids.list_block_products(work.rows, work.hidden):
+        for sent in (grids.count_forward_elements(grid, layer), grids.count_backward_elements(grid, layer)):
             for (*_, axis), n in sent.items():
                 elements[axis] += n
     pieces = 1 if mode == "3d" else grid.sizes["j"]
     for axis, n in elements.items():
         if axis == "e":  # once a step, an all-reduce of the weights that a rank holds
-            held = sum(grids.held(grid, grid.products[p.word].w, p) for p in grids.block(work.rows, work.hidden))
+            held = sum(
+                grids.count_held(grid, grid.products[p.word].w, p)
+                for p in grids.list_block_products(work.rows, work.hidden)
+            )
             n = round(2 * (depth - 1) / depth * held)
         seconds[axis] = line_seconds(grid, (axis,), n * work.width * work.layers, 12 * pieces * work.layers, machine)
     return seconds
@@ -153,9 +156,11 @@ def sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
     if mode == "1d":
         return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
     total = 0.0
-    for layer in grids.block(work.rows, work.hidden):
-        total += sum(grids.forward_elements(grid, layer).values()) + sum(grids.backward_elements(grid, layer).values())
-        total += 2 * (depth - 1) / depth * grids.held(grid, grid.products[layer.word].w, layer)
+    for layer in grids.list_block_products(work.rows, work.hidden):
+        total += sum(grids.count_forward_elements(grid, layer).values()) + sum(
+            grids.count_backward_elements(grid, layer).values()
+        )
+        total += 2 * (depth - 1) / depth * grids.count_held(grid, grid.products[layer.word].w, layer)
     return total * work.width * work.layers
 
 

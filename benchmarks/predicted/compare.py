@@ -85,7 +85,7 @@ def bytes_differ(run: Run, traffic: Mapping[str, Mapping[str, Any]]) -> list[str
     """Dimensions of a run whose message bytes, of all ranks in a step, are not those of the volume model."""
     expected = Counter[str]()
     per_node = run.shape.ranks_per_node if run.shape else None
-    for key, nbytes in volume.all_ranks_bytes(run.model, run.train, run.layout, node_ranks=per_node).items():
+    for key, nbytes in volume.count_all_ranks_bytes(run.model, run.train, run.layout, node_ranks=per_node).items():
         expected[str(key[0])] += nbytes
     found = {name: round(one["message_bytes"]) for name, one in traffic.items()}
     return [

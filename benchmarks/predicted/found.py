@@ -14,7 +14,7 @@ from throttled.start import Task, train
 
 from hpcbench.bench.progress import progress
 from hpcbench.errors import UserError
-from hpcbench.predict import measured
+from hpcbench.predict import measured_tables
 from hpcbench.testing.hosts import Hosts
 from predicted import tables
 from predicted.studies import Shape, Study
@@ -29,7 +29,7 @@ class Found:
 
     machine: str
     """Where: predictions may be made on another one."""
-    known: measured.Measured
+    known: measured_tables.MeasuredTables
     """Tables of the machine."""
     links: dict[str, dict[str, Any]]
     """Tables of its links, by their rate."""
@@ -91,6 +91,6 @@ def read(directory: Path, tasks: Sequence[Task]) -> Found:
         raise UserError(
             f"{path}: is of other schemes or studies: give the --schemes and --studies that it was made with"
         )
-    known = measured.read(directory / _TABLES, asked_for=True)
+    known = measured_tables.read_tables(directory / _TABLES, asked_for=True)
     links = tables.links(directory / _TABLES, sorted({tables.TRIAL, *(rate for rate, _ in tasks)}))
     return Found(machine, known, links, made["taught"], made["turns"], made["peaks"])

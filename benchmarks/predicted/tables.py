@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.errors import UserError
-from hpcbench.predict import measured
+from hpcbench.predict import measured_tables
 from hpcbench.testing.hosts import Hosts
 from predicted.studies import Shape
 
@@ -21,7 +21,9 @@ TRIAL = "200mbit"
 CODECS = ("bf16", "int8", "zfp:8", "zfp:16")
 
 
-def measure(hosts: Hosts, shape: Shape, directory: Path, rates: Sequence[str], *, tiny: bool) -> measured.Measured:
+def measure(
+    hosts: Hosts, shape: Shape, directory: Path, rates: Sequence[str], *, tiny: bool
+) -> measured_tables.MeasuredTables:
     """Write the tables of `hpcbench bench` into a directory, and read them.
 
     Links of each rate are measured, as whoever has such a network would do it, and those without a limit.
@@ -41,12 +43,16 @@ def measure(hosts: Hosts, shape: Shape, directory: Path, rates: Sequence[str], *
     program += "outputs=[Path(sys.argv[1])], between_work=sys.argv[4] == 'None'))"
     sizes = ("0.0625", "1") if tiny else ("4", "3")
     links = [(of_rate(rate), rate, CODECS[:1]) for rate in rates if rate != TRIAL]
-    for name, rate, codecs in ((measured.NETWORK, TRIAL, CODECS), *links, (measured.CORES, None, CODECS[:1])):
+    for name, rate, codecs in (
+        (measured_tables.NETWORK, TRIAL, CODECS),
+        *links,
+        (measured_tables.CORES, None, CODECS[:1]),
+    ):
         hosts.set_rate(rate)
         command = [sys.executable, "-m", "mpi4py", "-c", program, str(directory / name), *sizes, str(rate), *codecs]
         done = hosts.run(command, ranks=shape.ranks, ranks_per_host=shape.ranks_a_host, timeout=900.0)
         _check(done, "bench network")
-    return measured.read(directory, asked_for=True)
+    return measured_tables.read_tables(directory, asked_for=True)
 
 
 def of_rate(rate: str) -> str:
@@ -56,7 +62,7 @@ def of_rate(rate: str) -> str:
 
 def links(directory: Path, rates: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The table of each rate that was measured; those of older measurements have none."""
-    files = {rate: directory / (measured.NETWORK if rate == TRIAL else of_rate(rate)) for rate in rates}
+    files = {rate: directory / (measured_tables.NETWORK if rate == TRIAL else of_rate(rate)) for rate in rates}
     return {rate: json.loads(file.read_text(encoding="utf-8")) for rate, file in files.items() if file.is_file()}
 
 

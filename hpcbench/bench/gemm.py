@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hpcbench.predict.products import Point, interpolate
+from hpcbench.predict.products import MeasuredProduct, interpolate
 
 PASSES = ("fwd", "dgrad", "wgrad")
 
@@ -131,9 +131,9 @@ def left_out(rows: Sequence[dict[str, Any]], units: int) -> dict[str, list[float
     """By pass, relative errors of each product's time when the other products predict it."""
     rates = [2.0 * row["m"] * row["n"] * row["k"] / row["seconds"] for row in rows]
     peak = max(rates)
-    points: dict[str, list[Point]] = {}
+    points: dict[str, list[MeasuredProduct]] = {}
     for row, rate in zip(rows, rates, strict=True):
-        points.setdefault(row["pass"], []).append(Point(row["m"], row["n"], row["k"], rate / peak))
+        points.setdefault(row["pass"], []).append(MeasuredProduct(row["m"], row["n"], row["k"], rate / peak))
     return {
         passage: [
             point.efficiency / interpolate([*those[:i], *those[i + 1 :]], point.m, point.n, point.k, units) - 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.errors import UserError
-from hpcbench.predict.measured import PRODUCTS, SCHEMA
+from hpcbench.predict.measured_tables import PRODUCTS, SCHEMA
 from hpcbench.present.document import Document, Field, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, text_column, whole
 

@@ -72,7 +72,7 @@ def _network(
     from hpcbench.bench.data import make
     from hpcbench.comm.links import DEFAULT
     from hpcbench.comm.progress import Progress
-    from hpcbench.predict.processor import WORK_S
+    from hpcbench.predict.core_costs import WORK_S
 
     wait = world.waiting(comm)
     about = {"date": now(), **world.description(comm, wait)}

@@ -24,7 +24,7 @@ from hpcbench.comm.memory import Slice
 from hpcbench.comm.progress import Operation, Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
-from hpcbench.predict.processor import BACKGROUND, PLANNED, WORK_S, lost
+from hpcbench.predict.core_costs import BACKGROUND, PLANNED, WORK_S, count_lost_cores
 
 SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the vectors."""
@@ -121,7 +121,7 @@ def waiting_takes(comm: MPI.Comm, progress: Progress) -> float | None:
         lambda passes: _beside(comm, progress, cores, passes, sleep=_SLEEP_S),
         lambda passes: _beside(comm, progress, cores, passes, sleep=0.0),
     )
-    return lost(asleep, awake, cores=cores, waiting=comm.size - cores)
+    return count_lost_cores(asleep, awake, cores=cores, waiting=comm.size - cores)
 
 
 def driving_takes(comm: MPI.Comm, progress: Progress) -> float | None:
@@ -138,7 +138,7 @@ def driving_takes(comm: MPI.Comm, progress: Progress) -> float | None:
         return _beside(comm, driver, comm.size, max(1, passes * cores // comm.size), driven=driven)
 
     alone, beside = _medians(comm, partial(on_all_ranks, driven=False), partial(on_all_ranks, driven=True))
-    return lost(alone, beside, cores=cores, waiting=comm.size)
+    return count_lost_cores(alone, beside, cores=cores, waiting=comm.size)
 
 
 def _medians(comm: MPI.Comm, *ways: Callable[[int], float]) -> list[float]:

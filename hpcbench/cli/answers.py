@@ -123,10 +123,10 @@ def predict(
     ] = None,
 ) -> None:
     """Say a step's time, memory and traffic before it runs. The exit status is 1 if a run does not fit its devices."""
-    from hpcbench.predict.show import show
+    from hpcbench.predict.results import predict_and_show
 
     raise typer.Exit(
-        show(
+        predict_and_show(
             study,
             site=site,
             measured=measured,

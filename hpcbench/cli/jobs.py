@@ -58,7 +58,7 @@ def submit(
     from hpcbench.batch.show_jobs import handing_in, show_submission
     from hpcbench.batch.submit import Options
     from hpcbench.batch.submit import submit as submit_study
-    from hpcbench.predict.fits import check_memory
+    from hpcbench.predict.memory_check import check_memory
 
     if check and not dry_run:
         raise UserError("--check: belongs to --dry-run: without it, submit checks all of this anyway")
@@ -67,9 +67,9 @@ def submit(
         submission = submit_study(study, options, progress, check_memory)
     show_submission(submission, dry_run=dry_run)
     if not dry_run and more is None:
-        from hpcbench.predict.kept import keep
+        from hpcbench.predict.store import store_prediction
 
-        keep(submission.root, submission.runs, submission.site, study.parent)
+        store_prediction(submission.root, submission.runs, submission.site, study.parent)
     if wait and not dry_run:
         from hpcbench.report.live import follow
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from hpcbench.parallel.schedule import Action
 
 
-def most_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) -> int:
+def count_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) -> int:
     """The most that one stage keeps at a time, from a forward to its backward.
 
     Parameters
@@ -23,8 +23,8 @@ def most_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) -
     return most
 
 
-def alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
-    """`most_alive` of a schedule in closed form.
+def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
+    """`count_alive` of a schedule in closed form.
 
     ``m`` for GPipe, ``min(p - r, m)`` for 1F1B (arXiv 2104.04473, section 2.2), and one more than Megatron-LM's warm-up
     for interleaved: ``min(2 (p - r - 1) + (v - 1) p + 1, v m)``, which on the first stage is 1 + (p - 1)/(p v) times
@@ -40,7 +40,7 @@ def alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, c
     return counts[name]
 
 
-def layer_bytes(
+def count_layer_bytes(
     *,
     seq_len: int,
     micro_batch: int,

@@ -5,11 +5,13 @@ import math
 from functools import lru_cache
 
 from hpcbench.predict.constants import NOT_HIDDEN
-from hpcbench.predict.devices import Device
+from hpcbench.predict.devices import DeviceSpec
 from hpcbench.predict.products import TABLES, Products
 
 
-def fused_seconds(device: Device, *, kernel: str, seq_len: int, head_dim: int, flops: float, precision: str) -> float:
+def time_fused_attention(
+    device: DeviceSpec, *, kernel: str, seq_len: int, head_dim: int, flops: float, precision: str
+) -> float:
     """Seconds of `flops` operations, causal ones counted half, in a fused kernel: ``FA1`` or ``FA2``.
 
     The first FlashAttention is known on an A100 alone; elsewhere it is slower than the second one as it is there. Where
@@ -51,8 +53,8 @@ def _curve(family: str, kernel: str, head_dim: int) -> tuple[tuple[float, float]
     return tuple(sorted(found))
 
 
-def unfused_product_seconds(
-    products: Products, device: Device, *, batch_heads: int, m: int, n: int, k: int, precision: str
+def time_unfused_product(
+    products: Products, device: DeviceSpec, *, batch_heads: int, m: int, n: int, k: int, precision: str
 ) -> float:
     """Seconds of a batch of products of one head each; scores of m x n are written, or read, from memory.
 

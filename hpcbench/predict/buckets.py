@@ -36,7 +36,7 @@ class Parameter:
     by_rows
         Its gradient may travel by the rows that were touched.
     role
-        Layer and attribute, as ``mlp.up.weight``, of what can become sparse; empty for all else.
+        BlockParameter and attribute, as ``mlp.up.weight``, of what can become sparse; empty for all else.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class PredictedBucket:
     """Some parameters of a rank.
 
     Attributes
@@ -85,7 +85,7 @@ class Bucket:
     """Elements of a message of updated weights; 0 means all."""
 
 
-class Laid(NamedTuple):
+class BucketLayout(NamedTuple):
     """The buckets of a part of the model, of which many are alike.
 
     Attributes
@@ -99,27 +99,27 @@ class Laid(NamedTuple):
         and of the one after, whose gradients are not all added yet.
     """
 
-    kinds: tuple[tuple[Bucket, int], ...]
+    kinds: tuple[tuple[PredictedBucket, int], ...]
     order: tuple[int, ...]
     together: int
 
 
-def itemsize(train: Train) -> int:
+def get_itemsize(train: Train) -> int:
     """Bytes of a value in the precision in which sums are made."""
     return 8 if train.precision == "fp64" else 4
 
 
-def buckets_of(model: Model, train: Train, layout: Layout, rank: int) -> list[Bucket]:
+def list_buckets(model: Model, train: Train, layout: Layout, rank: int) -> list[PredictedBucket]:
     """The buckets of a rank, of all parts of the model that it holds."""
-    return [laid.kinds[k][0] for laid in laid_of(model, train, layout, rank).values() for k in laid.order]
+    return [laid.kinds[k][0] for laid in lay_out_buckets(model, train, layout, rank).values() for k in laid.order]
 
 
-def laid_of(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, Laid]:
+def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, BucketLayout]:
     """The same by the number of the part."""
     stage, _, index = layout.coordinates(rank)
     mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     spread = train.sequence_parallel or layout.tensor != "1d"
-    rules = _Rules(itemsize(train), train.bucket_mb, spread, mesh, roles(model, train))
+    rules = _Rules(get_itemsize(train), train.bucket_mb, spread, mesh, roles(model, train))
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 
@@ -175,7 +175,7 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
 
 
 @lru_cache(maxsize=4096)
-def _laid(part: _Part, rules: _Rules) -> Laid:
+def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     """The buckets of a part: many stages and many runs have the same."""
     grid, place = rules.mesh.grid, rules.mesh.place
 
@@ -192,11 +192,11 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
             for size, axes in zip(shape, cuts, strict=True)
         )
 
-    def bucket(inside: list[Parameter], users: set[int]) -> Bucket:
+    def bucket(inside: list[Parameter], users: set[int]) -> PredictedBucket:
         ends = [*accumulate(held(parameter.shape, parameter.cuts) for parameter in inside)]
         filled = ends[-1]
         runs = zip(inside, [0, *ends], ends, strict=False)
-        return Bucket(
+        return PredictedBucket(
             length=padded(filled, rules.mesh.replicas // inside[0].ep),
             filled=filled,
             summands=grid.alike(inside[0].cuts) if rules.spread else (),
@@ -219,10 +219,10 @@ def _laid(part: _Part, rules: _Rules) -> Laid:
             present[unit] = present.get(unit, 0) + one.length
     kinds = {one: k for k, one in enumerate(dict.fromkeys(buckets))}
     order = tuple(kinds[one] for one in buckets)
-    return Laid(tuple((one, order.count(k)) for one, k in kinds.items()), order, max(present.values()))
+    return BucketLayout(tuple((one, order.count(k)) for one, k in kinds.items()), order, max(present.values()))
 
 
-def parameters_of(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
+def list_parameters(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
     """A rank's parameters of one of the parts that the pipeline cuts the model into, in the model's order."""
     return _parameters(_part(model, train, layout, number), layout.grid, layout.ep)
 
@@ -247,11 +247,11 @@ def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
             yield Parameter((model.vocab, h), grid.cuts("head", "weight"), (norm + 1,), part.apart)
 
 
-Layer = tuple[tuple[int, ...], str, str, str]
+BlockParameter = tuple[tuple[int, ...], str, str, str]
 """Shape of a parameter, whose it is, and its role."""
 
 
-def _block(h: int, experts: Experts | None, ep: int) -> Iterator[Layer]:
+def _block(h: int, experts: Experts | None, ep: int) -> Iterator[BlockParameter]:
     """The parameters of a block: twice a norm and a column and a row layer, or after the second norm experts."""
     yield from _norm(h)
     yield from _pair(h, 3 * h, h, roles=("attention.qkv", "attention.out"))
@@ -266,12 +266,14 @@ def _block(h: int, experts: Experts | None, ep: int) -> Iterator[Layer]:
         yield from _pair(h, 4 * h, 4 * h)
 
 
-def _norm(h: int) -> Iterator[Layer]:
+def _norm(h: int) -> Iterator[BlockParameter]:
     yield (h,), "norm", "weight", ""
     yield (h,), "norm", "bias", ""
 
 
-def _pair(h: int, entry: int, middle: int, of: str = "", *, roles: tuple[str, str] = ("", "")) -> Iterator[Layer]:
+def _pair(
+    h: int, entry: int, middle: int, of: str = "", *, roles: tuple[str, str] = ("", "")
+) -> Iterator[BlockParameter]:
     """A column and a row layer."""
     column, row = roles
     yield (entry, h), f"{of}column", "weight", f"{column}.weight"

@@ -9,7 +9,7 @@ WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True)
-class Call:
+class PredictedCall:
     """One collective, or one message.
 
     Attributes
@@ -52,5 +52,5 @@ class Call:
         return elements[self.operation] * self.width
 
 
-Repeated = tuple[Call, int]
+RepeatedCall = tuple[PredictedCall, int]
 """A call, and how often it is made, one after another."""

@@ -15,13 +15,13 @@ from hpcbench.contract.training import UNFLUSHED, Model, Train
 from hpcbench.features.prune.traffic import Zeros, choosing, masked
 from hpcbench.predict import context
 from hpcbench.predict import grid as grids
-from hpcbench.predict.buckets import Bucket, itemsize, laid_of
-from hpcbench.predict.call import WIDTHS, Call, Repeated
+from hpcbench.predict.buckets import PredictedBucket, get_itemsize, lay_out_buckets
+from hpcbench.predict.call import WIDTHS, PredictedCall, RepeatedCall
 from hpcbench.predict.experts import ExpertCalls, Routed
-from hpcbench.predict.rows import SentRows, reductions
+from hpcbench.predict.rows import SentRows, list_reductions
 
 
-class Calls:
+class StepCalls:
     """What one rank sends in a step.
 
     Parameters
@@ -62,7 +62,7 @@ class Calls:
         self._rank = rank
         self.parts = range(self.stage, layout.parts, layout.pp)
         self._cut = layout.layers_of(model.layers)
-        self.laid = laid_of(model, train, layout, rank)
+        self.laid = lay_out_buckets(model, train, layout, rank)
         self.buckets = [kind for laid in self.laid.values() for kind in laid.kinds]
         """All that differ, each with how many there are."""
         if train.prune is not None:
@@ -72,7 +72,7 @@ class Calls:
             self.buckets = masked(ordered, model, train, layout, updates=updates, zeros=zeros)
         self.micro_batches = train.global_batch // layout.dp // train.micro_batch
         self._tokens = train.micro_batch * train.seq_len // layout.cp
-        self._exact = itemsize(train)
+        self._exact = get_itemsize(train)
         self._widths = {content: WIDTHS[name] for content, name in train.message_formats.items()}
         self._experts = ExpertCalls(model, train, layout)
         self._again = train.recompute not in ("none", "selective")
@@ -91,14 +91,14 @@ class Calls:
             "world": (layout.ranks, rank),
         }
 
-    def place(self, call: Call) -> tuple[int, int]:
+    def locate(self, call: PredictedCall) -> tuple[int, int]:
         """Size of the call's group, and this rank's place in it."""
         if call.group not in self._sizes:
             axes, grid = tuple(call.group), self._layout.grid
             self._sizes[call.group] = grid.count(axes), grid.index(self._index, axes)
         return self._sizes[call.group]
 
-    def all(self) -> Iterator[Repeated]:
+    def all(self) -> Iterator[RepeatedCall]:
         """Every call of the step, with how often it is made."""
         for number in self.parts:
             for each in (self.forward(number), self.backward(number)):
@@ -116,12 +116,12 @@ class Calls:
                 if gathered:
                     yield gathered[0], gathered[1] * count * self.micro_batches
             times = count * (self.micro_batches if self._train.zero >= 2 else 1)
-            yield from reductions(self.reduction(bucket), times, bucket.width, self._layout.replicas, self._rows)
+            yield from list_reductions(self.reduction(bucket), times, bucket.width, self._layout.replicas, self._rows)
         if self._routed:
             yield from self._experts.counted_calls(self._routed, forwards=1 + self._again)
         yield from self.end()
 
-    def forward(self, number: int) -> list[Repeated]:
+    def forward(self, number: int) -> list[RepeatedCall]:
         """Within part `number`, for one micro-batch.
 
         Forward the residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2)
@@ -137,10 +137,10 @@ class Calls:
         if number == self._layout.parts - 1 and self._layout.tp > 1:
             for each in (1, 2):
                 channel = ("EXACT", "FORWARD", "ACT")
-                found.append((Call(channel, "all-reduce", each * self._tokens, self._exact, "tp"), 1))
+                found.append((PredictedCall(channel, "all-reduce", each * self._tokens, self._exact, "tp"), 1))
         return found
 
-    def backward(self, number: int) -> list[Repeated]:
+    def backward(self, number: int) -> list[RepeatedCall]:
         """Within part `number`, for one micro-batch: what is recomputed goes through its regions once more."""
         if self._layout.tensor != "1d":
             return self._grid_backward(number)
@@ -156,20 +156,22 @@ class Calls:
         routed = len(self._expert_layers(number))
         return 2 * len(layers) - routed + routed * (experts is not None and experts.shared)
 
-    def attention_forward(self, number: int) -> list[Repeated]:
+    def attention_forward(self, number: int) -> list[RepeatedCall]:
         """By the attention of part `number` over the ranks that share positions, for one micro-batch."""
-        return self._attended(number, context.forward(self._model, self._train, self._layout))
+        return self._attended(number, context.list_forward(self._model, self._train, self._layout))
 
-    def attention_backward(self, number: int) -> list[Repeated]:
+    def attention_backward(self, number: int) -> list[RepeatedCall]:
         """The same in the backward pass, with what is recomputed."""
-        sends = context.backward(self._model, self._train, self._layout)
+        sends = context.list_backward(self._model, self._train, self._layout)
         if self._train.recompute != "none":
-            sends = context.forward(self._model, self._train, self._layout) + sends
+            sends = context.list_forward(self._model, self._train, self._layout) + sends
         return self._attended(number, sends)
 
-    def _attended(self, number: int, sends: list[context.Sent]) -> list[Repeated]:
+    def _attended(self, number: int, sends: list[context.AttentionCall]) -> list[RepeatedCall]:
         width, layers = self._widths["activations"], len(self._cut[number])
-        return [(Call(one.channel, one.operation, one.elements, width, "cp"), one.times * layers) for one in sends]
+        return [
+            (PredictedCall(one.channel, one.operation, one.elements, width, "cp"), one.times * layers) for one in sends
+        ]
 
     def _leaves(self, number: int) -> int:
         return self._regions(number) + (number == 0)
@@ -180,80 +182,80 @@ class Calls:
     def _expert_layers(self, number: int) -> list[int]:
         return self._model.experts.layers_of(self._cut[number]) if self._model.experts else []
 
-    def _to_experts(self, phase: str, number: int) -> list[Repeated]:
+    def _to_experts(self, phase: str, number: int) -> list[RepeatedCall]:
         """What experts send for one micro-batch."""
         return list(self._experts.calls(phase, len(self._expert_layers(number)), counted=self._routed is not None))
 
-    def _crossings(self, phase: str, summed: int, gathered: int) -> list[Repeated]:
+    def _crossings(self, phase: str, summed: int, gathered: int) -> list[RepeatedCall]:
         """So many sums over the tensor group, and with sequence parallelism so many gatherings."""
         if self._layout.tp == 1:
             return []
         kind, spread = ("ACT" if phase == "FORWARD" else "GRAD"), self._train.sequence_parallel
         n, width = self._tokens * self._model.hidden, self._widths["activations"]
         channel = ("SP" if spread else "TP", phase, kind)
-        found = [(Call(channel, "reduce-scatter" if spread else "all-reduce", n, width, "tp"), summed)]
-        found += [(Call(channel, "all-gather", n, width, "tp"), gathered)] if spread else []
+        found = [(PredictedCall(channel, "reduce-scatter" if spread else "all-reduce", n, width, "tp"), summed)]
+        found += [(PredictedCall(channel, "all-gather", n, width, "tp"), gathered)] if spread else []
         return [(call, times) for call, times in found if times]
 
-    def _grid_forward(self, number: int) -> list[Repeated]:
+    def _grid_forward(self, number: int) -> list[RepeatedCall]:
         grid, rows, last = self._layout.grid, self._tokens, number == self._layout.parts - 1
-        found = self._statistics([grids.norm_forward(grid, rows)], 2 * len(self._cut[number]) + last)
+        found = self._statistics([grids.describe_norm_forward(grid, rows)], 2 * len(self._cut[number]) + last)
         for layer, times in self._grid_layers(number):
-            found += self._moves(grids.forward_sends(grid, layer), times)
-        return found + self._statistics(grids.loss_statistics(grid, rows), int(last))
+            found += self._moves(grids.list_forward_moves(grid, layer), times)
+        return found + self._statistics(grids.list_loss_statistics(grid, rows), int(last))
 
-    def _grid_backward(self, number: int) -> list[Repeated]:
+    def _grid_backward(self, number: int) -> list[RepeatedCall]:
         grid, rows, layers = self._layout.grid, self._tokens, len(self._cut[number])
-        found: list[Repeated] = []
+        found: list[RepeatedCall] = []
         if self._again:
-            found += self._statistics([grids.norm_forward(grid, rows)], 2 * layers)
-            for layer in grids.block(rows, self._model.hidden):
-                found += self._moves(grids.forward_sends(grid, layer), layers)
+            found += self._statistics([grids.describe_norm_forward(grid, rows)], 2 * layers)
+            for layer in grids.list_block_products(rows, self._model.hidden):
+                found += self._moves(grids.list_forward_moves(grid, layer), layers)
         for layer, times in self._grid_layers(number):
-            found += self._moves(grids.backward_sends(grid, layer), times)
+            found += self._moves(grids.list_backward_moves(grid, layer), times)
         last = number == self._layout.parts - 1
-        return found + self._statistics([grids.norm_backward(grid, rows)], 2 * layers + last)
+        return found + self._statistics([grids.describe_norm_backward(grid, rows)], 2 * layers + last)
 
-    def _grid_layers(self, number: int) -> list[tuple[grids.Layer, int]]:
+    def _grid_layers(self, number: int) -> list[tuple[grids.GridProduct, int]]:
         """The products of a part on a tensor grid, and how many of each there are."""
         rows, model = self._tokens, self._model
-        found = [(grids.look_up(rows, model), 1)] if number == 0 else []
-        found += [(layer, len(self._cut[number])) for layer in grids.block(rows, model.hidden)]
-        return found + ([(grids.head(rows, model), 1)] if number == self._layout.parts - 1 else [])
+        found = [(grids.make_lookup(rows, model), 1)] if number == 0 else []
+        found += [(layer, len(self._cut[number])) for layer in grids.list_block_products(rows, model.hidden)]
+        return found + ([(grids.make_head(rows, model), 1)] if number == self._layout.parts - 1 else [])
 
-    def _moves(self, sends: list[grids.Sent], times: int) -> list[Repeated]:
+    def _moves(self, sends: list[grids.MatrixMove], times: int) -> list[RepeatedCall]:
         grid = self._layout.grid
         found = []
         for traffic, operation, held in sends:
             axis = traffic[3]
             width = self._widths[find_content(traffic) or ""]
-            found.append((Call(traffic, operation, grid.sizes[axis] * held, width, axis), times))
+            found.append((PredictedCall(traffic, operation, grid.sizes[axis] * held, width, axis), times))
         return found
 
-    def _statistics(self, statistics: list[grids.Statistic], times: int) -> list[Repeated]:
+    def _statistics(self, statistics: list[grids.Statistic], times: int) -> list[RepeatedCall]:
         return [
-            (Call(traffic, operation, elements, self._exact, "".join(axes)), times)
+            (PredictedCall(traffic, operation, elements, self._exact, "".join(axes)), times)
             for traffic, operation, axes, elements in statistics
             if times
         ]
 
-    def activations(self, number: int) -> Call | None:
+    def activations(self, number: int) -> PredictedCall | None:
         """What a part sends on; the last one sends nothing."""
         return self._boundary(("PP", "FORWARD", "ACT")) if number < self._layout.parts - 1 else None
 
-    def gradients_back(self, number: int) -> Call | None:
+    def gradients_back(self, number: int) -> PredictedCall | None:
         """What a part sends back; the first one sends nothing."""
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
-    def header(self, number: int) -> Call | None:
+    def header(self, number: int) -> PredictedCall | None:
         """What a part sends before its activation in a pipeline without a flush: micro-batch and version."""
         if self._train.schedule not in UNFLUSHED or number == self._layout.parts - 1:
             return None
-        return Call(("EXACT", "FORWARD", "ACT"), "send", 2, 8, "pp")
+        return PredictedCall(("EXACT", "FORWARD", "ACT"), "send", 2, 8, "pp")
 
-    def _boundary(self, channel: Traffic) -> Call:
+    def _boundary(self, channel: Traffic) -> PredictedCall:
         n = self._tokens * self._model.hidden // self.spread
-        return Call(channel, "send", n, self._widths["activations"], "pp")
+        return PredictedCall(channel, "send", n, self._widths["activations"], "pp")
 
     @cached_property
     def spread(self) -> int:
@@ -263,22 +265,22 @@ class Calls:
         grid = self._layout.grid
         return grid.count(grid.stream.rows) * grid.count(grid.stream.columns)
 
-    def gathered_forward(self, bucket: Bucket) -> Repeated | None:
+    def gathered_forward(self, bucket: PredictedBucket) -> RepeatedCall | None:
         """ZeRO-3: once for each run of neighbouring units that use the bucket, for one micro-batch."""
         if self._train.zero < 3:
             return None
         channel, group = ("ZERO", "FORWARD", "PARAM"), _holders(bucket)
         elements = bucket.sent or bucket.length
-        return Call(channel, "all-gather", elements, self._widths["parameters"], group), bucket.gathers
+        return PredictedCall(channel, "all-gather", elements, self._widths["parameters"], group), bucket.gathers
 
-    def gathered_backward(self, bucket: Bucket) -> Repeated | None:
+    def gathered_backward(self, bucket: PredictedBucket) -> RepeatedCall | None:
         """ZeRO-3: once for one micro-batch, from the node's copy where there is one."""
         if self._train.zero < 3:
             return None
         channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else _holders(bucket)
-        return Call(channel, "all-gather", bucket.sent or bucket.length, self._widths["parameters"], group), 1
+        return PredictedCall(channel, "all-gather", bucket.sent or bucket.length, self._widths["parameters"], group), 1
 
-    def reduction(self, bucket: Bucket) -> Call:
+    def reduction(self, bucket: PredictedBucket) -> PredictedCall:
         """Gradients over replicas, once a step, at ZeRO stages 2 and 3 for each micro-batch.
 
         They are momenta when 1-bit Adam's variance is frozen.
@@ -286,32 +288,34 @@ class Calls:
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
         operation = "reduce-scatter" if self._train.zero else "all-reduce"
-        return Call(channel, operation, bucket.sent or bucket.length, width, _holders(bucket))
+        return PredictedCall(channel, operation, bucket.sent or bucket.length, width, _holders(bucket))
 
-    def end(self) -> list[Repeated]:
-        """Calls after the last backward pass and the reductions.
+    def end(self) -> list[RepeatedCall]:
+        """StepCalls after the last backward pass and the reductions.
 
         These are copies of a tied weight, summands of what ranks hold alike, the gradient's norm, and updated weights
         back to the replicas.
         """
-        found: list[Repeated] = []
+        found: list[RepeatedCall] = []
         owned = sum(count * self._owned(bucket).size for bucket, count in self.buckets if bucket.tied)
         if owned:
-            found.append((Call(("PP", "STEP", "GRAD"), "all-reduce", owned, self._widths["gradients"], "ends"), 1))
+            found.append(
+                (PredictedCall(("PP", "STEP", "GRAD"), "all-reduce", owned, self._widths["gradients"], "ends"), 1)
+            )
         found += [(self._summands(bucket), count) for bucket, count in self.buckets if bucket.summands]
         if self._train.schedule not in UNFLUSHED:
-            found.append((Call(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
+            found.append((PredictedCall(("EXACT", "STEP", "OPTIM"), "all-gather", self._layout.ranks, 8, "world"), 1))
         each = [bucket for bucket, _ in self.buckets]
         found += choosing(each, self._model, self._train, self._layout, updates=self._updates)
         if self._train.zero in (1, 2):
             width = self._widths["parameters"]
             for bucket, count in self.buckets:
                 elements = bucket.given or bucket.length
-                gathered = Call(("ZERO", "STEP", "PARAM"), "all-gather", elements, width, _holders(bucket))
+                gathered = PredictedCall(("ZERO", "STEP", "PARAM"), "all-gather", elements, width, _holders(bucket))
                 found.append((gathered, count))
         return found
 
-    def _summands(self, bucket: Bucket) -> Call:
+    def _summands(self, bucket: PredictedBucket) -> PredictedCall:
         """Gradients of what ranks hold alike: each rank has a summand.
 
         Under sequence parallelism these are norms, biases of rows and learned positions; on a tensor grid those of the
@@ -321,12 +325,12 @@ class Calls:
         n = max(min(piece.stop, bucket.filled) - piece.start, 0)
         words = ("TP" if is_summed_by_channel(axes) else "EXACT", "BACKWARD", "GRAD")
         if self._layout.tensor == "1d":
-            return Call(words, "all-reduce", n, self._exact, "tp")
+            return PredictedCall(words, "all-reduce", n, self._exact, "tp")
         channel: Traffic = (*words, "".join(axes))
         width = self._widths[find_content(channel) or ""] if is_summed_by_channel(axes) else self._exact
-        return Call(channel, "all-reduce", n, width, "".join(axes))
+        return PredictedCall(channel, "all-reduce", n, width, "".join(axes))
 
-    def _owned(self, bucket: Bucket) -> ElementRange:
+    def _owned(self, bucket: PredictedBucket) -> ElementRange:
         """The elements that this rank updates."""
         if not self._train.zero:
             return ElementRange(0, bucket.length)
@@ -335,6 +339,6 @@ class Calls:
         return ElementRange(index * piece, (index + 1) * piece)
 
 
-def _holders(bucket: Bucket) -> str:
+def _holders(bucket: PredictedBucket) -> str:
     """The group of the ranks that hold the same bucket."""
     return "edp" if bucket.ep > 1 else "dp"

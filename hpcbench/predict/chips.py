@@ -29,7 +29,7 @@ class Chip:
         return tflops * 1e12 if tflops else None
 
 
-def find(name: str) -> Chip | None:
+def find_chip(name: str) -> Chip | None:
     """The chip that PyTorch calls so; None for one that is not in the table."""
     return next((chip for chip in CHIPS if re.fullmatch(chip.pattern, name.strip())), None)
 

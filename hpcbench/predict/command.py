@@ -8,15 +8,15 @@ from hpcbench.batch.plan_jobs import choose
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
-from hpcbench.predict import measured as tables
+from hpcbench.predict import measured_tables as tables
 from hpcbench.predict.cost import CodecSpeed
-from hpcbench.predict.document import SCHEMA, cell_words
-from hpcbench.predict.earlier import Lesson, find, learn
+from hpcbench.predict.earlier_runs import Calibration, calibrate, find_runs
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.partition.plans import Plans, plans_of
-from hpcbench.predict.place import machine_of, subject_of
-from hpcbench.predict.prediction import Prediction, on_ranks, predict
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.partition.plans import Plans, plan_stages
+from hpcbench.predict.prediction import Prediction, predict, scale_to_ranks
+from hpcbench.predict.prediction_file import SCHEMA, format_cell
+from hpcbench.predict.study_inputs import describe_site, read_workload
+from hpcbench.predict.workload import Workload
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
 
@@ -87,23 +87,23 @@ def predict_runs(
         An option is wrong, or the study uses what the model lacks.
     """
     study = runs[0].study
-    known = tables.read(measured or Path("measured") / place.site, asked_for=measured is not None)
+    known = tables.read_tables(measured or Path("measured") / place.site, asked_for=measured is not None)
     refused: list[str] = []
-    cells: dict[tuple[str, int], list[tuple[str, Subject]]] = {}
+    cells: dict[tuple[str, int], list[tuple[str, Workload]]] = {}
     for run in runs:
         if run.repeat != 1:
             continue
         try:
-            subject = subject_of(run, place, base)
+            workload = read_workload(run, place, base)
         except UserError as error:
             if not skip:
                 raise
             refused.append(str(error))
             continue
-        words = cell_words(run.cell)
+        words = format_cell(run.cell)
         for count in ranks or [run.size.layout.ranks]:
             try:
-                scaled = subject if count == run.size.layout.ranks else on_ranks(subject, count)
+                scaled = workload if count == run.size.layout.ranks else scale_to_ranks(workload, count)
             except ValueError as error:
                 raise UserError(f"--ranks {count}: {error}: give another number") from None
             cells.setdefault((words, count), []).append((run.scheme_name, scaled))
@@ -111,12 +111,12 @@ def predict_runs(
     found: list[Prediction] = []
     plans: list[Plans] = []
     machine = None
-    for (words, _), subjects in cells.items():
-        machine, speeds = lesson.applied(_measured_machine(place, subjects[0][1], known))
+    for (words, _), workloads in cells.items():
+        machine, speeds = lesson.applied(_measured_machine(place, workloads[0][1], known))
         left_out = refused if skip else None
         if partition:
-            plans += [plans_of(words, name, subject, machine, speeds) for name, subject in subjects]
-        found += predict(words, subjects, machine, baseline=study.baseline.scheme, speeds=speeds, refused=left_out)
+            plans += [plan_stages(words, name, workload, machine, speeds) for name, workload in workloads]
+        found += predict(words, workloads, machine, baseline=study.baseline.scheme, speeds=speeds, refused=left_out)
     if machine is None:
         raise UserError(
             refused[0]
@@ -139,27 +139,29 @@ def predict_runs(
     return found, about, machine
 
 
-def _lesson(place: Site, known: tables.Measured, directory: Path | None) -> Lesson:
+def _lesson(place: Site, known: tables.MeasuredTables, directory: Path | None) -> Calibration:
     """What the runs below the directory that was named teach."""
     if directory is None:
-        return Lesson()
-    runs = find(directory, place.site)
+        return Calibration()
+    runs = find_runs(directory, place.site)
     if not runs and not known.names:
         raise UserError(
             f"--measured {directory}: holds neither {tables.PRODUCTS} nor {tables.NETWORK}, nor completed runs on "
             f"{place.site}: see `hpcbench bench gemm`"
         )
-    return learn(runs, lambda subject: _measured_machine(place, subject, known))
+    return calibrate(runs, lambda workload: _measured_machine(place, workload, known))
 
 
-def _measured_machine(place: Site, subject: Subject, known: tables.Measured) -> tuple[Machine, dict[str, CodecSpeed]]:
-    machine = machine_of(place, subject.ranks_per_node, subject.layout.ranks)
-    return tables.improve(machine, known, subject.train.precision)
+def _measured_machine(
+    place: Site, workload: Workload, known: tables.MeasuredTables
+) -> tuple[Machine, dict[str, CodecSpeed]]:
+    machine = describe_site(place, workload.ranks_per_node, workload.layout.ranks)
+    return tables.apply_tables(machine, known, workload.train.precision)
 
 
-def document(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
+def make_document(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
     """Everything as plain data."""
-    runs = [one.to_json(machine.device.peak(one.subject.train.precision)) for one in found]
+    runs = [one.to_json(machine.device.peak(one.workload.train.precision)) for one in found]
     plans = [plan.to_json() for plan in about["plans"]]
     others = {key: value for key, value in about.items() if key != "plans"}
     return {**others, **({"partition": plans} if plans else {}), "predictions": runs}

@@ -21,7 +21,7 @@ FORWARD: Traffic = ("CP", "FORWARD", "ACT")
 BACKWARD: Traffic = ("CP", "BACKWARD", "GRAD")
 
 
-class Sent(NamedTuple):
+class AttentionCall(NamedTuple):
     """Calls of a layer that are alike."""
 
     channel: Traffic
@@ -30,7 +30,7 @@ class Sent(NamedTuple):
     times: int
 
 
-def values_of(model: Model, train: Train, layout: Layout) -> int:
+def count_values(model: Model, train: Train, layout: Layout) -> int:
     """Values of a rank's queries, or keys, of one micro-batch."""
     cut = layout.tp
     if layout.tensor != "1d":
@@ -39,29 +39,29 @@ def values_of(model: Model, train: Train, layout: Layout) -> int:
     return train.micro_batch * train.seq_len // layout.cp * model.hidden // cut
 
 
-def turns_of(model: Model, train: Train, layout: Layout) -> int:
+def count_turns(model: Model, train: Train, layout: Layout) -> int:
     """In how many turns Ulysses exchanges the heads of a rank."""
     cut = layout.tp if layout.tensor == "1d" else layout.grid.count(layout.grid.inner.columns)
     return 2 if train.overlap and model.heads // cut // layout.cp % 2 == 0 else 1
 
 
-def forward(model: Model, train: Train, layout: Layout) -> list[Sent]:
-    """Sent by the attention of a layer in the forward pass, and once more where it is recomputed."""
+def list_forward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
+    """AttentionCall by the attention of a layer in the forward pass, and once more where it is recomputed."""
     return _sent(FORWARD, model, train, layout)
 
 
-def backward(model: Model, train: Train, layout: Layout) -> list[Sent]:
-    """Sent by the attention of a layer in the backward pass."""
-    again = [] if layout.context == "ulysses" else forward(model, train, layout)
+def list_backward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
+    """AttentionCall by the attention of a layer in the backward pass."""
+    again = [] if layout.context == "ulysses" else list_forward(model, train, layout)
     return again + _sent(BACKWARD, model, train, layout)
 
 
-def _sent(channel: Traffic, model: Model, train: Train, layout: Layout) -> list[Sent]:
-    n, p = values_of(model, train, layout), layout.cp
+def _sent(channel: Traffic, model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
+    n, p = count_values(model, train, layout), layout.cp
     if p == 1:
         return []
     if layout.context == "ulysses":
-        turns = turns_of(model, train, layout)
-        return [Sent(channel, "all-to-all", each * n // turns, turns) for each in (3, 1)]
+        turns = count_turns(model, train, layout)
+        return [AttentionCall(channel, "all-to-all", each * n // turns, turns) for each in (3, 1)]
     each = 2 if layout.context == "ring" else 1
-    return [Sent(channel, "send", each * n, 2 // each * (p - 1))]
+    return [AttentionCall(channel, "send", each * n, 2 // each * (p - 1))]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcbench.predict.basis import Basis
+from hpcbench.predict.basis import InputBasis
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Cost:
         )
 
 
-def total_cost(costs: Iterable[tuple[Cost, float]]) -> Cost:
+def sum_costs(costs: Iterable[tuple[Cost, float]]) -> Cost:
     """The sum of costs, each so many times."""
     encode = decode = inside = network = wire = left = 0.0
     for cost, times in costs:
@@ -69,4 +69,4 @@ class CodecSpeed:
     call_s: float
     ratio: float | None
     """Measured; None takes the codec's own size."""
-    basis: Basis
+    basis: InputBasis

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hpcbench.predict import constants
-from hpcbench.predict.basis import Basis
+from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.chips import CHIPS
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceSpec:
     """One device, or the share of a node's cores that a rank has."""
 
     name: str
     family: str
-    """Which tables are its own: ``V100``, ``A100``, ``H100``, or ``cpu``."""
+    """Which tables are its own: ``V100``, ``A100``, ``H100``, or ``assume_cpu``."""
     tflops: Mapping[str, float] = field(hash=False)
     """Precision -> dense peak in TFLOP/s."""
     units: int
@@ -26,7 +26,7 @@ class Device:
     """Read and written together, by a large copy."""
     link_bytes_per_s: float
     """From one device to others of its node, one way."""
-    basis: Basis
+    basis: InputBasis
     """The basis of `copy_bytes_per_s`."""
     source: str
 
@@ -37,20 +37,20 @@ class Device:
 
 _SHEETS = (
     # pattern of a site's or PyTorch's name, chip of chips.py, family, SMs, memory GB, copy GB/s, link GB/s, basis
-    (r"V100.*32", "V100 SXM2", "V100", 80, 32, 770, 75, Basis.ELSEWHERE),
-    (r"V100", "V100 SXM2", "V100", 80, 16, 770, 75, Basis.ELSEWHERE),
-    (r"A100.*40", "A100", "A100", 108, 40, 1350, 300, Basis.SHEET),
-    (r"A100", "A100", "A100", 108, 80, 1610, 300, Basis.ELSEWHERE),
-    (r"H200", "H200 SXM", "H100", 132, 141, 4010, 450, Basis.ELSEWHERE),
-    (r"GH200", "GH200", "H100", 132, 96, 3300, 450, Basis.SHEET),
-    (r"H100", "H100 SXM", "H100", 132, 80, 2900, 450, Basis.ELSEWHERE),
-    (r"MI250X", "MI250X, one of its two dies", "A100", 110, 64, 1200, 50, Basis.SHEET),
-    (r"MI300A", "MI300A", "H100", 228, 128, 3500, 128, Basis.SHEET),
-    (r"MI300X", "MI300X", "H100", 304, 192, 3700, 128, Basis.SHEET),
+    (r"V100.*32", "V100 SXM2", "V100", 80, 32, 770, 75, InputBasis.ELSEWHERE),
+    (r"V100", "V100 SXM2", "V100", 80, 16, 770, 75, InputBasis.ELSEWHERE),
+    (r"A100.*40", "A100", "A100", 108, 40, 1350, 300, InputBasis.SHEET),
+    (r"A100", "A100", "A100", 108, 80, 1610, 300, InputBasis.ELSEWHERE),
+    (r"H200", "H200 SXM", "H100", 132, 141, 4010, 450, InputBasis.ELSEWHERE),
+    (r"GH200", "GH200", "H100", 132, 96, 3300, 450, InputBasis.SHEET),
+    (r"H100", "H100 SXM", "H100", 132, 80, 2900, 450, InputBasis.ELSEWHERE),
+    (r"MI250X", "MI250X, one of its two dies", "A100", 110, 64, 1200, 50, InputBasis.SHEET),
+    (r"MI300A", "MI300A", "H100", 228, 128, 3500, 128, InputBasis.SHEET),
+    (r"MI300X", "MI300X", "H100", 304, 192, 3700, 128, InputBasis.SHEET),
 )
 
 
-def find(name: str, memory_gb: float | None = None) -> Device | None:
+def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
     """The GPU that a site calls so; None for one of which nothing is known.
 
     Parameters
@@ -62,14 +62,14 @@ def find(name: str, memory_gb: float | None = None) -> Device | None:
         if re.search(rf"(?<![A-Z]){pattern}", name):
             chip = next(chip for chip in CHIPS if chip.name == chip_name)
             size = (memory_gb or memory) * 1e9
-            return Device(chip.name, family, chip.tflops, units, size, copy * 1e9, link * 1e9, basis, chip.source)
+            return DeviceSpec(chip.name, family, chip.tflops, units, size, copy * 1e9, link * 1e9, basis, chip.source)
     return None
 
 
-def cpu(cores: int, memory_bytes: float | None) -> Device:
+def assume_cpu(cores: int, memory_bytes: float | None) -> DeviceSpec:
     """A rank's share of a node's cores, of which nothing was measured."""
     peak = constants.CPU_FLOPS_A_CORE * cores / 1e12
-    return Device(
+    return DeviceSpec(
         f"{cores} cores",
         "cpu",
         {"fp32": peak, "fp64": peak / 2, "bf16": peak / 2, "fp16": peak / 4},
@@ -77,6 +77,6 @@ def cpu(cores: int, memory_bytes: float | None) -> Device:
         memory_bytes,
         constants.CPU_BYTES_PER_S_A_CORE * cores,
         constants.CPU_BYTES_PER_S_A_CORE * cores / 2,
-        Basis.ASSUMED,
+        InputBasis.ASSUMED,
         "assumed: measure with `hpcbench bench gemm`",
     )

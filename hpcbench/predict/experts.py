@@ -6,7 +6,7 @@ from typing import NamedTuple
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model, Train
-from hpcbench.predict.call import WIDTHS, Call, Repeated
+from hpcbench.predict.call import WIDTHS, PredictedCall, RepeatedCall
 from hpcbench.predict.flops import DENSE, ExpertShape
 
 
@@ -25,7 +25,7 @@ class Routed(NamedTuple):
     """Rows that went through this rank's experts, those of its own tokens included."""
 
 
-def rows(experts: Experts, train: Train, cp: int) -> int:
+def count_rows(experts: Experts, train: Train, cp: int) -> int:
     """Rows that leave a rank for a layer's experts in a micro-batch, and that come: places, empty ones included.
 
     Without drops it is the number of choices, which is what comes if every rank's experts get equally many; of `cp`
@@ -50,7 +50,7 @@ class ExpertCalls:
         self._ep, self._tp, self._cp = layout.ep, layout.tp, layout.cp
         self._width = WIDTHS[train.message_formats["activations"]]
 
-    def calls(self, phase: str, layers: int, *, counted: bool) -> Iterator[Repeated]:
+    def calls(self, phase: str, layers: int, *, counted: bool) -> Iterator[RepeatedCall]:
         """The calls of so many layers in one pass of a micro-batch.
 
         Parameters
@@ -67,18 +67,18 @@ class ExpertCalls:
             return
         if phase == "FORWARD" and self._cp > 1:
             counts = self._train.micro_batch * experts.count
-            yield Call(("EXACT", phase, kind), "all-reduce", counts, 8, "cp"), layers
+            yield PredictedCall(("EXACT", phase, kind), "all-reduce", counts, 8, "cp"), layers
         if experts.drop == "none" and phase == "FORWARD" and self._ep > 1:
-            yield Call(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
+            yield PredictedCall(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
         if experts.drop == "none" and counted:
             return
-        elements = rows(experts, self._train, self._cp) * self._hidden
+        elements = count_rows(experts, self._train, self._cp) * self._hidden
         if self._ep > 1:
-            yield Call(("EP", phase, kind), "all-to-all", elements, self._width, "ep"), 2 * layers
+            yield PredictedCall(("EP", phase, kind), "all-to-all", elements, self._width, "ep"), 2 * layers
         if self._tp > 1:
-            yield Call(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), layers
+            yield PredictedCall(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), layers
 
-    def counted_calls(self, routed: Routed, *, forwards: int) -> Iterator[Repeated]:
+    def counted_calls(self, routed: Routed, *, forwards: int) -> Iterator[RepeatedCall]:
         """What experts that drop nothing send in a step, by the counts of the router.
 
         Rows that leave come back as results, and rows that come leave again.
@@ -95,13 +95,13 @@ class ExpertCalls:
         for phase, kind, times in (("FORWARD", "ACT", forwards), ("BACKWARD", "GRAD", 1)):
             if self._ep > 1:
                 elements = (routed.sent + routed.received) * self._hidden
-                yield Call(("EP", phase, kind), "send", elements, self._width, "ep"), times
+                yield PredictedCall(("EP", phase, kind), "send", elements, self._width, "ep"), times
             if self._tp > 1:
                 elements = routed.computed * self._hidden
-                yield Call(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), times
+                yield PredictedCall(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), times
 
 
-def kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
+def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
     """Elements that a layer's experts keep of a micro-batch for the backward pass, beyond the layer's input.
 
     These are the rows that leave, those that come, in the order of the experts, both sides of the activation, and the
@@ -110,12 +110,12 @@ def kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
     if model.experts is None:
         return 0.0
     h, tokens = model.hidden, train.micro_batch * train.seq_len // cp
-    routed = rows(model.experts, train, cp) * h
+    routed = count_rows(model.experts, train, cp) * h
     shared = 8.0 * tokens * h / tp if model.experts.shared else 0.0
     return 5.0 * routed + 8.0 * routed / tp + shared
 
 
-def expert_shape(model: Model, train: Train, layout: Layout) -> ExpertShape:
+def describe_experts(model: Model, train: Train, layout: Layout) -> ExpertShape:
     """Return the model's experts, for the formulas of operations and parameters."""
     if model.experts is None:
         return DENSE

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hpcbench.predict import constants
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.processor import Processor
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.core_costs import CoreCosts
 from hpcbench.predict.products import TABLES
 
 ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1, "broadcast": 2, "reduce": 2}
@@ -29,7 +29,7 @@ _LOOKED_UP = {
 
 
 @dataclass(frozen=True)
-class Place:
+class GroupPlacement:
     """Where a group's ranks lie.
 
     Attributes
@@ -44,7 +44,7 @@ class Place:
 
     nodes: int
     per_node: int
-    alike: int = 1
+    concurrent: int = 1
 
     @property
     def ranks(self) -> int:
@@ -73,13 +73,13 @@ class Fabric:
     node_latency_s: float
     share: float
     """Part of the nominal bandwidth that is reached."""
-    within_basis: Basis
-    between_basis: Basis
+    within_basis: InputBasis
+    between_basis: InputBasis
     library: tuple[tuple[str, float], ...] = ()
     """Collective -> what the library's own takes, measured, over what is reckoned here for a large vector."""
-    library_place: Place | None = None
+    library_place: GroupPlacement | None = None
     """Where that was measured."""
-    processor: Processor | None = None
+    core_costs: CoreCosts | None = None
     """What messages cost cores that ranks share; None where ranks have cores of their own."""
 
     def describe(self, *, between: bool) -> str:
@@ -88,7 +88,7 @@ class Fabric:
             return f"{self.node_bytes_per_s * 8e-9:.4g} Gbit/s a node between nodes"
         return f"{self.within_bytes_per_s / 1e9:.4g} GB/s a rank within nodes"
 
-    def library_factor(self, operation: str, place: Place) -> float:
+    def library_factor(self, operation: str, place: GroupPlacement) -> float:
         """Factor of a library's collective; that of an all-reduce if it was not measured.
 
         A library that sends each piece straight to its owner sends more between nodes than a ring does, if a node has
@@ -107,11 +107,11 @@ class Fabric:
             return factor
         return float(factor ** (math.log2(place.ranks / 2) / math.log2(measured.ranks / 2)))
 
-    def collective_seconds(self, operation: str, nbytes: float, place: Place) -> float:
+    def collective_seconds(self, operation: str, nbytes: float, place: GroupPlacement) -> float:
         """Seconds of a library's collective of `nbytes` a rank (the whole vector), with nothing else on the links."""
         return sum(self.collective_parts(operation, nbytes, place))
 
-    def collective_parts(self, operation: str, nbytes: float, place: Place) -> tuple[float, float]:
+    def collective_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
         """Seconds that cost latency or the links within a node, and those that the node's network is busy.
 
         The slower of the two links decides; what it leaves of the other one is hidden.
@@ -123,13 +123,13 @@ class Fabric:
             return inside + (place.ranks - 1) * self._start(operation, place), network
         return self._parts(operation, nbytes, place)
 
-    def _start(self, operation: str, place: Place) -> float:
+    def _start(self, operation: str, place: GroupPlacement) -> float:
         """What a collective costs whatever it moves."""
         if place.nodes == 1:
             return constants.COLLECTIVE_S + ROUNDS[operation] * (place.per_node - 1) * self.within_latency_s
         return constants.COLLECTIVE_S + ROUNDS[operation] * math.log2(place.nodes) * self.node_latency_s
 
-    def _parts(self, operation: str, nbytes: float, place: Place) -> tuple[float, float]:
+    def _parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
         rounds = ROUNDS[operation]
         inside = 0.0
         if place.per_node > 1:
@@ -137,7 +137,7 @@ class Fabric:
         if place.nodes == 1:
             return inside, 0.0
         n = place.ranks
-        network = rounds * (n - 1) / n * nbytes * place.alike / (self.node_bytes_per_s * self.share)
+        network = rounds * (n - 1) / n * nbytes * place.concurrent / (self.node_bytes_per_s * self.share)
         hops = rounds * math.log2(place.nodes) if place.nodes > 1 else 0.0
         waiting = constants.COLLECTIVE_S + hops * self.node_latency_s
         return waiting + max(inside - network, 0.0), network
@@ -161,7 +161,7 @@ class Fabric:
         return constants.COLLECTIVE_S / 2 + moved / rate
 
 
-def _straight(place: Place) -> float:
+def _straight(place: GroupPlacement) -> float:
     """Bytes between nodes with a message from each rank to each other one, over those of a ring."""
     return place.per_node * (place.ranks - place.per_node) / (place.ranks - 1)
 

@@ -62,19 +62,19 @@ class ExpertShape(NamedTuple):
 DENSE = ExpertShape(layers=0, held=1, shared=1, choices=0, chosen=0, places=None, padded=False, routers=1)
 
 
-def whole_layers(recompute: str | int) -> bool:
+def recomputes_layers(recompute: str | int) -> bool:
     """Whether each layer's forward runs twice, all layers at once or so many at a time."""
     return bool(recompute) and recompute not in ("none", "selective")
 
 
-def hardware_formula(recompute: str | int) -> str:
-    """What `hardware_flops_per_sample` follows, in words."""
-    if whole_layers(recompute):
+def name_hardware_formula(recompute: str | int) -> str:
+    """What `count_hardware_flops` follows, in words."""
+    if recomputes_layers(recompute):
         return FULL_FORMULA
     return SELECTIVE_FORMULA if recompute == "selective" else MODEL_FORMULA
 
 
-def parameters(
+def count_parameters(
     *,
     layers: int,
     hidden: int,
@@ -94,9 +94,7 @@ def parameters(
     return layers * block + embedding + 2 * hidden + experts.further_parameters(hidden)
 
 
-def model_flops_per_sample(
-    *, layers: int, hidden: int, vocab: int, seq_len: int, experts: ExpertShape = DENSE
-) -> float:
+def count_model_flops(*, layers: int, hidden: int, vocab: int, seq_len: int, experts: ExpertShape = DENSE) -> float:
     """Return the operations that one sequence needs, forward and backward, without recomputation and dropped tokens.
 
     ``72 s l h^2 (1 + s/(6h) + V/(12 l h))`` (arXiv 2104.04473, section 5.1, without recomputation). The causal mask is
@@ -106,7 +104,7 @@ def model_flops_per_sample(
     return dense + 3 * experts.flops_beyond_dense(hidden=hidden, seq_len=seq_len, executed=False)
 
 
-def hardware_flops_per_sample(
+def count_hardware_flops(
     *, layers: int, hidden: int, vocab: int, seq_len: int, recompute: str | int, experts: ExpertShape = DENSE
 ) -> float:
     """Return the operations that are executed for one sequence, with what is recomputed and empty places of experts.
@@ -122,15 +120,15 @@ def hardware_flops_per_sample(
         As in a run: ``none`` (or 0), ``selective``, ``full``, or every so many layers, which costs the same as full.
     """
     further = experts.flops_beyond_dense(hidden=hidden, seq_len=seq_len, executed=True)
-    if whole_layers(recompute):
+    if recomputes_layers(recompute):
         dense = 96 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
         return dense + 4 * further
     core = 12 * layers * seq_len**2 * hidden if recompute == "selective" else 0
-    dense = model_flops_per_sample(layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len)
+    dense = count_model_flops(layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len)
     return dense + 3 * further + core
 
 
-def neox_flops_per_sample(
+def count_neox_flops(
     *, layers: int, hidden: int, vocab: int, seq_len: int, recompute: str | int, experts: ExpertShape = DENSE
 ) -> float:
     """Operations of one sequence as GPT-NeoX prints them, which are to be those that were executed.
@@ -141,4 +139,4 @@ def neox_flops_per_sample(
     """
     work = 24 * seq_len * layers * hidden**2 * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
     work += experts.flops_beyond_dense(hidden=hidden, seq_len=seq_len, executed=True)
-    return (4 if whole_layers(recompute) else 3) * work
+    return (4 if recomputes_layers(recompute) else 3) * work

@@ -26,35 +26,35 @@ from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model
 
 
-class Layer(NamedTuple):
+class GridProduct(NamedTuple):
     """A product of a model: its word, and the sizes of its three dims."""
 
     word: str
     sizes: Mapping[str, int]
 
 
-def block(rows: int, hidden: int) -> list[Layer]:
+def list_block_products(rows: int, hidden: int) -> list[GridProduct]:
     """The linear layers of a transformer block, for so many rows of samples and positions."""
     widths = {"qkv": ("column", 1, 3), "out": ("row", 1, 1), "up": ("column", 1, 4), "down": ("row", 4, 1)}
-    return [Layer(word, {"M": rows, "K": k * hidden, "N": n * hidden}) for word, k, n in widths.values()]
+    return [GridProduct(word, {"M": rows, "K": k * hidden, "N": n * hidden}) for word, k, n in widths.values()]
 
 
-def head(rows: int, model: Model) -> Layer:
+def make_head(rows: int, model: Model) -> GridProduct:
     """The layer that makes logits."""
-    return Layer("head", {"M": rows, "K": model.hidden, "N": model.vocab})
+    return GridProduct("head", {"M": rows, "K": model.hidden, "N": model.vocab})
 
 
-def look_up(rows: int, model: Model) -> Layer:
+def make_lookup(rows: int, model: Model) -> GridProduct:
     """The embedding: one-hot rows times its table."""
-    return Layer("vocabulary", {"M": rows, "K": model.vocab, "N": model.hidden})
+    return GridProduct("vocabulary", {"M": rows, "K": model.vocab, "N": model.hidden})
 
 
-def held(grid: Grid, cuts: Cuts, layer: Layer) -> int:
+def count_held(grid: Grid, cuts: Cuts, layer: GridProduct) -> int:
     """Elements of a matrix of a layer that a rank holds."""
     return math.prod(layer.sizes[dim] // grid.count(axes) for dim, axes in cuts.items())
 
 
-class Sent(NamedTuple):
+class MatrixMove(NamedTuple):
     """Matrices that ranks along an axis send each other, piece by piece or at once.
 
     Attributes
@@ -72,24 +72,24 @@ class Sent(NamedTuple):
     held: int
 
 
-def forward_sends(grid: Grid, layer: Layer) -> list[Sent]:
+def list_forward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
     """What the forward pass of a layer sends."""
     product = grid.products[layer.word]
     how = product.forward
     return [
-        *_moved(product, ("FORWARD", "ACT"), how.left, held(grid, product.x, layer)),
-        *_moved(product, ("FORWARD", "PARAM"), how.right, held(grid, product.w, layer)),
-        *_moved(product, ("FORWARD", "ACT"), how.result, held(grid, product.y, layer), summed=True),
+        *_moved(product, ("FORWARD", "ACT"), how.left, count_held(grid, product.x, layer)),
+        *_moved(product, ("FORWARD", "PARAM"), how.right, count_held(grid, product.w, layer)),
+        *_moved(product, ("FORWARD", "ACT"), how.result, count_held(grid, product.y, layer), summed=True),
     ]
 
 
-def backward_sends(grid: Grid, layer: Layer) -> list[Sent]:
+def list_backward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
     """What the backward pass sends; what is sent again for it goes through the channels of forward."""
     product = grid.products[layer.word]
-    x, w, y = (held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
+    x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
     inputs, weights = product.input_gradient, product.weight_gradient
     there, again, back = ("FORWARD", "PARAM"), ("FORWARD", "ACT"), ("BACKWARD", "GRAD")
-    found: list[Sent] = []
+    found: list[MatrixMove] = []
     if layer.word != "vocabulary":  # tokens are known to all, and have no gradient
         if product.streamed:
             found += _moved(product, back, inputs.left, y)
@@ -103,25 +103,25 @@ def backward_sends(grid: Grid, layer: Layer) -> list[Sent]:
 
 def _moved(
     product: Product, words: tuple[str, str], move: ExtraCut | None, elements: int, *, summed: bool = False
-) -> list[Sent]:
+) -> list[MatrixMove]:
     if move is None or product.sizes[move.axis] == 1:
         return []
     streams = product.streamed is not None
     operation = ("reduce" if streams else "reduce-scatter") if summed else ("broadcast" if streams else "all-gather")
-    return [Sent(("TP", *words, move.axis), operation, elements)]
+    return [MatrixMove(("TP", *words, move.axis), operation, elements)]
 
 
-def forward_elements(grid: Grid, layer: Layer) -> Counter[Traffic]:
+def count_forward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
     """What a rank sends in the forward pass, in elements by channel."""
-    return _elements(grid, forward_sends(grid, layer))
+    return _elements(grid, list_forward_moves(grid, layer))
 
 
-def backward_elements(grid: Grid, layer: Layer) -> Counter[Traffic]:
+def count_backward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
     """What a rank sends in the backward pass, in elements by channel."""
-    return _elements(grid, backward_sends(grid, layer))
+    return _elements(grid, list_backward_moves(grid, layer))
 
 
-def _elements(grid: Grid, sends: list[Sent]) -> Counter[Traffic]:
+def _elements(grid: Grid, sends: list[MatrixMove]) -> Counter[Traffic]:
     sent = Counter[Traffic]()
     for traffic, _, elements in sends:
         sent[traffic] += (grid.sizes[traffic[3]] - 1) * elements
@@ -137,19 +137,19 @@ class Statistic(NamedTuple):
     elements: int
 
 
-def norm_forward(grid: Grid, rows: int) -> Statistic:
+def describe_norm_forward(grid: Grid, rows: int) -> Statistic:
     """Statistics of a LayerNorm: mean and centred squares are gathered."""
     axes, own = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
     return Statistic(("EXACT", "FORWARD", "ACT", "".join(axes)), "all-gather", axes, grid.count(axes) * own)
 
 
-def norm_backward(grid: Grid, rows: int) -> Statistic:
+def describe_norm_backward(grid: Grid, rows: int) -> Statistic:
     """Statistics of a LayerNorm's gradient: two sums."""
     axes, own = grid.stream.columns, 2 * rows // grid.count(grid.stream.rows)
     return Statistic(("EXACT", "BACKWARD", "GRAD", "".join(axes)), "all-reduce", axes, own)
 
 
-def loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
+def list_loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
     """Cross-entropy: the largest logits; sums of exponentials with target logits; the mean over all rows."""
     inner = grid.inner
     own = rows // grid.count(inner.rows)
@@ -159,7 +159,7 @@ def loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
     ]
 
 
-def weights_held(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:
+def count_weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:
     """Parameters on a rank of a stage with so many layers: 1/P of all that is a matrix, but in 2.5d d/P of it."""
     return sum(_weights(grid, model, layers, first=first, last=last, seq_len=seq_len))
 
@@ -171,7 +171,7 @@ def _weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, 
         cuts = grid.cuts(word, attribute)
         return math.prod(size // grid.count(axes) for size, axes in zip(shape, cuts, strict=True))
 
-    for layer in block(1, h) * layers:
+    for layer in list_block_products(1, h) * layers:
         yield part(layer.word, "weight", layer.sizes["N"], layer.sizes["K"])
         yield part(layer.word, "bias", layer.sizes["N"])
     yield (2 * layers + last) * 2 * part("norm", "weight", h)
@@ -182,7 +182,7 @@ def _weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, 
         yield part("head", "weight", model.vocab, h)
 
 
-def kept_elements(grid: Grid, layer: Layer) -> int:
+def count_kept_elements(grid: Grid, layer: GridProduct) -> int:
     """Elements that a linear layer keeps from its forward to its backward pass.
 
     SUMMA keeps what the rank holds, ``A / q^2`` (of 2.5d ``A / (d q^2)``), its weight being there anyway. Gathered
@@ -190,12 +190,12 @@ def kept_elements(grid: Grid, layer: Layer) -> int:
     """
     product = grid.products[layer.word]
     if product.streamed:
-        return held(grid, product.x, layer)
+        return count_held(grid, product.x, layer)
     dims = {"x": ("M", "K"), "w": ("K", "N")}
     return sum(math.prod(layer.sizes[dim] // grid.count(product.at[dim]) for dim in names) for names in dims.values())
 
 
-def transient_elements(grid: Grid, layer: Layer) -> int:
+def count_transient_elements(grid: Grid, layer: GridProduct) -> int:
     """Elements of the buffers of a linear layer's forward pass beside what it keeps and returns, at their most.
 
     SUMMA: two pieces of each operand that is broadcast, the one that is multiplied and the one that comes, and what the
@@ -203,7 +203,7 @@ def transient_elements(grid: Grid, layer: Layer) -> int:
     which a ``1/q`` is left.
     """
     product, how = grid.products[layer.word], grid.products[layer.word].forward
-    x, w, y = (held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
+    x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
     if not product.streamed:
         return layer.sizes["M"] // grid.count(product.at["M"]) * (layer.sizes["N"] // grid.count(product.at["N"]))
     moving = sum(2 * elements for move, elements in ((how.left, x), (how.right, w)) if move)

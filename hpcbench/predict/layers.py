@@ -16,7 +16,7 @@ _NEAR = 1e-3
 
 
 @dataclass(frozen=True)
-class Layer:
+class MeasuredLayer:
     """A measured layer, or one rank's part of it: how much longer its passes took than the sum of its kernels."""
 
     positions: str
@@ -30,8 +30,14 @@ class Layer:
     """Whether each of them holds a part of the positions between layers."""
 
 
-def factors(
-    measured: Sequence[Layer], *, positions: str, hidden: float, tokens: int, ways: int = 1, spread: bool = False
+def interpolate_factors(
+    measured: Sequence[MeasuredLayer],
+    *,
+    positions: str,
+    hidden: float,
+    tokens: int,
+    ways: int = 1,
+    spread: bool = False,
 ) -> tuple[float, float]:
     """Factors of the forward and the backward pass of a layer; 1 where nothing was measured.
 

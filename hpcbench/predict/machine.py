@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from hpcbench.predict import constants, devices, products
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.devices import Device
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.devices import DeviceSpec
 from hpcbench.predict.fabric import Fabric
-from hpcbench.predict.layers import Layer
-from hpcbench.predict.products import Point, Products
+from hpcbench.predict.layers import MeasuredLayer
+from hpcbench.predict.products import MeasuredProduct, Products
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Machine:
     """What a step runs on."""
 
     name: str
-    device: Device
+    device: DeviceSpec
     products: Products
     fabric: Fabric
     ranks_per_node: int
@@ -25,9 +25,9 @@ class Machine:
     """Whether ranks may share their cores with each other or with other programs, as the site says."""
     work_factor: float = 1.0
     """What earlier runs took to compute, over what tables say."""
-    work_basis: Basis | None = None
-    """Basis of the work, if earlier runs have said something; None for that of the tables."""
-    layers: tuple[Layer, ...] = ()
+    work_basis: InputBasis | None = None
+    """InputBasis of the work, if earlier runs have said something; None for that of the tables."""
+    layers: tuple[MeasuredLayer, ...] = ()
     """Measured layers."""
     update_s: float | None = None
     """Measured seconds of the optimizer's update of a parameter."""
@@ -38,7 +38,7 @@ class Machine:
         return self.device.family != "cpu"
 
 
-def of_gpu(
+def make_gpu_machine(
     name: str,
     *,
     memory_gb: float | None = None,
@@ -56,8 +56,8 @@ def of_gpu(
     within_gb_s
         Bandwidth of the links between the GPUs of a node, where they differ from the usual ones of such a GPU.
     """
-    device = devices.find(name, memory_gb)
-    table = products.published(device.family) if device else None
+    device = devices.find_device(name, memory_gb)
+    table = products.read_published(device.family) if device else None
     if device is None or table is None:
         return None
     fabric = Fabric(
@@ -67,18 +67,18 @@ def of_gpu(
         (node_gbit or 100.0) * 1e9 / 8,
         latency_s or constants.NETWORK_LATENCY_S,
         constants.NETWORK_SHARE,
-        Basis.ELSEWHERE if within_gb_s is None else Basis.SHEET,
-        Basis.ASSUMED if node_gbit is None else Basis.SHEET,
+        InputBasis.ELSEWHERE if within_gb_s is None else InputBasis.SHEET,
+        InputBasis.ASSUMED if node_gbit is None else InputBasis.SHEET,
     )
     return Machine(name, device, table, fabric, gpus_per_node)
 
 
-def of_cpu(
+def make_cpu_machine(
     name: str, *, cores: int, ranks_per_node: int, memory_bytes: float | None, node_gbit: float | None
 ) -> Machine:
     """A cluster without GPUs, of which nothing was measured."""
-    device = devices.cpu(cores, memory_bytes)
-    table = Products((("fwd", (Point(1024, 1024, 1024, 0.7),)),), cores, Basis.ASSUMED, "assumed")
+    device = devices.assume_cpu(cores, memory_bytes)
+    table = Products((("fwd", (MeasuredProduct(1024, 1024, 1024, 0.7),)),), cores, InputBasis.ASSUMED, "assumed")
     fabric = Fabric(
         "cpu",
         device.link_bytes_per_s,
@@ -86,7 +86,7 @@ def of_cpu(
         (node_gbit or 100.0) * 1e9 / 8,
         constants.NETWORK_LATENCY_S,
         constants.NETWORK_SHARE,
-        Basis.ASSUMED,
-        Basis.ASSUMED if node_gbit is None else Basis.SHEET,
+        InputBasis.ASSUMED,
+        InputBasis.ASSUMED if node_gbit is None else InputBasis.SHEET,
     )
     return Machine(name, device, table, fabric, ranks_per_node)

@@ -8,10 +8,10 @@ from hpcbench import plot_style
 from hpcbench.contract.text import make_printable
 from hpcbench.plot_labels import fitted
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS, byte_unit
-from hpcbench.predict.prediction import Prediction, gains, on_ranks
+from hpcbench.predict.memory import KINDS, PEAKS, find_byte_unit
+from hpcbench.predict.prediction import Prediction, compute_gains, scale_to_ranks
 from hpcbench.predict.step import PARTS
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.workload import Workload
 from hpcbench.present.document import Figure
 
 _FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -22,13 +22,13 @@ _SCALES = (1, 2, 4, 8)
 _CLOCK = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
-def figures(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
+def draw_figures(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
     """Return all figures. The curves are of the first cell."""
     first = [
-        one for one in found if (one.cell, one.subject.layout.ranks) == (found[0].cell, found[0].subject.layout.ranks)
+        one for one in found if (one.cell, one.workload.layout.ranks) == (found[0].cell, found[0].workload.layout.ranks)
     ]
-    subjects = [(one.scheme, one.subject) for one in first]
-    unit, scale = byte_unit(one.memory.bytes for one in first)
+    workloads = [(one.scheme, one.workload) for one in first]
+    unit, scale = find_byte_unit(one.memory.bytes for one in first)
     longest = max(one.time.seconds.value for one in first)
     clock, second = next((unit for unit in _CLOCK if longest >= unit[1]), _CLOCK[-1])
     bars = [
@@ -45,7 +45,9 @@ def figures(found: Sequence[Prediction], about: dict[str, Any], machine: Machine
             unit,
         ),
     ]
-    if about["baseline"] not in dict(subjects) or all(one.against is None or one.against.gain is None for one in first):
+    if about["baseline"] not in dict(workloads) or all(
+        one.against is None or one.against.gain is None for one in first
+    ):
         return bars
     baseline = about["baseline"]
     fabric = machine.fabric
@@ -53,17 +55,17 @@ def figures(found: Sequence[Prediction], about: dict[str, Any], machine: Machine
         replace(machine, fabric=replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * factor))
         for factor in _FACTORS
     ]
-    ranks = first[0].subject.layout.ranks
-    train = subjects[0][1].train
-    tokens = train.global_batch // subjects[0][1].layout.dp * train.seq_len
-    more_ranks = [[(name, on_ranks(one, ranks * scale)) for name, one in subjects] for scale in _SCALES]
-    more_tokens = [[(name, _longer(one, scale)) for name, one in subjects] for scale in _SCALES]
+    ranks = first[0].workload.layout.ranks
+    train = workloads[0][1].train
+    tokens = train.global_batch // workloads[0][1].layout.dp * train.seq_len
+    more_ranks = [[(name, scale_to_ranks(one, ranks * scale)) for name, one in workloads] for scale in _SCALES]
+    more_tokens = [[(name, _longer(one, scale)) for name, one in workloads] for scale in _SCALES]
     return [
         *bars,
         _curves(
             ("predicted-gain-bandwidth", "Gain over the bandwidth of a node's network"),
             [fabric.node_bytes_per_s * factor * 8e-9 for factor in _FACTORS],
-            gains(subjects, machines, baseline),
+            compute_gains(workloads, machines, baseline),
             "Gbit/s a node",
         ),
         _curves(
@@ -81,16 +83,16 @@ def figures(found: Sequence[Prediction], about: dict[str, Any], machine: Machine
     ]
 
 
-def _longer(subject: Subject, scale: int) -> Subject:
-    batch = subject.train.global_batch * scale
-    return replace(subject, train=subject.train.model_copy(update={"global_batch": batch}))
+def _longer(workload: Workload, scale: int) -> Workload:
+    batch = workload.train.global_batch * scale
+    return replace(workload, train=workload.train.model_copy(update={"global_batch": batch}))
 
 
-def _over(cells: Sequence[list[tuple[str, Subject]]], machine: Machine, baseline: str) -> dict[str, list[float]]:
+def _over(cells: Sequence[list[tuple[str, Workload]]], machine: Machine, baseline: str) -> dict[str, list[float]]:
     """Gains of the schemes of each cell, one after the other."""
     found: dict[str, list[float]] = {}
-    for subjects in cells:
-        for name, (gain,) in gains(subjects, [machine], baseline).items():
+    for workloads in cells:
+        for name, (gain,) in compute_gains(workloads, [machine], baseline).items():
             found.setdefault(name, []).append(gain)
     return found
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
-from hpcbench.predict.basis import Basis, Figure
+from hpcbench.predict.basis import Estimate, InputBasis
+from hpcbench.predict.break_even import BreakEven, compare_steps, leave_undecided
 from hpcbench.predict.cost import CodecSpeed
-from hpcbench.predict.experts import expert_shape
+from hpcbench.predict.experts import describe_experts
 from hpcbench.predict.fabric import Fabric
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import Memory, memory
-from hpcbench.predict.served import step_time
+from hpcbench.predict.memory import MemoryUse, predict_memory
+from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.step import StepTime
-from hpcbench.predict.subject import Subject
-from hpcbench.predict.verdict import BreakEven, break_even, unknown
+from hpcbench.predict.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -24,36 +24,36 @@ class Prediction:
 
     cell: str
     scheme: str
-    subject: Subject
+    workload: Workload
     time: StepTime
-    memory: Memory
+    memory: MemoryUse
     against: BreakEven | None = None
     """None for the baseline, and if no baseline was predicted."""
 
     @property
-    def samples_per_s(self) -> Figure:
+    def samples_per_s(self) -> Estimate:
         """Samples of a step over its seconds."""
-        return self.time.seconds.inverse(self.subject.train.global_batch)
+        return self.time.seconds.inverse(self.workload.train.global_batch)
 
     @property
     def tflops(self) -> float:
         """TFLOP/s of a rank by the model's operations."""
-        model, train = self.subject.model, self.subject.train
-        count = flops.model_flops_per_sample(
+        model, train = self.workload.model, self.workload.train
+        count = flops.count_model_flops(
             layers=model.layers,
             hidden=model.hidden,
             vocab=model.vocab,
             seq_len=train.seq_len,
-            experts=expert_shape(model, train, self.subject.layout),
+            experts=describe_experts(model, train, self.workload.layout),
         )
-        return count * train.global_batch / self.subject.layout.ranks / self.time.seconds.value / 1e12
+        return count * train.global_batch / self.workload.layout.ranks / self.time.seconds.value / 1e12
 
     def to_json(self, peak: float) -> dict[str, Any]:
         """Plain data; `peak` in FLOP/s gives the MFU."""
         return {
             "cell": self.cell,
             "scheme": self.scheme,
-            "ranks": self.subject.layout.ranks,
+            "ranks": self.workload.layout.ranks,
             "step_seconds": asdict(self.time.seconds),
             "parts": self.time.parts,
             "samples_per_s": asdict(self.samples_per_s),
@@ -74,7 +74,7 @@ class Prediction:
 
 def predict(
     cell: str,
-    subjects: Sequence[tuple[str, Subject]],
+    workloads: Sequence[tuple[str, Workload]],
     machine: Machine,
     *,
     baseline: str,
@@ -89,16 +89,16 @@ def predict(
         Takes in why a scheme cannot be predicted, which is then left out; None raises the error.
     """
     made = []
-    for name, subject in subjects:
+    for name, workload in workloads:
         try:
-            time = step_time(subject, machine, speeds)
+            time = predict_step_time(workload, machine, speeds)
         except UserError as error:
             if refused is None:
                 raise
             refused.append(str(error))
             continue
-        held = memory(subject, machine.device.memory_bytes if machine.gpu else None)
-        made.append(Prediction(cell, name, subject, time, held))
+        held = predict_memory(workload, machine.device.memory_bytes if machine.gpu else None)
+        made.append(Prediction(cell, name, workload, time, held))
     base = next((one for one in made if one.scheme == baseline), None)
     if base is None:
         return made
@@ -106,13 +106,13 @@ def predict(
 
 
 def _compare(base: Prediction, one: Prediction, fabric: Fabric) -> BreakEven:
-    crossing = base.subject.crosses_nodes
-    if (fabric.between_basis if crossing else fabric.within_basis) is Basis.ASSUMED:
-        return unknown(fabric.describe(between=crossing))
-    return break_even(base.time, one.time, fabric.node_bytes_per_s)
+    crossing = base.workload.crosses_nodes
+    if (fabric.between_basis if crossing else fabric.within_basis) is InputBasis.ASSUMED:
+        return leave_undecided(fabric.describe(between=crossing))
+    return compare_steps(base.time, one.time, fabric.node_bytes_per_s)
 
 
-def on_ranks(subject: Subject, ranks: int) -> Subject:
+def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
     """The same run with so many ranks: more replicas, each with the tokens that it had.
 
     Raises
@@ -120,30 +120,30 @@ def on_ranks(subject: Subject, ranks: int) -> Subject:
     ValueError
         The number is no multiple of a replica's ranks.
     """
-    layout = subject.layout
+    layout = workload.layout
     replica = layout.ranks // layout.dp
     if ranks % replica or ranks < replica:
         names = ("cp", "tp", "pp") if layout.cp > 1 else ("tp", "pp")
         sizes = " x ".join(str(getattr(layout, name)) for name in names)
         raise ValueError(f"{ranks} ranks are no multiple of {' x '.join(names)} = {sizes} = {replica}")
     dp = ranks // replica
-    batch = subject.train.global_batch // layout.dp * dp
+    batch = workload.train.global_batch // layout.dp * dp
     return replace(
-        subject,
+        workload,
         layout=layout.model_copy(update={"dp": dp}),
-        train=subject.train.model_copy(update={"global_batch": batch}),
+        train=workload.train.model_copy(update={"global_batch": batch}),
     )
 
 
-def gains(
-    subjects: Sequence[tuple[str, Subject]], machines: Sequence[Machine], baseline: str
+def compute_gains(
+    workloads: Sequence[tuple[str, Workload]], machines: Sequence[Machine], baseline: str
 ) -> dict[str, list[float]]:
     """Gain of each scheme over the baseline on each machine: a curve."""
-    found: dict[str, list[float]] = {name: [] for name, _ in subjects if name != baseline}
-    base = dict(subjects)[baseline]
+    found: dict[str, list[float]] = {name: [] for name, _ in workloads if name != baseline}
+    base = dict(workloads)[baseline]
     for machine in machines:
-        plain = step_time(base, machine).seconds.value
-        for name, subject in subjects:
+        plain = predict_step_time(base, machine).seconds.value
+        for name, workload in workloads:
             if name != baseline:
-                found[name].append(plain / step_time(subject, machine).seconds.value - 1)
+                found[name].append(plain / predict_step_time(workload, machine).seconds.value - 1)
     return found

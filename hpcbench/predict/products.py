@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hpcbench.predict.basis import Basis
+from hpcbench.predict.basis import InputBasis
 
 TABLES = Path(__file__).with_name("machines")
 _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.97), (256, 64, 0.9), (64, 256, 0.9), (128, 64, 0.8))
@@ -28,7 +28,7 @@ _ENOUGH = 20
 """Points that a pass of its own needs to be preferred to the forward pass's."""
 
 
-class Point(NamedTuple):
+class MeasuredProduct(NamedTuple):
     """A measured product ``[m, k] x [k, n]``."""
 
     m: int
@@ -41,9 +41,9 @@ class Point(NamedTuple):
 class Products:
     """Measured products of one device, by pass: ``fwd``, ``dgrad`` or ``wgrad``."""
 
-    points: tuple[tuple[str, tuple[Point, ...]], ...]
+    points: tuple[tuple[str, tuple[MeasuredProduct, ...]], ...]
     units: int
-    basis: Basis
+    basis: InputBasis
     source: str
 
     def efficiency(self, m: int, n: int, k: int, passage: str = "fwd") -> float:
@@ -60,7 +60,7 @@ class Products:
                 found.append(efficiency / interpolate(others, m, n, k, self.units) - 1)
         return found
 
-    def _of(self, passage: str) -> tuple[Point, ...]:
+    def _of(self, passage: str) -> tuple[MeasuredProduct, ...]:
         table = dict(self.points)
         own = table.get(passage, ())
         return own if len(own) >= _ENOUGH or "fwd" not in table else table["fwd"]
@@ -71,7 +71,7 @@ def _efficiency(products: Products, m: int, n: int, k: int, passage: str) -> flo
     return interpolate(products._of(passage), m, n, k, products.units)
 
 
-def interpolate(points: Sequence[Point], m: int, n: int, k: int, units: int) -> float:
+def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units: int) -> float:
     """Efficiency at a shape: the mean of the nearest shapes', by inverse squared distance.
 
     Raises
@@ -89,12 +89,12 @@ def interpolate(points: Sequence[Point], m: int, n: int, k: int, units: int) -> 
     for distance, p in near:
         weight = 1 / (distance + _NEAR)
         total += weight
-        value += weight * math.log(p.efficiency / fill(p.m, p.n, units) ** _QUANTISATION)
-    return min(1.0, math.exp(value / total) * math.pow(fill(m, n, units), _QUANTISATION))
+        value += weight * math.log(p.efficiency / compute_fill(p.m, p.n, units) ** _QUANTISATION)
+    return min(1.0, math.exp(value / total) * math.pow(compute_fill(m, n, units), _QUANTISATION))
 
 
 @lru_cache(maxsize=65536)
-def fill(m: int, n: int, units: int) -> float:
+def compute_fill(m: int, n: int, units: int) -> float:
     """Share of the multiprocessors' work that is not padding of tiles or an empty place in the last wave."""
     best = 0.0
     for rows, columns, speed in _TILES:
@@ -105,13 +105,13 @@ def fill(m: int, n: int, units: int) -> float:
 
 
 @lru_cache(maxsize=8)
-def published(family: str) -> Products | None:
+def read_published(family: str) -> Products | None:
     """The table of a family of GPUs, from `machines/gemm.csv`; None where there is none."""
     peaks, units = {"V100": (125.0, 80), "A100": (312.0, 108), "H100": (989.4, 132)}, 0
     if family not in peaks:
         return None
     peak, units = peaks[family]
-    table: dict[str, list[Point]] = {}
+    table: dict[str, list[MeasuredProduct]] = {}
     sources: dict[str, None] = {}
     with (TABLES / "gemm.csv").open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
@@ -121,7 +121,7 @@ def published(family: str) -> Products | None:
                 continue  # charts, mostly of zeros: upper bounds
             shape = (int(row["m"]), int(row["n"]), int(row["k"]))
             passage = {"any": "fwd", "wgrad_fp32acc": "wgrad"}.get(row["op"], row["op"])
-            table.setdefault(passage, []).append(Point(*shape, float(row["tflops"]) / peak))
+            table.setdefault(passage, []).append(MeasuredProduct(*shape, float(row["tflops"]) / peak))
             sources[row["source"].partition(",")[0]] = None
     points = tuple((passage, tuple(found)) for passage, found in table.items())
-    return Products(points, units, Basis.ELSEWHERE, "; ".join(sources))
+    return Products(points, units, InputBasis.ELSEWHERE, "; ".join(sources))

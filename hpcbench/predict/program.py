@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Program:
+class TrainingProgram:
     """How a program computes and sends, beyond what the settings of a run say.
 
     Attributes
@@ -43,11 +43,11 @@ class Program:
     wide_gradients: bool = False
 
 
-ENGINE = Program("hpcbench")
-MEGATRON_2021 = Program(
+ENGINE = TrainingProgram("hpcbench")
+MEGATRON_2021 = TrainingProgram(
     "Megatron-LM, 2021", fused_attention=False, dropout=True, fused=True, sends_once=True, waits_for_messages=True
 )
-MEGATRON_2022 = Program(
+MEGATRON_2022 = TrainingProgram(
     "Megatron-LM, 2022",
     fused_attention=False,
     dropout=True,
@@ -57,10 +57,10 @@ MEGATRON_2022 = Program(
     waits_for_messages=True,
     wide_gradients=True,
 )
-MEGATRON_DEEPSPEED = Program(
+MEGATRON_DEEPSPEED = TrainingProgram(
     "Megatron-DeepSpeed", fused_attention=False, dropout=True, fused=True, waits_for_messages=True
 )
-MEGATRON_CORE = Program(
+MEGATRON_CORE = TrainingProgram(
     "Megatron-Core, 2024",
     fused=True,
     overlaps_tensor="all",
@@ -68,4 +68,4 @@ MEGATRON_CORE = Program(
     sends_once=True,
     wide_gradients=True,
 )
-FSDP = Program("PyTorch FSDP with FlashAttention", attention="FA1", fused=True)
+FSDP = TrainingProgram("PyTorch FSDP with FlashAttention", attention="FA1", fused=True)

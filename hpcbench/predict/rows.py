@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from hpcbench.parallel.sparse.switch import COUNT_BYTES, INDEX_BYTES
-from hpcbench.predict.call import Call, Repeated
+from hpcbench.predict.call import PredictedCall, RepeatedCall
 
 
 class SentRows(NamedTuple):
@@ -17,7 +17,9 @@ class SentRows(NamedTuple):
     """Whether every replica got all rows, not only the owners of their pieces."""
 
 
-def reductions(whole: Call, times: int, width: int, replicas: int, rows: SentRows | None) -> list[Repeated]:
+def list_reductions(
+    whole: PredictedCall, times: int, width: int, replicas: int, rows: SentRows | None
+) -> list[RepeatedCall]:
     """The reductions of a bucket in a step.
 
     Parameters
@@ -44,8 +46,8 @@ def reductions(whole: Call, times: int, width: int, replicas: int, rows: SentRow
         raise ValueError("the bytes of an embedding's gradient by rows follow from counts of the text: give `rows`")
     exact, counts = ("EXACT", "BACKWARD", "GRAD"), 1 if rows.gathered else replicas
     return [
-        (Call(exact, "all-gather", counts * replicas, COUNT_BYTES, whole.group), times),
-        (Call(exact, "send", rows.left, INDEX_BYTES, whole.group), 1),
-        (Call(whole.channel, "send", rows.left * width, whole.width, whole.group), 1),
+        (PredictedCall(exact, "all-gather", counts * replicas, COUNT_BYTES, whole.group), times),
+        (PredictedCall(exact, "send", rows.left, INDEX_BYTES, whole.group), 1),
+        (PredictedCall(whole.channel, "send", rows.left * width, whole.width, whole.group), 1),
         (whole, times - rows.reductions),
     ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hpcbench.parallel.schedule import Action, Schedule
 
 
-class Timed(NamedTuple):
+class TimedAction(NamedTuple):
     """An action, and the seconds from the start of the step at which it began and ended."""
 
     action: Action
@@ -19,7 +19,7 @@ class Timed(NamedTuple):
 class Timeline:
     """What every stage did and when."""
 
-    stages: list[list[Timed]]
+    stages: list[list[TimedAction]]
 
     @property
     def seconds(self) -> float:
@@ -70,7 +70,7 @@ def simulate(
     """
     parts = len(forward_s)
     todo = [list(schedule(stage, stages, microbatches, parts // stages)) for stage in range(stages)]
-    done: list[list[Timed]] = [[] for _ in range(stages)]
+    done: list[list[TimedAction]] = [[] for _ in range(stages)]
     ends: dict[tuple[str, int, int], float] = {}
     """By work, micro-batch and part."""
 
@@ -99,7 +99,7 @@ def simulate(
                 begin = max(came, done[stage][-1].end if done[stage] else 0.0)
                 end = begin + (forward_s if action.work == "forward" else backward_s)[part]
                 ends[action.work, action.microbatch, part] = end
-                done[stage].append(Timed(action, begin, end))
+                done[stage].append(TimedAction(action, begin, end))
                 moved = True
     for stage, actions in enumerate(todo):
         if len(done[stage]) < len(actions):
@@ -107,7 +107,7 @@ def simulate(
     return Timeline(done)
 
 
-def bubble(*, stages: int, microbatches: int, chunks: int = 1) -> float:
+def compute_bubble(*, stages: int, microbatches: int, chunks: int = 1) -> float:
     """Part of the time in which a stage idles, where all parts take equally long and messages no time.
 
     ``(p - 1) / (v m + p - 1)``, of the whole step; the ``(p - 1) / (v m)`` of arXiv 2104.04473 (section 2.2) is of the

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
-from hpcbench.predict.basis import Basis, Figure, total_error, worst
+from hpcbench.predict.basis import Estimate, InputBasis, combine_errors, find_worst
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.operations import StageProgram
-from hpcbench.predict.simulate import Simulation, Takes
-from hpcbench.predict.stage import StageCosts, kind_of
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.simulator import CoreUse, Simulation
+from hpcbench.predict.stage import StageCosts, classify_stage
+from hpcbench.predict.stage_program import StageProgram
 from hpcbench.predict.traffic import Costing
-from hpcbench.predict.work import Costs
+from hpcbench.predict.work import ComputeCosts
+from hpcbench.predict.workload import Workload
 
 PARTS = (
     "forward",
@@ -34,7 +34,7 @@ PARTS = (
 
 
 @dataclass(frozen=True)
-class Sent:
+class ChannelBytes:
     """What one rank sends through a channel in a step."""
 
     message_bytes: int
@@ -46,23 +46,23 @@ class Sent:
 class StepTime:
     """A predicted step."""
 
-    seconds: Figure
+    seconds: Estimate
     parts: dict[str, float]
     """Seconds of each of `PARTS`, on the stage that works the longest."""
     network_seconds: float
     """Part of these seconds in which that stage waits for the node's network."""
-    channels: dict[Traffic, Sent] = field(default_factory=dict)
+    channels: dict[Traffic, ChannelBytes] = field(default_factory=dict)
     """Traffic by channel: the mean over all ranks of the stage's kind."""
     computed: float = 0.0
     """Part of these seconds in which that stage waits for no call, as a run's log counts them."""
 
 
-class Step:
+class StepModel:
     """A step of a run on a machine.
 
     Parameters
     ----------
-    subject
+    workload
         The run.
     machine
         Where.
@@ -70,28 +70,28 @@ class Step:
         Speeds of codecs, as measured here.
     """
 
-    def __init__(self, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
-        self.subject, self.machine = subject, machine
-        self.traffic = Costing(subject, machine, speeds)
-        costs = Costs(machine, subject.model, subject.train, subject.layout, subject.program)
-        kinds = [kind_of(subject, stage) for stage in range(subject.layout.pp)]
+    def __init__(self, workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
+        self.workload, self.machine = workload, machine
+        self.traffic = Costing(workload, machine, speeds)
+        costs = ComputeCosts(machine, workload.model, workload.train, workload.layout, workload.program)
+        kinds = [classify_stage(workload, stage) for stage in range(workload.layout.pp)]
         made = {
-            kind: StageCosts(subject, machine, self.traffic, costs, kinds.index(kind)) for kind in dict.fromkeys(kinds)
+            kind: StageCosts(workload, machine, self.traffic, costs, kinds.index(kind)) for kind in dict.fromkeys(kinds)
         }
         self._count = Counter(kinds)
         self._kinds = made
         self._programs = [
-            StageProgram(subject, machine, self.traffic, made[kind], stage) for stage, kind in enumerate(kinds)
+            StageProgram(workload, machine, self.traffic, made[kind], stage) for stage, kind in enumerate(kinds)
         ]
 
     def run(self) -> StepTime:
         """Simulate it."""
-        layout = self.subject.layout
+        layout = self.workload.layout
         stage_ranks = layout.replicas * layout.tp
-        networks = [stage * stage_ranks // self.subject.ranks_per_node for stage in range(layout.pp)]
-        if stage_ranks >= self.subject.ranks_per_node:
+        networks = [stage * stage_ranks // self.workload.ranks_per_node for stage in range(layout.pp)]
+        if stage_ranks >= self.workload.ranks_per_node:
             networks = list(range(layout.pp))
-        m, few = self.subject.micro_batches, 3 * layout.pp
+        m, few = self.workload.micro_batches, 3 * layout.pp
         if self._unflushed:
             filled = 2 * -(-layout.pp // m) + 1
             less, more = (self._outcome(networks, m, steps) for steps in (filled, filled + 2))
@@ -107,15 +107,17 @@ class Step:
 
     @property
     def _unflushed(self) -> bool:
-        return self.subject.train.schedule in UNFLUSHED
+        return self.workload.train.schedule in UNFLUSHED
 
     def _outcome(self, networks: list[int], micro_batches: int, steps: int = 1) -> "_Outcome":
-        layout, cores = self.subject.layout, self.machine.shared_cores
+        layout, cores = self.workload.layout, self.machine.shared_cores
         programs = [program.operations(micro_batches, steps) for program in self._programs]
-        alike, processor = layout.replicas * layout.tp, self.machine.fabric.processor
-        takes: Takes | None = None
-        if processor:
-            takes = Takes(waiting=processor.waiting, driving=processor.driving, networks=processor.networks / alike)
+        alike, core_costs = layout.replicas * layout.tp, self.machine.fabric.core_costs
+        takes: CoreUse | None = None
+        if core_costs:
+            takes = CoreUse(
+                waiting=core_costs.waiting, driving=core_costs.driving, networks=core_costs.networks / alike
+            )
         simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
         seconds, stages = simulation.run(), simulation.stages
         return _Outcome(
@@ -130,7 +132,7 @@ class Step:
     def _split(self, outcome: "_Outcome", stage: int) -> StepTime:
         """Where the time of the stage that works longest has gone."""
         costs, seconds, waited = self._programs[stage].costs, outcome.seconds, outcome.waited[stage]
-        m = self.subject.micro_batches
+        m = self.workload.micro_batches
         parts = dict.fromkeys(PARTS, 0.0)
         gathered = 0.0
         for forward, backward in costs.chunks:
@@ -149,7 +151,7 @@ class Step:
         parts = {name: part * (1.0 if name == "data" else longer) for name, part in parts.items()}
         parts["tensor"] += waited.get("tensor", 0.0)
         waits = waited.get("pipeline", 0.0) + max(seconds - outcome.end[stage], 0.0)
-        shape = 0.0 if self._unflushed else (self.subject.layout.pp - 1) / self.subject.layout.chunks
+        shape = 0.0 if self._unflushed else (self.workload.layout.pp - 1) / self.workload.layout.chunks
         mean = (parts["forward"] + parts["backward"] + parts["recompute"] + parts["tensor"]) / m
         parts["bubble"] = min(waits, shape * mean)
         parts["pipeline"] = waits - parts["bubble"]
@@ -157,8 +159,8 @@ class Step:
         parts["tensor"] -= moved
         parts["data"] += moved
         known = sum(parts.values())
-        parts["pipeline"] += max(seconds - known, 0.0) if self.subject.layout.pp > 1 else 0.0
-        parts["waiting"] = constants.WAIT_SHARE * seconds if self.subject.layout.ranks > 1 else 0.0
+        parts["pipeline"] += max(seconds - known, 0.0) if self.workload.layout.pp > 1 else 0.0
+        parts["waiting"] = constants.WAIT_SHARE * seconds if self.workload.layout.ranks > 1 else 0.0
         total = seconds + parts["waiting"]
         return StepTime(
             self._figure(total, parts),
@@ -171,7 +173,7 @@ class Step:
     def _add_reductions(self, parts: dict[str, float], outcome: "_Outcome", stage: int) -> None:
         """What reductions and the tail add: waiting, and what is encoded of it."""
         costs, data = self._programs[stage].costs, outcome.waited[stage].get("data", 0.0)
-        times = self.subject.micro_batches if self.subject.train.zero >= 2 else 1
+        times = self.workload.micro_batches if self.workload.train.zero >= 2 else 1
         exchange = [cost for buckets in costs.reductions for _, cost in buckets]
         encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode
         decode = times * sum(cost.decode for cost in exchange) + costs.tail.decode
@@ -181,17 +183,17 @@ class Step:
             parts["data"] = data
             return
         whole = times * sum(cost.seconds for cost in exchange) + costs.tail.seconds
-        exposed = min(data / whole, 1.0) if whole and self.subject.layout.ranks > 1 else 0.0
+        exposed = min(data / whole, 1.0) if whole and self.workload.layout.ranks > 1 else 0.0
         parts["encode"] += encode * exposed
         parts["decode"] += decode * exposed
         parts["data"] = max(data - (encode + decode) * exposed, 0.0)
 
-    def _figure(self, total: float, parts: dict[str, float]) -> Figure:
+    def _figure(self, total: float, parts: dict[str, float]) -> Estimate:
         """The interval: errors of the inputs, each on its own part of the time."""
         machine, fabric = self.machine, self.machine.fabric
-        between = fabric.between_basis if self.subject.crosses_nodes else fabric.within_basis
-        compute = machine.work_basis or worst((machine.products.basis, machine.device.basis))
-        codec = worst(self.traffic.bases)
+        between = fabric.between_basis if self.workload.crosses_nodes else fabric.within_basis
+        compute = machine.work_basis or find_worst((machine.products.basis, machine.device.basis))
+        codec = find_worst(self.traffic.bases)
         of_part = {
             **dict.fromkeys(("forward", "backward", "recompute", "optimizer", "bubble"), compute),
             "tensor": fabric.within_basis,
@@ -199,23 +201,25 @@ class Step:
             "data": between,
             "encode": codec,
             "decode": codec,
-            "host link": Basis.ELSEWHERE if machine.gpu else Basis.ASSUMED,
-            "waiting": Basis.ASSUMED,
+            "host link": InputBasis.ELSEWHERE if machine.gpu else InputBasis.ASSUMED,
+            "waiting": InputBasis.ASSUMED,
         }
         work = sum(seconds for name, seconds in parts.items() if of_part[name] is compute)
         others = [(seconds, of_part[name].error) for name, seconds in parts.items() if of_part[name] is not compute]
         shared = constants.SHARED_CORES_ERROR if machine.shared_cores or machine.oversubscribed else 0.0
-        error = total_error([(work, compute.error), *others, (total, shared)])
-        used = worst(of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting")
-        return Figure.around(total, error, used)
+        error = combine_errors([(work, compute.error), *others, (total, shared)])
+        used = find_worst(
+            of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting"
+        )
+        return Estimate.around(total, error, used)
 
-    def _channels(self) -> dict[Traffic, Sent]:
+    def _channels(self) -> dict[Traffic, ChannelBytes]:
         """What the first rank of each stage sends, the mean over the stages."""
         total: dict[Traffic, list[float]] = {}
         for kind, costs in self._kinds.items():
             stages = self._count[kind]
             for call, times in costs.calls.all():
-                size, index = costs.calls.place(call)
+                size, index = costs.calls.locate(call)
                 if size == 1:
                     continue
                 cost = self.traffic.cost(call, size=size)
@@ -223,9 +227,9 @@ class Step:
                 sums[0] += stages * times * call.message_bytes(size, index)
                 sums[1] += stages * times * cost.wire_bytes
                 sums[2] += stages * times * cost.network_bytes
-        stages = self.subject.layout.pp
+        stages = self.workload.layout.pp
         return {
-            key: Sent(round(message / stages), wire / stages, network / stages)
+            key: ChannelBytes(round(message / stages), wire / stages, network / stages)
             for key, (message, wire, network) in total.items()
             if message
         }

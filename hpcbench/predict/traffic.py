@@ -16,14 +16,14 @@ from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic, TrafficSettings
 from hpcbench.errors import UserError
 from hpcbench.predict import constants
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.call import Call
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.call import PredictedCall
+from hpcbench.predict.core_costs import CoreCosts
 from hpcbench.predict.cost import CodecSpeed, Cost
-from hpcbench.predict.fabric import PIECEWISE, Fabric, Place
+from hpcbench.predict.fabric import PIECEWISE, Fabric, GroupPlacement
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.planned import planned
-from hpcbench.predict.processor import Processor
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.plan_cost import cost_plan
+from hpcbench.predict.workload import Workload
 
 if TYPE_CHECKING:
     from hpcbench.comm.plan import Plan
@@ -34,7 +34,7 @@ class Costing:
 
     Parameters
     ----------
-    subject
+    workload
         The run, with its scheme.
     machine
         Its links and codecs.
@@ -42,15 +42,15 @@ class Costing:
         Speeds of codecs, as measured here.
     """
 
-    def __init__(self, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
-        self._subject, self._machine = subject, machine
+    def __init__(self, workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
+        self._workload, self._machine = workload, machine
         self._speeds = speeds or {}
-        self._costs: dict[tuple[Call, float | None], Cost] = {}
-        self._setting = TrafficSettings(subject.layout, subject.train, subject.model.tied)
+        self._costs: dict[tuple[PredictedCall, float | None], Cost] = {}
+        self._setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
         self._choices: dict[str, Any] = {}
-        self.bases: set[Basis] = set()
+        self.bases: set[InputBasis] = set()
 
-    def cost(self, call: Call, *, size: int, after_s: float | None = None) -> Cost:
+    def cost(self, call: PredictedCall, *, size: int, after_s: float | None = None) -> Cost:
         """Cost of one call over a group of `size`.
 
         Parameters
@@ -62,23 +62,23 @@ class Costing:
             return Cost()
         if (call, after_s) not in self._costs:
             fabric = self._machine.fabric
-            if fabric.processor and after_s is not None:
-                fabric = replace(fabric, processor=fabric.processor.after(after_s))
-            self._costs[call, after_s] = self._cost(call, fabric) + self._handed(call, fabric.processor)
+            if fabric.core_costs and after_s is not None:
+                fabric = replace(fabric, core_costs=fabric.core_costs.after(after_s))
+            self._costs[call, after_s] = self._cost(call, fabric) + self._handed(call, fabric.core_costs)
         return self._costs[call, after_s]
 
-    def _handed(self, call: Call, processor: Processor | None) -> Cost:
+    def _handed(self, call: PredictedCall, core_costs: CoreCosts | None) -> Cost:
         """What a thread takes that drives the call while the rank computes; each piece is a call of its own."""
-        subject = self._subject
-        at_once = call.channel[0] in ("TP", "SP") and subject.layout.tensor == "1d"
-        if not processor or not subject.train.overlap or at_once or call.channel[0] == "EXACT":
+        workload = self._workload
+        at_once = call.channel[0] in ("TP", "SP") and workload.layout.tensor == "1d"
+        if not core_costs or not workload.train.overlap or at_once or call.channel[0] == "EXACT":
             return Cost()
-        pieces = subject.place(call.group).ranks if call.operation in PIECEWISE else 1
-        return Cost(inside=pieces * processor.background_s)
+        pieces = workload.place_group(call.group).ranks if call.operation in PIECEWISE else 1
+        return Cost(inside=pieces * core_costs.background_s)
 
     def treatment(self, key: Traffic) -> Treatment:
         """Return how the engine carries out the messages of a channel."""
-        return resolve_treatment(self._subject.scheme, key, self._setting)
+        return resolve_treatment(self._workload.scheme, key, self._setting)
 
     def speed(self, codec: str) -> CodecSpeed:
         """Speed of a codec on this machine."""
@@ -90,7 +90,7 @@ class Costing:
             rate *= self._machine.device.units
         ratio = constants.CODED_RATIO.get(codec.partition(":")[0])
         call = constants.CODEC_CALL_S["cpu" if family == "cpu" else "gpu"]
-        return CodecSpeed(rate, rate, call, ratio, Basis.ASSUMED)
+        return CodecSpeed(rate, rate, call, ratio, InputBasis.ASSUMED)
 
     def ratio(self, codec: str, elements: int, width: int) -> float:
         """Bytes after the codec for each before it."""
@@ -99,8 +99,8 @@ class Costing:
         measured = self.speed(codec).ratio
         return measured if measured is not None else _exact_ratio(codec, min(elements, 1 << 20), width)
 
-    def _cost(self, call: Call, fabric: Fabric) -> Cost:
-        place = self._subject.place(call.group)
+    def _cost(self, call: PredictedCall, fabric: Fabric) -> Cost:
+        place = self._workload.place_group(call.group)
         nbytes = call.elements * call.width
         if call.operation == "send":
             return self._message(call, nbytes, fabric)
@@ -116,24 +116,24 @@ class Costing:
         speed = self.speed(codec) if codec != "none" else None
         self.bases |= {speed.basis} if speed else set()
         ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), call.width)
-        cost = planned(plan, place, fabric, call.width, speed, ratio)
+        cost = cost_plan(plan, place, fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
-    def _library(self, operation: str, nbytes: float, place: Place, fabric: Fabric) -> Cost:
+    def _library(self, operation: str, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
         factor = fabric.library_factor(operation, place)
         inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
-        if fabric.processor:
-            inside = self._worked(fabric.processor, operation, nbytes, place)
+        if fabric.core_costs:
+            inside = self._worked(fabric.core_costs, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
-    def _worked(self, processor: Processor, operation: str, nbytes: float, place: Place) -> float:
+    def _worked(self, core_costs: CoreCosts, operation: str, nbytes: float, place: GroupPlacement) -> float:
         """Seconds of a core that a library's collective takes."""
         pieces = place.ranks if operation in PIECEWISE else 1
-        once = processor.collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
+        once = core_costs.collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
         return pieces * once
 
-    def _exchange(self, call: Call, nbytes: float, place: Place, fabric: Fabric) -> Cost:
+    def _exchange(self, call: PredictedCall, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
         """An all-to-all: every rank encodes a part for each other rank, and decodes those that come.
 
         A rule for traffic between nodes leaves parts for ranks of the same node as they are.
@@ -143,8 +143,8 @@ class Costing:
         coded = codec != "none" and not treatment.plain_because(part, one_node=place.nodes == 1)
         ratio = self.ratio(codec, call.elements // place.ranks, call.width) if coded else 1.0
         inside, network = fabric.collective_parts("all-to-all", nbytes * ratio, place)
-        if fabric.processor:
-            inside = self._worked(fabric.processor, "all-to-all", nbytes * ratio, place)
+        if fabric.core_costs:
+            inside = self._worked(fabric.core_costs, "all-to-all", nbytes * ratio, place)
         encode = decode = 0.0
         near, away = place.per_node - 1, place.ranks - place.per_node
         crossing = away * part * ratio
@@ -160,22 +160,22 @@ class Costing:
                 staying = near * part
         return Cost(encode, decode, inside, network, staying + crossing, crossing)
 
-    def _message(self, call: Call, nbytes: float, fabric: Fabric) -> Cost:
-        subject = self._subject
+    def _message(self, call: PredictedCall, nbytes: float, fabric: Fabric) -> Cost:
+        workload = self._workload
         treatment = self.treatment(call.channel)
-        crossing = subject.stage_crosses
-        alike = min(subject.ranks_per_node, subject.layout.replicas * subject.layout.tp) if crossing else 1
+        crossing = workload.stage_crosses
+        alike = min(workload.ranks_per_node, workload.layout.replicas * workload.layout.tp) if crossing else 1
         if call.group == "cp":  # the slowest link of the ring is between nodes, where there are several
-            place = subject.place("cp")
-            crossing, alike = place.nodes > 1, place.alike
+            place = workload.place_group("cp")
+            crossing, alike = place.nodes > 1, place.concurrent
         codec = "none" if treatment.plain_because(nbytes, one_node=not crossing) else treatment.codec
         ratio = self.ratio(codec, call.elements, call.width)
         wire = nbytes * ratio
-        if subject.program.sends_once and crossing and not subject.train.sequence_parallel:
-            alike = max(1, alike // subject.layout.tp)
+        if workload.program.sends_once and crossing and not workload.train.sequence_parallel:
+            alike = max(1, alike // workload.layout.tp)
         inside, network = fabric.message_parts(wire, crossing=crossing, alike=alike)
-        if fabric.processor:
-            inside = fabric.processor.message(wire, crossing=crossing)
+        if fabric.core_costs:
+            inside = fabric.core_costs.message(wire, crossing=crossing)
         encode = decode = 0.0
         if codec != "none":
             speed = self.speed(codec)
@@ -184,8 +184,8 @@ class Costing:
             decode = nbytes / speed.decode_bytes_per_s + speed.call_s
         return Cost(encode, decode, inside, network, wire, wire if crossing else 0.0)
 
-    def _plan(self, call: Call, place: Place) -> "Plan | None":
-        _need_numpy(self._subject.scheme.name)
+    def _plan(self, call: PredictedCall, place: GroupPlacement) -> "Plan | None":
+        _need_numpy(self._workload.scheme.name)
         import numpy as np
 
         from hpcbench.comm import links
@@ -195,21 +195,21 @@ class Costing:
         from hpcbench.comm.topology import Topology
 
         if call.group not in self._choices:
-            known = links.load(Path(self._subject.links)) if self._subject.links else links.DEFAULT
+            known = links.load(Path(self._workload.links)) if self._workload.links else links.DEFAULT
             self._choices[call.group] = Choice(0, Topology.regular(place.nodes, place.per_node), known)
-        dtype = _dtype(self._subject.train.precision, call.width)
+        dtype = _dtype(self._workload.train.precision, call.width)
         stand_in = np.broadcast_to(np.zeros(1, np.float64 if call.width == 8 else np.float32), _vector(call, place))
         try:
-            channel = resolve_channel(self._subject.scheme, call.channel, dtype if dtype != stand_in.dtype else None)
+            channel = resolve_channel(self._workload.scheme, call.channel, dtype if dtype != stand_in.dtype else None)
             found: Plan | None = self._choices[call.group].plan(
                 Operation(call.operation), stand_in, channel, feedback=channel.feedback
             )
         except ValueError as error:
-            raise UserError(f"scheme {self._subject.scheme.name}: {error}") from None
+            raise UserError(f"scheme {self._workload.scheme.name}: {error}") from None
         return found
 
 
-def _vector(call: Call, place: Place) -> int:
+def _vector(call: PredictedCall, place: GroupPlacement) -> int:
     """Elements of the vector that a plan is made for."""
     return call.elements // place.ranks if call.operation in PIECEWISE else call.elements
 

@@ -12,12 +12,12 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.traffic import Zeros
-from hpcbench.predict.calls import Calls
+from hpcbench.predict.calls import StepCalls
 from hpcbench.predict.experts import Routed
 from hpcbench.predict.rows import SentRows
 
 
-def step_bytes(
+def count_step_bytes(
     model: Model,
     train: Train,
     layout: Layout,
@@ -52,7 +52,7 @@ def step_bytes(
     zeros
         Zeros of sparse weights, as counted in the masks. None takes them as evenly spread, which 2:4 always are.
     """
-    calls = Calls(
+    calls = StepCalls(
         *(model, train, layout, rank),
         updates=updates,
         node_ranks=node_ranks,
@@ -62,15 +62,15 @@ def step_bytes(
     )
     sent = Counter[Traffic]()
     for call, times in calls.all():
-        sent[call.channel] += times * call.message_bytes(*calls.place(call))
+        sent[call.channel] += times * call.message_bytes(*calls.locate(call))
     return dict(+sent)
 
 
-def all_ranks_bytes(
+def count_all_ranks_bytes(
     model: Model, train: Train, layout: Layout, *, updates: int = 0, node_ranks: int | None = None
 ) -> dict[Traffic, int]:
-    """What all ranks send in a step: the sum of `step_bytes`."""
+    """What all ranks send in a step: the sum of `count_step_bytes`."""
     total = Counter[Traffic]()
     for rank in range(layout.ranks):
-        total.update(step_bytes(model, train, layout, rank, updates=updates, node_ranks=node_ranks))
+        total.update(count_step_bytes(model, train, layout, rank, updates=updates, node_ranks=node_ranks))
     return dict(total)

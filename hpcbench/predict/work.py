@@ -11,12 +11,12 @@ from functools import cached_property
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict import constants
-from hpcbench.predict.attention import fused_seconds, unfused_product_seconds
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.experts import expert_shape
-from hpcbench.predict.layers import factors
+from hpcbench.predict.attention import time_fused_attention, time_unfused_product
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.experts import describe_experts
+from hpcbench.predict.layers import interpolate_factors
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.program import Program
+from hpcbench.predict.program import TrainingProgram
 
 _WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
 
@@ -42,8 +42,8 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class Work:
-    """Work of a part of the model."""
+class ComputeTime:
+    """ComputeTime of a part of the model."""
 
     forward: Seconds
     backward: Seconds
@@ -52,23 +52,25 @@ class Work:
     weight_gradients: float = 0.0
     """Seconds of those products of the backward pass under which a tensor-parallel sum may hide."""
 
-    def __add__(self, other: "Work") -> "Work":
-        return Work(
+    def __add__(self, other: "ComputeTime") -> "ComputeTime":
+        return ComputeTime(
             self.forward + other.forward,
             self.backward + other.backward,
             self.again + other.again,
             self.weight_gradients + other.weight_gradients,
         )
 
-    def __mul__(self, times: float) -> "Work":
-        return Work(self.forward * times, self.backward * times, self.again * times, self.weight_gradients * times)
+    def __mul__(self, times: float) -> "ComputeTime":
+        return ComputeTime(
+            self.forward * times, self.backward * times, self.again * times, self.weight_gradients * times
+        )
 
 
-NOTHING = Work(Seconds(), Seconds(), Seconds())
+NOTHING = ComputeTime(Seconds(), Seconds(), Seconds())
 
 
-class Costs:
-    """Costs on one machine.
+class ComputeCosts:
+    """ComputeCosts on one machine.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ class Costs:
         How.
     """
 
-    def __init__(self, machine: Machine, model: Model, train: Train, layout: Layout, program: Program) -> None:
+    def __init__(self, machine: Machine, model: Model, train: Train, layout: Layout, program: TrainingProgram) -> None:
         self._machine, self._device = machine, machine.device
         self._model, self._train, self._tp, self._program = model, train, layout.tp, program
         self._ep = layout.ep
@@ -93,7 +95,7 @@ class Costs:
         self._floor = constants.KERNEL_S if machine.gpu else 0.0
         # no layer on a grid is measured: a whole one with as many weights as the rank's part tells
         ways = layout.tp if self._grid is None else 1
-        self._longer = factors(
+        self._longer = interpolate_factors(
             machine.layers,
             positions=model.positions,
             hidden=model.hidden * (ways / layout.tp) ** 0.5,
@@ -102,7 +104,7 @@ class Costs:
             spread=spread > 1,
         )
         family = machine.device.family
-        measured_here = machine.products.basis is Basis.HERE
+        measured_here = machine.products.basis is InputBasis.HERE
         self._in_step = 1.0 if measured_here else constants.PRODUCT_IN_STEP[family]
         if machine.gpu and not measured_here and "PCIe" not in machine.name:
             self._in_step *= constants.TABLE_OF_PCIE.get(family, 1.0)
@@ -162,7 +164,7 @@ class Costs:
         s, d, cp, context = train.seq_len, model.hidden // model.heads, self._layout.cp, self._layout.context
         if cp > 1 and context == "rsa":  # whole rows of scores, of which the causal half is computed
             there, back = (
-                unfused_product_seconds(
+                time_unfused_product(
                     *(self._machine.products, self._device),
                     batch_heads=heads,
                     m=s // cp,
@@ -178,12 +180,12 @@ class Costs:
         if program.fused_attention:
             flops = 2.0 * heads * s * s * d / cp  # causal: half of two products of 2 s s d
             long = s if context == "ulysses" else s // cp
-            once = fused_seconds(
+            once = time_fused_attention(
                 self._device, kernel=program.attention, seq_len=long, head_dim=d, flops=flops, precision=train.precision
             )
             return Seconds(attention=once), Seconds(attention=2.5 * once), Seconds(attention=once)
         scores, sums = (
-            unfused_product_seconds(
+            time_unfused_product(
                 self._machine.products, self._device, batch_heads=heads, m=s, n=n, k=k, precision=train.precision
             )
             for n, k in ((s, d), (d, s))
@@ -195,7 +197,7 @@ class Costs:
         return forward, backward, forward
 
     @cached_property
-    def layer(self) -> Work:
+    def layer(self) -> ComputeTime:
         """One block."""
         model, train, program, t = self._model, self._train, self._program, self._tp
         h, tokens, norms = model.hidden, self._tokens, self._own
@@ -230,15 +232,15 @@ class Costs:
             least = constants.HOST_KERNEL_S * 20
             forward, there = _at_least(forward, there, least)
             backward, back = _at_least(backward, back, 2 * least)
-        return self._in_layers(Work(forward + there, backward + back, recomputed, sum(one[2] for one in linear)))
+        return self._in_layers(ComputeTime(forward + there, backward + back, recomputed, sum(one[2] for one in linear)))
 
-    def _in_layers(self, work: Work) -> Work:
-        """Work with the measured factors of whole layers."""
+    def _in_layers(self, work: ComputeTime) -> ComputeTime:
+        """ComputeTime with the measured factors of whole layers."""
         there, back = self._longer
-        return Work(work.forward * there, work.backward * back, work.again * there, work.weight_gradients * back)
+        return ComputeTime(work.forward * there, work.backward * back, work.again * there, work.weight_gradients * back)
 
     @cached_property
-    def experts(self) -> Work:
+    def experts(self) -> ComputeTime:
         """What a layer with experts does beyond a block with an MLP.
 
         Experts are products of their own with the rows that come to them; an MLP's products are taken off.
@@ -247,7 +249,7 @@ class Costs:
         if model.experts is None:
             return NOTHING
         h, held = model.hidden, model.experts.count // self._ep
-        came = round(train.micro_batch * expert_shape(model, train, self._layout).executed) // self._layout.cp
+        came = round(train.micro_batch * describe_experts(model, train, self._layout).executed) // self._layout.cp
         mlp = [self._linear(self._tokens, 4 * h // t, h), self._linear(self._tokens, h, 4 * h // t)]
         each = max(came // held, 1)
         routed = [self._linear(each, 4 * h // t, h), self._linear(each, h, 4 * h // t)]
@@ -262,22 +264,22 @@ class Costs:
             products=back + router[1] + router[2], memory=self._memory(max(middle * 3 // 2, 0), *[moves] * 4)
         )
         again = forward if train.recompute not in ("none", "selective") else Seconds()
-        return self._in_layers(Work(forward, backward, again))
+        return self._in_layers(ComputeTime(forward, backward, again))
 
     @cached_property
-    def embedding(self) -> Work:
+    def embedding(self) -> ComputeTime:
         """The look-up, forward and backward."""
         once = Seconds(memory=self._memory(4 * self._own))
-        return Work(once, once * 2, Seconds())
+        return ComputeTime(once, once * 2, Seconds())
 
     @cached_property
-    def head(self) -> Work:
+    def head(self) -> ComputeTime:
         """The last norm, logits and loss."""
         vocab, h = self._model.vocab // self._tp, self._model.hidden
         forward, data, weight = self._layer("head", self._model.vocab, h)
         loss = constants.LOSS_BYTES * self._tokens * vocab / (self._device.copy_bytes_per_s)
         norm = self._own
-        work = Work(
+        work = ComputeTime(
             Seconds(products=forward, memory=loss / 2 + self._memory(4 * norm)),
             Seconds(products=data + weight, memory=loss / 2 + self._memory(8 * norm)),
             Seconds(),

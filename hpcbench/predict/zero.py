@@ -11,13 +11,13 @@ MOMENTS = 2
 """Number of Adam's moments, in the dtype of the master weights."""
 
 
-def published_bytes(stage: int, ranks: int) -> Fraction:
+def count_published_bytes(stage: int, ranks: int) -> Fraction:
     """Bytes a parameter in mixed precision as the paper counts them: gradients in half precision, K = 12."""
     kept = {0: 16, 1: 4, 2: 2, 3: 0}[stage]
     return kept + Fraction(16 - kept, ranks)
 
 
-def state_bytes(
+def count_state_bytes(
     stage: int,
     lengths: Sequence[int],
     ranks: int,
@@ -63,7 +63,7 @@ def state_bytes(
     return held
 
 
-def message_bytes(
+def count_message_bytes(
     stage: int,
     lengths: Sequence[int],
     ranks: int,
@@ -104,7 +104,9 @@ def message_bytes(
     return sent
 
 
-def link_bytes(stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int) -> tuple[int, int]:
+def count_link_bytes(
+    stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int
+) -> tuple[int, int]:
     """Bytes over the host's link in a step with offload: reduced gradients down, updated weights up."""
     piece = sum(lengths) // ranks if stage else sum(lengths)
     return piece * master * (micro_batches if stage >= 2 else 1), piece * master

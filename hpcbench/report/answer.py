@@ -52,7 +52,7 @@ def findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
     sentences += [*_speed(schemes, where, weak, rivals, plain), *_idle(idle)]
     sentences += [_control(row) for row in compared if row.kind.is_control]
     if diverged:
-        sentences.append(f"Diverged, and out of the comparison whatever the speed: {_list(diverged)}.")
+        sentences.append(f"Diverged and therefore not compared: {_list(diverged)}.")
     return [*filter(None, sentences), *conclusion(cell, rivals)]
 
 
@@ -91,18 +91,20 @@ def _speed(schemes: list[Row], where: str, weak: Weakened, rivals: Front, plain:
     elif all(row.speed and row.speed.slower for row in schemes):
         sentences.append(f"{where} compression does not pay: {_every(schemes)} slower than the baseline.")
     elif unsteady:
-        sentences.append(f"That compression pays {_in(where)} is not shown: what is faster is as good only on average.")
+        sentences.append(
+            f"{where} it is inconclusive whether compression pays; faster schemes are no worse on average only."
+        )
     elif not bad and not undecided and not blind:
         gain = f" {100 * AS_FAST:.0f} %" if alike else ""
         sentences.append(f"{where} compression does not pay: {_none(schemes)}{gain} faster than the baseline.")
     elif not undecided and not blind:
-        sentences.append(f"{where} compression does not pay: what is faster trains to a worse loss.")
+        sentences.append(f"{where} compression does not pay: the faster schemes train to a worse loss.")
     else:
         sentences.append(_undecided(schemes, where))
     if bad:
         sentences.append(f"Faster, but at a worse loss: {_list(bad, _gain)}.")
     if unsteady:
-        sentences.append(f"Faster, but as good only on average: {_list(unsteady, _worst)}.")
+        sentences.append(f"Faster, with a loss that is no worse on average only: {_list(unsteady, _worst)}.")
     if blind:
         sentences.append(f"Faster, but without a validation loss to compare: {_list(blind, _gain)}.")
     losing = [row for row in schemes if row in of("not faster") or row.outcome == WORSE_SLOWER]
@@ -112,7 +114,7 @@ def _speed(schemes: list[Row], where: str, weak: Weakened, rivals: Front, plain:
         sentences.append(f"As fast as the baseline, within {100 * AS_FAST:.0f} %: {_list(alike, _gain)}.")
     if undecided:
         open_ = [row.loss if row.outcome == LOSS_OPEN else row.speed for row in undecided]
-        sentences.append(f"Not decided for {_list(undecided)}: too few repeats{_enough(open_)}.")
+        sentences.append(f"Inconclusive for {_list(undecided)}: too few repeats{_enough(open_)}.")
     return sentences
 
 
@@ -133,15 +135,15 @@ def _faster_and_as_good(good: list[Row], where: str, weak: Weakened, rivals: Fro
     """
     learnt = not any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
     rare = f", {RARE}" if any(weak.has(row.scheme, RARE_FAILURES) for row in good) else ""
-    loss = f"at a loss as good as the baseline's{rare}" if learnt else "at a loss that says nothing, see below"
+    loss = f"at a loss no worse than the baseline's{rare}" if learnt else "at a loss that says nothing, see below"
     paying = [row for row in good if _by_codec(row, rivals, plain)]
     others = [row for row in good if row not in paying]
     if not others:
         return [f"{where} compression pays: {_list(paying, _gain)}, {loss}."]
-    owing = f"{_list(others, _gain)}, {loss}, but not shown to be faster than {join_names(plain)}, which has no codec"
+    owing = f"{_list(others, _gain)}, {loss}, but not significantly faster than {join_names(plain)}, which has no codec"
     if paying:
         return [f"{where} compression pays: {_list(paying, _gain)}, {loss}.", f"Faster than the baseline: {owing}."]
-    return [f"That compression pays {_in(where)} is not shown. Faster than the baseline: {owing}."]
+    return [f"{where} it is inconclusive whether compression pays. Faster than the baseline: {owing}."]
 
 
 def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
@@ -158,10 +160,10 @@ def _by_codec(row: Row, rivals: Front, plain: list[str]) -> bool:
 def _undecided(schemes: list[Row], where: str) -> str:
     highest = [row.speed.high for row in schemes if row.speed]
     if any(high is None or high >= 1 for high in highest):
-        return f"Whether compression pays {_in(where)} is not shown yet."
+        return f"{where} it is inconclusive whether compression pays."
     return (
-        f"{where} compression seems to lose time: {_list(schemes, _gain)}. That it does is not shown for every scheme"
-        " yet."
+        f"{where} compression seems to lose time: {_list(schemes, _gain)}. That is not significant for every"
+        " scheme yet."
     )
 
 
@@ -170,7 +172,7 @@ def _control(row: Row) -> str:
         return ""
     words = "a plain cast to 16 bits" if row.kind is Kind.CAST else "the same algorithm without a codec"
     if row.speed.shown == "not shown":
-        return f"The speed of {row.scheme}, {words}, is not decided: {_times(row.speed)}."
+        return f"The speed of {row.scheme}, {words}, is inconclusive: {_times(row.speed)}."
     sentence = f"{row.scheme}, {words}, runs at {_times(row.speed)}"
     if row.kind is Kind.CAST:
         return sentence + (f" ({row.outcome.words})." if row.outcome else ".")
@@ -198,11 +200,6 @@ def _every(rows: list[Row]) -> str:
 
 def _none(rows: list[Row]) -> str:
     return f"{rows[0].scheme} is not" if len(rows) == 1 else "no scheme is"
-
-
-def _in(where: str) -> str:
-    """Return the place in the form that it has within a sentence."""
-    return f"{where[0].lower()}{where[1:]}"
 
 
 def _list(rows: list[Row], detail: Callable[[Row], str] = lambda row: "") -> str:

@@ -84,9 +84,9 @@ def basis(run: RunResult, log: RunLog) -> Basis:
         seq_len=_positive(work.seq_len),
         ranks=_positive(run.settings.ranks),
         shape=shape,
-        model_flops=without_dropped("model", flops.model_flops_per_sample),
-        hardware_flops=without_dropped("hardware", flops.hardware_flops_per_sample, **executed),
-        neox_flops=without_dropped("neox", flops.neox_flops_per_sample, **executed),
+        model_flops=without_dropped("model", flops.count_model_flops),
+        hardware_flops=without_dropped("hardware", flops.count_hardware_flops, **executed),
+        neox_flops=without_dropped("neox", flops.count_neox_flops, **executed),
         recompute=recompute,
         chip=_chip(log.ranks),
         peak=_peak(log.ranks, work.precision, run.settings.peak_tflops),
@@ -174,7 +174,7 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
     peaks: dict[Any, float] = {}
     for place, rank in enumerate(ranks):
         name = _gpu(rank)
-        chip = chips.find(name) if name else None
+        chip = chips.find_chip(name) if name else None
         peak = own * 1e12 if own and name else chip.peak(precision) if chip else None
         if peak is None:
             return None
@@ -198,10 +198,10 @@ def flops_of(shape: Mapping[str, Any]) -> dict[str, float]:
     GPT-NeoX's formula with recomputation is Megatron-LM's.
     """
     return {
-        "Megatron-LM's formula": flops.model_flops_per_sample(**shape),
-        "Megatron-LM's formula with recomputation": flops.hardware_flops_per_sample(**shape, recompute="full"),
-        "Megatron-LM's formula with selective recomputation": flops.hardware_flops_per_sample(
+        "Megatron-LM's formula": flops.count_model_flops(**shape),
+        "Megatron-LM's formula with recomputation": flops.count_hardware_flops(**shape, recompute="full"),
+        "Megatron-LM's formula with selective recomputation": flops.count_hardware_flops(
             **shape, recompute="selective"
         ),
-        "GPT-NeoX's formula without recomputation": flops.neox_flops_per_sample(**shape, recompute="none"),
+        "GPT-NeoX's formula without recomputation": flops.count_neox_flops(**shape, recompute="none"),
     }

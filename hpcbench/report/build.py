@@ -16,11 +16,11 @@ from hpcbench.report.notes import all_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
-from hpcbench.report.tables.comparison import comparison
-from hpcbench.report.tables.microbenchmarks import microbenchmarks as beside
-from hpcbench.report.tables.overview import overview
+from hpcbench.report.tables.comparison import tabulate_comparison
+from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks as beside
+from hpcbench.report.tables.overview import tabulate_overview
 from hpcbench.report.tables.predicted import over_all
-from hpcbench.report.tables.runs import logs
+from hpcbench.report.tables.runs import tabulate_logs
 from hpcbench.report.thresholds import broken
 from hpcbench.report.titles import place_words, title
 from hpcbench.report.weaknesses import weakened_together
@@ -92,7 +92,7 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
     if submission.root is None and all(cell.baseline is None for cell in cells):
         # Logs with nothing to compare them with.
         lost = Sentences(tuple(line for cell in cells for line in trouble(cell)), "bad")
-        yield make_chapter(_place(submission), "", [logs(submission, cells), lost, _notes(cells), *whole])
+        yield make_chapter(_place(submission), "", [tabulate_logs(submission, cells), lost, _notes(cells), *whole])
         for cell in cells:
             if any(further := _further(submission, cell, tables, figures)):
                 yield make_chapter(*title(cell), further)
@@ -104,7 +104,7 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
     if sweep:
         below = [Sentences((*weak[0].sentences, *shared)), Sentences(shared_notes, "warning")]
         heading = f"{_place(submission)}: overview of {len(cells)} cells"
-        yield make_chapter(heading, "", [overview(cells, weak), *below])
+        yield make_chapter(heading, "", [tabulate_overview(cells, weak), *below])
     for cell, letters, own_method, own_notes in zip(cells, weak, methods, notes, strict=True):
         wrong = (*trouble(cell), *broken([cell], submission.plan.thresholds))
         footnotes = [*([] if sweep else letters.sentences), *(line for line in own_method if line not in shared)]
@@ -112,7 +112,7 @@ def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str]
         warnings = replace(own_notes, lines=tuple(line for line in own_notes.lines if line not in shared_notes))
         further = _further(submission, cell, tables, figures)
         yield make_chapter(
-            *title(cell), [comparison(cell, letters), answer, Sentences(wrong, "bad"), warnings, *further]
+            *title(cell), [tabulate_comparison(cell, letters), answer, Sentences(wrong, "bad"), warnings, *further]
         )
     if any(whole):
         yield make_chapter(f"{_place(submission)}: all {'cells' if len(cells) > 1 else 'runs'}", "", whole)

@@ -88,12 +88,12 @@ _SPEEDS: dict[Speed, str] = {
     "faster": "faster than",
     "not faster": "not faster than",
     "as fast": "as fast as",
-    "not shown": "not shown to be faster than",
+    "not shown": "not significantly faster than",
 }
 
 
 def relation(duel: Duel) -> str:
-    """Return a sentence like ``A is not shown to be faster than B (1.08, 0.92 to 1.27)``, with the loss finding."""
+    """Return a sentence like ``A is not significantly faster than B (1.08, 0.92 to 1.27)``, with the loss finding."""
     if duel.speed is None:
         return f"{duel.scheme} and {duel.other} have no pair that tells their speeds"
     words = "slower than" if duel.speed.slower else _SPEEDS[duel.speed.shown]
@@ -104,8 +104,8 @@ def relation(duel: Duel) -> str:
 def _loss(duel: Duel) -> str:
     if duel.loss is None:
         return ""
-    words = {"as good": "a loss as good", "better": "a better loss", "worse": "a worse loss"}
-    return f", at {words[duel.loss.shown]}" if duel.loss.shown in words else ", its loss not shown to be as good"
+    words = {"as good": "a loss that is no worse", "better": "a better loss", "worse": "a worse loss"}
+    return f", at {words[duel.loss.shown]}" if duel.loss.shown in words else ", its loss is inconclusive"
 
 
 def _leader(rows: Sequence[Row]) -> Row | None:
@@ -158,13 +158,13 @@ def _kind(scheme: str, baseline: str, kinds: dict[str, Kind]) -> Kind:
 
 def _last(schemes: Sequence[str], kinds: dict[str, Kind]) -> str:
     if not schemes:
-        return "Which scheme to take is not shown: those that train as well as the baseline are beaten by others."
+        return "Inconclusive which scheme to take: those that train as well as the baseline are beaten by others."
     own = kinds[schemes[0]]
     if own is Kind.UNKNOWN:
         simple = "; the logs do not tell which of them is the simplest" if len(schemes) > 1 else ""
-        return f"No scheme is shown to beat {join_names(schemes)}{simple}."
+        return f"No scheme significantly beats {join_names(schemes)}{simple}."
     noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is Kind.BASELINE else f" ({own.words})"
-    return f"The simplest {noun} that nothing is shown to beat: {join_names(schemes)}{what}."
+    return f"The simplest {noun} that no other one significantly beats: {join_names(schemes)}{what}."
 
 
 def join_names(names: Sequence[str]) -> str:

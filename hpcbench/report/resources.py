@@ -155,4 +155,4 @@ def _by_schedule(settings: LoggedSettings, stages: int) -> float | None:
     replicas, chunks = settings.layout.dp, settings.layout.chunks
     if not batch or not micro or not replicas or min(batch, micro, replicas, chunks) < 1:
         return None
-    return schedule.bubble(stages=stages, microbatches=batch // (micro * replicas), chunks=chunks)
+    return schedule.compute_bubble(stages=stages, microbatches=batch // (micro * replicas), chunks=chunks)

@@ -4,7 +4,7 @@ from typing import Any
 
 from hpcbench.contract.run import Run
 from hpcbench.predict import flops
-from hpcbench.predict.experts import expert_shape
+from hpcbench.predict.experts import describe_experts
 from hpcbench.train.corpus import Corpus
 
 
@@ -12,13 +12,13 @@ def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
     """Return the numbers that follow from the configuration."""
     shape = shape_of(run)
     return {
-        "parameters": flops.parameters(**shape, positions=run.model.positions, tied=run.model.tied),
-        "model_flops_per_sample": flops.model_flops_per_sample(**shape),
-        "hardware_flops_per_sample": flops.hardware_flops_per_sample(**shape, recompute=run.train.recompute),
-        "neox_flops_per_sample": flops.neox_flops_per_sample(**shape, recompute=run.train.recompute),
+        "parameters": flops.count_parameters(**shape, positions=run.model.positions, tied=run.model.tied),
+        "model_flops_per_sample": flops.count_model_flops(**shape),
+        "hardware_flops_per_sample": flops.count_hardware_flops(**shape, recompute=run.train.recompute),
+        "neox_flops_per_sample": flops.count_neox_flops(**shape, recompute=run.train.recompute),
         "flops_formulas": {
             "model": flops.MODEL_FORMULA,
-            "hardware": flops.hardware_formula(run.train.recompute),
+            "hardware": flops.name_hardware_formula(run.train.recompute),
             "neox": flops.NEOX_FORMULA,
         },
         "corpus": corpus.digest,
@@ -33,4 +33,4 @@ def shape_of(run: Run) -> dict[str, Any]:
     """Return the sizes that the formulas of operations and parameters ask for."""
     model = run.model
     sizes = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": run.train.seq_len}
-    return {**sizes, "experts": expert_shape(model, run.train, run.layout)}
+    return {**sizes, "experts": describe_experts(model, run.train, run.layout)}

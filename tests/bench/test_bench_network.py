@@ -18,7 +18,7 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import load
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.topology import Topology
-from hpcbench.predict import processor
+from hpcbench.predict import core_costs
 
 NAMES = ("none", "int8", "zfp:8")
 SIZES = [1024, 4096, 16384]
@@ -83,11 +83,11 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
     ranks, file, _ = written
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     if ranks == 2:
-        assert "between_work" not in document and processor.of_table(document, 1.0) is None
+        assert "between_work" not in document and core_costs.read_core_costs(document, 1.0) is None
         return
     collectives = ("planned all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
     wanted = {(operation, n) for operation in collectives for n in (2, 4)}
-    wanted |= {("send", 2), (processor.BACKGROUND, 2)}
+    wanted |= {("send", 2), (core_costs.BACKGROUND, 2)}
     less = document["less_work"]
     assert [one["work_s"] for one in less] == [0.0, 2.5e-4]
     for rows in (document["between_work"], *(one["rows"] for one in less)):
@@ -97,7 +97,7 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
     shares = ranks > len(os.sched_getaffinity(0))
     for takes in (document["waiting_takes"], document["driving_takes"]):
         assert takes is None if not shares else 0 <= takes < 1
-    found = processor.of_table(document, 2.0)
+    found = core_costs.read_core_costs(document, 2.0)
     costs = [found.collective(one, 1024, ranks=4, crossing=False) for one in collectives] if found else []
     assert any(costs), "one of them may be lost in the noise, but not all"
     assert found is not None and found.after(0.0).message(1024, crossing=False) > 0, "nothing is taken off for work"

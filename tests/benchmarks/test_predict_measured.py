@@ -11,7 +11,7 @@ from printed import Printed
 
 from hpcbench.contract.layout import Layout
 from hpcbench.predict import volume
-from hpcbench.predict.subject import train_of
+from hpcbench.predict.workload import make_train
 from hpcbench.testing.hosts import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,14 +45,14 @@ def test_how_alike_a_machine_is_to_itself(predicted: Callable[[str], Any]) -> No
 
 def test_a_byte_that_is_not_predicted_is_told(predicted: Callable[[str], Any]) -> None:
     class Run:
-        train = train_of(global_batch=8, micro_batch=1, seq_len=32, zero=1)
+        train = make_train(global_batch=8, micro_batch=1, seq_len=32, zero=1)
         layout = Layout(dp=4)
         model = import_module("hpcbench.contract.training").Model(layers=2, hidden=32, heads=2)
         shape = None
 
     made = Run()
     sums: dict[str, int] = {}
-    for key, nbytes in volume.all_ranks_bytes(made.model, made.train, made.layout).items():
+    for key, nbytes in volume.count_all_ranks_bytes(made.model, made.train, made.layout).items():
         sums[key[0]] = sums.get(key[0], 0) + nbytes
     differ = predicted("compare").bytes_differ
     traffic = {name: {"message_bytes": float(nbytes)} for name, nbytes in sums.items()}

@@ -43,8 +43,8 @@ def beyond_dense(run: Run, kept: float) -> dict[str, Any]:
     model, hardware = (
         [form(**shape, experts=each) * run.train.global_batch for each in (flops.DENSE, experts)]
         for form in (
-            flops.model_flops_per_sample,
-            lambda **sizes: flops.hardware_flops_per_sample(**sizes, recompute=recompute),
+            flops.count_model_flops,
+            lambda **sizes: flops.count_hardware_flops(**sizes, recompute=recompute),
         )
     )
     return {"needed": model[1] - model[0], "executed": hardware[1] - hardware[0]}

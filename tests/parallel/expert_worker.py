@@ -20,10 +20,10 @@ from hpcbench.contract.run import Run
 from hpcbench.parallel.experts import parcels
 from hpcbench.parallel.on_demand import in_backward
 from hpcbench.predict import volume
-from hpcbench.predict.calls import Calls
+from hpcbench.predict.calls import StepCalls
 from hpcbench.predict.experts import Routed
-from hpcbench.predict.memory import lasting_bytes
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.memory import count_lasting_bytes
+from hpcbench.predict.workload import Workload
 from hpcbench.train.trainer import Trainer
 
 Rows = tuple[int, int, int]
@@ -77,7 +77,7 @@ def predicted(run: Run, steps: int) -> list[dict[str, int]]:
     found = []
     for rank, routed in enumerate(KNOWN[run.model_dump_json()]):
         once, counted = (
-            volume.step_bytes(run.model, run.train, run.layout, rank, routed=each) for each in (NOBODY, routed)
+            volume.count_step_bytes(run.model, run.train, run.layout, rank, routed=each) for each in (NOBODY, routed)
         )
         total = Counter({key: steps * once.get(key, 0) + counted[key] - once.get(key, 0) for key in counted})
         found.append({" ".join(key): nbytes for key, nbytes in total.items() if nbytes})
@@ -90,9 +90,9 @@ plain_train = parity_worker.train
 def memory(trainer: Trainer) -> list[dict[str, int]]:
     """What a rank holds from step to step, and what it is said to hold."""
     run = trainer.run
-    subject = Subject(run.model, run.train, run.layout, run.ranks)
-    calls = Calls(run.model, run.train, run.layout, trainer.mesh.rank)
-    return [trainer.data_parallel.held_bytes(), lasting_bytes(subject, calls, None)]
+    workload = Workload(run.model, run.train, run.layout, run.ranks)
+    calls = StepCalls(run.model, run.train, run.layout, trainer.mesh.rank)
+    return [trainer.data_parallel.held_bytes(), count_lasting_bytes(workload, calls, None)]
 
 
 def kept(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:

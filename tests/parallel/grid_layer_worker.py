@@ -130,21 +130,21 @@ def sent(side: Side) -> Counter[str]:
 
 def foretold(layout: Layout, model: Model, rows: int) -> dict[str, dict[str, int]]:
     """Bytes of each layer, forward and backward, in fp64."""
-    qkv, out, up, down = predicted.block(rows, model.hidden)
+    qkv, out, up, down = predicted.list_block_products(rows, model.hidden)
     used = {
-        "embedding": [predicted.look_up(rows, model)],
+        "embedding": [predicted.make_lookup(rows, model)],
         "attention": [qkv, out],
         "mlp": [up, down],
         "norm": [],
         "block": [qkv, out, up, down],
-        "head": [predicted.head(rows, model)],
+        "head": [predicted.make_head(rows, model)],
     }
     found = {}
     for name, products in used.items():
         total = Counter[tuple[str, ...]]()
         for layer in products:
-            total += predicted.forward_elements(layout.grid, layer)
-            total += predicted.backward_elements(layout.grid, layer)
+            total += predicted.count_forward_elements(layout.grid, layer)
+            total += predicted.count_backward_elements(layout.grid, layer)
         found[name] = {" ".join(key): 8 * n for key, n in total.items() if n}
     return found
 
@@ -196,11 +196,11 @@ def memory(layout: Layout) -> dict[str, Any]:
     x = part(side, random("x", samples, POSITIONS, model.hidden), layout.grid.stream).clone().requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         side.module.blocks["0"].mlp.up(x)
-    up = predicted.block(samples * POSITIONS, model.hidden)[2]
-    weights = predicted.weights_held(layout.grid, model, 1, first=True, last=True, seq_len=POSITIONS)
+    up = predicted.list_block_products(samples * POSITIONS, model.hidden)[2]
+    weights = predicted.count_weights(layout.grid, model, 1, first=True, last=True, seq_len=POSITIONS)
     return {
         "held": [held, weights],
-        "kept": [sum(kept), predicted.kept_elements(layout.grid, up)],
+        "kept": [sum(kept), predicted.count_kept_elements(layout.grid, up)],
     }
 
 

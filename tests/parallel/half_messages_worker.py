@@ -206,7 +206,7 @@ def message_bytes(trainer: Trainer) -> dict[str, int]:
 def predicted(trainer: Trainer) -> dict[str, int]:
     """Predicted bytes of the two steps."""
     a_run = trainer.run
-    step = volume.all_ranks_bytes(a_run.model, a_run.train, a_run.layout)
+    step = volume.count_all_ranks_bytes(a_run.model, a_run.train, a_run.layout)
     return {" ".join(key): 2 * nbytes for key, nbytes in step.items()}
 
 
@@ -249,7 +249,7 @@ def squeezed() -> dict[str, Any]:
     sent, on_wire, coded = (
         sum(getattr(row, key) for row in rows) for key in ("message_bytes", "wire_bytes", "coded_bytes")
     )
-    predicted = volume.all_ranks_bytes(trainer.run.model, trainer.run.train, trainer.run.layout)
+    predicted = volume.count_all_ranks_bytes(trainer.run.model, trainer.run.train, trainer.run.layout)
     return {
         "ratio": on_wire / sent,
         "alone": get_codec("mpc").encode(values, wire) / values.nbytes,

@@ -312,7 +312,7 @@ def warm_up() -> dict[str, Any]:
     plans = [planned_for(piece.master.numel()) for piece in ours.data_parallel.pieces]
     one = [sum(p.message_bytes(WORLD.rank) for p in plans), sum(p.wire_bytes(WORLD.rank) for p in plans)]
     settings = ours.run.model, ours.run.train, ours.run.layout
-    steps = [volume.all_ranks_bytes(*settings, updates=k) for k in range(STEPS)]
+    steps = [volume.count_all_ranks_bytes(*settings, updates=k) for k in range(STEPS)]
     predicted = [[step.get(key, 0) for step in steps] for key in (("DP", "BACKWARD", "GRAD"), ("DP", "STEP", "OPTIM"))]
     return {
         "same": same,

@@ -105,7 +105,7 @@ def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
     """The expected `sent`, from the settings."""
-    ranks = (volume.step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
+    ranks = (volume.count_step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
     return [{" ".join(key): steps * nbytes for key, nbytes in step.items()} for step in ranks]
 
 

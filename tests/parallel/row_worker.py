@@ -105,7 +105,7 @@ def predicted(run: Run, steps: int) -> list[dict[str, int]]:
             reductions = zip(*(known[other][step] for other in group), strict=True)
             each = [sent_rows(run, list(tokens), replica, place) for tokens in reductions]
             rows = SentRows(sum(one.left for one in each), sum(one.reductions for one in each), each[0].gathered)
-            by_channel = volume.step_bytes(run.model, run.train, layout, rank, rows=rows)
+            by_channel = volume.count_step_bytes(run.model, run.train, layout, rank, rows=rows)
             total.update({" ".join(key): nbytes for key, nbytes in by_channel.items()})
         found.append(dict(+total))
     return found

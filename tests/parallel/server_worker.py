@@ -24,7 +24,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.server import Shard
-from hpcbench.predict.volume import all_ranks_bytes
+from hpcbench.predict.volume import count_all_ranks_bytes
 from hpcbench.train import text
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.log import LogWriter
@@ -183,7 +183,7 @@ def coded() -> None:
         sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
         clocks = WORLD.gather(trainer.server.shard.clocks)
         counted = STEPS + 1 - find_first_counted(settings.train.warmup_steps, STEPS, 0)
-        by_form = all_ranks_bytes(settings.model, settings.train, settings.layout)
+        by_form = count_all_ranks_bytes(settings.model, settings.train, settings.layout)
         forms = {
             "DP": counted * by_form["DP", "BACKWARD", "GRAD"],
             "ZERO": counted * by_form["ZERO", "STEP", "PARAM"],

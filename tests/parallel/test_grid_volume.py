@@ -7,7 +7,7 @@ from hpcbench.contract.grid import make_grid
 from hpcbench.contract.layout import Layout
 from hpcbench.predict import grid as grids
 from hpcbench.predict import volume
-from hpcbench.predict.buckets import buckets_of
+from hpcbench.predict.buckets import list_buckets
 
 M, H = 8192, 4096
 """Rows and hidden size of the worked example."""
@@ -17,10 +17,10 @@ def received(mode, ranks, depth=1, rows=M, hidden=H):
     """Elements that a rank sends, and so receives, for the products of a block, forward and backward."""
     grid = make_grid(mode, ranks, depth)
     total = 0
-    for layer in grids.block(rows, hidden):
-        total += sum(grids.forward_elements(grid, layer).values())
-        total += sum(grids.backward_elements(grid, layer).values())
-        total += 2 * (depth - 1) * grids.held(grid, grid.products[layer.word].w, layer) // depth
+    for layer in grids.list_block_products(rows, hidden):
+        total += sum(grids.count_forward_elements(grid, layer).values())
+        total += sum(grids.count_backward_elements(grid, layer).values())
+        total += 2 * (depth - 1) * grids.count_held(grid, grid.products[layer.word].w, layer) // depth
     return total
 
 
@@ -62,14 +62,18 @@ def test_closed_forms_of_a_linear_layer(q, depth):
         if (mode == "2d") == (depth > 1):
             continue
         grid = make_grid(mode, depth * q * q, depth)
-        layer = grids.Layer("column", {"M": m, "K": k, "N": n})
-        forward, backward = (sum(f(grid, layer).values()) for f in (grids.forward_elements, grids.backward_elements))
+        layer = grids.GridProduct("column", {"M": m, "K": k, "N": n})
+        forward, backward = (
+            sum(f(grid, layer).values()) for f in (grids.count_forward_elements, grids.count_backward_elements)
+        )
         assert forward * q * q == (q - 1) * (m * k // depth + k * n)
         assert backward == 2 * forward
     cube = make_grid("3d", q**3)
     for word in ("column", "row", "head"):
-        layer = grids.Layer(word, {"M": m, "K": k, "N": n})
-        forward, backward = (sum(f(cube, layer).values()) for f in (grids.forward_elements, grids.backward_elements))
+        layer = grids.GridProduct(word, {"M": m, "K": k, "N": n})
+        forward, backward = (
+            sum(f(cube, layer).values()) for f in (grids.count_forward_elements, grids.count_backward_elements)
+        )
         assert forward * q**3 == (q - 1) * (m * k + k * n + m * n)
         assert backward == forward
 
@@ -86,7 +90,7 @@ def test_a_step_by_hand():
     train = TRAIN.changed(seq_len=2, global_batch=2, micro_batch=2, precision="fp32", zero=0)
     layout = Layout(tp=4, tensor="2d")
     for rank in range(4):
-        sent = volume.step_bytes(model, train, layout, rank)
+        sent = volume.count_step_bytes(model, train, layout, rank)
         inputs, weights = (h + h + h + 4 * h) * m, 12 * h * h
         assert sent["TP", "FORWARD", "ACT", "j"] == 2 * inputs + m * v
         assert sent["TP", "BACKWARD", "GRAD", "j"] == inputs + 2 * m * v
@@ -106,5 +110,5 @@ def test_weights_on_a_rank_are_what_its_buckets_hold(layout):
         stage = layout.coordinates(rank)[0]
         layers = sum(len(part) for part in layout.layers_of(model.layers)[stage :: layout.pp])
         ends = {"first": stage == 0, "last": stage == layout.pp - 1}
-        held = grids.weights_held(layout.grid, model, layers, **ends, seq_len=TRAIN.seq_len)
-        assert held == sum(bucket.filled for bucket in buckets_of(model, TRAIN, layout, rank))
+        held = grids.count_weights(layout.grid, model, layers, **ends, seq_len=TRAIN.seq_len)
+        assert held == sum(bucket.filled for bucket in list_buckets(model, TRAIN, layout, rank))

@@ -12,7 +12,7 @@ from pipeline_cases import BATCH, FAULTY, GRID, STEPS, Case
 from hpcbench.contract.layout import Layout
 from hpcbench.parallel.pipeline import tag
 from hpcbench.predict import volume
-from hpcbench.predict.activations import alive_by_formula
+from hpcbench.predict.activations import count_alive_by_formula
 
 WORKER = Path(__file__).with_name("pipeline_worker.py")
 RANKS = 4
@@ -49,13 +49,13 @@ def test_gradients_have_the_bits_of_no_pipeline(found, case):
 def test_as_many_activations_are_alive_as_the_schedule_says(found, case):
     pp, chunks = case.layout.pp, case.layout.chunks
     shape = {"stages": pp, "microbatches": BATCH // case.layout.dp, "chunks": chunks}
-    assert found["alive"] == [alive_by_formula(case.schedule, stage=stage, **shape) for stage in range(pp)]
+    assert found["alive"] == [count_alive_by_formula(case.schedule, stage=stage, **shape) for stage in range(pp)]
 
 
 @EACH
 def test_message_bytes_are_those_of_the_formula(found, case):
     run = case.run
-    expected = volume.all_ranks_bytes(run.model, run.train, run.layout)
+    expected = volume.count_all_ranks_bytes(run.model, run.train, run.layout)
     assert found["bytes"] == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
 
 
@@ -68,7 +68,7 @@ def test_closed_form_by_hand(sequence_parallel):
     layout = Layout(tp=2, pp=2, chunks=2, stages=[1, 3, 2, 2])
     run = Case(layout, "interleaved", model="gpt2", zero=0).run
     train = run.train.changed(sequence_parallel=sequence_parallel)
-    found = volume.all_ranks_bytes(run.model, train, layout)
+    found = volume.count_all_ranks_bytes(run.model, train, layout)
     values = BATCH * train.seq_len * run.model.hidden * (1 if sequence_parallel else 2)
     table = run.model.vocab * run.model.hidden
     assert found["PP", "FORWARD", "ACT"] == 3 * values * 8

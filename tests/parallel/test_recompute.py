@@ -101,12 +101,12 @@ def test_an_input_that_takes_no_gradient_gets_none():
 def test_hardware_over_model_flops_as_published(layers, hidden, mfu, hfu):
     """arXiv 2205.05198, table 5: the ratio of its columns, which are rounded to 0.1 %."""
     shape = {"layers": layers, "hidden": hidden, "vocab": 51200, "seq_len": 2048}
-    model = flops.model_flops_per_sample(**shape)
-    ratio = flops.hardware_flops_per_sample(**shape, recompute="selective") / model
+    model = flops.count_model_flops(**shape)
+    ratio = flops.count_hardware_flops(**shape, recompute="selective") / model
     assert ratio == pytest.approx(hfu / mfu, rel=0.1 / mfu)
     assert ratio == pytest.approx(1 + 2048 / (6 * hidden), rel=0.01)
-    assert flops.hardware_flops_per_sample(**shape, recompute="none") == model
-    full = flops.hardware_flops_per_sample(**shape, recompute="full")
-    assert full == flops.hardware_flops_per_sample(**shape, recompute=4)
+    assert flops.count_hardware_flops(**shape, recompute="none") == model
+    full = flops.count_hardware_flops(**shape, recompute="full")
+    assert full == flops.count_hardware_flops(**shape, recompute=4)
     blocks = model - 6 * 2048 * hidden * 51200  # the head's part is not computed again
     assert full - model == pytest.approx(blocks / 3)

@@ -5,7 +5,7 @@ import pytest
 from hpcbench.contract.layout import Layout
 from hpcbench.parallel.schedule import SCHEDULES, Action, forward_only, interleaved, one_f_one_b
 from hpcbench.predict import activations
-from hpcbench.predict.schedule import DeadlockError, bubble, simulate
+from hpcbench.predict.schedule import DeadlockError, compute_bubble, simulate
 
 GRID = [
     (name, stages, microbatches, 1)
@@ -56,16 +56,18 @@ def test_no_stage_waits_for_ever_however_slow_messages_are(name, stages, microba
 def test_as_many_micro_batches_are_alive_as_the_formula_says(name, stages, microbatches, chunks):
     for stage in range(stages):
         actions = SCHEDULES[name](stage, stages, microbatches, chunks)
-        expected = activations.alive_by_formula(
+        expected = activations.count_alive_by_formula(
             name, stage=stage, stages=stages, microbatches=microbatches, chunks=chunks
         )
-        assert activations.most_alive(actions) == expected
+        assert activations.count_alive(actions) == expected
 
 
 @EACH
 def test_the_bubble_is_that_of_the_formula(name, stages, microbatches, chunks):
     found = timeline(SCHEDULES[name], stages, microbatches, chunks)
-    assert found.bubble == pytest.approx(bubble(stages=stages, microbatches=microbatches, chunks=chunks), abs=1e-12)
+    assert found.bubble == pytest.approx(
+        compute_bubble(stages=stages, microbatches=microbatches, chunks=chunks), abs=1e-12
+    )
     # each stage computes 3 s a micro-batch, and waits the 3 s of p - 1 parts
     assert found.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
 
@@ -130,9 +132,9 @@ def test_what_a_schedule_cannot_do_it_says(name, microbatches, chunks, says):
 def test_layers_alive_weigh_by_their_chunk():
     """A stage with chunks of 3 and 1 layers: 2 stages, 2 micro-batches; forwards 0 0 1 1 before the first backward."""
     actions = list(interleaved(0, 2, 2, 2))
-    assert activations.most_alive(actions) == 4
-    assert activations.most_alive(actions, [3, 1]) == 8
-    assert activations.most_alive(interleaved(1, 2, 2, 2), [3, 1]) == 7
+    assert activations.count_alive(actions) == 4
+    assert activations.count_alive(actions, [3, 1]) == 8
+    assert activations.count_alive(interleaved(1, 2, 2, 2), [3, 1]) == 7
 
 
 def test_parts_of_the_model():
@@ -153,15 +155,15 @@ def test_activation_bytes_of_a_layer(hidden, heads, per_token):
     """arXiv 2205.05198, table 2: 5as/h is 80 for the 175 B model."""
     shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads}
     tokens = 2048 * hidden
-    assert activations.layer_bytes(**shape) == pytest.approx(tokens * per_token)
-    assert activations.layer_bytes(**shape, recompute="selective") == pytest.approx(tokens * 34)
-    assert activations.layer_bytes(**shape, recompute="full") == 2 * tokens
-    assert activations.layer_bytes(**shape, recompute=4) == tokens / 2
-    assert activations.layer_bytes(**shape, tp=8, recompute="selective") == pytest.approx(tokens * 13)
+    assert activations.count_layer_bytes(**shape) == pytest.approx(tokens * per_token)
+    assert activations.count_layer_bytes(**shape, recompute="selective") == pytest.approx(tokens * 34)
+    assert activations.count_layer_bytes(**shape, recompute="full") == 2 * tokens
+    assert activations.count_layer_bytes(**shape, recompute=4) == tokens / 2
+    assert activations.count_layer_bytes(**shape, tp=8, recompute="selective") == pytest.approx(tokens * 13)
     spread = {**shape, "tp": 8, "sequence_parallel": True}
-    assert activations.layer_bytes(**spread) == pytest.approx(tokens * per_token / 8)
-    assert activations.layer_bytes(**spread, recompute="selective") == pytest.approx(tokens * 34 / 8)
-    assert activations.layer_bytes(**spread, recompute="full") == 2 * tokens / 8
+    assert activations.count_layer_bytes(**spread) == pytest.approx(tokens * per_token / 8)
+    assert activations.count_layer_bytes(**spread, recompute="selective") == pytest.approx(tokens * 34 / 8)
+    assert activations.count_layer_bytes(**spread, recompute="full") == 2 * tokens / 8
 
 
 @pytest.mark.parametrize(("heads", "hidden", "saved"), [(96, 12288, 0.70), (128, 20480, 0.65)])
@@ -169,5 +171,5 @@ def test_selective_recomputation_saves_what_was_published(heads, hidden, saved):
     """arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, whatever they are split over."""
     for split in ({}, {"tp": 8, "sequence_parallel": True}):
         shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads, **split}
-        kept = activations.layer_bytes(**shape, recompute="selective") / activations.layer_bytes(**shape)
+        kept = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)
         assert 1 - kept == pytest.approx(saved, abs=0.005)

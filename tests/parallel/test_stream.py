@@ -110,7 +110,7 @@ def test_each_stage_uses_and_holds_the_versions_of_the_formula(mpi_results, case
 @EACH
 def test_message_bytes_are_those_of_the_formula(mpi_results, case):
     run = case.run
-    expected = volume.all_ranks_bytes(run.model, run.train, run.layout)
+    expected = volume.count_all_ranks_bytes(run.model, run.train, run.layout)
     sent = {key: nbytes for key, nbytes in found(mpi_results, case)["bytes"].items() if nbytes}
     assert sent == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
 

@@ -62,7 +62,7 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
                 sequence_parallel=result["sequence_parallel"],
             )
         )
-        expected = volume.all_ranks_bytes(run.model, run.train, layout)
+        expected = volume.count_all_ranks_bytes(run.model, run.train, layout)
         assert result["sent"] == {" ".join(key): nbytes for key, nbytes in expected.items()}, result
 
 
@@ -76,7 +76,7 @@ def test_closed_form_by_hand():
     train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
 
     def sent(layout, **more):
-        return volume.all_ranks_bytes(model, train.changed(**more), layout)
+        return volume.count_all_ranks_bytes(model, train.changed(**more), layout)
 
     rest = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
     whole = sent(Layout(tp=2))

@@ -186,9 +186,9 @@ def test_states_beside_the_published_formulas(ranks):
     n = 16 * 8 * 3
     more = {0: Fraction(4), 1: Fraction(4, ranks), 2: Fraction(2, ranks), 3: Fraction(0)}
     for stage, difference in more.items():
-        held = sum(zero.state_bytes(stage, [n], ranks, parameter=2, master=4).values())
-        assert held == n * (zero.published_bytes(stage, ranks) + difference)
-    assert [zero.published_bytes(stage, 64) for stage in range(4)] == [
+        held = sum(zero.count_state_bytes(stage, [n], ranks, parameter=2, master=4).values())
+        assert held == n * (zero.count_published_bytes(stage, ranks) + difference)
+    assert [zero.count_published_bytes(stage, 64) for stage in range(4)] == [
         16,
         4 + Fraction(12, 64),
         2 + Fraction(14, 64),

@@ -164,18 +164,18 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
     master = wire_dtype(data.pieces[0].bucket.values.dtype).itemsize
     node = PER_NODE if run.train.node_copy else None
     ranks, zero = run.layout.dp, run.train.zero
-    expected = volume.step_bytes(run.model, run.train, run.layout, comm.rank, node_ranks=node)
+    expected = volume.count_step_bytes(run.model, run.train, run.layout, comm.rank, node_ranks=node)
     sent = {(c.dimension.value, c.phase.value, c.kind.value): c.counters for c in trainer.policy.channels}
     counted = {key: counters.message_bytes for key, counters in sent.items() if counters.message_bytes}
     link = [data.link.down_bytes, data.link.up_bytes] if data.link else None
-    down, up = predict.link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
+    down, up = predict.count_link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
     first = up if zero == 3 else 0  # what the first forward pass gathers
     gathered = [sent.get(("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD")]
     return {
         "messages": [{" ".join(key): nbytes for key, nbytes in each.items()} for each in (counted, expected)],
         "held": [
             data.held_bytes(),
-            predict.state_bytes(
+            predict.count_state_bytes(
                 zero, lengths, ranks, parameter=parameter, master=master, offload=run.train.offload, node_ranks=node
             ),
         ],

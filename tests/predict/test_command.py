@@ -17,15 +17,15 @@ from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.plot_style import styled
-from hpcbench.predict.basis import Basis
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.break_even import BreakEven
 from hpcbench.predict.command import predict_study
-from hpcbench.predict.document import NAME, kept
-from hpcbench.predict.fits import check_memory
-from hpcbench.predict.kept import keep
-from hpcbench.predict.plots import figures
-from hpcbench.predict.served import step_time
-from hpcbench.predict.show import describe_break_even, show
-from hpcbench.predict.verdict import BreakEven
+from hpcbench.predict.memory_check import check_memory
+from hpcbench.predict.parameter_server import predict_step_time
+from hpcbench.predict.plots import draw_figures
+from hpcbench.predict.prediction_file import NAME, read_predictions
+from hpcbench.predict.results import describe_break_even, predict_and_show
+from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
@@ -58,7 +58,7 @@ def predicted(path: Path, **options: object) -> dict[str, object]:
     """The document that the command writes."""
     settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
     output = path.with_suffix(".json")
-    assert show(path, format="json", output=output, **settings) == 0  # type: ignore[arg-type]
+    assert predict_and_show(path, format="json", output=output, **settings) == 0  # type: ignore[arg-type]
     found: dict[str, object] = json.loads(output.read_text())
     return found
 
@@ -75,7 +75,7 @@ def test_each_scheme_is_predicted_once_with_an_interval_and_its_basis(tmp_path: 
     ]
     for run in runs:
         seconds = run["step_seconds"]
-        assert 0 < seconds["low"] < seconds["value"] < seconds["high"] and seconds["basis"] in list(Basis)
+        assert 0 < seconds["low"] < seconds["value"] < seconds["high"] and seconds["basis"] in list(InputBasis)
         assert sum(run["parts"].values()) == pytest.approx(seconds["value"], rel=0.02)
         assert run["memory"]["fits"] is True and len(run["memory"]["peaks"]) == 3
     assert runs[0]["against_baseline"] is None and runs[1]["against_baseline"]["words"]
@@ -89,7 +89,7 @@ def test_each_scheme_is_predicted_once_with_an_interval_and_its_basis(tmp_path: 
 @pytest.mark.parametrize("format", ["md", "html"])
 def test_pages_say_what_the_tables_say(tmp_path: Path, format: str) -> None:
     path, output = study(tmp_path), tmp_path / f"page.{format}"
-    show(path, site=None, measured=None, ranks=(), sets=(), format=format, output=output, plots=None)
+    predict_and_show(path, site=None, measured=None, ranks=(), sets=(), format=format, output=output, plots=None)
     text = output.read_text()
     assert "naive-int8" in text and "Memory of the rank that needs the most" in text and "measured elsewhere" in text
     assert text.count("<svg") == (5 if format == "html" else 0)
@@ -100,10 +100,10 @@ def test_pages_say_what_the_tables_say(tmp_path: Path, format: str) -> None:
 )
 def test_the_suffix_of_the_output_is_its_format(tmp_path: Path, name: str, start: str) -> None:
     options: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None}
-    show(study(tmp_path), format=None, output=tmp_path / name, **options)  # type: ignore[arg-type]
+    predict_and_show(study(tmp_path), format=None, output=tmp_path / name, **options)  # type: ignore[arg-type]
     assert (tmp_path / name).read_text().startswith(start)
     with pytest.raises(UserError, match=r"--output \S*p\.pdf: \.pdf is not the suffix of a format: use \.txt, \.md"):
-        show(study(tmp_path), format=None, output=tmp_path / "p.pdf", **options)  # type: ignore[arg-type]
+        predict_and_show(study(tmp_path), format=None, output=tmp_path / "p.pdf", **options)  # type: ignore[arg-type]
 
 
 def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_numbers_of_an_axis_do_not_cover_each_other(tmp_path: Path, scale: int) 
     path = study(tmp_path, model="gpt-tiny")
     sets = [f"train.global_batch={8 * scale}"]
     found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=sets)
-    predicted_figures = figures(found, about, machine)
+    predicted_figures = draw_figures(found, about, machine)
     assert len(predicted_figures) == 5
     for figure in predicted_figures:
         with styled():
@@ -193,7 +193,7 @@ def cluster(directory: Path, more: str = "") -> Path:
 def printed(path: Path, format: str = "md", **options: object) -> str:
     output = path.with_suffix(f".{format}")
     settings: dict[str, object] = {"site": None, "measured": None, "ranks": (), "sets": (), "plots": None, **options}
-    show(path, format=format, output=output, **settings)  # type: ignore[arg-type]
+    predict_and_show(path, format=format, output=output, **settings)  # type: ignore[arg-type]
     return output.read_text().replace("\\", "")
 
 
@@ -228,10 +228,10 @@ def test_links_within_a_node_that_nobody_measured_have_no_winner(tmp_path: Path)
 def test_an_interval_is_wide_where_ranks_may_share_cores(tmp_path: Path, more: str, least: float) -> None:
     """With everything measured, only a site that shares cores has an error beyond that of the tables."""
     runs, _, machine = predict_study(cluster(tmp_path, more), site=None, measured=None, ranks=(), sets=())
-    here = Basis.HERE
+    here = InputBasis.HERE
     fabric = replace(machine.fabric, between_basis=here, within_basis=here)
     known = replace(machine, work_basis=here, fabric=fabric)
-    figure = step_time(runs[0].subject, known).seconds
+    figure = predict_step_time(runs[0].workload, known).seconds
     width = figure.high / figure.value - 1
     assert least < width < least + 0.061
 
@@ -249,7 +249,7 @@ def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Pa
     measured, about, machine = predict_study(path, site=None, measured=tables, ranks=(), sets=())
     assert about["products"]["basis"] == "measured here" and machine.device.peak("fp32") == pytest.approx(1e9)
     assert measured[0].time.seconds.value > 3 * assumed[0].time.seconds.value
-    assert assumed[0].time.seconds.basis is Basis.ASSUMED
+    assert assumed[0].time.seconds.basis is InputBasis.ASSUMED
     with pytest.raises(UserError, match=r"holds neither gemm\.json nor network\.json"):
         predict_study(path, site=None, measured=tmp_path, ranks=(), sets=())
 
@@ -264,9 +264,9 @@ def test_a_study_that_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) ->
 
 def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> None:
     path = study(tmp_path)
-    keep(tmp_path, *expanded(path))
+    store_prediction(tmp_path, *expanded(path))
     written = json.loads((tmp_path / NAME).read_text())
-    found = kept(tmp_path)
+    found = read_predictions(tmp_path)
     assert list(found) == [("", "baseline"), ("", "naive-int8")]
     assert found["", "baseline"].value == written["predictions"][0]["step_seconds"]["value"]
 
@@ -278,8 +278,8 @@ def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
     with pytest.raises(UserError, match=r"scheme by-library: environment: what the MPI library does"):
         predict_study(path, site=None, measured=None, ranks=(), sets=())
-    keep(tmp_path, *expanded(path))
-    assert list(kept(tmp_path)) == [("", "baseline")]
+    store_prediction(tmp_path, *expanded(path))
+    assert list(read_predictions(tmp_path)) == [("", "baseline")]
     written = json.loads((tmp_path / NAME).read_text())
     assert len(written["refused"]) == 1 and "by-library" in written["refused"][0]
 
@@ -290,7 +290,7 @@ def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -
 )
 def test_a_prediction_that_nobody_can_use_is_none(tmp_path: Path, damaged: dict[str, object]) -> None:
     (tmp_path / NAME).write_text(json.dumps({"schema": 1, "predictions": [], **damaged}))
-    assert kept(tmp_path) == {}
+    assert read_predictions(tmp_path) == {}
 
 
 def test_predictions_need_no_torch_and_the_baseline_no_numpy(tmp_path: Path) -> None:

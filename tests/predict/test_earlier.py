@@ -9,9 +9,9 @@ from planted_results import Planted, write
 
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.errors import UserError
-from hpcbench.predict.basis import Basis
+from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.command import predict_study
-from hpcbench.predict.earlier import find
+from hpcbench.predict.earlier_runs import find_runs
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
@@ -55,7 +55,7 @@ def plant(root: Path, path: Path, factor: float) -> Path:
 def predicted(path: Path, measured: Path | None) -> tuple[dict[str, float], dict[str, object]]:
     found, about, _ = predict_study(path, site=None, measured=measured, ranks=(), sets=())
     if measured:
-        assert {one.time.seconds.basis for one in found} <= {Basis.HERE, Basis.ASSUMED}
+        assert {one.time.seconds.basis for one in found} <= {InputBasis.HERE, InputBasis.ASSUMED}
     return {one.scheme: one.time.parts["forward"] + one.time.parts["backward"] for one in found}, about
 
 
@@ -84,7 +84,7 @@ def test_the_step_time_of_an_earlier_run_is_the_mean_of_its_counted_steps(tmp_pa
     root = plant(tmp_path / "001", study(tmp_path), 3.0)
     for log in root.glob("runs/*/log.txt"):
         log.write_text(re.sub(r"(step +(?:3|6|9|12)/.* time )([0-9.]+)", _stalled, log.read_text()))
-    runs = find(tmp_path, "local")
+    runs = find_runs(tmp_path, "local")
     assert len(runs) == 2
     for run in runs:
         seconds = run.log.steps.column("seconds", first=3)

@@ -6,21 +6,21 @@ from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
 from hpcbench.predict import flops, volume
-from hpcbench.predict.buckets import buckets_of
-from hpcbench.predict.experts import Routed, expert_shape
-from hpcbench.predict.memory import memory
-from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.buckets import list_buckets
+from hpcbench.predict.experts import Routed, describe_experts
+from hpcbench.predict.memory import predict_memory
+from hpcbench.predict.workload import Workload, make_train
 
 H = 32
 EXPERTS = Experts(count=8, top=2, capacity=1.0, min_capacity=1)
 MODEL = Model(layers=4, hidden=H, heads=4, experts=EXPERTS)
 DENSE = MODEL.changed(experts=None)
-TRAIN = train_of(global_batch=16, micro_batch=2, seq_len=64, precision="fp32", zero=1)
+TRAIN = make_train(global_batch=16, micro_batch=2, seq_len=64, precision="fp32", zero=1)
 MLP = 8 * H * H + 5 * H
 
 
 def held(model, layout, rank=0):
-    return sum(bucket.filled for bucket in buckets_of(model, TRAIN, layout, rank))
+    return sum(bucket.filled for bucket in list_buckets(model, TRAIN, layout, rank))
 
 
 @pytest.mark.parametrize(("dp", "ep", "shared"), [(8, 1, False), (8, 2, False), (8, 8, True)])
@@ -33,8 +33,8 @@ def test_a_rank_holds_its_share_of_the_experts_and_all_else(dp, ep, shared):
 def test_the_whole_model_is_counted_with_all_experts():
     sizes = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64, "positions": "rotary", "tied": False}
     for model in (MODEL, DENSE):
-        shape = expert_shape(model, TRAIN, Layout())
-        assert flops.parameters(**sizes, experts=shape) == held(model, Layout())
+        shape = describe_experts(model, TRAIN, Layout())
+        assert flops.count_parameters(**sizes, experts=shape) == held(model, Layout())
 
 
 SIZES = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64}
@@ -44,8 +44,8 @@ def beyond_dense(shape, recompute="none"):
     """Needed and executed operations of a sample's forward pass, beyond those of a dense model."""
     executed = {**SIZES, "recompute": recompute}
     return (
-        (flops.model_flops_per_sample(**SIZES, experts=shape) - flops.model_flops_per_sample(**SIZES)) / 3,
-        (flops.hardware_flops_per_sample(**executed, experts=shape) - flops.hardware_flops_per_sample(**executed))
+        (flops.count_model_flops(**SIZES, experts=shape) - flops.count_model_flops(**SIZES)) / 3,
+        (flops.count_hardware_flops(**executed, experts=shape) - flops.count_hardware_flops(**executed))
         / (4 if recompute == "full" else 3),
     )
 
@@ -72,7 +72,7 @@ def beyond_dense(shape, recompute="none"):
 )
 def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed, executed, routers):
     """The experts' MLPs take the place of the dense one, which 64 tokens go through."""
-    shape = expert_shape(MODEL.changed(experts=EXPERTS.changed(**changes)), TRAIN, layout)
+    shape = describe_experts(MODEL.changed(experts=EXPERTS.changed(**changes)), TRAIN, layout)
     router = 2 * 64 * 8 * H
     assert beyond_dense(shape) == pytest.approx(
         (4 * ((needed - 64) * 16 * H * H + router), 4 * ((executed - 64) * 16 * H * H + routers * router))
@@ -83,7 +83,7 @@ def test_tokens_that_were_dropped_are_not_needed():
     """100 of 128 rows were kept; the places are computed all the same where rows travel in them."""
     wide = EXPERTS.changed(capacity=1.25, every=2)
     for layout, executed in ((Layout(dp=4, ep=4), 160), (Layout(dp=4), 100)):
-        shape = expert_shape(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept=100.0)
+        shape = describe_experts(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept=100.0)
         router = 2 * 64 * 8 * H
         assert beyond_dense(shape, "full") == pytest.approx(
             (2 * (36 * 16 * H * H + router), 2 * ((executed - 64) * 16 * H * H + router))
@@ -94,17 +94,17 @@ def test_a_lower_capacity_never_counts_more():
     counts = []
     for capacity in (0.25, 0.5, 1.0, 1.25, 2.0, 8.0):
         model = MODEL.changed(experts=EXPERTS.changed(capacity=capacity))
-        counts.append(beyond_dense(expert_shape(model, TRAIN, Layout(dp=4, ep=4))))
+        counts.append(beyond_dense(describe_experts(model, TRAIN, Layout(dp=4, ep=4))))
     for rows in zip(*counts, strict=True):
         assert list(rows) == sorted(rows)
 
 
 def test_bytes_of_dispatch_and_combine():
     """``8 experts x 2 samples x 16 places x h`` values leave, of which a quarter stays, twice a layer and pass."""
-    sent = volume.step_bytes(MODEL, TRAIN, Layout(dp=4, ep=4), 0)
+    sent = volume.count_step_bytes(MODEL, TRAIN, Layout(dp=4, ep=4), 0)
     each = 8 * 2 * 16 * H * 4 * 3 // 4
     assert sent["EP", "FORWARD", "ACT"] == sent["EP", "BACKWARD", "GRAD"] == 2 * 4 * 2 * each
-    again = volume.step_bytes(MODEL, TRAIN.changed(recompute="full"), Layout(dp=4, ep=4), 0)
+    again = volume.count_step_bytes(MODEL, TRAIN.changed(recompute="full"), Layout(dp=4, ep=4), 0)
     assert again["EP", "FORWARD", "ACT"] == 2 * sent["EP", "FORWARD", "ACT"]
     assert again["EP", "BACKWARD", "GRAD"] == sent["EP", "BACKWARD", "GRAD"]
 
@@ -112,9 +112,9 @@ def test_bytes_of_dispatch_and_combine():
 def test_bytes_without_drops_are_those_of_the_counts():
     model = MODEL.changed(experts=EXPERTS.changed(drop="none"))
     layout = Layout(dp=4, ep=4)
-    sent = volume.step_bytes(model, TRAIN, layout, 1, routed=Routed(sent=100, received=70, computed=90))
+    sent = volume.count_step_bytes(model, TRAIN, layout, 1, routed=Routed(sent=100, received=70, computed=90))
     assert sent["EP", "FORWARD", "ACT"] == sent["EP", "BACKWARD", "GRAD"] == 170 * H * 4
-    balanced = volume.step_bytes(model, TRAIN, layout, 1)
+    balanced = volume.count_step_bytes(model, TRAIN, layout, 1)
     assert balanced["EP", "FORWARD", "ACT"] == 2 * 4 * 2 * (2 * 64 * 2 * H * 4 * 3 // 4)
     counts = 2 * 4 * 3 * 2 * 8  # of two experts to each of three ranks, in two micro-batches of four layers
     exact = "EXACT", "FORWARD", "ACT"
@@ -124,22 +124,22 @@ def test_bytes_without_drops_are_those_of_the_counts():
 def test_gradients_of_experts_are_summed_where_they_are_held():
     """With as many ranks as share out experts nobody else holds them; halves have one more holder."""
     train = TRAIN.changed(zero=0)
-    dense = volume.step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
-    alone = volume.step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]
+    dense = volume.count_step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
+    alone = volume.count_step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]
     assert alone < dense, "experts are not sent, and MLPs are"
-    halves = volume.all_ranks_bytes(MODEL, train, Layout(dp=4, ep=2))["DP", "BACKWARD", "GRAD"]
-    none = volume.all_ranks_bytes(MODEL, train, Layout(dp=4, ep=4))["DP", "BACKWARD", "GRAD"]
+    halves = volume.count_all_ranks_bytes(MODEL, train, Layout(dp=4, ep=2))["DP", "BACKWARD", "GRAD"]
+    none = volume.count_all_ranks_bytes(MODEL, train, Layout(dp=4, ep=4))["DP", "BACKWARD", "GRAD"]
     assert halves - none == pytest.approx(4 * 4 * 2 * (4 * 4 * MLP) / 2, rel=0.01)
 
 
 def test_experts_take_memory_by_what_a_rank_holds_and_what_comes():
     one, four = (
-        memory(Subject(MODEL, TRAIN.changed(zero=0), Layout(dp=4, ep=ep), 4), None).peaks["after reduction"]
+        predict_memory(Workload(MODEL, TRAIN.changed(zero=0), Layout(dp=4, ep=ep), 4), None).peaks["after reduction"]
         for ep in (1, 4)
     )
     assert one["weights"] - four["weights"] == pytest.approx(4 * 4 * 6 * MLP, rel=0.01)
     tight, wide = (
-        memory(Subject(MODEL.changed(experts=EXPERTS.changed(capacity=c)), TRAIN, Layout(dp=4, ep=4), 4), None)
+        predict_memory(Workload(MODEL.changed(experts=EXPERTS.changed(capacity=c)), TRAIN, Layout(dp=4, ep=4), 4), None)
         for c in (1.0, 2.0)
     )
     kinds = [found.peaks["before backward"] for found in (tight, wide)]

@@ -11,15 +11,15 @@ from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.section import Section
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict import volume, zero
-from hpcbench.predict.activations import layer_bytes
-from hpcbench.predict.basis import Basis, Figure
-from hpcbench.predict.machine import Machine, of_gpu
-from hpcbench.predict.memory import memory, remedy
-from hpcbench.predict.prediction import on_ranks, predict
-from hpcbench.predict.products import Point, interpolate, published
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import KNOWN, Subject, train_of, unknown_setting
-from hpcbench.predict.verdict import threshold
+from hpcbench.predict.activations import count_layer_bytes
+from hpcbench.predict.basis import Estimate, InputBasis
+from hpcbench.predict.break_even import find_break_even
+from hpcbench.predict.machine import Machine, make_gpu_machine
+from hpcbench.predict.memory import predict_memory, suggest_remedy
+from hpcbench.predict.prediction import predict, scale_to_ranks
+from hpcbench.predict.products import MeasuredProduct, interpolate, read_published
+from hpcbench.predict.step import StepModel
+from hpcbench.predict.workload import KNOWN, Workload, find_unknown_setting, make_train
 
 MODEL = Model(
     name="small",
@@ -38,18 +38,18 @@ WAYS = ("ring", "rsa", "ulysses")
 
 
 def machine(gbit: float = 400, gpu: str = "A100") -> Machine:
-    found = of_gpu(gpu, gpus_per_node=4, node_gbit=gbit)
+    found = make_gpu_machine(gpu, gpus_per_node=4, node_gbit=gbit)
     assert found
     return found
 
 
-def subject(layout: Layout, scheme: NamedScheme | None = None, **train: object) -> Subject:
+def workload(layout: Layout, scheme: NamedScheme | None = None, **train: object) -> Workload:
     settings = {"global_batch": 16 * layout.dp, "micro_batch": 2, "seq_len": 1024, "zero": 1, **train}
-    made = Subject(MODEL, train_of(**settings), layout, 4)
+    made = Workload(MODEL, make_train(**settings), layout, 4)
     return replace(made, scheme=scheme) if scheme else made
 
 
-def changed(made: Subject, **train: object) -> Subject:
+def changed(made: Workload, **train: object) -> Workload:
     return replace(made, train=made.train.changed(**train))
 
 
@@ -72,11 +72,11 @@ def scheme(codec: str) -> NamedScheme:
 def test_bytes_of_the_step_are_those_of_the_volume_model(layout: Layout, stage: int) -> None:
     if layout.pp > 1 and stage > 1:
         stage = 1
-    made = subject(layout, zero=stage, schedule="interleaved" if layout.chunks > 1 else "1f1b")
-    sent = Step(made, machine()).run().channels
+    made = workload(layout, zero=stage, schedule="interleaved" if layout.chunks > 1 else "1f1b")
+    sent = StepModel(made, machine()).run().channels
     for key, channel in sent.items():
         per_stage = [
-            volume.step_bytes(made.model, made.train, layout, stage * layout.replicas * layout.tp).get(key, 0)
+            volume.count_step_bytes(made.model, made.train, layout, stage * layout.replicas * layout.tp).get(key, 0)
             for stage in range(layout.pp)
         ]
         assert channel.message_bytes == round(sum(per_stage) / layout.pp)
@@ -85,25 +85,28 @@ def test_bytes_of_the_step_are_those_of_the_volume_model(layout: Layout, stage: 
 
 def test_many_micro_batches_take_what_they_would_one_by_one() -> None:
     """Only the first rounds are simulated; the rest repeats."""
-    few, layout = subject(Layout(dp=2, pp=4), global_batch=2 * 2 * 24), Layout(dp=2, pp=4)
-    step = Step(few, machine())
+    few, layout = workload(Layout(dp=2, pp=4), global_batch=2 * 2 * 24), Layout(dp=2, pp=4)
+    step = StepModel(few, machine())
     assert few.micro_batches == 24 == 2 * 3 * layout.pp
     whole = step.run().seconds.value
-    shorter = Step(changed(few, global_batch=2 * 2 * 12), machine()).run().seconds.value
-    longer = Step(changed(few, global_batch=2 * 2 * 48), machine()).run().seconds.value
+    shorter = StepModel(changed(few, global_batch=2 * 2 * 12), machine()).run().seconds.value
+    longer = StepModel(changed(few, global_batch=2 * 2 * 48), machine()).run().seconds.value
     assert longer - whole == pytest.approx(2 * (whole - shorter), rel=1e-6)
 
 
 def test_a_faster_network_never_slows_a_step() -> None:
-    made = subject(Layout(dp=8, tp=2, pp=2))
-    times = [Step(made, machine(gbit)).run().seconds.value for gbit in (1, 10, 100, 1000)]
+    made = workload(Layout(dp=8, tp=2, pp=2))
+    times = [StepModel(made, machine(gbit)).run().seconds.value for gbit in (1, 10, 100, 1000)]
     assert times == sorted(times, reverse=True) and times[0] > 2 * times[-1]
 
 
 def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
     """The closed form's bandwidth lies between, and the words say which side the machine is on."""
     layout = Layout(dp=16)
-    pair = [("baseline", subject(layout, overlap=False)), ("int8", subject(layout, scheme("int8:256"), overlap=False))]
+    pair = [
+        ("baseline", workload(layout, overlap=False)),
+        ("int8", workload(layout, scheme("int8:256"), overlap=False)),
+    ]
     slow, fast = (predict("", pair, machine(gbit), baseline="baseline")[1] for gbit in (2, 3000))
     assert slow.against and fast.against
     assert slow.against.gain > 0.2 and "wins" in slow.against.words
@@ -116,15 +119,15 @@ def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
 
 
 def test_break_even_is_where_both_lines_cross() -> None:
-    at = threshold(own=3.0, network_bytes=10.0, baseline_own=1.0, baseline_bytes=40.0)
+    at = find_break_even(own=3.0, network_bytes=10.0, baseline_own=1.0, baseline_bytes=40.0)
     assert at == 15.0 and 3 + 10 / at == 1 + 40 / at
-    assert threshold(own=1.0, network_bytes=10.0, baseline_own=1.0, baseline_bytes=40.0) == math.inf
-    assert threshold(own=2.0, network_bytes=40.0, baseline_own=1.0, baseline_bytes=40.0) == 0.0
+    assert find_break_even(own=1.0, network_bytes=10.0, baseline_own=1.0, baseline_bytes=40.0) == math.inf
+    assert find_break_even(own=2.0, network_bytes=40.0, baseline_own=1.0, baseline_bytes=40.0) == 0.0
 
 
 def test_memory_of_gpt_3_is_as_published() -> None:
     """16 bytes a parameter: 2.8 TB, and each of 1,024 GPUs its part with ZeRO-3."""
-    assert float(zero.published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
+    assert float(zero.count_published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
     model = Model(
         name="gpt-3",
         layers=96,
@@ -136,8 +139,8 @@ def test_memory_of_gpt_3_is_as_published() -> None:
         parallel_residual=False,
         tied=True,
     )
-    made = Subject(model, train_of(global_batch=64, micro_batch=1, seq_len=2048, zero=1), Layout(tp=8, pp=8), 8)
-    found = memory(made, 80e9)
+    made = Workload(model, make_train(global_batch=64, micro_batch=1, seq_len=2048, zero=1), Layout(tp=8, pp=8), 8)
+    found = predict_memory(made, 80e9)
     held = found.peaks["after backward"]
     # weights and gradients in 16 bits, sums, master weights and two moments in 32: 20 bytes here
     assert held["weights"] + held["gradients"] + held["optimizer"] == pytest.approx(20 * 175e9 / 64, rel=0.05)
@@ -148,7 +151,7 @@ def test_memory_of_gpt_3_is_as_published() -> None:
 def test_activations_are_as_published() -> None:
     """arXiv 2205.05198, table 2: 34 s b h / t with sequence parallelism and selective recomputation."""
     sizes = {"seq_len": 2048, "micro_batch": 1, "hidden": 12288, "heads": 96, "tp": 8}
-    slim = layer_bytes(**sizes, sequence_parallel=True, recompute="selective")  # type: ignore[arg-type]
+    slim = count_layer_bytes(**sizes, sequence_parallel=True, recompute="selective")  # type: ignore[arg-type]
     assert slim == 34 * 2048 * 12288 / 8
 
 
@@ -156,15 +159,15 @@ def test_activations_are_as_published() -> None:
 def test_ranks_that_share_positions_share_activations_and_attention(way: Literal["ring", "rsa", "ulysses"]) -> None:
     """A long sample over four ranks: a fourth of what is kept and computed, and messages that a slow network shows."""
     long = {"seq_len": 16384, "micro_batch": 1, "recompute": "selective", "global_batch": 4}
-    alone, shared = subject(Layout(), **long), subject(Layout(cp=4, context=way), **long)
-    kept = [memory(one, None).peaks["before backward"]["activations"] for one in (alone, shared)]
+    alone, shared = workload(Layout(), **long), workload(Layout(cp=4, context=way), **long)
+    kept = [predict_memory(one, None).peaks["before backward"]["activations"] for one in (alone, shared)]
     assert kept[0] == pytest.approx(4 * kept[1])
-    shorter = Step(shared, machine(1e6)).run().seconds.value / Step(alone, machine(1e6)).run().seconds.value
+    shorter = StepModel(shared, machine(1e6)).run().seconds.value / StepModel(alone, machine(1e6)).run().seconds.value
     assert shorter < 0.6 or way == "rsa", "whole rows of scores go through memory"
     far = replace(shared, ranks_per_node=1)
-    times = [Step(far, machine(gbit)).run().seconds.value for gbit in (1, 10, 100)]
+    times = [StepModel(far, machine(gbit)).run().seconds.value for gbit in (1, 10, 100)]
     assert times == sorted(times, reverse=True) and times[0] > 1.5 * times[-1]
-    assert Step(replace(far, scheme=scheme("int8:256")), machine(1)).run().seconds.value < 0.9 * times[0]
+    assert StepModel(replace(far, scheme=scheme("int8:256")), machine(1)).run().seconds.value < 0.9 * times[0]
 
 
 def test_rows_of_scores_grow_with_the_square_of_the_length() -> None:
@@ -172,37 +175,37 @@ def test_rows_of_scores_grow_with_the_square_of_the_length() -> None:
     kept: dict[str, list[float]] = {}
     for way in WAYS:
         for length in (4096, 8192):
-            made = subject(Layout(cp=4, context=way), seq_len=length, micro_batch=1)  # type: ignore[arg-type]
-            kept.setdefault(way, []).append(memory(made, None).peaks["before backward"]["activations"])
+            made = workload(Layout(cp=4, context=way), seq_len=length, micro_batch=1)  # type: ignore[arg-type]
+            kept.setdefault(way, []).append(predict_memory(made, None).peaks["before backward"]["activations"])
     assert kept["ring"] == kept["ulysses"] and kept["ring"][1] == 2 * kept["ring"][0]
     rows = [whole - without for whole, without in zip(kept["rsa"], kept["ring"], strict=True)]
     assert rows == [MODEL.layers * MODEL.heads * length**2 / 4 * 2 for length in (4096, 8192)]
 
 
 def test_what_does_not_fit_has_a_remedy_that_helps() -> None:
-    made = subject(Layout(dp=4), global_batch=64, micro_batch=16, zero=0)
-    before = memory(made, 10e9)
-    assert before.fits is False and remedy(made, before) == "set train.recompute: full"
-    after = memory(changed(made, recompute="full"), 10e9)
+    made = workload(Layout(dp=4), global_batch=64, micro_batch=16, zero=0)
+    before = predict_memory(made, 10e9)
+    assert before.fits is False and suggest_remedy(made, before) == "set train.recompute: full"
+    after = predict_memory(changed(made, recompute="full"), 10e9)
     assert after.bytes < 0.75 * before.bytes
 
 
 def test_residuals_and_buffers_of_codecs_are_counted() -> None:
     rule = Rule(dimension="DP", codec="sign:1024", feedback=True)
     plain, coded = (
-        subject(Layout(dp=4)),
-        subject(Layout(dp=4), NamedScheme(name="sign", algorithm="encoded", default="none", rules=[rule])),
+        workload(Layout(dp=4)),
+        workload(Layout(dp=4), NamedScheme(name="sign", algorithm="encoded", default="none", rules=[rule])),
     )
-    extra = memory(coded, None).peaks["after backward"]
-    assert memory(plain, None).peaks["after backward"]["residuals"] == 0
+    extra = predict_memory(coded, None).peaks["after backward"]
+    assert predict_memory(plain, None).peaks["after backward"]["residuals"] == 0
     assert extra["residuals"] == pytest.approx(8 * 133e6, rel=0.3) and extra["codec buffers"] > 0
 
 
 def test_more_ranks_are_more_replicas() -> None:
-    made = on_ranks(subject(Layout(dp=2, tp=2, pp=2)), 32)
+    made = scale_to_ranks(workload(Layout(dp=2, tp=2, pp=2)), 32)
     assert (made.layout.dp, made.layout.tp, made.layout.pp) == (8, 2, 2) and made.micro_batches == 8
     with pytest.raises(ValueError, match="no multiple of tp x pp = 2 x 2 = 4"):
-        on_ranks(made, 30)
+        scale_to_ranks(made, 30)
 
 
 @pytest.mark.parametrize("section", [Model, Train, Layout])
@@ -217,12 +220,12 @@ def test_what_the_model_lacks_is_refused_by_name(section: type[Section]) -> None
     given = {name: value for name, value in needed.items() if name in section.model_fields}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(KNOWN, Tomorrow, KNOWN[section])  # type: ignore[arg-type]
-        assert unknown_setting(Tomorrow(**given)) is None
-        assert unknown_setting(Tomorrow(**given, tomorrow=8)) == "tomorrow"
+        assert find_unknown_setting(Tomorrow(**given)) is None
+        assert find_unknown_setting(Tomorrow(**given, tomorrow=8)) == "tomorrow"
 
 
 def test_products_between_measured_ones() -> None:
-    points = [Point(1024, 1024, k, e) for k, e in ((256, 0.4), (1024, 0.6), (4096, 0.8))]
+    points = [MeasuredProduct(1024, 1024, k, e) for k, e in ((256, 0.4), (1024, 0.6), (4096, 0.8))]
     assert interpolate(points, 1024, 1024, 1024, 108) == pytest.approx(0.6, rel=0.01)
     assert 0.4 < interpolate(points, 1024, 1024, 512, 108) < 0.6
     # 109 tiles of the largest size take two waves of 108 multiprocessors
@@ -232,14 +235,14 @@ def test_products_between_measured_ones() -> None:
 
 @pytest.mark.parametrize("family", ["V100", "A100", "H100"])
 def test_a_products_time_is_known_from_the_others(family: str) -> None:
-    table = published(family)
-    assert table and table.basis is Basis.ELSEWHERE and table.source
+    table = read_published(family)
+    assert table and table.basis is InputBasis.ELSEWHERE and table.source
     left = [abs(error) for error in table.left_out(least_flops=1e11)]
     assert len(left) > 40 and sum(left) / len(left) < 0.07
 
 
 def test_intervals_hold_their_value() -> None:
-    figure = Figure.around(2.0, 0.5, Basis.SHEET)
+    figure = Estimate.around(2.0, 0.5, InputBasis.SHEET)
     assert (figure.low, figure.high) == (1.5, 2.5)
     rate = figure.inverse(10.0)
     assert rate.low == 4.0 and rate.value == 5.0 and rate.high == pytest.approx(10 / 1.5)

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from hpcbench.predict.partition.chain import Chain, Coding, Layer, Level, Setting
-from hpcbench.predict.partition.reach import Reach, versions_of
-from hpcbench.predict.partition.solve import best_cut, even_cut
+from hpcbench.predict.partition.chain import ChainLayer, Coding, LayerChain, LinkLevel, Setting
+from hpcbench.predict.partition.reach import Reach, count_versions
+from hpcbench.predict.partition.solve import find_best_cut, find_even_cut
 
 CHAINS = 200
 
@@ -73,13 +73,15 @@ def drawn(number):
     """A random chain of up to 8 layers, and levels of up to 6 ranks together."""
     random = Random(number)
     few = random.randint(1, 3)
-    kinds = [Layer(*(random.uniform(0.5, 5.0) for _ in range(6))) for _ in range(few)]
+    kinds = [ChainLayer(*(random.uniform(0.5, 5.0) for _ in range(6))) for _ in range(few)]
     layers = [random.choice(kinds) for _ in range(random.randint(1, 8))]
     sizes = random.choice([(n,) for n in range(1, 7)] + [(2, 2), (2, 3), (3, 2), (1, 4), (4, 1)])
-    levels = [Level(units, random.choice([0.5, 2.0, 20.0]) / (k + 1)) for k, units in enumerate(sizes)]
+    levels = [LinkLevel(units, random.choice([0.5, 2.0, 20.0]) / (k + 1)) for k, units in enumerate(sizes)]
     codec = Coding(random.uniform(0.1, 1.0), random.choice([0.0, 0.3]))
     limit = random.choice([None, None, random.uniform(10, 60)])
-    return Chain(layers), Setting(levels, random.choice([Coding(), codec]), codec, limit, random.choice([1.0, 0.25]))
+    return LayerChain(layers), Setting(
+        levels, random.choice([Coding(), codec]), codec, limit, random.choice([1.0, 0.25])
+    )
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -87,7 +89,7 @@ def test_no_cut_is_better_than_the_one_found(block):
     impossible = 0
     for number in range(block * CHAINS // 10, (block + 1) * CHAINS // 10):
         chain, setting = drawn(number)
-        found, least = best_cut(chain, setting), every_cut(chain, setting)
+        found, least = find_best_cut(chain, setting), every_cut(chain, setting)
         assert found.seconds == pytest.approx(least, rel=1e-9), number
         impossible += math.isinf(least)
         if math.isfinite(least):
@@ -108,17 +110,17 @@ def test_a_cut_fits_the_memory_just_where_the_reach_says():
         top, least = len(setting.levels) - 1, every_cut(chain, setting)
         reached = Reach(chain, setting).first(top, len(chain), setting.levels[top].units, 0.0)
         assert (reached > 0) == math.isinf(least), number
-        assert best_cut(chain, setting).seconds == pytest.approx(least, rel=1e-9), number
+        assert find_best_cut(chain, setting).seconds == pytest.approx(least, rel=1e-9), number
         impossible += math.isinf(least)
     assert 10 < impossible < 50
 
 
 def test_versions_count_the_micro_batches_between_a_stage_and_the_end():
-    found = {places: versions_of(*places) for places in ((1, 0.0), (1, 3.0), (2, 3.0), (4, 1.0), (3, 3.0))}
+    found = {places: count_versions(*places) for places in ((1, 0.0), (1, 3.0), (2, 3.0), (4, 1.0), (3, 3.0))}
     assert found == {(1, 0.0): 1, (1, 3.0): 4, (2, 3.0): 3, (4, 1.0): 2, (3, 3.0): 2}
     # what a unit of many ranks has behind it may be a fraction, which counts as the next whole rank
     assert all(
-        versions_of(own, quarters / 4 + more) == versions_of(own, math.ceil(quarters / 4) + more)
+        count_versions(own, quarters / 4 + more) == count_versions(own, math.ceil(quarters / 4) + more)
         for own in range(1, 9)
         for quarters in range(40)
         for more in range(3)
@@ -130,7 +132,9 @@ def test_a_wrong_bound_would_be_seen(monkeypatch):
     from hpcbench.predict.partition import solve
 
     monkeypatch.setattr(solve, "_SLACK", 0.6)
-    found = [(best_cut(chain, setting).seconds, every_cut(chain, setting)) for chain, setting in map(drawn, range(40))]
+    found = [
+        (find_best_cut(chain, setting).seconds, every_cut(chain, setting)) for chain, setting in map(drawn, range(40))
+    ]
     assert any(ours > least * (1 + 1e-9) for ours, least in found)
 
 
@@ -139,7 +143,7 @@ def test_even_cuts_equal_every_cut_of_that_kind():
         chain, _ = drawn(number)
         random = Random(1000 + number)
         stages, replicas = random.randint(1, min(len(chain), 4)), random.randint(1, 3)
-        link = Level(stages * replicas, random.choice([0.5, 2.0, 20.0]))
+        link = LinkLevel(stages * replicas, random.choice([0.5, 2.0, 20.0]))
         setting = Setting([link], syncs=0.5)
         least = math.inf
         for cut in runs(0, len(chain)):
@@ -147,17 +151,17 @@ def test_even_cuts_equal_every_cut_of_that_kind():
                 times = [max(chain.seconds(i, j), chain.sync(i, j, replicas, link, setting)) / replicas for i, j in cut]
                 times += [chain.boundary(i, link, setting) / replicas for i, _ in cut[1:]]
                 least = min(least, max(times))
-        found = even_cut(chain, setting, stages=stages, replicas=replicas)
+        found = find_even_cut(chain, setting, stages=stages, replicas=replicas)
         assert found.seconds == pytest.approx(least, rel=1e-12)
         assert [stage.replicas for stage in found.stages] == [replicas] * stages
 
 
 def test_a_codec_moves_the_cut_where_the_link_is_slow():
     """Two layers that exchange much lie together, unless a codec makes the message small."""
-    chain = Chain([Layer(1.0, out_bytes=4.0), Layer(1.0, out_bytes=1.0), Layer(1.0)])
-    plain = best_cut(chain, Setting([Level(2, 4.0)]))
-    coded = best_cut(chain, Setting([Level(2, 0.5)], Coding(0.25)))
-    slow = best_cut(chain, Setting([Level(2, 4.0)], Coding(0.25, codec_s=1.0)))
+    chain = LayerChain([ChainLayer(1.0, out_bytes=4.0), ChainLayer(1.0, out_bytes=1.0), ChainLayer(1.0)])
+    plain = find_best_cut(chain, Setting([LinkLevel(2, 4.0)]))
+    coded = find_best_cut(chain, Setting([LinkLevel(2, 0.5)], Coding(0.25)))
+    slow = find_best_cut(chain, Setting([LinkLevel(2, 4.0)], Coding(0.25, codec_s=1.0)))
     assert [stage.stop for stage in plain.stages if stage.stop < 3] in ([2], [])
     assert coded.seconds <= 2.0
     assert slow.seconds == pytest.approx(1.5), "a codec that costs more than the link: no boundary at all"
@@ -166,14 +170,14 @@ def test_a_codec_moves_the_cut_where_the_link_is_slow():
 def test_the_word_auto_takes_layers_off_the_stage_with_the_head():
     from hpcbench.contract.layout import balance_stages
     from hpcbench.contract.training import Model
-    from hpcbench.predict.subject import train_of
+    from hpcbench.predict.workload import make_train
 
-    train = train_of(global_batch=8, micro_batch=1, seq_len=64)
+    train = make_train(global_batch=8, micro_batch=1, seq_len=64)
     for layers, vocab, parts in ((24, 50_000, 4), (24, 256, 4), (8, 200_000, 3), (5, 30_000, 5), (12, 30_000, 1)):
         model = Model(layers=layers, hidden=512, heads=8, vocab=vocab)
         head = vocab / (12 * 512) / (1 + 64 / (6 * 512))
-        chain = Chain([Layer(1.0)] * (layers - 1) + [Layer(1.0 + head)])
-        best = even_cut(chain, Setting([Level(parts, 1e9)]), stages=parts, replicas=1).seconds
+        chain = LayerChain([ChainLayer(1.0)] * (layers - 1) + [ChainLayer(1.0 + head)])
+        best = find_even_cut(chain, Setting([LinkLevel(parts, 1e9)]), stages=parts, replicas=1).seconds
         found = balance_stages(model, train, parts)
         assert len(found) == parts and sum(found) == layers and min(found) >= 1
         assert max([*found[:-1], found[-1] + head]) == pytest.approx(best)
@@ -192,14 +196,14 @@ matrix: {scheme: [baseline, naive-zfp8]}
 def test_predict_says_how_to_cut(tmp_path):
     import json
 
-    from hpcbench.predict.command import document, predict_study
+    from hpcbench.predict.command import make_document, predict_study
 
     path = tmp_path / "study.yaml"
     path.write_text(STUDY, encoding="utf-8")
     found, about, machine = predict_study(path, site=None, measured=None, ranks=(), sets=(), partition=True)
-    written = json.loads(json.dumps(document(found, about, machine)))
+    written = json.loads(json.dumps(make_document(found, about, machine)))
     for one, plans in zip(found, written["partition"], strict=True):
-        layout = one.subject.layout
+        layout = one.workload.layout
         assert len(layout.stages) == 8 and sum(layout.stages) == 24 and layout.stages[-1] < 3
         assert sum(replicas for _, replicas in plans["free"]) == plans["ranks"] == layout.ranks
         assert sum(layers for layers, _ in plans["free"]) == 24
@@ -209,4 +213,4 @@ def test_predict_says_how_to_cut(tmp_path):
         best = plans["two_buffers"]
         assert best["pp"] > 1 and best["pp"] * best["dp"] == layout.ranks and sum(best["stages"]) == 24
         assert 64 // best["micro_batch"] // best["dp"] >= best["pp"], "two versions are enough"
-    assert "partition" not in document(*predict_study(path, site=None, measured=None, ranks=(), sets=()))
+    assert "partition" not in make_document(*predict_study(path, site=None, measured=None, ranks=(), sets=()))

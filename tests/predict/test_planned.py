@@ -11,42 +11,42 @@ import pytest
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
-from hpcbench.predict import processor
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.call import Call
+from hpcbench.predict import core_costs
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.call import PredictedCall
+from hpcbench.predict.core_costs import BACKGROUND, PLANNED
 from hpcbench.predict.cost import CodecSpeed
-from hpcbench.predict.machine import of_cpu
-from hpcbench.predict.measured import improve, read
-from hpcbench.predict.processor import BACKGROUND, PLANNED
-from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.machine import make_cpu_machine
+from hpcbench.predict.measured_tables import apply_tables, read_tables
 from hpcbench.predict.traffic import Costing
+from hpcbench.predict.workload import Workload, make_train
 
 RANKS, CORES, CALL_S, THREAD_S = 8, 2.0, 0.25, 0.5
 INT8 = NamedScheme(name="int8", algorithm="encoded", default="int8:256")
-SPEEDS = {"int8:256": CodecSpeed(1e9, 2e9, 1e-3, 0.25, Basis.HERE)}
+SPEEDS = {"int8:256": CodecSpeed(1e9, 2e9, 1e-3, 0.25, InputBasis.HERE)}
 N = 1 << 13
 
 
-def of_pairs(**seconds: float) -> processor.Processor:
+def of_pairs(**seconds: float) -> core_costs.CoreCosts:
     """Messages of 1 ms and 1 ns a byte, and planned calls that take `CALL_S` more."""
     message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
     calls = (("send", (((2, False), message), ((2, True), message))),)
-    return processor.Processor(calls, call_s=CALL_S, **seconds)
+    return core_costs.CoreCosts(calls, call_s=CALL_S, **seconds)
 
 
 def costing(layout: Layout, *, overlap: bool = True, background_s: float = 0.0, coded: bool = True) -> Costing:
-    train = train_of(global_batch=8, micro_batch=1, seq_len=128, precision="fp32", zero=1, overlap=overlap)
+    train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision="fp32", zero=1, overlap=overlap)
     scheme = INT8 if coded else NamedScheme(name="baseline", algorithm="native")
-    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
-    shared = replace(bare, fabric=replace(bare.fabric, processor=of_pairs(background_s=background_s)))
-    return Costing(Subject(Model(layers=2, hidden=256, heads=8), train, layout, 2, scheme), shared, SPEEDS)
+    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    shared = replace(bare, fabric=replace(bare.fabric, core_costs=of_pairs(background_s=background_s)))
+    return Costing(Workload(Model(layers=2, hidden=256, heads=8), train, layout, 2, scheme), shared, SPEEDS)
 
 
 GRID = Layout(dp=2, tp=4, tensor="2d")
 
 
-def of_grid(operation: str, axis: str) -> Call:
-    return Call(("TP", "FORWARD", "ACT", axis), operation, N, 4, axis)
+def of_grid(operation: str, axis: str) -> PredictedCall:
+    return PredictedCall(("TP", "FORWARD", "ACT", axis), operation, N, 4, axis)
 
 
 @pytest.mark.parametrize("operation", ["broadcast", "reduce"])
@@ -63,22 +63,22 @@ def test_pieces_one_after_another_cost_the_cores_what_an_exchange_does(operation
 
 
 def test_a_call_beside_the_computation_costs_a_hand_over() -> None:
-    def more(layout: Layout, call: Call, *, coded: bool = True, overlap: bool = True) -> float:
+    def more(layout: Layout, call: PredictedCall, *, coded: bool = True, overlap: bool = True) -> float:
         with_thread, without = (
             costing(layout, background_s=seconds, coded=coded, overlap=overlap).cost(call, size=2).inside
             for seconds in (THREAD_S, 0.0)
         )
         return with_thread - without
 
-    reduction = Call(("DP", "BACKWARD", "GRAD"), "reduce-scatter", N, 4, "dp")
+    reduction = PredictedCall(("DP", "BACKWARD", "GRAD"), "reduce-scatter", N, 4, "dp")
     plain, axis = Layout(dp=2, tp=4), GRID.grid.axes[0]
     assert more(GRID, reduction) == pytest.approx(THREAD_S)
     assert more(GRID, of_grid("broadcast", axis)) == pytest.approx(2 * THREAD_S), "a call for each piece"
     assert more(GRID, of_grid("broadcast", axis), coded=False) == pytest.approx(2 * THREAD_S)
     assert more(GRID, reduction, overlap=False) == 0.0
-    tensor = Call(("TP", "FORWARD", "ACT"), "all-reduce", N, 4, "tp")
+    tensor = PredictedCall(("TP", "FORWARD", "ACT"), "all-reduce", N, 4, "tp")
     assert more(plain, tensor) == 0.0, "a layer waits for its sums at once"
-    assert more(plain, Call(("EXACT", "STEP", "OPTIM"), "all-gather", 8, 8, "world")) == 0.0
+    assert more(plain, PredictedCall(("EXACT", "STEP", "OPTIM"), "all-gather", 8, 8, "world")) == 0.0
 
 
 def test_the_hand_over_is_what_the_smallest_call_takes_more_in_the_background() -> None:
@@ -91,7 +91,7 @@ def test_the_hand_over_is_what_the_smallest_call_takes_more_in_the_background() 
 
     raw = {"ranks_per_node": [2] * 4, "between_work": rows("send", 1e-3) + rows(PLANNED, 3e-3)}
     alone, beside = rows("all-reduce", 2e-3), rows(BACKGROUND, 5e-3)
-    found = [processor.of_table({**raw, "between_work": raw["between_work"] + more}, CORES)
+    found = [core_costs.read_core_costs({**raw, "between_work": raw["between_work"] + more}, CORES)
              for more in (alone + beside, alone, alone + rows(BACKGROUND, 1e-3))]  # fmt: skip
     assert [one.background_s for one in found if one] == pytest.approx([CORES / RANKS * 3e-3, 0.0, 0.0])
 
@@ -104,9 +104,9 @@ def speed(tmp_path: Path) -> Callable[..., CodecSpeed]:
         table = {"schema": 1, "within": link, "between": link, "codecs": {"bf16": clock}, "native": [],
                  "ranks_per_node": [2] * 4, **more}  # fmt: skip
         (tmp_path / "network.json").write_text(json.dumps(table))
-        bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+        bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
         machine = replace(bare, shared_cores=CORES if shared else None)
-        return improve(machine, read(tmp_path, asked_for=True), "fp32")[1]["bf16"]
+        return apply_tables(machine, read_tables(tmp_path, asked_for=True), "fp32")[1]["bf16"]
 
     return of
 

@@ -6,25 +6,25 @@ import pytest
 
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
-from hpcbench.predict.machine import of_gpu
-from hpcbench.predict.memory import memory
-from hpcbench.predict.served import served, steady, step_time
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import Subject, train_of
-from hpcbench.predict.volume import all_ranks_bytes
+from hpcbench.predict.machine import make_gpu_machine
+from hpcbench.predict.memory import predict_memory
+from hpcbench.predict.parameter_server import average_turns, predict_step_time, time_served_step
+from hpcbench.predict.step import StepModel
+from hpcbench.predict.volume import count_all_ranks_bytes
+from hpcbench.predict.workload import Workload, make_train
 
 MODEL = Model(layers=8, hidden=1024, heads=16, vocab=50304)
 N = 4
 
 
-def subject(sync, **settings):
+def workload(sync, **settings):
     given = {"global_batch": 2 * N, "micro_batch": 1, "seq_len": 512, "clip": 0.0, "zero": 1, "precision": "fp32"}
-    return Subject(MODEL, train_of(**given, sync=sync, **settings), Layout(dp=N), 1)
+    return Workload(MODEL, make_train(**given, sync=sync, **settings), Layout(dp=N), 1)
 
 
 @pytest.fixture(scope="module")
 def machine():
-    return of_gpu("A100", gpus_per_node=1, node_gbit=100)
+    return make_gpu_machine("A100", gpus_per_node=1, node_gbit=100)
 
 
 def by_clocks(turns, bound, steps):
@@ -50,22 +50,28 @@ def by_tickets(turns, steps):
 
 
 def test_a_turn_has_nothing_hidden_and_the_bytes_of_stage_1(machine):
-    plain, found = step_time(subject("all-reduce", overlap=False), machine), step_time(subject("bsp"), machine)
+    plain, found = (
+        predict_step_time(workload("all-reduce", overlap=False), machine),
+        predict_step_time(workload("bsp"), machine),
+    )
     assert found.seconds.value == pytest.approx(plain.seconds.value) and found.parts == pytest.approx(plain.parts)
-    assert found.seconds.value > Step(subject("all-reduce"), machine).run().seconds.value, "an all-reduce hides some"
+    assert found.seconds.value > StepModel(workload("all-reduce"), machine).run().seconds.value, (
+        "an all-reduce hides some"
+    )
     assert sum(found.parts.values()) == pytest.approx(found.seconds.value)
     assert found.parts["data"] > 0 and not any(channel[0] == "EXACT" for channel in found.channels)
-    one = subject("bsp")
-    total = all_ranks_bytes(one.model, one.train, one.layout)
+    one = workload("bsp")
+    total = count_all_ranks_bytes(one.model, one.train, one.layout)
     for channel, sent in found.channels.items():
         assert sent.message_bytes * N == total[channel]
 
 
 def test_the_slowest_worker_sets_the_pace_unless_others_take_its_work(machine):
     slow = {"slow_rank": 2, "slow_factor": 3.0}
-    even = step_time(subject("bsp"), machine)
+    even = predict_step_time(workload("bsp"), machine)
     bsp, ssp, asp = (
-        step_time(subject(sync, staleness=3 if sync == "ssp" else 0, **slow), machine) for sync in ("bsp", "ssp", "asp")
+        predict_step_time(workload(sync, staleness=3 if sync == "ssp" else 0, **slow), machine)
+        for sync in ("bsp", "ssp", "asp")
     )
     passes = even.parts["forward"] + even.parts["backward"] + even.parts["recompute"]
     busy = even.seconds.value - even.parts["waiting"]
@@ -84,14 +90,14 @@ def test_the_slowest_worker_sets_the_pace_unless_others_take_its_work(machine):
 
 
 def test_workers_that_are_alike_take_a_turn_each(machine):
-    turn = step_time(subject("bsp"), machine)
+    turn = predict_step_time(workload("bsp"), machine)
     busy = turn.seconds.value - turn.parts["waiting"]
-    assert served(turn, [1.0] * N, shared=True).seconds.value == pytest.approx(busy)
-    assert steady([2.0, 2.0]) == 2.0 and steady([1.0, 3.0]) == 1.5
+    assert time_served_step(turn, [1.0] * N, shared=True).seconds.value == pytest.approx(busy)
+    assert average_turns([2.0, 2.0]) == 2.0 and average_turns([1.0, 3.0]) == 1.5
 
 
 def test_shards_hold_what_waits_for_an_update():
-    plain, found = memory(subject("all-reduce"), None), memory(subject("bsp"), None)
+    plain, found = predict_memory(workload("all-reduce"), None), predict_memory(workload("bsp"), None)
     for peak in ("after backward", "after reduction"):
         more = found.peaks[peak]["transient"] - plain.peaks[peak]["transient"]
         assert more == pytest.approx(2 * plain.peaks[peak]["weights"])
@@ -100,11 +106,11 @@ def test_shards_hold_what_waits_for_an_update():
 
 def test_collectives_wait_for_the_slow_one_which_hides_more(machine):
     slow = {"slow_rank": 1, "slow_factor": 2.0}
-    even, found = (step_time(subject("all-reduce", **one), machine) for one in ({}, slow))
-    apart, bare = (step_time(subject("all-reduce", overlap=False, **one), machine) for one in (slow, {}))
+    even, found = (predict_step_time(workload("all-reduce", **one), machine) for one in ({}, slow))
+    apart, bare = (predict_step_time(workload("all-reduce", overlap=False, **one), machine) for one in (slow, {}))
     passes = even.parts["forward"] + even.parts["backward"] + even.parts["recompute"]
     share = 1 + even.parts["waiting"] / (even.seconds.value - even.parts["waiting"])
     assert apart.seconds.value == pytest.approx(bare.seconds.value + passes * share, rel=0.02), "nothing is hidden"
     assert even.seconds.value < found.seconds.value < even.seconds.value + passes * share
     assert found.parts["optimizer"] == pytest.approx(even.parts["optimizer"])
-    assert step_time(subject("all-reduce"), machine) == Step(subject("all-reduce"), machine).run()
+    assert predict_step_time(workload("all-reduce"), machine) == StepModel(workload("all-reduce"), machine).run()

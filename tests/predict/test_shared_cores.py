@@ -11,22 +11,22 @@ import pytest
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
-from hpcbench.predict import processor
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.call import Call
+from hpcbench.predict import core_costs
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.call import PredictedCall
 from hpcbench.predict.constants import SHARED_CORES_ERROR
-from hpcbench.predict.deeds import Busy, Post, Wait
-from hpcbench.predict.earlier import Lesson, slowdown, waits
-from hpcbench.predict.fabric import Place
-from hpcbench.predict.layers import Layer, factors
-from hpcbench.predict.machine import Machine, of_cpu
-from hpcbench.predict.measured import improve, read
+from hpcbench.predict.earlier_runs import Calibration, fit_slowdown, fit_waiting
+from hpcbench.predict.fabric import GroupPlacement
+from hpcbench.predict.layers import MeasuredLayer, interpolate_factors
+from hpcbench.predict.machine import Machine, make_cpu_machine
+from hpcbench.predict.measured_tables import apply_tables, read_tables
+from hpcbench.predict.operations import BackgroundTransfer, Compute, WaitForTransfer
 from hpcbench.predict.program import ENGINE
-from hpcbench.predict.simulate import Simulation, Takes
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.simulator import CoreUse, Simulation
+from hpcbench.predict.step import StepModel
 from hpcbench.predict.traffic import Costing
-from hpcbench.predict.work import Costs
+from hpcbench.predict.work import ComputeCosts
+from hpcbench.predict.workload import Workload, make_train
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS, CORES = 8, 2.0
@@ -62,8 +62,8 @@ def cores(**more: Any) -> dict[str, Any]:
     }
 
 
-def work() -> processor.Processor:
-    found = processor.of_table(cores(), CORES)
+def work() -> core_costs.CoreCosts:
+    found = core_costs.read_core_costs(cores(), CORES)
     assert found is not None
     return found
 
@@ -103,20 +103,20 @@ def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
     longer = [
         {**row, "seconds": row["seconds"] + 3e-3 * row["operation"].startswith("planned")} for row in between_work()
     ]
-    found = processor.of_table(cores(between_work=longer), CORES)
+    found = core_costs.read_core_costs(cores(between_work=longer), CORES)
     assert found is not None
     messages = CORES / RANKS * (1e-3 + 1e-9 * 1024)  # one within a node, and twice as much between nodes
     assert found.call_s == pytest.approx(CORES / RANKS * 3e-3 - 1.5 * messages)
     assert work().call_s == 0.0, "one call of a pair does not take longer than two messages"
-    coded = Subject(
+    coded = Workload(
         Model(layers=2, hidden=256, heads=8),
-        train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32"),
+        make_train(global_batch=2, micro_batch=2, seq_len=128, precision="fp32"),
         *(Layout(tp=2), 2, NamedScheme(name="int8", algorithm="encoded", default="int8:256")),
     )
-    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
-    call = Call(("TP", "FORWARD", "ACT"), "all-reduce", 1 << 16, 4, "tp")
+    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    call = PredictedCall(("TP", "FORWARD", "ACT"), "all-reduce", 1 << 16, 4, "tp")
     cheap, dear = (
-        Costing(coded, replace(bare, fabric=replace(bare.fabric, processor=replace(found, call_s=s)))) for s in (0, 1)
+        Costing(coded, replace(bare, fabric=replace(bare.fabric, core_costs=replace(found, call_s=s)))) for s in (0, 1)
     )
     assert dear.cost(call, size=2).inside - cheap.cost(call, size=2).inside == pytest.approx(1.0)
 
@@ -125,8 +125,8 @@ def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes
     """One core and one stage: what it has under way wakes it up again and again for 2 s of its 3 s of work."""
 
     def ends(waiting: float, driving: float, *, driven: bool) -> float:
-        program = [Post("it", 0.0, 2.0, driven=driven), Busy(3.0), Wait("it", "data")]
-        return Simulation([program], [0], 1.0, Takes(waiting, driving, 0.0)).run()
+        program = [BackgroundTransfer("it", 0.0, 2.0, driven=driven), Compute(3.0), WaitForTransfer("it", "data")]
+        return Simulation([program], [0], 1.0, CoreUse(waiting, driving, 0.0)).run()
 
     assert ends(0.0, 0.25, driven=False) == pytest.approx(3.0)
     assert ends(0.0, 0.25, driven=True) == pytest.approx(3.5), "three quarters of 2 s, and 1.5 s alone"
@@ -135,28 +135,30 @@ def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes
 
 def test_who_waits_drives_what_is_under_way_by_itself() -> None:
     """One core; the first stage waits for what is driven, and takes what a stage takes that waits."""
-    programs = [[Post("it", 0.0, 4.0, driven=True), Wait("it", "data")], [Busy(3.0)]]
-    simulation = Simulation(programs, [0, 1], 1.0, Takes(0.25, 0.5, 0.0))
+    programs = [[BackgroundTransfer("it", 0.0, 4.0, driven=True), WaitForTransfer("it", "data")], [Compute(3.0)]]
+    simulation = Simulation(programs, [0, 1], 1.0, CoreUse(0.25, 0.5, 0.0))
     simulation.run()
     assert simulation.stages[1].time == pytest.approx(4.0)
 
 
 def test_ranks_with_cores_of_their_own_pay_nothing() -> None:
-    assert processor.of_table(cores(), 8.0) is None
-    assert processor.of_table(cores(between_work=[]), CORES) is None
+    assert core_costs.read_core_costs(cores(), 8.0) is None
+    assert core_costs.read_core_costs(cores(between_work=[]), CORES) is None
 
 
 def test_what_those_who_compute_lose_goes_before_what_those_who_wait_count() -> None:
-    lost = processor.of_table(cores(waiting_takes=0.25), CORES)
-    older = processor.of_table(cores(waiting_takes=None), CORES)
-    assert processor.lost(3.0, 4.0, cores=2, waiting=5) == pytest.approx(2 * (1 / 4) / 5), "a quarter of two cores"
-    assert processor.lost(4.0, 3.9, cores=2, waiting=5) == 0.0, "noise"
+    lost = core_costs.read_core_costs(cores(waiting_takes=0.25), CORES)
+    older = core_costs.read_core_costs(cores(waiting_takes=None), CORES)
+    assert core_costs.count_lost_cores(3.0, 4.0, cores=2, waiting=5) == pytest.approx(2 * (1 / 4) / 5), (
+        "a quarter of two cores"
+    )
+    assert core_costs.count_lost_cores(4.0, 3.9, cores=2, waiting=5) == 0.0, "noise"
     assert lost and older and (lost.waiting, older.waiting) == (0.25, 0.1)
 
 
 def test_what_a_thread_takes_that_drives_stands_in_the_table_and_in_older_ones_is_what_those_take_who_wait() -> None:
-    measured = processor.of_table(cores(waiting_takes=0.25, driving_takes=0.0), CORES)
-    older = processor.of_table(cores(waiting_takes=0.25), CORES)
+    measured = core_costs.read_core_costs(cores(waiting_takes=0.25, driving_takes=0.0), CORES)
+    older = core_costs.read_core_costs(cores(waiting_takes=0.25), CORES)
     assert measured and older and (measured.driving, older.driving) == (0.0, 0.25)
 
 
@@ -172,7 +174,7 @@ def less_work() -> list[dict[str, Any]]:
     ("work_s", "part"), [(0.0, 0.5), (0.5e-3, 0.625), (1e-3, 0.75), (1.5e-3, 0.875), (2e-3, 1.0), (9.0, 1.0)]
 )
 def test_calls_after_less_work_cost_less(work_s: float, part: float) -> None:
-    found, whole = processor.of_table(cores(less_work=less_work()), CORES), work()
+    found, whole = core_costs.read_core_costs(cores(less_work=less_work()), CORES), work()
     assert found is not None
     after = found.after(work_s)
     for nbytes in (1 << 10, 1 << 19):
@@ -187,13 +189,13 @@ def test_calls_after_less_work_cost_less(work_s: float, part: float) -> None:
 def test_a_layer_that_takes_less_time_calls_more_often(tmp_path: Path, default: str) -> None:
     """What its calls cost follows from the work between them: half, if there is next to none."""
     scheme = NamedScheme(name="x", algorithm="native" if default == "none" else "encoded", default=default)
-    train = train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
+    train = make_train(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
 
     def inside(faster: float, **more: Any) -> float:
         layers = [{**row, "seconds": row["seconds"] / faster} for row in LAYERS]
         tables = {"gemm.json": {**GEMM, "layers": layers}, "network.json": cores(), "cores.json": cores(**more)}
-        subject = Subject(Model(layers=2, hidden=256, heads=8), train, Layout(tp=2), 2, scheme)
-        forward, _ = Step(subject, machine(tmp_path, tables))._programs[0].costs.chunks[0]
+        workload = Workload(Model(layers=2, hidden=256, heads=8), train, Layout(tp=2), 2, scheme)
+        forward, _ = StepModel(workload, machine(tmp_path, tables))._programs[0].costs.chunks[0]
         return forward.cost.inside
 
     assert inside(0.1, less_work=less_work()) == pytest.approx(inside(0.1)), "more than 2 ms before each call"
@@ -203,10 +205,10 @@ def test_a_layer_that_takes_less_time_calls_more_often(tmp_path: Path, default: 
 
 def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> None:
     """One core; the first stage waits 4 s for its own message, the second one computes for 3 s."""
-    programs = [[Post("it", 0.0, 4.0), Wait("it", "data")], [Busy(3.0)]]
+    programs = [[BackgroundTransfer("it", 0.0, 4.0), WaitForTransfer("it", "data")], [Compute(3.0)]]
 
     def ends(waiting: float, networks: float = 0.0) -> float:
-        simulation = Simulation(programs, [0, 1], 1.0, Takes(waiting, 0.0, networks))
+        simulation = Simulation(programs, [0, 1], 1.0, CoreUse(waiting, 0.0, networks))
         simulation.run()
         return simulation.stages[1].time
 
@@ -219,8 +221,8 @@ def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> N
 def machine(directory: Path, tables: dict[str, Any]) -> Machine:
     for name, table in tables.items():
         (directory / name).write_text(json.dumps(table))
-    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
-    return improve(replace(bare, shared_cores=CORES), read(directory, asked_for=True), "fp32")[0]
+    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    return apply_tables(replace(bare, shared_cores=CORES), read_tables(directory, asked_for=True), "fp32")[0]
 
 
 LAYERS = [
@@ -249,43 +251,51 @@ GEMM = {
 def test_a_measured_layer_takes_what_was_measured(tmp_path: Path, positions: Any, there: float, back: float) -> None:
     found = machine(tmp_path, {"gemm.json": GEMM})
     model = Model(layers=3, hidden=256, heads=8, positions=positions)
-    train = train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
-    layer = Costs(found, model, train, Layout(), ENGINE).layer
+    train = make_train(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
+    layer = ComputeCosts(found, model, train, Layout(), ENGINE).layer
     assert layer.forward.total == pytest.approx(there) and layer.backward.total == pytest.approx(back)
     assert found.device.copy_bytes_per_s == pytest.approx((1 << 27) / 1e-2), "what no cache holds"
 
 
 def test_factors_of_layers_lie_between_those_of_their_neighbours() -> None:
-    near, far = Layer("rotary", 128, 256, 2.0, 3.0), Layer("rotary", 512, 256, 1.0, 1.5)
-    there, back = factors([near, far], positions="rotary", hidden=256, tokens=256)
+    near, far = MeasuredLayer("rotary", 128, 256, 2.0, 3.0), MeasuredLayer("rotary", 512, 256, 1.0, 1.5)
+    there, back = interpolate_factors([near, far], positions="rotary", hidden=256, tokens=256)
     assert there == pytest.approx(2**0.5, rel=1e-3) and back == pytest.approx(4.5**0.5, rel=1e-3)
-    assert factors([near, far], positions="rotary", hidden=512, tokens=256)[0] == pytest.approx(1.0, abs=0.01)
-    assert factors([], positions="rotary", hidden=512, tokens=256) == (1.0, 1.0)
+    assert interpolate_factors([near, far], positions="rotary", hidden=512, tokens=256)[0] == pytest.approx(
+        1.0, abs=0.01
+    )
+    assert interpolate_factors([], positions="rotary", hidden=512, tokens=256) == (1.0, 1.0)
 
 
 def test_a_split_layer_has_the_factor_of_split_ones_and_of_a_smaller_whole_one_where_none_was_measured() -> None:
-    whole = [Layer("learned", 128, 256, 1.0, 1.0), Layer("learned", 256, 256, 2.0, 2.0)]
-    split = [Layer("learned", 256, 256, 3.0, 4.0, 4), Layer("learned", 256, 256, 5.0, 6.0, 4, spread=True)]
+    whole = [MeasuredLayer("learned", 128, 256, 1.0, 1.0), MeasuredLayer("learned", 256, 256, 2.0, 2.0)]
+    split = [
+        MeasuredLayer("learned", 256, 256, 3.0, 4.0, 4),
+        MeasuredLayer("learned", 256, 256, 5.0, 6.0, 4, spread=True),
+    ]
     asked: dict[str, Any] = {"positions": "learned", "hidden": 256, "tokens": 256}
-    assert factors(whole + split, **asked, ways=4) == pytest.approx((3.0, 4.0))
-    assert factors(whole + split, **asked, ways=4, spread=True) == pytest.approx((5.0, 6.0))
-    assert factors(whole, **asked, ways=4)[0] == pytest.approx(1.0, abs=0.01), "a quarter of the weights"
-    assert factors(whole + split, **asked)[0] == pytest.approx(2.0, abs=0.01), "split ones say nothing of whole ones"
+    assert interpolate_factors(whole + split, **asked, ways=4) == pytest.approx((3.0, 4.0))
+    assert interpolate_factors(whole + split, **asked, ways=4, spread=True) == pytest.approx((5.0, 6.0))
+    assert interpolate_factors(whole, **asked, ways=4)[0] == pytest.approx(1.0, abs=0.01), "a quarter of the weights"
+    assert interpolate_factors(whole + split, **asked)[0] == pytest.approx(2.0, abs=0.01), (
+        "split ones say nothing of whole ones"
+    )
 
 
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_measured_part_of_a_split_layer_takes_what_was_measured(tmp_path: Path, spread: bool) -> None:
     split = [{**row, "tp": 2, "sequence_parallel": spread, "seconds": 5 * row["seconds"]} for row in LAYERS[2:]]
     found = machine(tmp_path, {"gemm.json": {**GEMM, "layers": LAYERS + split}})
-    train = train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32", sequence_parallel=spread)
+    train = make_train(global_batch=2, micro_batch=2, seq_len=128, precision="fp32", sequence_parallel=spread)
     model = Model(layers=3, hidden=256, heads=8, positions="learned")
-    layer = Costs(found, model, train, Layout(tp=2), ENGINE).layer
+    layer = ComputeCosts(found, model, train, Layout(tp=2), ENGINE).layer
     assert layer.forward.total == pytest.approx(25e-3) and layer.backward.total == pytest.approx(40e-3)
 
 
 def test_an_update_takes_its_measured_time_and_what_it_moves(tmp_path: Path) -> None:
-    costs = Costs(machine(tmp_path, {"gemm.json": GEMM}), Model(layers=1, hidden=256, heads=8),
-                  train_of(global_batch=2, micro_batch=2, seq_len=128, precision="fp32"), Layout(), ENGINE)  # fmt: skip
+    train = make_train(global_batch=2, micro_batch=2, seq_len=128, precision="fp32")
+    model = Model(layers=1, hidden=256, heads=8)
+    costs = ComputeCosts(machine(tmp_path, {"gemm.json": GEMM}), model, train, Layout(), ENGINE)
     rate = (1 << 27) / 1e-2
     assert costs.optimizer_seconds(1e6, 8e6) == pytest.approx(1e6 * (2e-9 + 12 / rate) + 8e6 * 16 / rate)
 
@@ -295,8 +305,8 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
     found = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e15))
     model = Model(layers=3, hidden=256, heads=8)
-    train = train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=3)
-    step = Step(Subject(model, train, Layout(dp=8), 2), found)
+    train = make_train(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=3)
+    step = StepModel(Workload(model, train, Layout(dp=8), 2), found)
     seconds = step.run()
     costs = step._programs[0].costs
     work = sum(part.own for pair in costs.chunks for part in pair)
@@ -311,13 +321,15 @@ def test_replicas_lose_what_driving_takes_and_nothing_to_who_waits(
     tmp_path: Path,
 ) -> None:
     """Eight replicas are alike: while one waits, none computes."""
-    train = train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", overlap=True, bucket_mb=1.0)
-    subject = Subject(Model(layers=3, hidden=256, heads=8), train, Layout(dp=8), 2)
+    train = make_train(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", overlap=True, bucket_mb=1.0)
+    workload = Workload(Model(layers=3, hidden=256, heads=8), train, Layout(dp=8), 2)
 
     def seconds(waiting: float, driving: float) -> float:
         table = cores(waiting_takes=waiting, driving_takes=driving)
         found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": table})
-        return Step(subject, replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e8))).run().seconds.value
+        return (
+            StepModel(workload, replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e8))).run().seconds.value
+        )
 
     alone = seconds(0.0, 0.0)
     assert seconds(0.1, 0.0) == pytest.approx(alone)
@@ -327,17 +339,36 @@ def test_replicas_lose_what_driving_takes_and_nothing_to_who_waits(
 def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
     """The first of two messages under way has the link alone, and does not share it with the second."""
     found = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
-    train = train_of(
+    train = make_train(
         global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=1, schedule="gpipe", overlap=True
     )
-    step = Step(Subject(Model(layers=2, hidden=256, heads=8), train, Layout(dp=4, pp=2), 2), found)
-    posts = [[one for one in program.operations(2) if isinstance(one, Post)] for program in step._programs]
+    step = StepModel(Workload(Model(layers=2, hidden=256, heads=8), train, Layout(dp=4, pp=2), 2), found)
+    posts = [
+        [one for one in program.operations(2) if isinstance(one, BackgroundTransfer)] for program in step._programs
+    ]
     for sent, way in zip(posts, ("pp forward", "pp backward"), strict=True):
         own = [one for one in sent if one.queue == way]
         assert len(own) == 2 and own[0].network > 0 and all(one.driven for one in own)
     keys = [one.key for one in posts[0] if one.queue == "pp forward"]
-    shared = Simulation([[Post(keys[0], 0.0, 1.0), Post(keys[1], 0.0, 1.0), Wait(keys[0], "pipeline")]], [0])
-    ordered = Simulation([[*(Post(key, 0.0, 1.0, 0.0, "pp forward") for key in keys), Wait(keys[0], "pipeline")]], [0])
+    shared = Simulation(
+        [
+            [
+                BackgroundTransfer(keys[0], 0.0, 1.0),
+                BackgroundTransfer(keys[1], 0.0, 1.0),
+                WaitForTransfer(keys[0], "pipeline"),
+            ]
+        ],
+        [0],
+    )
+    ordered = Simulation(
+        [
+            [
+                *(BackgroundTransfer(key, 0.0, 1.0, 0.0, "pp forward") for key in keys),
+                WaitForTransfer(keys[0], "pipeline"),
+            ]
+        ],
+        [0],
+    )
     shared.run()
     ordered.run()
     assert (shared.stages[0].time, ordered.stages[0].time) == (2.0, 1.0)
@@ -349,25 +380,25 @@ def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path)
     found = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e8))
     slow = replace(found, shared_cores=CORES / 1.3, fabric=replace(found.fabric, share=found.fabric.share / 2))
     made = [
-        Subject(Model(layers=layers, hidden=256, heads=8),
-                train_of(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=0, overlap=False),
+        Workload(Model(layers=layers, hidden=256, heads=8),
+                make_train(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=0, overlap=False),
                 Layout(dp=8), 2)
         for layers in (3, 6)
     ]  # fmt: skip
-    measured = [Step(one, slow).run() for one in made]
+    measured = [StepModel(one, slow).run() for one in made]
     seconds, computed = measured[0].seconds.value, measured[0].computed
     assert computed < 0.5 * seconds, "most of the step is waiting, which says nothing of computing"
-    factor = slowdown(made[0], (found, {}), computed)
+    factor = fit_slowdown(made[0], (found, {}), computed)
     assert factor == pytest.approx(1.3, rel=2e-3)
-    taught, _ = Lesson(1, work=factor).applied((found, {}))
-    assert taught.work_factor == 1.0 and taught.work_basis is Basis.HERE
-    waiting = waits(made[0], (taught, {}), seconds, computed)
+    taught, _ = Calibration(1, work=factor).applied((found, {}))
+    assert taught.work_factor == 1.0 and taught.work_basis is InputBasis.HERE
+    waiting = fit_waiting(made[0], (taught, {}), seconds, computed)
     assert waiting == pytest.approx(2.0, rel=0.05)
-    taught, _ = Lesson(1, work=factor, waiting=waiting or 0.0).applied((found, {}))
-    assert Step(made[1], taught).run().seconds.value == pytest.approx(measured[1].seconds.value, rel=0.05)
-    assert slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
+    taught, _ = Calibration(1, work=factor, waiting=waiting or 0.0).applied((found, {}))
+    assert StepModel(made[1], taught).run().seconds.value == pytest.approx(measured[1].seconds.value, rel=0.05)
+    assert fit_slowdown(made[0], (found, {}), 1e9) == pytest.approx(4.0, rel=1e-2), "no more than that is believed"
     fast = replace(found, fabric=replace(found.fabric, node_bytes_per_s=1e15))
-    assert waits(made[0], (fast, {}), seconds, computed) is None, "a run that hardly waits says nothing of links"
+    assert fit_waiting(made[0], (fast, {}), seconds, computed) is None, "a run that hardly waits says nothing of links"
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -385,12 +416,17 @@ def test_intervals_of_shared_cores_hold_19_of_20_measured_times(learned: bool) -
 
 def test_a_library_that_sends_straight_sends_more_where_nodes_have_several_ranks() -> None:
     """Measured on four nodes of two ranks: 12/7 of a ring's bytes between nodes, if each rank sends to each other."""
-    bare = of_cpu("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0).fabric
+    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0).fabric
     known = (("reduce-scatter", 12 / 7), ("all-gather", 1.0), ("all-reduce", 1.5))
-    fabric = replace(bare, library=known, library_place=Place(4, 2))
-    factors = [fabric.library_factor("reduce-scatter", place) for place in (Place(4, 2), Place(4, 1), Place(2, 2))]
+    fabric = replace(bare, library=known, library_place=GroupPlacement(4, 2))
+    factors = [
+        fabric.library_factor("reduce-scatter", place)
+        for place in (GroupPlacement(4, 2), GroupPlacement(4, 1), GroupPlacement(2, 2))
+    ]
     assert factors == pytest.approx([12 / 7, 1.0, 4 / 3])
-    assert fabric.library_factor("all-gather", Place(2, 2)) == 1.0, "a ring is a ring everywhere"
+    assert fabric.library_factor("all-gather", GroupPlacement(2, 2)) == 1.0, "a ring is a ring everywhere"
     slow = replace(fabric, library=(("reduce-scatter", 2 * 12 / 7),))
-    assert slow.library_factor("reduce-scatter", Place(4, 1)) == pytest.approx(2.0), "what that does not explain stays"
-    assert fabric.library_factor("all-reduce", Place(4, 1)) == pytest.approx(1.5**0.5)
+    assert slow.library_factor("reduce-scatter", GroupPlacement(4, 1)) == pytest.approx(2.0), (
+        "what that does not explain stays"
+    )
+    assert fabric.library_factor("all-reduce", GroupPlacement(4, 1)) == pytest.approx(1.5**0.5)

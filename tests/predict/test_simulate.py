@@ -3,9 +3,9 @@
 import pytest
 
 from hpcbench.parallel.schedule import SCHEDULES
-from hpcbench.predict.deeds import Busy, Flow, Post, Wait
+from hpcbench.predict.operations import BackgroundTransfer, BlockingTransfer, Compute, WaitForTransfer
 from hpcbench.predict.schedule import simulate
-from hpcbench.predict.simulate import DeadlockError, Simulation
+from hpcbench.predict.simulator import DeadlockError, Simulation
 
 
 @pytest.mark.parametrize(
@@ -18,15 +18,15 @@ def test_a_schedule_takes_as_long_as_its_dependences_say(
     parts, message = stages * chunks, 0.25
     programs = []
     for stage in range(stages):
-        program: list[Busy | Flow | Post | Wait] = []
+        program: list[Compute | BlockingTransfer | BackgroundTransfer | WaitForTransfer] = []
         for work, i, chunk in SCHEDULES[name](stage, stages, micro_batches, chunks):
             number = chunk * stages + stage
             forward = work == "forward"
             if number != (0 if forward else parts - 1):
-                program.append(Wait((work, i, number), "pipeline"))
-            program.append(Busy(1.0 if forward else 2.0))
+                program.append(WaitForTransfer((work, i, number), "pipeline"))
+            program.append(Compute(1.0 if forward else 2.0))
             if number != (parts - 1 if forward else 0):
-                program.append(Post((work, i, number + (1 if forward else -1)), message, 0.0))
+                program.append(BackgroundTransfer((work, i, number + (1 if forward else -1)), message, 0.0))
         programs.append(program)
     oracle = simulate(
         SCHEDULES[name],
@@ -41,7 +41,7 @@ def test_a_schedule_takes_as_long_as_its_dependences_say(
 
 def test_two_flows_share_a_network_and_one_has_it_alone() -> None:
     """4 s and 2 s of work: half the speed for 4 s, in which the shorter ends, then 2 s alone."""
-    programs = [[Flow(0.0, 4.0, "a")], [Flow(0.0, 2.0, "b")]]
+    programs = [[BlockingTransfer(0.0, 4.0, "a")], [BlockingTransfer(0.0, 2.0, "b")]]
     shared, apart = Simulation(programs, [0, 0]), Simulation(programs, [0, 1])
     assert shared.run() == pytest.approx(6.0)
     assert [stage.time for stage in shared.stages] == pytest.approx([6.0, 4.0])
@@ -49,15 +49,22 @@ def test_two_flows_share_a_network_and_one_has_it_alone() -> None:
 
 
 def test_a_flow_that_comes_later_slows_only_what_is_left() -> None:
-    simulation = Simulation([[Flow(0.0, 3.0, "a")], [Busy(1.0), Flow(0.0, 1.0, "b")]], [0, 0])
+    simulation = Simulation(
+        [[BlockingTransfer(0.0, 3.0, "a")], [Compute(1.0), BlockingTransfer(0.0, 1.0, "b")]], [0, 0]
+    )
     assert simulation.run() == pytest.approx(4.0)
     assert [stage.time for stage in simulation.stages] == pytest.approx([4.0, 3.0])
 
 
 def test_what_is_posted_hides_behind_work_and_a_queue_goes_in_order() -> None:
-    hidden = [Post("x", 0.5, 1.0), Busy(5.0), Wait("x", "data")]
+    hidden = [BackgroundTransfer("x", 0.5, 1.0), Compute(5.0), WaitForTransfer("x", "data")]
     assert Simulation([hidden], [0]).run() == pytest.approx(5.0)
-    queued = [Post("x", 0.0, 2.0, 0.0, "dp"), Post("y", 1.0, 2.0, 0.5, "dp"), Wait("x", "data"), Wait("y", "data")]
+    queued = [
+        BackgroundTransfer("x", 0.0, 2.0, 0.0, "dp"),
+        BackgroundTransfer("y", 1.0, 2.0, 0.5, "dp"),
+        WaitForTransfer("x", "data"),
+        WaitForTransfer("y", "data"),
+    ]
     simulation = Simulation([queued], [0])
     assert simulation.run() == pytest.approx(5.5)
     assert simulation.stages[0].waited["data"] == pytest.approx(5.5)
@@ -65,19 +72,19 @@ def test_what_is_posted_hides_behind_work_and_a_queue_goes_in_order() -> None:
 
 def test_who_waits_for_nothing_is_told() -> None:
     with pytest.raises(DeadlockError, match="stage 0 waits for ever"):
-        Simulation([[Wait("never", "data")]], [0]).run()
+        Simulation([[WaitForTransfer("never", "data")]], [0]).run()
 
 
 def test_more_stages_than_cores_share_them() -> None:
     """Three stages on two cores: two thirds of the speed each until one is done, then full speed."""
-    simulation = Simulation([[Busy(2.0)], [Busy(2.0)], [Busy(3.0)]], [0, 1, 2], cores=2)
+    simulation = Simulation([[Compute(2.0)], [Compute(2.0)], [Compute(3.0)]], [0, 1, 2], cores=2)
     assert simulation.run() == pytest.approx(4.0)
     assert [stage.time for stage in simulation.stages] == pytest.approx([3.0, 3.0, 4.0])
     assert [stage.shared for stage in simulation.stages] == pytest.approx([1.0, 1.0, 1.0])
-    assert Simulation([[Busy(2.0)], [Busy(2.0)]], [0, 1], cores=2).run() == pytest.approx(2.0)
+    assert Simulation([[Compute(2.0)], [Compute(2.0)]], [0, 1], cores=2).run() == pytest.approx(2.0)
 
 
 def test_a_stage_that_waits_leaves_its_core_to_others() -> None:
-    waiting = [Busy(1.0), Flow(0.0, 10.0, "data")]
-    assert Simulation([waiting, [Busy(4.0)]], [0, 1], cores=1).run() == pytest.approx(12.0)
-    assert Simulation([waiting, [Busy(4.0)]], [0, 1], cores=None).run() == pytest.approx(11.0)
+    waiting = [Compute(1.0), BlockingTransfer(0.0, 10.0, "data")]
+    assert Simulation([waiting, [Compute(4.0)]], [0, 1], cores=1).run() == pytest.approx(12.0)
+    assert Simulation([waiting, [Compute(4.0)]], [0, 1], cores=None).run() == pytest.approx(11.0)

@@ -1,4 +1,4 @@
-"""Costs of a stage: groups of buckets, and tensor grids."""
+"""ComputeCosts of a stage: groups of buckets, and tensor grids."""
 
 from dataclasses import replace
 
@@ -8,18 +8,18 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.predict import constants, volume
-from hpcbench.predict.call import Call
-from hpcbench.predict.deeds import Busy, Post, Wait
-from hpcbench.predict.fabric import Place
-from hpcbench.predict.machine import Machine, of_gpu
-from hpcbench.predict.memory import memory
-from hpcbench.predict.program import MEGATRON_CORE, Program
-from hpcbench.predict.simulate import Simulation
-from hpcbench.predict.stage import StageCosts, sizes
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.call import PredictedCall
+from hpcbench.predict.fabric import GroupPlacement
+from hpcbench.predict.machine import Machine, make_gpu_machine
+from hpcbench.predict.memory import predict_memory
+from hpcbench.predict.operations import BackgroundTransfer, Compute, WaitForTransfer
+from hpcbench.predict.program import MEGATRON_CORE, TrainingProgram
+from hpcbench.predict.simulator import Simulation
+from hpcbench.predict.stage import StageCosts, group_buckets
+from hpcbench.predict.step import StepModel
 from hpcbench.predict.traffic import Costing
-from hpcbench.predict.work import Costs
+from hpcbench.predict.work import ComputeCosts
+from hpcbench.predict.workload import Workload, make_train
 
 GRIDS = [
     Layout(tp=4, tensor="2d", dp=2),
@@ -29,20 +29,20 @@ GRIDS = [
 
 
 def machine(gbit: float = 400, gpu: str = "A100", per_node: int = 4) -> Machine:
-    found = of_gpu(gpu, gpus_per_node=per_node, node_gbit=gbit)
+    found = make_gpu_machine(gpu, gpus_per_node=per_node, node_gbit=gbit)
     assert found
     return found
 
 
-def subject(layout: Layout, **train: object) -> Subject:
+def workload(layout: Layout, **train: object) -> Workload:
     model = Model(layers=4, hidden=1024, heads=16, vocab=32000)
     settings = {"global_batch": 16 * layout.dp, "micro_batch": 8, "seq_len": 512, "zero": 1, **train}
-    return Subject(model, train_of(**settings), layout, 4)
+    return Workload(model, make_train(**settings), layout, 4)
 
 
 @pytest.mark.parametrize("buckets", [0, 1, 2, 3, 10, 24, 47, 48, 200, 1001])
 def test_groups_hold_all_buckets_and_leave_the_ends_alone(buckets: int) -> None:
-    found = sizes(buckets)
+    found = group_buckets(buckets)
     assert sum(found) == buckets and found == found[::-1]
     assert max(found, default=0) <= max(2, buckets // 12)
     assert buckets < 2 or found[0] == found[-1] == 1
@@ -53,22 +53,24 @@ def test_groups_cost_next_to_nothing_in_time(ratio: float) -> None:
     """A backward pass that fills 200 equal buckets, on networks faster and slower than itself."""
 
     def seconds(groups: list[int]) -> float:
-        filled = [(Busy(float(size)), Post(k, 0.0, ratio * size, 0.0, "dp")) for k, size in enumerate(groups)]
-        waits = [Wait(k, "data") for k in range(len(groups))]
+        filled = [
+            (Compute(float(size)), BackgroundTransfer(k, 0.0, ratio * size, 0.0, "dp")) for k, size in enumerate(groups)
+        ]
+        waits = [WaitForTransfer(k, "data") for k in range(len(groups))]
         return Simulation([[*(one for pair in filled for one in pair), *waits]], [0]).run()
 
-    assert seconds(sizes(200)) == pytest.approx(seconds([1] * 200), rel=0.05)
+    assert seconds(group_buckets(200)) == pytest.approx(seconds([1] * 200), rel=0.05)
 
 
 @pytest.mark.parametrize("layout", GRIDS, ids=str)
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_bytes_of_a_grid_are_those_of_the_volume_model_axis_by_axis(layout: Layout, recompute: str) -> None:
-    made = subject(layout, recompute=recompute)
-    sent = Step(made, machine()).run().channels
+    made = workload(layout, recompute=recompute)
+    sent = StepModel(made, machine()).run().channels
     assert {key[3] for key in sent if key[0] == "TP"} == set(layout.grid.axes)
     for key, channel in sent.items():
         of_stages = [
-            volume.step_bytes(made.model, made.train, layout, stage * layout.dp * layout.tp).get(key, 0)
+            volume.count_step_bytes(made.model, made.train, layout, stage * layout.dp * layout.tp).get(key, 0)
             for stage in range(layout.pp)
         ]
         assert channel.message_bytes == round(sum(of_stages) / layout.pp)
@@ -77,31 +79,31 @@ def test_bytes_of_a_grid_are_those_of_the_volume_model_axis_by_axis(layout: Layo
 def test_pieces_of_a_grid_cost_as_many_calls_as_ranks() -> None:
     """Each is a scatter and an all-gather, and costs a call."""
     fabric = machine().fabric
-    for place in (Place(1, 4), Place(4, 1, 4)):
+    for place in (GroupPlacement(1, 4), GroupPlacement(4, 1, 4)):
         whole, pieces = (fabric.collective_seconds(one, 1e8, place) for one in ("all-reduce", "broadcast"))
         few, many = (fabric.collective_seconds(one, 8.0, place) for one in ("all-reduce", "broadcast"))
         assert pieces - whole == pytest.approx(many - few) and many - few > 2e-5
-    call = Call(("TP", "FORWARD", "ACT", "j"), "reduce", 400, 4, "j")
+    call = PredictedCall(("TP", "FORWARD", "ACT", "j"), "reduce", 400, 4, "j")
     assert call.message_bytes(4, 1) == 3 * 100 * 4, "each rank sends its part of the others' pieces"
 
 
 @pytest.mark.parametrize("layout", GRIDS, ids=str)
 def test_a_grid_is_timed_encoded_and_held(layout: Layout) -> None:
-    plain = replace(subject(layout.changed(dp=1), overlap=False), ranks_per_node=1)
+    plain = replace(workload(layout.changed(dp=1), overlap=False), ranks_per_node=1)
     ahead = replace(plain, train=plain.train.changed(overlap=True))
     coded = replace(plain, scheme=NamedScheme(name="int8", algorithm="encoded", default="int8:256"))
-    slow = [Step(one, machine(4)).run() for one in (plain, ahead, coded)]
+    slow = [StepModel(one, machine(4)).run() for one in (plain, ahead, coded)]
     assert slow[1].seconds.value < slow[0].seconds.value, "pieces move while others are multiplied"
     assert slow[2].seconds.value < slow[0].seconds.value and slow[2].parts["encode"] > 0
-    one = memory(replace(plain, layout=Layout(pp=layout.pp)), None)
-    assert memory(plain, None).bytes < 0.6 * one.bytes
+    one = predict_memory(replace(plain, layout=Layout(pp=layout.pp)), None)
+    assert predict_memory(plain, None).bytes < 0.6 * one.bytes
 
 
 def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
     """Neither more nor less than 1 / ranks of it, but for smaller products' efficiency."""
-    whole = Step(subject(Layout()), machine()).run().parts
+    whole = StepModel(workload(Layout()), machine()).run().parts
     for layout in (Layout(tp=4, tensor="2d"), Layout(tp=8, tensor="3d")):
-        parts = Step(subject(layout), machine()).run().parts
+        parts = StepModel(workload(layout), machine()).run().parts
         for name in ("forward", "backward"):
             assert whole[name] / layout.tp < parts[name] < 3 * whole[name] / layout.tp
 
@@ -109,14 +111,14 @@ def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
 H100 = machine(gpu="H100", per_node=8)
 
 
-def costs(one: Subject) -> Costs:
-    return Costs(H100, one.model, one.train, one.layout, one.program)
+def costs(one: Workload) -> ComputeCosts:
+    return ComputeCosts(H100, one.model, one.train, one.layout, one.program)
 
 
-def of_program(program: Program, **changes: object) -> Subject:
+def of_program(program: TrainingProgram, **changes: object) -> Workload:
     model = Model(layers=8, hidden=10240, heads=80, vocab=131072)
     settings = {"global_batch": 8, "micro_batch": 1, "seq_len": 4096, "sequence_parallel": True, "precision": "bf16"}
-    return Subject(model, train_of(**{**settings, **changes}), Layout(tp=8), 8, program=program)
+    return Workload(model, make_train(**{**settings, **changes}), Layout(tp=8), 8, program=program)
 
 
 @pytest.mark.parametrize(("word", "out", "into"), [("column", 40960, 10240), ("row", 10240, 40960)])

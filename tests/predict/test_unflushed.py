@@ -8,29 +8,29 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.parallel.stream import Stream
-from hpcbench.predict.machine import of_gpu
-from hpcbench.predict.memory import memory
-from hpcbench.predict.step import Step
-from hpcbench.predict.subject import Subject, train_of
-from hpcbench.predict.volume import step_bytes
+from hpcbench.predict.machine import make_gpu_machine
+from hpcbench.predict.memory import predict_memory
+from hpcbench.predict.step import StepModel
+from hpcbench.predict.volume import count_step_bytes
+from hpcbench.predict.workload import Workload, make_train
 
 MODEL = Model(layers=16, hidden=2048, heads=16, vocab=50304)
 P, M = 4, 8
 
 
-def subject(schedule, m=M, **settings):
-    train = train_of(global_batch=m, micro_batch=1, seq_len=1024, clip=0.0, schedule=schedule, **settings)
-    return Subject(MODEL, train, Layout(pp=P, stages=[4, 4, 4, 4]), 8)
+def workload(schedule, m=M, **settings):
+    train = make_train(global_batch=m, micro_batch=1, seq_len=1024, clip=0.0, schedule=schedule, **settings)
+    return Workload(MODEL, train, Layout(pp=P, stages=[4, 4, 4, 4]), 8)
 
 
 @pytest.fixture(scope="module")
 def machine():
-    return of_gpu("A100", gpus_per_node=8, node_gbit=200)
+    return make_gpu_machine("A100", gpus_per_node=8, node_gbit=200)
 
 
 @pytest.mark.parametrize("schedule", ["pipedream", "pipedream-2bw"])
 def test_a_step_takes_what_its_slowest_stage_takes(machine, schedule):
-    flushed, found = (Step(subject(name), machine).run() for name in ("1f1b", schedule))
+    flushed, found = (StepModel(workload(name), machine).run() for name in ("1f1b", schedule))
     assert flushed.parts["bubble"] > 0 and found.parts["bubble"] == 0
     passes = found.parts["forward"] + found.parts["backward"]
     assert found.seconds.value < flushed.seconds.value
@@ -42,23 +42,23 @@ def test_a_step_takes_what_its_slowest_stage_takes(machine, schedule):
 
 def test_stashes_are_versions_of_the_stage(machine):
     for m, schedule, vertical in ((1, "pipedream", False), (8, "pipedream", True), (8, "pipedream-2bw", False)):
-        one = subject(schedule, m, vertical_sync=vertical)
+        one = workload(schedule, m, vertical_sync=vertical)
         stream = Stream.of(one.train, stages=P, micro_batches=m)
-        found = memory(one, None)
+        found = predict_memory(one, None)
         kinds = found.peaks[found.peak]
         assert kinds["stashes"] == (stream.versions(found.rank) - 1) * kinds["weights"] > 0
-    assert memory(subject("1f1b"), None).peaks["before backward"]["stashes"] == 0
+    assert predict_memory(workload("1f1b"), None).peaks["before backward"]["stashes"] == 0
 
 
 def test_headers_have_no_codec_under_any_scheme(machine):
     coded = NamedScheme(name="coded", algorithm="encoded", default="int8:256", rules=[])
-    channels = Step(replace(subject("pipedream"), scheme=coded), machine).run().channels
+    channels = StepModel(replace(workload("pipedream"), scheme=coded), machine).run().channels
     header, message = channels["EXACT", "FORWARD", "ACT"], channels["PP", "FORWARD", "ACT"]
     assert header.wire_bytes == pytest.approx(header.message_bytes) and message.wire_bytes < 0.6 * message.message_bytes
 
 
 def test_headers_are_traffic_and_the_norm_is_not():
-    found, flushed = (step_bytes(MODEL, subject(name).train, Layout(pp=P), 1) for name in ("pipedream", "1f1b"))
+    found, flushed = (count_step_bytes(MODEL, workload(name).train, Layout(pp=P), 1) for name in ("pipedream", "1f1b"))
     assert found["EXACT", "FORWARD", "ACT"] == M * 16
     assert ("EXACT", "STEP", "OPTIM") in flushed and ("EXACT", "STEP", "OPTIM") not in found
     shared = {key: nbytes for key, nbytes in found.items() if key[0] != "EXACT"}

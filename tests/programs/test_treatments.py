@@ -26,10 +26,10 @@ from hpcbench.contract.scheme import NamedScheme, Scheme
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, Traffic, list_possible_traffic
 from hpcbench.contract.training import Model
 from hpcbench.predict.call import WIDTHS
-from hpcbench.predict.call import Call as Predicted
-from hpcbench.predict.machine import of_cpu
-from hpcbench.predict.subject import Subject, train_of
+from hpcbench.predict.call import PredictedCall as Predicted
+from hpcbench.predict.machine import make_cpu_machine
 from hpcbench.predict.traffic import Costing
+from hpcbench.predict.workload import Workload, make_train
 from hpcbench.programs.account import Account
 from hpcbench.programs.groups import GroupCalls
 from hpcbench.train.precision import message_dtypes
@@ -99,7 +99,7 @@ def terms(channel: Channel) -> tuple[object, ...]:
 
 
 def engine(scheme: Scheme, traffic: Traffic, precision: str = "bf16") -> Channel:
-    train = train_of(global_batch=8, micro_batch=1, seq_len=128, precision=precision)
+    train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision=precision)
     dimension, phase, kind, *axis = traffic
     return Policy(scheme, message_dtypes(train)).channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 
@@ -124,10 +124,10 @@ def test_a_program_is_carried_out_as_the_engine_would(group: dist.ProcessGroup, 
 @example({"algorithm": "doubling", "rules": [{"dimension": "DP", "codec": "int8:256", "feedback": True}]}, "fp32")
 def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precision: str) -> None:
     scheme = accepted(stated)
-    train = train_of(global_batch=8, micro_batch=1, seq_len=128, precision=precision)
-    machine = of_cpu("hosts", cores=2, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
-    subject = Subject(Model(layers=2, hidden=256, heads=8), train, Layout(dp=RANKS), 2, scheme)
-    costing = Costing(subject, machine)
+    train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision=precision)
+    machine = make_cpu_machine("hosts", cores=2, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    workload = Workload(Model(layers=2, hidden=256, heads=8), train, Layout(dp=RANKS), 2, scheme)
+    costing = Costing(workload, machine)
     for traffic in [*list_possible_traffic(), ("EXACT", "STEP", "OPTIM")]:
         ours, treatment = engine(scheme, traffic, precision), costing.treatment(traffic)
         assert treatment.refusal is None
@@ -141,7 +141,7 @@ def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precis
     values = np.broadcast_to(np.zeros(1, np.float32), N)
     planned = Choice(0, TWO_NODES, DEFAULT).plan(Operation.ALL_REDUCE, values, ours, feedback=ours.feedback)
     call = Predicted(("DP", "BACKWARD", "GRAD"), "all-reduce", N, WIDTHS[precision], "dp")
-    foreseen = None if ours.algorithm is Algorithm.NATIVE else costing._plan(call, subject.place("dp"))
+    foreseen = None if ours.algorithm is Algorithm.NATIVE else costing._plan(call, workload.place_group("dp"))
     assert (foreseen and (foreseen.algorithm, foreseen.codec.name)) == (
         planned and (planned.algorithm, planned.codec.name)
     )

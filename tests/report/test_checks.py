@@ -109,10 +109,10 @@ SHAPE = {"layers": 4, "hidden": 120, "vocab": 160, "seq_len": 128}
 @pytest.mark.parametrize(
     "formula",
     [
-        flops.model_flops_per_sample(**SHAPE),
-        flops.hardware_flops_per_sample(**SHAPE, recompute="full"),
-        flops.hardware_flops_per_sample(**SHAPE, recompute="selective"),
-        flops.neox_flops_per_sample(**SHAPE, recompute="none"),
+        flops.count_model_flops(**SHAPE),
+        flops.count_hardware_flops(**SHAPE, recompute="full"),
+        flops.count_hardware_flops(**SHAPE, recompute="selective"),
+        flops.count_neox_flops(**SHAPE, recompute="none"),
     ],
 )
 def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -> None:
@@ -124,15 +124,15 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
     """Notes on a log whose run recomputes one thing, and whose FLOPs are those of another."""
-    hardware = flops.hardware_flops_per_sample(**SHAPE, recompute=follows)
+    hardware = flops.count_hardware_flops(**SHAPE, recompute=follows)
     facts = {
         "hardware_flops_per_sample": hardware,
-        "neox_flops_per_sample": flops.neox_flops_per_sample(**SHAPE, recompute=follows),
+        "neox_flops_per_sample": flops.count_neox_flops(**SHAPE, recompute=follows),
     }
     configuration = json.loads(LINES[2])
     configuration["run"]["train"]["recompute"] = recompute
     lines = [*LINES[:2], json.dumps(configuration | facts), *LINES[3:]]
-    ratio = hardware / flops.model_flops_per_sample(**SHAPE)
+    ratio = hardware / flops.count_model_flops(**SHAPE)
     lines = [line.replace("hardware 2.560", f"hardware {2.56 * ratio:.3f}") for line in lines]
     lines = [line.replace("hardware 0.256", f"hardware {0.256 * ratio:.3f}") for line in lines]
     path = tmp_path / "log.txt"
@@ -163,7 +163,7 @@ def test_a_log_that_does_not_say_what_was_recomputed_may_have_any_of_it(tmp_path
 
 
 def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
-    executed = flops.hardware_flops_per_sample(**SHAPE, recompute="full") * 32 / 8 / 1e9
+    executed = flops.count_hardware_flops(**SHAPE, recompute="full") * 32 / 8 / 1e9
     (note,) = [
         note for note in notes(tmp_path, STEP, "model 2.560", f"model {executed:.3f}") if "model FLOP/s printed" in note
     ]
@@ -173,9 +173,9 @@ def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
 def test_neox_formula_by_hand() -> None:
     """24 f s l h^2 (1 + s/(6h) + V/(16 l h)) for 20B: 348.5 TFLOP a sample with recomputation, three quarters without."""
     shape = {"layers": 44, "hidden": 6144, "vocab": 50432, "seq_len": 2048}
-    with_, without = (flops.neox_flops_per_sample(**shape, recompute=again) for again in ("full", "none"))
+    with_, without = (flops.count_neox_flops(**shape, recompute=again) for again in ("full", "none"))
     assert with_ / 1e12 == pytest.approx(348.5, abs=0.1)
-    assert with_ == pytest.approx(flops.hardware_flops_per_sample(**shape, recompute="full"), rel=1e-12)
+    assert with_ == pytest.approx(flops.count_hardware_flops(**shape, recompute="full"), rel=1e-12)
     assert without == pytest.approx(with_ * 3 / 4, rel=1e-12)
 
 

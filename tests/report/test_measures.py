@@ -111,7 +111,7 @@ def test_a_cpu_has_no_peak(tmp_path: Path) -> None:
 )
 def test_peaks_are_what_their_units_do_a_clock(name: str, units: int, per_clock: int, ghz: float) -> None:
     """Half precision: units x operations a clock x clock, from the makers' descriptions of the architectures."""
-    chip = chips.find(name)
+    chip = chips.find_chip(name)
     assert chip is not None and chip.source
     assert chip.peak("fp16") == pytest.approx(units * per_clock * ghz * 1e9, rel=5e-3)
 

@@ -9,7 +9,7 @@ from planted_results import Planted, write
 from hpcbench.errors import UserError
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
-from hpcbench.report.tables.microbenchmarks import microbenchmarks
+from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
 
 FIXTURES = Path(__file__).parents[1] / "collect" / "microbenchmarks"
 
@@ -25,7 +25,7 @@ def test_prefixes_of_a_launcher_are_no_hindrance(tmp_path: Path) -> None:
 def test_all_quantities_of_one_with_the_line_of_each() -> None:
     found = read([FIXTURES / "nccl-all-reduce.txt"])
     assert found.sections == []
-    (table,) = microbenchmarks(found.microbenchmarks)
+    (table,) = tabulate_microbenchmarks(found.microbenchmarks)
     assert [column.head for column in table.columns][:4] == [
         "size (B)",
         "time (us)",
@@ -49,7 +49,7 @@ def test_the_same_benchmark_twice_is_compared_size_by_size(tmp_path: Path) -> No
     text = (FIXTURES / "osu-allreduce-cuda.txt").read_text()
     (tmp_path / "zfp.txt").write_text(text.replace("170.16", " 85.08").replace("1024  ", "2048  "))
     found = read([FIXTURES / "osu-allreduce-cuda.txt", tmp_path / "zfp.txt"])
-    (table,) = microbenchmarks(found.microbenchmarks)
+    (table,) = tabulate_microbenchmarks(found.microbenchmarks)
     ratios = {row[0].value: row[-1].value for row in table.rows}
     assert ratios == {4: 1.0, 1024: None, 1 << 20: pytest.approx(0.5), 2048: None}
 
@@ -80,7 +80,7 @@ def test_wrong_results_end_with_status_one() -> None:
 
 def test_unnamed_tables_of_two_benchmarks_are_not_compared() -> None:
     found = read([FIXTURES / "nccl-unnamed-all-reduce.txt", FIXTURES / "nccl-unnamed-all-gather.txt"])
-    tables = list(microbenchmarks(found.microbenchmarks))
+    tables = list(tabulate_microbenchmarks(found.microbenchmarks))
     assert ["all-reduce" in table.title for table in tables] == [True, False]
     assert not any("over" in column.head for table in tables for column in table.columns)
     assert all("`# Collective test starting: NAME`" in " ".join(table.notes) for table in tables)
@@ -91,13 +91,13 @@ def test_tables_are_compared_once_they_are_named(tmp_path: Path) -> None:
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for path, busbw in zip(paths, ("28.48", "14.24"), strict=True):
         path.write_text("# Collective test starting: all_reduce_perf\n" + text.replace("28.48", busbw))
-    (table,) = microbenchmarks(read(paths).microbenchmarks)
+    (table,) = tabulate_microbenchmarks(read(paths).microbenchmarks)
     assert table.rows[0][-1].value == pytest.approx(0.5)
 
 
 def test_types_and_reductions_stand_in_rows_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     path = FIXTURES / "nccl-all-operations.txt"
-    (table,) = microbenchmarks(read([path]).microbenchmarks)
+    (table,) = tabulate_microbenchmarks(read([path]).microbenchmarks)
     assert [tuple(entry.shown for entry in (*row[:4], row[-1])) for row in table.rows] == [
         ("196608", "float", "sum", "125.9", "-"),
         ("204800", "float", "sum", "126.3", "12"),
@@ -112,7 +112,7 @@ def test_types_and_reductions_stand_in_rows_of_their_own(capsys: pytest.CaptureF
 
 
 def test_types_of_osu_are_told_apart_and_never_compared() -> None:
-    (table,) = microbenchmarks(read([FIXTURES / "osu-three-types.txt"]).microbenchmarks)
+    (table,) = tabulate_microbenchmarks(read([FIXTURES / "osu-three-types.txt"]).microbenchmarks)
     assert [row[1].shown for row in table.rows] == ["MPI_CHAR"] * 2 + ["MPI_INT"] * 2 + ["MPI_FLOAT"] * 2
     assert [column.head for column in table.columns] == ["size (B)", "type", "time (us)"]
 
@@ -120,7 +120,7 @@ def test_types_of_osu_are_told_apart_and_never_compared() -> None:
 def test_a_benchmark_that_a_file_holds_twice_has_the_line_in_its_head(tmp_path: Path) -> None:
     text = (FIXTURES / "osu-allreduce-cuda.txt").read_text()
     (tmp_path / "twice.txt").write_text(text + text)
-    (table,) = microbenchmarks(read([tmp_path / "twice.txt"]).microbenchmarks)
+    (table,) = tabulate_microbenchmarks(read([tmp_path / "twice.txt"]).microbenchmarks)
     heads = [column.head for column in table.columns]
     assert len(set(heads)) == len(heads) and "twice:6: time (us)" in heads
 
@@ -130,7 +130,7 @@ def test_wrong_elements_count_though_the_row_was_measured_again(tmp_path: Path) 
     lines = text.splitlines()
     bad = next(line for line in lines if "Fail" in line)
     (tmp_path / "x.txt").write_text("\n".join([*lines, bad.replace("Fail", "Pass"), ""]))
-    (table,) = microbenchmarks(read([tmp_path / "x.txt"]).microbenchmarks)
+    (table,) = tabulate_microbenchmarks(read([tmp_path / "x.txt"]).microbenchmarks)
     assert [row[-1].value for row in table.rows] == [None, 1]
 
 
@@ -144,7 +144,7 @@ def test_remarks_stand_below_the_table() -> None:
     notes = [
         " ".join(table.notes)
         for name in ("nccl-one-of-two-stopped.txt", "nccl-timestamps.txt")
-        for table in microbenchmarks(read([FIXTURES / name]).microbenchmarks)
+        for table in tabulate_microbenchmarks(read([FIXTURES / name]).microbenchmarks)
     ]
     assert ["ends early" in note for note in notes] == [True, False, False]
     assert "not read: timestamp" in notes[2]

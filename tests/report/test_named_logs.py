@@ -89,7 +89,7 @@ def test_what_is_faster_without_a_validation_loss_is_said_to_be_so(tmp_path: Pat
     row = found.row("zfp")
     assert row is not None and row.outcome == NO_LOSS
     said = answer(found, "unknown site")
-    assert said[0] == "Whether compression pays by these logs (unknown model, 20 steps) is not shown yet."
+    assert said[0] == "By these logs (unknown model, 20 steps) it is inconclusive whether compression pays."
     assert said[1].startswith("Faster, but without a validation loss to compare: zfp (1.2")
     assert not any("too few repeats" in sentence or "does not pay" in sentence for sentence in said)
 

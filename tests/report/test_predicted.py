@@ -7,7 +7,7 @@ import pytest
 from planted_results import Planted, write
 from report_tables import entries
 
-from hpcbench.predict.document import NAME
+from hpcbench.predict.prediction_file import NAME
 from hpcbench.report.build import build
 from hpcbench.report.sections import read
 

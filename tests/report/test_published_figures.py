@@ -10,7 +10,7 @@ from hpcbench.errors import UserError
 from hpcbench.present import rich_text
 from hpcbench.present.document import Chapter, Document, parts
 from hpcbench.report.sections import read
-from hpcbench.report.tables.published import Paper, Published, papers, published
+from hpcbench.report.tables.published import Paper, Published, papers, tabulate_published
 
 
 def test_each_file_is_read_and_each_figure_says_where_it_stands() -> None:
@@ -30,7 +30,7 @@ def test_schemes_stand_beside_what_was_published_of_their_kind(tmp_path: Path) -
         for scheme, seconds in (("baseline", 0.44), ("naive-zfp8", 0.40), ("zhybrid-16-8", 0.36))
     ]
     ((submission, cells),) = read([write(tmp_path / "001", runs)]).sections
-    table = published(submission, cells)
+    table = tabulate_published(submission, cells)
     assert table is not None
     names = [column.name for column in table.columns]
     rows = [dict(zip(names, row, strict=True)) for row in table.rows]
@@ -51,7 +51,7 @@ def test_schemes_stand_beside_what_was_published_of_their_kind(tmp_path: Path) -
 def test_a_row_reads_well_from_a_hundred_columns_on(tmp_path: Path) -> None:
     runs = [Planted("baseline", 1, 0.4, 2.7), Planted("zhybrid-16-8", 1, 0.3, 2.7)]
     ((submission, cells),) = read([write(tmp_path / "001", runs)]).sections
-    table = published(submission, cells)
+    table = tabulate_published(submission, cells)
     assert table is not None
     for width in (100, 160):
         assert len(parts(table, width, 3)) == 1, "all columns stand side by side"
@@ -67,16 +67,16 @@ def test_rates_of_a_gpu_stand_beside_the_baseline_on_that_gpu(tmp_path: Path) ->
     facts = {"setting": "s", "citation": "first-hand", "read_in": "table"}
     figure = Published(what="TFLOPS/GPU", quantity="tflops", value=137, gpu="A100", **facts)
     source = Paper(paper="P", authors="A", reference="R", figures=[figure])
-    assert published(submission, [cell], [source]) is None
+    assert tabulate_published(submission, [cell], [source]) is None
     rows = [replace(row, runs=tuple(replace(run, chip="NVIDIA A100-SXM4") for run in row.runs)) for row in cell.rows]
-    table = published(submission, [replace(cell, rows=tuple(rows))], [source])
+    table = tabulate_published(submission, [replace(cell, rows=tuple(rows))], [source])
     assert table is not None
     assert [(row[0].value, row[2].shown) for row in table.rows] == [("baseline", "137 TFLOPS")]
 
 
 def test_nothing_of_the_kind_no_table(tmp_path: Path) -> None:
     ((submission, cells),) = read([write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])]).sections
-    assert published(submission, cells) is None
+    assert tabulate_published(submission, cells) is None
 
 
 def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:

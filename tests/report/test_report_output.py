@@ -33,7 +33,7 @@ mzhybrid           1.280       16.00     0.63 (0.54 to 0.74)          0.700     
 
 On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression does not pay: every scheme is slower than the baseline.
 No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside the schemes: what a codec gains over one is not known.
-The simplest scheme that nothing is shown to beat: baseline.
+The simplest scheme that no other one significantly beats: baseline.
 [a] Fewer than 5 pairs of runs: chance has a large part in what is shown and in what is not.
 [b] Fewer than 100 counted steps in a run: little to time a step by, and training has hardly begun.
 [c] The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that are as good here may differ later.

@@ -94,7 +94,7 @@ def test_weak_scaling_when_the_batch_grows_along(tmp_path: Path) -> None:
     found = tables(plant(tmp_path / "001", logarithmic, lambda ranks: 4 * ranks))
     assert list(found) == ["weak-scaling"]
     table = found["weak-scaling"]
-    assert "4 a rank" in table.title
+    assert "4 per rank" in table.title
     efficiencies = [logarithmic(2) / logarithmic(ranks) for ranks in SIZES]
     assert column(table, "efficiency", "baseline") == pytest.approx(efficiencies)
     assert column(table, "speedup", "baseline") == pytest.approx(

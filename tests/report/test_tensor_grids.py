@@ -107,7 +107,7 @@ def test_each_mode_has_a_series_that_begins_with_one_rank(blocks: list[Any]) -> 
 def test_weak_scaling_is_of_a_batch_a_rank(blocks: list[Any]) -> None:
     (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "weak-scaling")
     found = {(row["series"], row["ranks"]) for row in rows(table)}
-    assert found == {(f"tensor {mode}, batch 1 a rank", ranks) for mode in ("1d", "3d") for ranks in (1, 8)}
+    assert found == {(f"tensor {mode}, batch 1 per rank", ranks) for mode in ("1d", "3d") for ranks in (1, 8)}
 
 
 def test_the_figure_has_the_modes(blocks: list[Any]) -> None:

@@ -136,7 +136,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
     assert row is not None and row.speed is not None
     assert row.speed.estimate == pytest.approx(10, rel=0.01)
     said = " ".join(answer(cell(root), "local"))
-    assert "Not decided for mzhybrid: too few repeats; a single pair tells no scatter (repeats: in the study)." in said
+    assert "Inconclusive for mzhybrid: too few repeats; a single pair tells no scatter (repeats: in the study)." in said
     assert "1 pair of runs" in said and "no interval can be given" in said
 
 
@@ -204,7 +204,7 @@ def test_one_divergence_among_good_runs_is_the_verdict(tmp_path: Path) -> None:
     assert verdicts(root)["mzhybrid"] == "diverged (NaN at step 5) in 1 of 3 runs"
     said = answer(cell(root), "local")
     assert said[0].startswith("Nothing can be compared")
-    assert said[1] == "Diverged, and out of the comparison whatever the speed: mzhybrid."
+    assert said[1] == "Diverged and therefore not compared: mzhybrid."
 
 
 def test_a_fast_divergence_does_not_turn_the_answer(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_fast_divergence_does_not_turn_the_answer(tmp_path: Path) -> None:
     diverge(root, "r2-naive-zfp8", 5)
     said = answer(cell(root), "local")
     assert said[0] == f"On this machine ({SIZE}) compression does not pay: mzhybrid is slower than the baseline."
-    assert said[1] == "Diverged, and out of the comparison whatever the speed: naive-zfp8."
+    assert said[1] == "Diverged and therefore not compared: naive-zfp8."
 
 
 def test_the_rest_of_a_set_still_counts(tmp_path: Path) -> None:
@@ -273,16 +273,16 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
     times = {"baseline": (0.4, 2.7), "identity": (0.3, 2.7), "mzhybrid": (0.32, 2.7)}
     owing = write(tmp_path / "1", planted(times))
     assert answer(cell(owing), "local")[0] == (
-        f"That compression pays on this machine ({SIZE}) is not shown. Faster than the baseline: mzhybrid (1.25 times"
-        " the baseline's speed, 1.24 to 1.26), at a loss as good as the baseline's, rare failures not excluded, but not"
-        " shown to be faster than identity, which has no codec."
+        f"On this machine ({SIZE}) it is inconclusive whether compression pays. Faster than the baseline: mzhybrid"
+        " (1.25 times the baseline's speed, 1.24 to 1.26), at a loss no worse than the baseline's, rare failures not"
+        " excluded, but not significantly faster than identity, which has no codec."
     )
     both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
     assert answer(cell(both), "local")[:2] == [
         f"On this machine ({SIZE}) compression pays: naive-mpc (2.00 times the baseline's speed, 1.98 to 2.01), at a"
-        " loss as good as the baseline's, rare failures not excluded.",
-        "Faster than the baseline: mzhybrid (1.25 times the baseline's speed, 1.24 to 1.26), at a loss as good as"
-        " the baseline's, rare failures not excluded, but not shown to be faster than identity, which has no codec.",
+        " loss no worse than the baseline's, rare failures not excluded.",
+        "Faster than the baseline: mzhybrid (1.25 times the baseline's speed, 1.24 to 1.26), at a loss no worse than"
+        " the baseline's, rare failures not excluded, but not significantly faster than identity, which has no codec.",
     ]
 
 
@@ -293,7 +293,7 @@ def test_no_scheme_pays_and_it_is_said(tmp_path: Path) -> None:
     )
     worse = write(tmp_path / "2", planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 3.7)}))
     assert answer(cell(worse), "local")[0] == (
-        f"On this machine ({SIZE}) compression does not pay: what is faster trains to a worse loss."
+        f"On this machine ({SIZE}) compression does not pay: the faster schemes train to a worse loss."
     )
 
 
@@ -321,8 +321,8 @@ def test_gaps_and_doubles_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ratios", "sentence"),
     [
-        ((1.1,), f"Whether compression pays on this machine ({SIZE}) is not shown yet."),
-        ((1.1, 1.2, 2.3), f"Whether compression pays on this machine ({SIZE}) is not shown yet."),
+        ((1.1,), f"On this machine ({SIZE}) it is inconclusive whether compression pays."),
+        ((1.1, 1.2, 2.3), f"On this machine ({SIZE}) it is inconclusive whether compression pays."),
         (
             (1.12, 1.2, 1.275),
             f"On this machine ({SIZE}) compression seems to lose time: naive-zfp8 (0.84 times the baseline's speed,"
@@ -347,12 +347,12 @@ def test_a_loss_of_time_seems_so_only_where_its_interval_lies_below_one(
     [
         (
             (0.4, 1.5, 6.0),
-            "The speed of identity, the same algorithm without a codec, is not decided: 1.53 times the baseline's"
+            "The speed of identity, the same algorithm without a codec, is inconclusive: 1.53 times the baseline's"
             " speed, 0.05 to 44.30.",
         ),
         (
             (1.57,),
-            "The speed of identity, the same algorithm without a codec, is not decided: 1.57 times the baseline's"
+            "The speed of identity, the same algorithm without a codec, is inconclusive: 1.57 times the baseline's"
             " speed, 1 pair.",
         ),
         (
@@ -382,7 +382,7 @@ def test_the_cast_claims_no_speed_that_its_interval_does_not_allow(tmp_path: Pat
     runs += [Planted("naive-bf16", k, 0.2 / ratio, 2.7) for k, ratio in enumerate((0.4, 1.5, 6.0), 1)]
     said = answer(cell(write(tmp_path, runs)), "local")
     assert any(
-        sentence.startswith("The speed of naive-bf16, a plain cast to 16 bits, is not decided: 1.53 times")
+        sentence.startswith("The speed of naive-bf16, a plain cast to 16 bits, is inconclusive: 1.53 times")
         for sentence in said
     )
 

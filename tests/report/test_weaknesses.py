@@ -14,7 +14,7 @@ from planted_results import Planted, write
 from hpcbench.report.answer import answer
 from hpcbench.report.compare import Cell
 from hpcbench.report.sections import read
-from hpcbench.report.tables.by_scheme import loss
+from hpcbench.report.tables.by_scheme import tabulate_loss
 from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, follow_each_other, weakened
 
 STEPS = 120
@@ -87,7 +87,7 @@ def test_few_pairs_do_not_exclude_rare_failures(tmp_path: Path) -> None:
     found = weakened(cell(root))
     assert found.names("mzhybrid") == ["rare_failures"]
     assert "29 pairs would show it" in found.sentences[0]
-    assert answer(cell(root), "local")[0].endswith(", at a loss as good as the baseline's, rare failures not excluded.")
+    assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
 
 
 def test_a_loss_that_is_as_good_has_the_remark_at_any_speed(tmp_path: Path) -> None:
@@ -119,15 +119,18 @@ def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
     assert (row.loss_shown, row.loss.steady, row.verdict) == ("as good", False, "faster, as good only on average")
     said = answer(found, "local")
     assert said[0] == (
-        "That compression pays on this machine (gpt-tiny 0.8 M parameters, 12 steps) is not shown: what is faster is as"
-        " good only on average."
+        "On this machine (gpt-tiny 0.8 M parameters, 12 steps) it is inconclusive whether compression pays; faster"
+        " schemes are no worse on average only."
     )
     assert said[1] == (
-        "Faster, but as good only on average: mzhybrid (1.33 times the baseline's speed, 1.33 to 1.33; worst pair"
-        " +0.1000)."
+        "Faster, with a loss that is no worse on average only: mzhybrid (1.33 times the baseline's speed, 1.33 to"
+        " 1.33; worst pair +0.1000)."
     )
-    table = loss(submission, found)
-    assert table is not None and "mzhybrid is as good only on average: its worst pair is +0.1000." in table.notes
+    table = tabulate_loss(submission, found)
+    assert (
+        table is not None
+        and "mzhybrid is as good only on average: the difference of its worst pair is +0.1000." in table.notes
+    )
 
 
 def test_repeats_that_follow_each_other_are_marked(tmp_path: Path) -> None:
@@ -227,7 +230,7 @@ def test_logs_that_name_no_machine_are_of_one_on_the_site_of_virtual_hosts(tmp_p
 
 def test_a_model_that_has_learnt_nothing_is_not_praised_for_its_loss(tmp_path: Path) -> None:
     root = strong(tmp_path)
-    assert answer(cell(root), "local")[0].endswith(", at a loss as good as the baseline's, rare failures not excluded.")
+    assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
     learn_nothing(root)
     assert answer(cell(root), "local")[0].endswith(", at a loss that says nothing, see below.")
 

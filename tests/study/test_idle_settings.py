@@ -21,9 +21,9 @@ from hpcbench.contract.problems import find_section
 from hpcbench.contract.program import Program
 from hpcbench.contract.step_line import Step
 from hpcbench.errors import UserError
-from hpcbench.predict.machine import of_gpu
+from hpcbench.predict.machine import make_gpu_machine
 from hpcbench.predict.prediction import predict
-from hpcbench.predict.subject import of_run
+from hpcbench.predict.workload import make_workload
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.load import load_study
 from hpcbench.study.run import run_file
@@ -305,9 +305,9 @@ def log_of(run: contract.Run) -> list[Any]:
 
 
 def prediction_of(run: contract.Run) -> Any:
-    machine = of_gpu("A100", gpus_per_node=4, node_gbit=100)
+    machine = make_gpu_machine("A100", gpus_per_node=4, node_gbit=100)
     assert machine is not None
-    (prediction,) = predict("", [("x", of_run(run, ranks_per_node=4))], machine, baseline="x")
+    (prediction,) = predict("", [("x", make_workload(run, ranks_per_node=4))], machine, baseline="x")
     return prediction.to_json(peak=1e12)
 
 

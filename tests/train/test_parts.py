@@ -230,7 +230,7 @@ def test_parameter_formula_counts_the_model(positions, tied):
     if tied:
         model.head.weight = model.embedding.tokens.weight
     counted = sum(p.numel() for p in model.parameters())
-    assert counted == flops.parameters(layers=2, hidden=32, vocab=256, seq_len=16, positions=positions, tied=tied)
+    assert counted == flops.count_parameters(layers=2, hidden=32, vocab=256, seq_len=16, positions=positions, tied=tied)
 
 
 @pytest.mark.parametrize(
@@ -250,17 +250,19 @@ def test_parameter_formula_counts_the_model(positions, tied):
 )
 def test_parameter_formula_gives_the_published_sizes(billions, hidden, layers):
     """arXiv 2104.04473, table 1."""
-    count = flops.parameters(layers=layers, hidden=hidden, vocab=51200, seq_len=2048, positions="learned", tied=True)
+    count = flops.count_parameters(
+        layers=layers, hidden=hidden, vocab=51200, seq_len=2048, positions="learned", tied=True
+    )
     assert round(count / 1e9, 1) == billions
 
 
 def test_flops_formulas_agree_with_gpt_neox():
     """GPT-NeoX prints 348.5 TFLOP a sample for its 20B model with recomputation, 261.4 without (its own formula)."""
     shape = {"layers": 44, "hidden": 6144, "vocab": 50432, "seq_len": 2048}
-    with_recompute = flops.hardware_flops_per_sample(**shape, recompute=True)
+    with_recompute = flops.count_hardware_flops(**shape, recompute=True)
     assert with_recompute / 1e12 == pytest.approx(348.5, abs=0.1)
     logits = 6 * shape["seq_len"] * shape["hidden"] * shape["vocab"]
-    assert flops.model_flops_per_sample(**shape) == pytest.approx((with_recompute - logits) * 3 / 4 + logits)
+    assert flops.count_model_flops(**shape) == pytest.approx((with_recompute - logits) * 3 / 4 + logits)
 
 
 # ---------------------------------------------------------------- optimizer and schedule

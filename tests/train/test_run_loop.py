@@ -128,12 +128,12 @@ def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero
     found = logged_with(trainer)
     lengths = [piece.bucket.values.numel() for piece in trainer.data_parallel.pieces]
     assert len(lengths) > 1
-    down, up = predicted.link_bytes(zero, lengths, 1, master=4, micro_batches=micro_batches)
+    down, up = predicted.count_link_bytes(zero, lengths, 1, master=4, micro_batches=micro_batches)
     crossed = found["traffic"]
     steps = crossed["to_step"] - crossed["from_step"] + 1
     assert steps == 3
     assert (crossed["host_down_bytes"], crossed["host_up_bytes"]) == (steps * down, steps * up)
-    states = predicted.state_bytes(zero, lengths, 1, parameter=4, master=4, offload=True)
+    states = predicted.count_state_bytes(zero, lengths, 1, parameter=4, master=4, offload=True)
     assert {f"{what.replace(' ', '_')}_bytes": held for what, held in states.items()}.items() <= found["memory"].items()
 
 

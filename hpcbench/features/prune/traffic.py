@@ -18,8 +18,8 @@ from hpcbench.features.prune.engine.lengths import mask_bytes, piece_length, who
 from hpcbench.features.prune.engine.targets import DIGIT, place_bytes, targets, units
 from hpcbench.features.prune.rules import pruning
 from hpcbench.features.prune.settings import Prune
-from hpcbench.predict.buckets import Bucket, itemsize
-from hpcbench.predict.call import Call, Repeated
+from hpcbench.predict.buckets import PredictedBucket, get_itemsize
+from hpcbench.predict.call import PredictedCall, RepeatedCall
 
 _EXACT: Traffic = ("EXACT", "STEP", "OPTIM")
 
@@ -37,8 +37,8 @@ class Zeros(NamedTuple):
 
 
 def masked(
-    buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
-) -> list[tuple[Bucket, int]]:
+    buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
+) -> list[tuple[PredictedBucket, int]]:
     """The buckets of a rank with the lengths of their messages in the step after `updates` updates, each once."""
     prune = pruning(train)
     if prune is None:
@@ -54,7 +54,7 @@ def masked(
     return found
 
 
-def _expected(bucket: Bucket, model: Model, prune: Prune, replicas: int, updates: int) -> list[int]:
+def _expected(bucket: PredictedBucket, model: Model, prune: Prune, replicas: int, updates: int) -> list[int]:
     """Return the zeros of each replica's piece, if they are spread evenly; 2:4 always are."""
     part = prune.part(updates)
     if prune.pattern in ("rows", "heads"):
@@ -67,7 +67,7 @@ def _expected(bucket: Bucket, model: Model, prune: Prune, replicas: int, updates
     return found
 
 
-def _elements(bucket: Bucket, zero: int, replicas: int, zeros: Sequence[int]) -> int:
+def _elements(bucket: PredictedBucket, zero: int, replicas: int, zeros: Sequence[int]) -> int:
     """Return the elements of a message of the bucket."""
     if not any(zeros):
         return bucket.length
@@ -78,22 +78,22 @@ def _elements(bucket: Bucket, zero: int, replicas: int, zeros: Sequence[int]) ->
 
 
 def choosing(
-    buckets: Sequence[Bucket], model: Model, train: Train, layout: Layout, *, updates: int
-) -> Iterator[Repeated]:
+    buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int
+) -> Iterator[RepeatedCall]:
     """Yield the calls by which ranks choose weights again in the step after `updates` updates, and tell each other."""
     prune, replicas = pruning(train), layout.replicas
     if prune is None or not prune.due(updates + 1):
         return
     all_targets = targets(model, prune.pattern)
     if prune.pattern == "unstructured":
-        rounds = itemsize(train) + place_bytes(all_targets)
-        yield Call(_EXACT, "all-reduce", len(all_targets) * DIGIT, 8, "world"), rounds
+        rounds = get_itemsize(train) + place_bytes(all_targets)
+        yield PredictedCall(_EXACT, "all-reduce", len(all_targets) * DIGIT, 8, "world"), rounds
     elif prune.pattern != "2:4":
         families = len({target.family for target in all_targets})
-        yield Call(_EXACT, "all-reduce", families, 8, "world"), 1
-        yield Call(_EXACT, "all-reduce", families * units(model, prune.pattern), 8, "world"), 1
+        yield PredictedCall(_EXACT, "all-reduce", families, 8, "world"), 1
+        yield PredictedCall(_EXACT, "all-reduce", families * units(model, prune.pattern), 8, "world"), 1
     for bucket in buckets if train.zero else ():
         if bucket.free:
             piece = mask_bytes(bucket.length // replicas)
-            yield Call(_EXACT, "all-gather", piece * replicas, 1, "dp"), 1
-    yield Call(_EXACT, "all-gather", replicas, 8, "dp"), 1
+            yield PredictedCall(_EXACT, "all-gather", piece * replicas, 1, "dp"), 1
+    yield PredictedCall(_EXACT, "all-gather", replicas, 8, "dp"), 1

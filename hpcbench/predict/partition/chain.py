@@ -17,7 +17,7 @@ from itertools import accumulate
 
 
 @dataclass(frozen=True)
-class Layer:
+class ChainLayer:
     """One layer of the chain, on one rank.
 
     Attributes
@@ -62,7 +62,7 @@ PLAIN = Coding()
 
 
 @dataclass(frozen=True)
-class Level:
+class LinkLevel:
     """Units of one kind that links of one kind join: the ranks of a node, or nodes.
 
     Attributes
@@ -93,7 +93,7 @@ class Setting:
         Sums of gradients for each micro-batch: 1 for PipeDream, 1/m if m micro-batches make a step.
     """
 
-    levels: Sequence[Level]
+    levels: Sequence[LinkLevel]
     activations: Coding = PLAIN
     gradients: Coding = PLAIN
     memory_bytes: float | None = None
@@ -104,15 +104,15 @@ class Setting:
         """Ranks of all levels."""
         return math.prod(level.units for level in self.levels)
 
-    def sync_factor(self, replicas: int, level: Level) -> float:
+    def sync_factor(self, replicas: int, level: LinkLevel) -> float:
         """Seconds of the sums over so many replicas for each byte of gradients."""
         return self.syncs * self.gradients.seconds(2 * (replicas - 1) / replicas, level.bytes_per_s)
 
 
-class Chain:
+class LayerChain:
     """Layers in their order, with sums over any run of them."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[ChainLayer]) -> None:
         if not layers:
             raise ValueError("a chain has one layer or more")
         self.layers = tuple(layers)
@@ -132,7 +132,7 @@ class Chain:
     @cached_property
     def alike(self) -> list[list[int]]:
         """Begin of the first run of layers that equals layers i to j, so that alike runs are cut once."""
-        names: dict[Layer, int] = {}
+        names: dict[ChainLayer, int] = {}
         words = [names.setdefault(layer, len(names)) for layer in self.layers]
         first: dict[tuple[int, ...], int] = {}
         n = len(words)
@@ -142,11 +142,11 @@ class Chain:
         """Computing time of layers i to j - 1."""
         return self.compute[j] - self.compute[i]
 
-    def sync(self, i: int, j: int, replicas: int, level: Level, setting: Setting) -> float:
+    def sync(self, i: int, j: int, replicas: int, level: LinkLevel, setting: Setting) -> float:
         """Seconds of the sums of gradients of layers i to j - 1, for one micro-batch of each of the replicas."""
         return setting.sync_factor(replicas, level) * (self.weights[j] - self.weights[i])
 
-    def boundary(self, j: int, level: Level, setting: Setting) -> float:
+    def boundary(self, j: int, level: LinkLevel, setting: Setting) -> float:
         """Seconds of the messages before layer j, there and back."""
         return 2 * setting.activations.seconds(self.layers[j - 1].out_bytes, level.bytes_per_s)
 

@@ -13,13 +13,13 @@ from hpcbench.errors import UserError
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.partition.chain import Setting
-from hpcbench.predict.partition.profile import chain_of, setting_of
-from hpcbench.predict.partition.solve import Cut, best_cut, even_cut
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.partition.profile import make_setting, profile_layers
+from hpcbench.predict.partition.solve import PipelineCut, find_best_cut, find_even_cut
+from hpcbench.predict.workload import Workload
 
 
 @dataclass(frozen=True)
-class Even:
+class EvenPlan:
     """A layout of the engine: `pp` stages of `dp` replicas."""
 
     pp: int
@@ -40,9 +40,9 @@ class Plans:
     free: tuple[tuple[int, int], ...] | None
     """Layers and replicas of each stage, first to last."""
     free_samples_per_s: float
-    even: tuple[Even, ...]
+    even: tuple[EvenPlan, ...]
     """The best layouts of every number of stages, the fastest first."""
-    two_buffers: Even | None
+    two_buffers: EvenPlan | None
     """The best plan with two versions; None if none fits."""
 
     def to_json(self) -> dict[str, Any]:
@@ -50,76 +50,76 @@ class Plans:
         return asdict(self)
 
 
-def plans_of(
-    cell: str, scheme: str, subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None
+def plan_stages(
+    cell: str, scheme: str, workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None
 ) -> Plans:
-    """Cut the run's model over as many ranks as its layout has.
+    """PipelineCut the run's model over as many ranks as its layout has.
 
     Raises
     ------
     UserError
         The layout has a tensor grid, or chunks.
     """
-    layout, train = subject.layout, subject.train
+    layout, train = workload.layout, workload.train
     if layout.tensor != "1d" or layout.chunks > 1:
         raise UserError("--partition: cuts models without tensor grids and chunks: use layout.tensor 1d and chunks 1")
-    chain = chain_of(subject, machine)
-    setting = setting_of(subject, machine, speeds, micro_batches=max(subject.micro_batches, 1))
-    free = best_cut(chain, setting)
+    chain = profile_layers(workload, machine)
+    setting = make_setting(workload, machine, speeds, micro_batches=max(workload.micro_batches, 1))
+    free = find_best_cut(chain, setting)
     even = sorted(
-        (one for pp, dp in _shapes(subject, setting) if (one := _even(subject, machine, speeds, pp, dp))),
+        (one for pp, dp in _shapes(workload, setting) if (one := _even(workload, machine, speeds, pp, dp))),
         key=lambda one: -one.samples_per_s,
     )
-    doubled = max(_two_buffers(subject, machine, speeds, setting), key=lambda one: one.samples_per_s, default=None)
+    doubled = max(_two_buffers(workload, machine, speeds, setting), key=lambda one: one.samples_per_s, default=None)
     stages = tuple((stage.stop - stage.first, stage.replicas) for stage in free.stages) or None
     speed = train.micro_batch / free.seconds if stages else 0.0
     return Plans(cell, scheme, setting.ranks, stages, speed, tuple(even), doubled)
 
 
-def _shapes(subject: Subject, setting: Setting) -> Iterator[tuple[int, int]]:
+def _shapes(workload: Workload, setting: Setting) -> Iterator[tuple[int, int]]:
     """Depth and width of all layouts of so many ranks."""
-    for pp in range(1, min(setting.ranks, subject.model.layers) + 1):
+    for pp in range(1, min(setting.ranks, workload.model.layers) + 1):
         if setting.ranks % pp == 0:
             yield pp, setting.ranks // pp
 
 
-def _micro_batches(subject: Subject, dp: int) -> int:
+def _micro_batches(workload: Workload, dp: int) -> int:
     """Micro-batches of a replica in a step, 0 if the batch cannot be shared out."""
-    part = subject.train.micro_batch * dp
-    return 0 if subject.train.global_batch % part else subject.train.global_batch // part
+    part = workload.train.micro_batch * dp
+    return 0 if workload.train.global_batch % part else workload.train.global_batch // part
 
 
 def _even(
-    subject: Subject,
+    workload: Workload,
     machine: Machine,
     speeds: dict[str, CodecSpeed] | None,
     pp: int,
     dp: int,
     *,
     versions: int | None = None,
-) -> Even | None:
-    m = _micro_batches(subject, dp)
+) -> EvenPlan | None:
+    m = _micro_batches(workload, dp)
     if not m:
         return None
-    setting = setting_of(subject, machine, speeds, micro_batches=m)
-    cut = even_cut(chain_of(subject, machine), setting, stages=pp, replicas=dp, versions=versions)
+    setting = make_setting(workload, machine, speeds, micro_batches=m)
+    cut = find_even_cut(profile_layers(workload, machine), setting, stages=pp, replicas=dp, versions=versions)
     if not math.isfinite(cut.seconds):
         return None
-    train = subject.train
-    return Even(pp, dp, _lengths(cut), train.micro_batch, str(train.recompute), train.micro_batch / cut.seconds)
+    train = workload.train
+    return EvenPlan(pp, dp, _lengths(cut), train.micro_batch, str(train.recompute), train.micro_batch / cut.seconds)
 
 
 def _two_buffers(
-    subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None, setting: Setting
-) -> Iterator[Even]:
-    train = subject.train
+    workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None, setting: Setting
+) -> Iterator[EvenPlan]:
+    train = workload.train
     for recompute in ("none", "full"):
         micro_batch = 1
         while micro_batch <= train.global_batch:
             sized = replace(
-                subject, train=train.model_copy(update={"micro_batch": micro_batch, "recompute": recompute})
+                workload, train=train.model_copy(update={"micro_batch": micro_batch, "recompute": recompute})
             )
-            for pp, dp in _shapes(subject, setting):
+            for pp, dp in _shapes(workload, setting):
                 if (
                     pp > 1
                     and _micro_batches(sized, dp) >= pp
@@ -129,11 +129,11 @@ def _two_buffers(
             micro_batch *= 2
 
 
-def _lengths(cut: Cut) -> tuple[int, ...]:
+def _lengths(cut: PipelineCut) -> tuple[int, ...]:
     return tuple(stage.stop - stage.first for stage in cut.stages)
 
 
-def words(found: Sequence[Plans]) -> list[str]:
+def describe_plans(found: Sequence[Plans]) -> list[str]:
     """The plans in sentences and lines for a study."""
     lines: list[str] = []
     for plans in found:
@@ -159,5 +159,5 @@ def words(found: Sequence[Plans]) -> list[str]:
     return lines
 
 
-def _layout(one: Even) -> str:
+def _layout(one: EvenPlan) -> str:
     return f"layout: {{pp: {one.pp}, dp: {one.dp}, stages: [{', '.join(map(str, one.stages))}]}}"

@@ -2,31 +2,31 @@
 
 from dataclasses import replace
 
-from hpcbench.predict.buckets import itemsize
+from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import CONTEXT_BYTES, activation_bytes
-from hpcbench.predict.partition.chain import PLAIN, Chain, Coding, Layer, Level, Setting
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.memory import CONTEXT_BYTES, count_activation_bytes
+from hpcbench.predict.partition.chain import PLAIN, ChainLayer, Coding, LayerChain, LinkLevel, Setting
 from hpcbench.predict.traffic import Costing
-from hpcbench.predict.work import Costs, Work
+from hpcbench.predict.work import ComputeCosts, ComputeTime
+from hpcbench.predict.workload import Workload
 from hpcbench.predict.zero import MOMENTS
 
 _BOUNDARIES = (("PP", "FORWARD", "ACT"), ("PP", "BACKWARD", "GRAD"))
 
 
-def chain_of(subject: Subject, machine: Machine) -> Chain:
+def profile_layers(workload: Workload, machine: Machine) -> LayerChain:
     """The model's layers. The first one has the embedding too, and the last one the head: they lie with these."""
-    model, train, layout = subject.model, subject.train, subject.layout
-    costs = Costs(machine, model, train, layout, subject.program)
+    model, train, layout = workload.model, workload.train, workload.layout
+    costs = ComputeCosts(machine, model, train, layout, workload.program)
     width, sent = WIDTHS[train.precision], WIDTHS[train.message_formats["gradients"]]
     block = (12 * model.hidden**2 + 13 * model.hidden) / layout.tp
     table = model.vocab * model.hidden / layout.tp
-    kept = activation_bytes(subject)
+    kept = count_activation_bytes(workload)
     found = []
     for number in range(model.layers):
-        ends: list[tuple[Work, float]] = []
+        ends: list[tuple[ComputeTime, float]] = []
         if number == 0:
             ends.append((costs.embedding, table))
         if number == model.layers - 1:
@@ -34,52 +34,54 @@ def chain_of(subject: Subject, machine: Machine) -> Chain:
         work = [costs.layer, *(one for one, _ in ends)]
         weights = block + sum(size for _, size in ends)
         found.append(
-            Layer(
+            ChainLayer(
                 seconds=sum((w.forward + w.backward + w.again).total for w in work) * machine.work_factor,
                 weight_bytes=weights * sent,
-                out_bytes=_stream_elements(subject) * WIDTHS[train.message_formats["activations"]],
+                out_bytes=_stream_elements(workload) * WIDTHS[train.message_formats["activations"]],
                 kept_bytes=kept,
                 version_bytes=weights * width,
-                state_bytes=weights * (width + (1 + MOMENTS) * itemsize(train)),
+                state_bytes=weights * (width + (1 + MOMENTS) * get_itemsize(train)),
             )
         )
-    return Chain(found)
+    return LayerChain(found)
 
 
-def setting_of(
-    subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None, *, micro_batches: int = 1
+def make_setting(
+    workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None, *, micro_batches: int = 1
 ) -> Setting:
     """Links, codecs and memory of a run that sums gradients after so many micro-batches of a replica.
 
     A rank is a tensor group here.
     """
-    tp, fabric = subject.layout.tp, machine.fabric
-    near = max(1, min(subject.ranks_per_node, subject.layout.ranks) // tp)
-    nodes = -(-subject.layout.ranks // (near * tp))
-    levels = [Level(near, fabric.within_bytes_per_s)]
+    tp, fabric = workload.layout.tp, machine.fabric
+    near = max(1, min(workload.ranks_per_node, workload.layout.ranks) // tp)
+    nodes = -(-workload.layout.ranks // (near * tp))
+    levels = [LinkLevel(near, fabric.within_bytes_per_s)]
     if nodes > 1:
-        levels.append(Level(nodes, fabric.node_bytes_per_s * fabric.share))
-    costing = Costing(replace(subject, layout=subject.layout.model_copy(update={"pp": max(2, nodes)})), machine, speeds)
-    elements = _stream_elements(subject)
-    there, back = (_coding(costing, key, elements, subject, "activations") for key in _BOUNDARIES)
+        levels.append(LinkLevel(nodes, fabric.node_bytes_per_s * fabric.share))
+    costing = Costing(
+        replace(workload, layout=workload.layout.model_copy(update={"pp": max(2, nodes)})), machine, speeds
+    )
+    elements = _stream_elements(workload)
+    there, back = (_coding(costing, key, elements, workload, "activations") for key in _BOUNDARIES)
     both = Coding((there.ratio + back.ratio) / 2, (there.codec_s + back.codec_s) / 2)
-    bucket = int(subject.train.bucket_mb * 1e6 / itemsize(subject.train))
-    sums = _coding(costing, ("DP", "BACKWARD", "GRAD"), bucket, subject, "gradients")
+    bucket = int(workload.train.bucket_mb * 1e6 / get_itemsize(workload.train))
+    sums = _coding(costing, ("DP", "BACKWARD", "GRAD"), bucket, workload, "gradients")
     memory = machine.device.memory_bytes - CONTEXT_BYTES if machine.gpu and machine.device.memory_bytes else None
     return Setting(levels, both, sums, memory, 1 / micro_batches)
 
 
-def _stream_elements(subject: Subject) -> int:
+def _stream_elements(workload: Workload) -> int:
     """Values that a rank sends on of one micro-batch."""
-    train, layout = subject.train, subject.layout
+    train, layout = workload.train, workload.layout
     spread = layout.tp if train.sequence_parallel else 1
-    return train.micro_batch * train.seq_len * subject.model.hidden // spread
+    return train.micro_batch * train.seq_len * workload.model.hidden // spread
 
 
-def _coding(costing: Costing, key: tuple[str, str, str], elements: int, subject: Subject, content: str) -> Coding:
+def _coding(costing: Costing, key: tuple[str, str, str], elements: int, workload: Workload, content: str) -> Coding:
     codec = costing.treatment(key).codec
     if codec == "none":
         return PLAIN
-    width, speed = WIDTHS[subject.train.message_formats[content]], costing.speed(codec)
+    width, speed = WIDTHS[workload.train.message_formats[content]], costing.speed(codec)
     each = 1 / speed.encode_bytes_per_s + 1 / speed.decode_bytes_per_s + 2 * speed.call_s / (elements * width)
     return Coding(costing.ratio(codec, elements, width), each)

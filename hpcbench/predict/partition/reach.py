@@ -7,10 +7,10 @@ behind a place only how far they reach towards the first layer counts, and a cut
 import math
 from bisect import bisect_left
 
-from hpcbench.predict.partition.chain import Chain, Setting
+from hpcbench.predict.partition.chain import LayerChain, Setting
 
 
-def versions_of(own: int, behind: float) -> int:
+def count_versions(own: int, behind: float) -> int:
     """Versions that a stage holds: micro-batches under way between it and the end.
 
     Parameters
@@ -34,7 +34,7 @@ class Reach:
         What the cut is made for, with a limit of memory.
     """
 
-    def __init__(self, chain: Chain, setting: Setting) -> None:
+    def __init__(self, chain: LayerChain, setting: Setting) -> None:
         self._chain, self._limit = chain, setting.memory_bytes
         self._levels = setting.levels
         self._below = [math.prod(level.units for level in setting.levels[:k]) for k in range(len(setting.levels))]
@@ -69,7 +69,7 @@ class Reach:
         after = (used - own) * self._below[level] + behind
         if level:
             return self.first(level - 1, j, self._levels[level - 1].units, after / own)
-        versions = versions_of(own, after)
+        versions = count_versions(own, after)
         if (j, versions) not in self._longest:
             self._longest[j, versions] = bisect_left(range(j), True, key=lambda i: self._fits(i, j, versions))
         return self._longest[j, versions]

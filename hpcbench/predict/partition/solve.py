@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hpcbench.predict.partition.chain import Chain, Setting
-from hpcbench.predict.partition.reach import Reach, versions_of
+from hpcbench.predict.partition.chain import LayerChain, Setting
+from hpcbench.predict.partition.reach import Reach, count_versions
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageCut:
     """Layers `first` to `stop` - 1, on so many ranks that take turns."""
 
     first: int
@@ -26,11 +26,11 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Cut:
+class PipelineCut:
     """A cut of a chain. `seconds` is the time of its slowest stage or boundary; infinite if nothing fits."""
 
     seconds: float
-    stages: tuple[Stage, ...]
+    stages: tuple[StageCut, ...]
 
 
 class _Best(NamedTuple):
@@ -60,7 +60,7 @@ class Solver:
         What fits into the memory; None without a limit.
     """
 
-    def __init__(self, chain: Chain, setting: Setting, reach: Reach | None = None) -> None:
+    def __init__(self, chain: LayerChain, setting: Setting, reach: Reach | None = None) -> None:
         self._chain, self._setting, self._reach = chain, setting, reach
         self._found: dict[tuple[int, int, int, int, float], tuple[float, _Best]] = {}
         """The best cut of each subproblem, beside the seconds within which it was looked for."""
@@ -68,24 +68,24 @@ class Solver:
         inner = range(1, len(chain))
         self._messages = [[0.0, *(chain.boundary(j, link, setting) for j in inner)] for link in setting.levels]
 
-    def cut(self, most: float) -> Cut:
+    def cut(self, most: float) -> PipelineCut:
         """The best cut over all ranks, if its slowest stage takes no more than so many seconds."""
         top = len(self._setting.levels) - 1
         units = self._setting.levels[top].units
         n = len(self._chain)
         best = self._best(top, 0, n, units, 0.0, most * _SLACK)
         if not math.isfinite(best.seconds):
-            return Cut(math.inf, ())
-        return Cut(best.seconds, tuple(self._stages(top, 0, n, units, 0.0, 1)))
+            return PipelineCut(math.inf, ())
+        return PipelineCut(best.seconds, tuple(self._stages(top, 0, n, units, 0.0, 1)))
 
-    def _stages(self, level: int, i: int, j: int, units: int, behind: float, replicas: int) -> list[Stage]:
+    def _stages(self, level: int, i: int, j: int, units: int, behind: float, replicas: int) -> list[StageCut]:
         """The stages of a subproblem that has been solved, first to last, each with its ranks."""
-        found: list[Stage] = []
+        found: list[StageCut] = []
         while j > i:
             best = self._best(level, i, j, units, behind, math.inf)
             split = best.split + i
             if level == 0:
-                found[:0] = [Stage(split, j, best.units * replicas)]
+                found[:0] = [StageCut(split, j, best.units * replicas)]
             else:
                 after = self._behind(level, units, best.units, behind)
                 inner = self._setting.levels[level - 1].units
@@ -163,14 +163,14 @@ class Solver:
         sums, done, limit = chain.compute, chain.compute[j], setting.memory_bytes
         versions = 1
         if limit is not None:
-            versions = versions_of(own, self._after(level, units, behind))
+            versions = count_versions(own, self._after(level, units, behind))
         for i in begins:
             if limit is not None and chain.memory(i, j, alive=versions, versions=versions) > limit:
                 return
             yield i, max(done - sums[i], factor * (end - weights[i])) / own
 
 
-def best_cut(chain: Chain, setting: Setting) -> Cut:
+def find_best_cut(chain: LayerChain, setting: Setting) -> PipelineCut:
     """The cut with the least time of its slowest stage or boundary.
 
     It is looked for within a little more than the computing time shared out evenly, and then within more and more:
@@ -180,7 +180,7 @@ def best_cut(chain: Chain, setting: Setting) -> Cut:
     top = len(setting.levels) - 1
     reach = Reach(chain, setting) if setting.memory_bytes is not None else None
     if reach is not None and reach.first(top, n, setting.levels[top].units, 0.0):
-        return Cut(math.inf, ())
+        return PipelineCut(math.inf, ())
     messages = [chain.boundary(j, link, setting) for j in range(1, n) for link in setting.levels]
     worst = chain.seconds(0, n) + max(messages, default=0.0)
     worst += sum(chain.sync(0, n, link.units, link, setting) for link in setting.levels)
@@ -193,7 +193,9 @@ def best_cut(chain: Chain, setting: Setting) -> Cut:
             return found
 
 
-def even_cut(chain: Chain, setting: Setting, *, stages: int, replicas: int, versions: int | None = None) -> Cut:
+def find_even_cut(
+    chain: LayerChain, setting: Setting, *, stages: int, replicas: int, versions: int | None = None
+) -> PipelineCut:
     """The best cut into so many stages of as many replicas each, which is what the engine carries out.
 
     Stages follow each other over the slowest links; replicas are neighbours.
@@ -226,10 +228,10 @@ def even_cut(chain: Chain, setting: Setting, *, stages: int, replicas: int, vers
         came.append(splits)
         before = after
     if not math.isfinite(before[n]):
-        return Cut(math.inf, ())
-    found: list[Stage] = []
+        return PipelineCut(math.inf, ())
+    found: list[StageCut] = []
     stop = n
     for splits in reversed(came):
-        found.insert(0, Stage(splits[stop], stop, replicas))
+        found.insert(0, StageCut(splits[stop], stop, replicas))
         stop = splits[stop]
-    return Cut(before[n], tuple(found))
+    return PipelineCut(before[n], tuple(found))

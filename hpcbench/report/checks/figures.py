@@ -63,11 +63,11 @@ def conventions(subject: Subject) -> Iterator[str]:
     # a log that does not say what was recomputed may have any of it
     modes: list[str | int] = ["none", "selective", "full"] if basis.recompute is None else [basis.recompute]
     mode = "" if basis.recompute is None else f" with recompute: {basis.recompute}"
-    hardware = [flops.hardware_flops_per_sample(**basis.shape, recompute=one) for one in modes]
-    neox = [flops.neox_flops_per_sample(**basis.shape, recompute=one) for one in modes]
+    hardware = [flops.count_hardware_flops(**basis.shape, recompute=one) for one in modes]
+    neox = [flops.count_neox_flops(**basis.shape, recompute=one) for one in modes]
     event = subject.log.event(Configuration)
     for words, expected, given in (
-        ("model_flops_per_sample", [flops.model_flops_per_sample(**basis.shape)], ""),
+        ("model_flops_per_sample", [flops.count_model_flops(**basis.shape)], ""),
         ("hardware_flops_per_sample", hardware, mode),
         ("neox_flops_per_sample", neox, mode),
     ):

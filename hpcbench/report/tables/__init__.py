@@ -1,4 +1,4 @@
-"""The tables of a report, by name. Each builder makes one table, or None if there is nothing to show."""
+"""Tables of a report, by name. Each builder makes one table, or None if there is nothing to show."""
 
 from collections.abc import Callable
 
@@ -9,35 +9,42 @@ from hpcbench.present.document import Table
 from hpcbench.report import synchrony
 from hpcbench.report.compare import Cell
 from hpcbench.report.quantities import experts, sparse_rows
-from hpcbench.report.tables.by_scheme import axes, loss, memory, phases, speed, traffic
-from hpcbench.report.tables.comparison import schemes
-from hpcbench.report.tables.predicted import predicted, prediction_error
-from hpcbench.report.tables.published import published
-from hpcbench.report.tables.runs import runs
-from hpcbench.report.tables.scaling import strong_scaling, weak_scaling
+from hpcbench.report.tables.by_scheme import (
+    tabulate_axes,
+    tabulate_loss,
+    tabulate_memory,
+    tabulate_phases,
+    tabulate_speed,
+    tabulate_traffic,
+)
+from hpcbench.report.tables.comparison import tabulate_schemes
+from hpcbench.report.tables.predicted import tabulate_predicted, tabulate_prediction_error
+from hpcbench.report.tables.published import tabulate_published
+from hpcbench.report.tables.runs import tabulate_runs
+from hpcbench.report.tables.scaling import tabulate_strong_scaling, tabulate_weak_scaling
 
 OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
-    "speed": speed,
-    "phases": phases,
-    "loss": loss,
-    "traffic": traffic,
-    "axes": axes,
+    "speed": tabulate_speed,
+    "phases": tabulate_phases,
+    "loss": tabulate_loss,
+    "traffic": tabulate_traffic,
+    "axes": tabulate_axes,
     "experts": experts.table,
     "sparse": sparse_rows.table,
     "sparsity": prune.table,
-    "memory": memory,
+    "memory": tabulate_memory,
     "energy": energy.table,
-    "schemes": schemes,
-    "predicted": predicted,
+    "schemes": tabulate_schemes,
+    "predicted": tabulate_predicted,
 }
-"""Further tables about the schemes of one cell, beside the comparison."""
+"""Tables about the schemes of one cell, in addition to the comparison."""
 
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
-    "strong-scaling": strong_scaling,
-    "weak-scaling": weak_scaling,
+    "strong-scaling": tabulate_strong_scaling,
+    "weak-scaling": tabulate_weak_scaling,
     "synchrony": synchrony.table,
-    "runs": runs,
-    "published": published,
-    "prediction-error": prediction_error,
+    "runs": tabulate_runs,
+    "published": tabulate_published,
+    "prediction-error": tabulate_prediction_error,
 }
 """Tables about all cells."""

@@ -1,4 +1,4 @@
-"""Tables of a cell with a row for each scheme: the quantities of each table, and their order."""
+"""Tables of a cell with a row for each scheme. A table shows the quantities that are declared for it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -36,59 +36,61 @@ from hpcbench.report.titles import example
 from hpcbench.report.traffic import Traffic, by_axis, window
 
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
-"""Name of the column, by the name in the log's configuration event."""
+"""Name of the column, by the name in the configuration event of the log."""
 _PHASES_NOTE = (
-    "Medians over the runs, of means over steps and ranks. Exposed time is part of the phases, not beside them. Idle is"
-    " of the passes, to the end of the last stage's; by the schedule it is (p - 1)/(v m + p - 1), for parts that take"
-    " equally long and messages that take no time."
+    "Medians over the runs of means over steps and ranks. Exposed time is contained in the phases. Idle is a part of"
+    " the passes, which last until the last stage has ended. By the schedule it is (p - 1)/(v m + p - 1), if all parts"
+    " take equally long and messages take no time."
 )
 _EXPERTS_NOTE = (
-    "FLOP/s of the model leave out tokens that experts dropped; executed ones count all places that experts compute,"
-    " empty ones included."
+    "FLOP/s of the model do not count tokens that experts dropped. Executed FLOP/s count all places that experts"
+    " compute, also empty ones."
 )
 _AXES_NOTE = (
-    "Means over the runs, a step and rank. Weights and gradients of them travel over i and e, activations over j and k."
+    "Means over the runs, per step and rank. Weights and their gradients are sent over i and e, activations over j and"
+    " k."
 )
-_TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad", "not shown": "warning"}
+_TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad"}
+"""Tone of each finding about a loss. An inconclusive finding is a warning."""
 
 
-def speed(submission: Submission, cell: Cell) -> Table | None:
-    """Step time with its interval, FLOP/s by kind, utilization, samples and tokens per second.
+def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table of step time, FLOP/s by kind, utilization, samples and tokens per second.
 
-    Within a cell they are all proportional, so that one comparison with the baseline is enough.
+    Within a cell all of them are proportional, so that one comparison with the baseline is enough.
     """
     intervals = {row.scheme: _step_time(row) for row in cell.rows}
-    unit = seconds_unit(found.estimate for found in intervals.values() if found)
+    unit = seconds_unit(interval.estimate for interval in intervals.values() if interval)
     times = Column(STEP_TIME.key, STEP_TIME.head.format(unit=unit.name), help=STEP_TIME.meaning)
-    made: list[Field[Row]] = [
+    fields: list[Field[Row]] = [
         scheme(),
-        (times, lambda row: estimate(intervals[row.scheme], lambda found: between(found, unit.show, ""))),
+        (times, lambda row: estimate(intervals[row.scheme], lambda interval: between(interval, unit.show, ""))),
         *columns((STEP_MEDIAN, STEP_P95), cell.rows, unit=unit),
         samples(cell.rows),
         SPEED.field(),
         *columns(list_of_table("speed"), cell.rows, gpu=is_gpu(example(cell))),
     ]
-    return tabulate("speed", "Speed", cell.rows, made, notes=_speed_notes(cell))
+    return tabulate("speed", "Speed", cell.rows, fields, notes=_speed_notes(cell))
 
 
-def phases(submission: Submission, cell: Cell) -> Table | None:
-    """Return the phases of a step and the waiting for messages, in seconds and as parts of the step."""
+def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table of the phases of a step and the exposed communication, in seconds and as parts of the step."""
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)
-    made = [scheme()]
-    for one in list_of_table("phases", first=(STEP,)):
-        made += columns([one], cell.rows, unit=unit if one.unit == "s" else None)
+    fields = [scheme()]
+    for phase in list_of_table("phases", first=(STEP,)):
+        fields += columns([phase], cell.rows, unit=unit if phase.unit == "s" else None)
     title = f"Phases of a step: in {unit.name}, and as parts of it"
-    return tabulate("phases", title, cell.rows, made, notes=[_PHASES_NOTE])
+    return tabulate("phases", title, cell.rows, fields, notes=[_PHASES_NOTE])
 
 
-def loss(submission: Submission, cell: Cell) -> Table | None:
-    """Losses of the completed runs, each with its finding about the scheme; and the number of lost steps."""
+def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table of the losses of completed runs, the finding about each, and the number of lost steps."""
     first = (LOSS_TRAIN, LOSS_VALID)
     shown = Column("loss_shown", "shown", words=True, help="Finding about the loss at equal steps.")
     in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="Finding about that loss.")
-    made: list[Field[Row]] = [
+    fields: list[Field[Row]] = [
         scheme(),
         *columns(first, cell.rows),
         (replace(LOSS.field()[0], head="vs baseline at equal steps (95 % CI)"), LOSS.entry),
@@ -97,46 +99,46 @@ def loss(submission: Submission, cell: Cell) -> Table | None:
         (in_time, lambda row: _shown(row.loss_in_time.shown if row.loss_in_time else None)),
         *columns(list_of_table("loss", first)[len(first) :], cell.rows),
     ]
-    return tabulate("loss", "Loss", cell.rows, made, notes=_loss_notes(cell))
+    return tabulate("loss", "Loss", cell.rows, fields, notes=_loss_notes(cell))
 
 
 def _loss_notes(cell: Cell) -> list[str]:
     notes = [
-        f"{row.scheme} is as good only on average: its worst pair is {row.loss.worst:+.4f}."
+        f"{row.scheme} is as good only on average: the difference of its worst pair is {row.loss.worst:+.4f}."
         for row in cell.rows
         if row.loss and row.loss_shown == "as good" and not row.loss.steady
     ]
     if any(row.loss_in_time for row in cell.rows):
         notes.append(
-            "Equal time is when the faster run of a pair ended; the other's learning rate had not yet fallen as far."
-            f" Losses there are means of the last {100 * WINDOW:.3g} % of the steps."
+            "Equal time is the end of the faster run of a pair. The learning rate of the slower run had not yet decayed"
+            f" as far. Losses at equal time are means of the last {100 * WINDOW:.3g} % of the steps."
         )
     return notes
 
 
-def traffic(submission: Submission, cell: Cell) -> Table | None:
-    """Return the cost of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
+def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table of the traffic: exposed and hidden time, time in the codec, bytes by parallel dimension."""
     rows, base, times = cell.rows, cell.row(cell.baseline), (EXPOSED, HIDDEN, ENCODE, DECODE)
-    unit = EXPOSED.choose_unit(one.average(row.runs) for one in times for row in rows)
+    unit = EXPOSED.choose_unit(quantity.average(row.runs) for quantity in times for row in rows)
     links = (TO_HOST, FROM_HOST)
-    size = TO_HOST.choose_unit(one.compute(run) for one in links for run in cell.runs)
+    size = TO_HOST.choose_unit(quantity.compute(run) for quantity in links for run in cell.runs)
     placed = (*times, EXPOSED_PART, *links)
-    change = Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's in the same pairing.")
-    made: list[Field[Row]] = [
+    change = Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's, pair by pair.")
+    fields: list[Field[Row]] = [
         scheme(),
         *columns([EXPOSED], rows, unit=unit),
         *columns([EXPOSED_PART], rows),
-        (change, lambda row: estimate(_change(row, base), lambda found: between(found, _signed(unit)))),
+        (change, lambda row: estimate(_change(row, base), lambda interval: between(interval, _signed(unit)))),
         *columns(times[1:], rows, unit=unit),
         *columns(list_of_table("traffic", placed)[len(placed) :], rows),
         *columns(links, rows, unit=size),
     ]
-    return tabulate("traffic", "Traffic: time a step and rank, and bytes by parallel dimension", rows, made)
+    return tabulate("traffic", "Traffic: time per step and rank, and bytes by parallel dimension", rows, fields)
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """One scheme on one axis: means over its runs."""
+    """Traffic of a scheme on one axis: means over its runs."""
 
     row: Row
     axis: str
@@ -146,19 +148,19 @@ class _Axis:
     hidden_s: float | None
 
 
-def axes(submission: Submission, cell: Cell) -> Table | None:
-    """Return a row for each scheme and axis; None if no run has a tensor grid."""
+def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table with a row for each scheme and axis; None if no run has a tensor grid."""
     lines = [line for row in cell.rows for line in _axes(row)]
     if not lines:
         return None
     size = bytes_unit(line.message_bytes for line in lines)
-    unit = seconds_unit(one for line in lines for one in (line.exposed_s, line.hidden_s))
+    unit = seconds_unit(seconds for line in lines for seconds in (line.exposed_s, line.hidden_s))
     of_row, shown = scheme()
-    made: list[Field[_Axis]] = [
+    fields: list[Field[_Axis]] = [
         (of_row, lambda line: shown(line.row)),
         (Column("axis", "axis", words=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
         (
-            Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, a step and rank."),
+            Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, per step and rank."),
             lambda line: quantity(line.message_bytes, size.show),
         ),
         (
@@ -170,66 +172,66 @@ def axes(submission: Submission, cell: Cell) -> Table | None:
             lambda line: quantity(line.exposed_s, unit.show),
         ),
         (
-            Column("hidden_s", f"hidden ({unit.name})", help="Time in which its messages moved while a rank computed."),
+            Column("hidden_s", f"hidden ({unit.name})", help="Time in which messages moved while a rank computed."),
             lambda line: quantity(line.hidden_s, unit.show),
         ),
     ]
-    return tabulate("axes", "Tensor grid: traffic by axis", lines, made, notes=[_AXES_NOTE])
+    return tabulate("axes", "Tensor grid: traffic by axis", lines, fields, notes=[_AXES_NOTE])
 
 
 def _axes(row: Row) -> list[_Axis]:
-    found: dict[str, list[tuple[Traffic, int]]] = {}
+    traffic_by_axis: dict[str, list[tuple[Traffic, int]]] = {}
     for run in row.counted:
-        for one in by_axis(run.channels):
-            found.setdefault(one.axis or "", []).append((one, shares(run)))
+        for totals in by_axis(run.channels):
+            traffic_by_axis.setdefault(totals.axis or "", []).append((totals, shares(run)))
     return [
         _Axis(
             row,
             axis,
-            mean_of_known([one.message_bytes / share if share else None for one, share in parts]),
-            mean_of_known([None if (over := one.wire_over_message) == "unknown" else over for one, _ in parts]),
-            mean_of_known([one.exposed_s for one, _ in parts]),
-            mean_of_known([one.hidden_s for one, _ in parts]),
+            mean_of_known([totals.message_bytes / share if share else None for totals, share in parts]),
+            mean_of_known([None if (over := totals.wire_over_message) == "unknown" else over for totals, _ in parts]),
+            mean_of_known([totals.exposed_s for totals, _ in parts]),
+            mean_of_known([totals.hidden_s for totals, _ in parts]),
         )
-        for axis, parts in sorted(found.items())
+        for axis, parts in sorted(traffic_by_axis.items())
     ]
 
 
 def shares(run: Measures) -> int:
-    """Return the number of steps times ranks that the traffic of a run is summed over."""
+    """Count the steps times ranks over which the traffic of a run is summed."""
     return len(window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 
-def memory(submission: Submission, cell: Cell) -> Table | None:
-    """Peaks of the run that needed the most, relative to the baseline's, and memory that lasts from step to step."""
+def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table of memory: peaks compared with the baseline's, and memory that lasts from step to step."""
     peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
     lasting = list_of_table("memory", peaks)[len(peaks) :]
-    unit = DEVICE.choose_unit(one.average(row.runs) for one in lasting for row in cell.rows)
-    made = [scheme()]
-    for one in peaks:
-        made += [*columns([one], cell.rows), _over_baseline(cell, one)]
-    made += columns(lasting, cell.rows, unit=unit)
-    return tabulate("memory", "Memory: peaks, and what lasts from step to step", cell.rows, made)
+    unit = DEVICE.choose_unit(quantity.average(row.runs) for quantity in lasting for row in cell.rows)
+    fields = [scheme()]
+    for peak in peaks:
+        fields += [*columns([peak], cell.rows), _over_baseline(cell, peak)]
+    fields += columns(lasting, cell.rows, unit=unit)
+    return tabulate("memory", "Memory: peaks, and memory that lasts from step to step", cell.rows, fields)
 
 
 def _step_time(row: Row) -> Interval | None:
-    """Return the step time over the runs of a scheme if there are several, else over the steps of its run."""
+    """Average the step time over the runs of a scheme; over the steps if there is one run."""
     return step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
 
 
 def _speed_notes(cell: Cell) -> list[str]:
     several = any(len(row.counted) > 1 for row in cell.rows)
     notes = [
-        "Step time: geometric mean of the runs' means, its interval by Student's t over the runs."
+        "Step time: geometric mean of the runs' means, with Student's t interval over the runs."
         if several
-        else "Step time: mean of the steps. Its interval takes into account that a step's time depends on those before"
-        " it, and is absent where there are too few steps for that."
+        else "Step time: mean of the steps. Its interval accounts for the correlation of successive steps. It is absent"
+        " if there are too few steps."
     ]
-    said = next((found for run in cell.runs if (found := _formulas(run))), None)
+    logged = next((formulas_of_run for run in cell.runs if (formulas_of_run := _formulas(run))), None)
     formulas = [
-        f"FLOP/s {name}: {make_printable(words, 120)}."
+        f"FLOP/s {name}: {make_printable(formula, 120)}."
         for kind, name in _FORMULAS.items()
-        if (words := get_text(said, kind)) is not None
+        if (formula := get_text(logged, kind)) is not None
     ]
     return notes + formulas + [_EXPERTS_NOTE] * any(run.run.settings.model.experts for run in cell.runs)
 
@@ -238,31 +240,33 @@ def _formulas(run: Measures) -> Mapping[str, Any] | None:
     return run.run.log.read_event(Configuration).flops_formulas if run.run.log else None
 
 
-def _shown(words: str | None) -> Entry:
-    return Entry(words, words, _TONES.get(words, "")) if words else Entry()
+def _shown(finding: str | None) -> Entry:
+    return Entry(finding, finding, _TONES.get(finding, "warning")) if finding else Entry()
 
 
 def _change(row: Row, base: Row | None) -> Interval | None:
-    """Exposed time minus the baseline's, over the pairs that have both values."""
+    """Compute the exposed time minus the baseline's, over the pairs that have both values."""
     if base is None or row is base:
         return None
     pairs = [(mine.time, other.time) for mine, other in paired(row.runs, base.runs)]
-    known = [(mine.exposed, other.exposed) for mine, other in pairs if mine and other]
-    known = [pair for pair in known if all(map(isfinite, pair))]
-    return paired_difference([mine for mine, _ in known], [other for _, other in known]) if known else None
+    waits = [(mine.exposed, other.exposed) for mine, other in pairs if mine and other]
+    waits = [pair for pair in waits if all(map(isfinite, pair))]
+    return paired_difference([mine for mine, _ in waits], [other for _, other in waits]) if waits else None
 
 
 def _signed(unit: Unit) -> Callable[[float], str]:
     return lambda seconds: f"{'+' if seconds >= 0 else ''}{unit.show(seconds)}"
 
 
-def _over_baseline(cell: Cell, one: Quantity) -> Field[Row]:
+def _over_baseline(cell: Cell, peak_quantity: Quantity) -> Field[Row]:
     base = cell.row(cell.baseline)
-    least = one.average_or_none(base.runs) if base else None
+    least = peak_quantity.average_or_none(base.runs) if base else None
 
     def change(row: Row) -> Entry:
-        peak = None if row is base else one.average_or_none(row.runs)
+        peak = None if row is base else peak_quantity.average_or_none(row.runs)
         return quantity(peak / least if peak is not None and least else None, ratio)
 
-    column = Column(f"{one.key}_ratio", "vs baseline", group=one.group, help="That peak over the baseline's.")
+    column = Column(
+        f"{peak_quantity.key}_ratio", "vs baseline", group=peak_quantity.group, help="That peak over the baseline's."
+    )
     return column, change

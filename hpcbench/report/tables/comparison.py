@@ -1,4 +1,4 @@
-"""Tables that compare the schemes of one cell with the baseline, and with each other."""
+"""Tables that compare the schemes of one cell with the baseline and with each other."""
 
 from dataclasses import replace
 
@@ -27,14 +27,14 @@ VERDICT = Column(
     "verdict",
     words=True,
     group=1,
-    help="Finding about speed and loss together; letters name its weaknesses, which stand below the table.",
+    help="Finding about speed and loss together. Letters refer to the weaknesses below the table.",
 )
 
 
-def comparison(cell: Cell, weak: Weakened) -> Table | None:
-    """Speed, wire bytes, loss and verdict of each scheme."""
+def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
+    """Make the table of speed, wire bytes, loss and verdict of each scheme."""
     rows = cell.rows
-    # What is as its name says needs no column.
+    # A column of 100 % would tell readers nothing.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[Row]] = [
         scheme(),
@@ -51,13 +51,13 @@ def comparison(cell: Cell, weak: Weakened) -> Table | None:
 
 
 def verdict(row: Row, weak: Weakened) -> Entry:
-    """Return the verdict, with the letters of its weaknesses."""
+    """Make the entry of the verdict, with the letters of its weaknesses."""
     entry, mark = phrase(row.verdict, tone(row)), weak.mark(row.scheme)
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
 
 def tone(row: Row) -> Tone:
-    """How good the news in a verdict is."""
+    """Choose the tone of a verdict."""
     if row.diverged or (not row.completed and row.verdict):
         return "bad"
     if row.idle:
@@ -72,11 +72,11 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 }
 
 
-def schemes(submission: Submission, cell: Cell) -> Table | None:
-    """Return a row for each two schemes, with those of the baseline first."""
+def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table with a row for each pair of schemes. Pairs with the baseline are first."""
     fields: list[Field[Duel]] = [
-        (Column("scheme", "scheme", words=True, help="One scheme."), lambda duel: name(duel.scheme)),
-        (Column("other", "against", words=True, help="Another one."), lambda duel: name(duel.other)),
+        (Column("scheme", "scheme", words=True, help="First scheme."), lambda duel: name(duel.scheme)),
+        (Column("other", "against", words=True, help="Second scheme."), lambda duel: name(duel.other)),
         (
             Column("speed_ratio", "speed (95 % CI)", help="Samples/s of the first over the second's, pair by pair."),
             lambda duel: estimate(duel.speed, speed_interval),
@@ -95,21 +95,22 @@ def schemes(submission: Submission, cell: Cell) -> Table | None:
                 "together",
                 words=True,
                 group=1,
-                help="Which beats the other: in speed or loss, and is as good or better in the other.",
+                help="Whether the first beats the second or is beaten. A scheme beats another if it is better in speed"
+                " or loss, and no worse in the other.",
             ),
             _together,
         ),
     ]
-    found = front(cell)
-    note = f"On the front, where nothing is shown to beat them: {', '.join(found.unbeaten)}."
-    return tabulate("schemes", "Schemes against each other", found.duels, fields, notes=[note], always=2)
+    result = front(cell)
+    note = f"Pareto front (no scheme significantly beats these): {', '.join(result.unbeaten)}."
+    return tabulate("schemes", "Schemes against each other", result.duels, fields, notes=[note], always=2)
 
 
 def _speed(duel: Duel) -> Entry:
     if duel.speed is None:
         return Entry()
-    words = "slower" if duel.speed.slower else duel.speed.shown
-    return Entry(words, words)
+    finding = "slower" if duel.speed.slower else duel.speed.shown
+    return Entry(finding, finding)
 
 
 def _loss(duel: Duel) -> Entry:
@@ -117,5 +118,5 @@ def _loss(duel: Duel) -> Entry:
 
 
 def _together(duel: Duel) -> Entry:
-    words, tone = _TOGETHER[True if duel.beats else False if duel.turned().beats else None]
-    return Entry(words, words or None, tone)
+    text, tone = _TOGETHER[True if duel.beats else False if duel.turned().beats else None]
+    return Entry(text, text or None, tone)

@@ -1,4 +1,4 @@
-"""Tables of micro-benchmarks: all results of one, or several files of the same benchmark side by side."""
+"""Tables of micro-benchmarks: all results of one file, or one quantity of several files of the same benchmark."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import NAMES, Unit, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
-"""Quantities that several tables are compared by. The first one that all tables have is used."""
+"""Quantities for comparing several tables. The first quantity that all tables have is used."""
 _UNITS = {
     "seconds": Unit(1e-6, "us"),
     "bytes_per_s": Unit(1e9, "GB/s"),
@@ -20,17 +20,17 @@ _UNITS = {
     "variation": Unit(1e-2, "%"),
     "iterations": Unit(1.0, ""),
 }
-_WRONG = Column("wrong", "wrong", help="Elements that came out wrong, or 1 for a validation that failed.")
+_WRONG = Column("wrong", "wrong", help="Number of wrong elements, or 1 if a validation failed.")
 Key = tuple[int | None, str, str, str]
 """Size, data type, reduction and root of a row."""
 _LABELS = (("datatype", "type"), ("operation", "reduction"), ("root", "root"))
 
 
-def microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
+def tabulate_microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
     """Yield a table for each benchmark.
 
-    If several files have the same benchmark, each row is compared with that of the first file. A benchmark without a
-    name may be any: it is compared with nothing.
+    If several files contain the same benchmark, each row is compared with that of the first file. A benchmark without
+    a name is not compared, because it may be any benchmark.
     """
     groups: dict[tuple[object, ...], list[_Measured]] = {}
     for table in tables:
@@ -50,12 +50,12 @@ def microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table]:
 
 @dataclass
 class _Measured:
-    """Tables that stand as one: those of a file that measure the same quantities of different rows."""
+    """Tables of a file that are merged: they have the same quantities and different rows."""
 
     tables: list[Microbenchmark]
 
     def takes(self, other: Microbenchmark) -> bool:
-        """Whether a table of the same benchmark belongs to these."""
+        """Whether a table of the same benchmark can be merged with these."""
         first = self.tables[0]
         same = (first.path, first.version, first.quantities) == (other.path, other.version, other.quantities)
         return same and self.rows.keys().isdisjoint(size.key for size in other.sizes)
@@ -72,15 +72,15 @@ class _Measured:
 
     @property
     def rows(self) -> dict[Key, TableRow]:
-        """The rows. Of one that was measured twice the last counts: the first warms up caches in many a script."""
+        """The rows. If a row was measured twice, the last counts: in many scripts the first warms up caches."""
         return {size.key: size for table in self.tables for size in table.sizes}
 
     def wrong(self, key: Key) -> int:
-        """Return the number of wrong elements of a row, each time that it was measured."""
+        """Count the wrong elements of a row over all its measurements."""
         return sum(size.wrong or 0 for table in self.tables for size in table.sizes if size.key == key)
 
     def notes(self) -> Iterator[str]:
-        """Sentences about the tables."""
+        """Yield sentences about the tables."""
         for table in self.tables:
             place = f"{make_printable(str(table.path))}:{table.line}"
             yield f"read from {place}"
@@ -89,7 +89,7 @@ class _Measured:
                 yield f"{place}: the benchmark reports a check that failed"
             if not table.name:
                 yield (
-                    f"{place}: nothing tells which benchmark this is, so that it is compared with no other table."
+                    f"{place}: the file does not name this benchmark, so that it is not compared with other tables."
                     " To name it, write the line `# Collective test starting: NAME` above it"
                 )
 
@@ -126,7 +126,7 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
 
 
 def _names(group: Sequence[_Measured]) -> list[str]:
-    """Names of the files, with the line of the heading where a file has several tables."""
+    """Name the files. A file with several tables gets the line of the heading, too."""
     stems = [measured.path.stem for measured in group]
     lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
     return [f"{make_printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]
@@ -172,7 +172,7 @@ def _unit(key: str) -> Unit:
 def _head(key: str) -> str:
     bare = key.removesuffix("_in_place")
     name = next(name for name in _UNITS if name in bare)
-    words = {"seconds": "time", "bytes_per_s": "bandwidth"}.get(name, name.removesuffix("_per_s"))
-    rest = bare.replace(name, "").replace("_", " ").strip()
+    noun = {"seconds": "time", "bytes_per_s": "bandwidth"}.get(name, name.removesuffix("_per_s"))
+    other = bare.replace(name, "").replace("_", " ").strip()
     unit, place = _UNITS[name].name, "" if bare == key else "in place"
-    return " ".join(filter(None, (rest, words, place, f"({unit})" if unit else "")))
+    return " ".join(filter(None, (other, noun, place, f"({unit})" if unit else "")))

@@ -14,8 +14,8 @@ _CELL = Column("cell", "cell", words=True, help="Values of the study's matrix.")
 _Line = tuple[Cell, Row, Weakened]
 
 
-def overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
-    """Gain, loss and verdict of every scheme in every cell.
+def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
+    """Make the table of gain, loss and verdict of every scheme in every cell.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
 
 
 def _lines(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Iterator[_Line]:
-    """Return the compared schemes, and a baseline with something to report, such as a failure."""
+    """Yield the compared schemes, and each baseline with a verdict, such as a failure."""
     for cell, letters in zip(cells, weak, strict=True):
         for row in cell.rows:
             if row.scheme != cell.baseline or row.verdict:

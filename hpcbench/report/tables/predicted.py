@@ -1,12 +1,12 @@
-"""What was predicted at submission beside what was measured, and how far off it was over all runs."""
+"""Tables that compare the predictions made at submission with the measurements."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcbench.collect.submission import Submission
-from hpcbench.predict.basis import Basis
-from hpcbench.predict.document import Kept, cell_words, kept
+from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.prediction_file import StoredStep, format_cell, read_predictions
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
 from hpcbench.report.columns import SCHEME, scheme
@@ -16,43 +16,51 @@ from hpcbench.report.titles import title
 
 @dataclass(frozen=True)
 class _Line:
-    """A scheme of a cell, or all that a submission ran."""
+    """A scheme of a cell, with its prediction and its measured step time in seconds."""
 
     row: Row
-    predicted: Kept | None
+    predicted: StoredStep | None
     measured: float | None
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured, less 1."""
+        """Relative error of the prediction: predicted over measured, minus 1."""
         return self.predicted.value / self.measured - 1 if self.predicted and self.measured else None
 
 
-def predicted(submission: Submission, cell: Cell) -> Table | None:
-    """Return the table, a row a scheme; None if nothing was predicted from measurements or data sheets."""
+def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table with a row per scheme; None if no prediction rests on measurements or data sheets."""
     lines = _lines(submission, cell)
     if not any(line.predicted for line in lines):
         return None
-    known = [line.predicted.value for line in lines if line.predicted]
-    unit = seconds_unit([*known, *(line.measured for line in lines)])
+    predictions = [line.predicted.value for line in lines if line.predicted]
+    unit = seconds_unit([*predictions, *(line.measured for line in lines)])
 
-    def step(pick: Callable[[Kept], float]) -> Callable[[_Line], Entry]:
+    def step(pick: Callable[[StoredStep], float]) -> Callable[[_Line], Entry]:
         return lambda line: quantity(pick(line.predicted) if line.predicted else None, unit.show)
 
     of_row, shown = scheme()
     fields: list[Field[_Line]] = [
         (of_row, lambda line: shown(line.row)),
         (
-            Column("predicted_step_seconds", f"predicted step ({unit.name})", help="Kept at submission."),
-            step(lambda one: one.value),
+            Column(
+                "predicted_step_seconds", f"predicted step ({unit.name})", help="Step time predicted at submission."
+            ),
+            step(lambda prediction: prediction.value),
         ),
-        (Column("predicted_low_s", "from", help="Low end of the prediction's interval."), step(lambda one: one.low)),
-        (Column("predicted_high_s", "to", help="High end of it."), step(lambda one: one.high)),
+        (
+            Column("predicted_low_s", "from", help="Low end of the prediction's interval."),
+            step(lambda prediction: prediction.low),
+        ),
+        (
+            Column("predicted_high_s", "to", help="High end of the prediction's interval."),
+            step(lambda prediction: prediction.high),
+        ),
         (
             Column("measured_step_seconds", f"measured ({unit.name})", help="Geometric mean of the runs' means."),
             lambda line: quantity(line.measured, unit.show),
         ),
-        (Column("prediction_error", "error", help="Predicted over measured, less 1."), _error),
+        (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _error),
         (
             Column("prediction_basis", "rests on", words=True, help="The least certain input of the prediction."),
             lambda line: phrase(line.predicted.basis if line.predicted else ""),
@@ -61,13 +69,13 @@ def predicted(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("predicted", "Predicted and measured", lines, fields)
 
 
-def prediction_error(submission: Submission, cells: list[Cell]) -> Table | None:
-    """How far off the predictions of a submission were: a row a scheme, and one of all its runs."""
+def tabulate_prediction_error(submission: Submission, cells: list[Cell]) -> Table | None:
+    """Make the table of the prediction errors of a submission: a row per scheme, and a row of all runs."""
     return over_all([(submission, cells)])
 
 
 def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
-    """How far off the predictions of all runs were, by scheme and together; None where nothing was predicted."""
+    """Make the table of the prediction errors of several submissions; None if nothing was predicted."""
     by_scheme: dict[str, list[tuple[float, str]]] = {}
     for submission, cells in sections:
         for cell in cells:
@@ -79,39 +87,41 @@ def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
                         by_scheme.setdefault(line.row.scheme, []).append((error, where))
     if not by_scheme:
         return None
-    every = [one for errors in by_scheme.values() for one in errors]
+    every = [error for errors in by_scheme.values() for error in errors]
     rows = [*by_scheme.items(), ("all runs", every)]
-    of_mean = Column("mean_error", "mean error", help="Mean size of predicted over measured, less 1.")
+    of_mean = Column("mean_error", "mean error", help="Mean of |predicted over measured, minus 1|.")
     fields: list[Field[tuple[str, list[tuple[float, str]]]]] = [
         (SCHEME, lambda row: name(row[0])),
-        (Column("runs", "runs", help="That completed, and were predicted."), lambda row: _count(row[1])),
+        (Column("runs", "runs", help="Completed runs that were predicted."), lambda row: _count(row[1])),
         (of_mean, lambda row: quantity(statistics.mean(_sizes(row[1])), percent)),
         (
-            Column("median_error", "median, signed", help="Median of predicted over measured, less 1."),
+            Column("median_error", "median, signed", help="Median of predicted over measured, minus 1."),
             lambda row: quantity(statistics.median(error for error, _ in row[1]), percent),
         ),
         (
-            Column("worst_error", "worst", help="Largest size of it."),
+            Column("worst_error", "worst", help="Largest |predicted over measured, minus 1|."),
             lambda row: quantity(max(_sizes(row[1])), percent),
         ),
         (
-            Column("worst_cell", "where", words=True, help="Of the worst."),
+            Column("worst_cell", "where", words=True, help="Cell of the worst prediction."),
             lambda row: phrase(max(row[1], key=_size)[1]),
         ),
     ]
-    return tabulate("prediction-error", "How far off the predictions were", rows, fields)
+    return tabulate("prediction-error", "Errors of the predictions", rows, fields)
 
 
 def _lines(submission: Submission, cell: Cell) -> list[_Line]:
-    """Return the lines of a cell; none if every prediction rests on an assumption, which no measurement can refute."""
-    predictions = kept(submission.root) if submission.root else {}
-    grounded = {key: one for key, one in predictions.items() if one.basis != Basis.ASSUMED.value}
+    """List the lines of a cell; none if all predictions are assumed, because no measurement can refute those."""
+    predictions = read_predictions(submission.root) if submission.root else {}
+    grounded = {
+        key: prediction for key, prediction in predictions.items() if prediction.basis != InputBasis.ASSUMED.value
+    }
     return [_line(row, grounded) for row in cell.rows] if grounded else []
 
 
-def _line(row: Row, found: dict[tuple[str, str], Kept]) -> _Line:
-    words = cell_words(row.runs[0].run.cell) if row.runs else ""
-    return _Line(row, found.get((words, row.scheme)), row.step_seconds.estimate if row.step_seconds else None)
+def _line(row: Row, predictions: dict[tuple[str, str], StoredStep]) -> _Line:
+    cell = format_cell(row.runs[0].run.cell) if row.runs else ""
+    return _Line(row, predictions.get((cell, row.scheme)), row.step_seconds.estimate if row.step_seconds else None)
 
 
 def _error(line: _Line) -> Entry:
@@ -129,5 +139,5 @@ def _sizes(errors: Iterable[tuple[float, str]]) -> list[float]:
     return [abs(error) for error, _ in errors]
 
 
-def _size(one: tuple[float, str]) -> float:
-    return abs(one[0])
+def _size(error: tuple[float, str]) -> float:
+    return abs(error[0])

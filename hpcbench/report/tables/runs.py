@@ -1,7 +1,4 @@
-"""The table of all runs: their states and reasons.
-
-For runs that are compared with nothing it has speed and loss, too.
-"""
+"""Tables with a row for each run: state and reason, or speed and loss for runs that are not compared."""
 
 from dataclasses import replace
 
@@ -31,23 +28,26 @@ from hpcbench.report.quantities.speed import (
 from hpcbench.report.quantities.traffic import WIRE
 
 _NAMED = 2
-"""Number of hosts that are named. Of the others only the number is given."""
+"""Number of hosts that are named. The others are only counted."""
 
 
-def runs(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Return a row for each planned run, including runs that left no file."""
+def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
+    """Make the table with a row for each planned run, including runs without files."""
     fields = [
-        (Column("run", "run", words=True, help="The run's name in its submission."), lambda run: name(run.id)),
+        (Column("run", "run", words=True, help="Name of the run in its submission."), lambda run: name(run.id)),
         (Column("state", "state", words=True, help="State of the run."), _state),
-        (Column("step", "step", words=True, help="Its last step, of how many."), _step),
+        (Column("step", "step", words=True, help="Last step of the run, and its number of steps."), _step),
         (
-            Column("job", "job", words=True, group=1, help="The job that it belongs to."),
+            Column("job", "job", words=True, group=1, help="Job of the run."),
             lambda run: name(run.job or ""),
         ),
-        (Column("hosts", "nodes", words=True, group=1, help="Where its ranks were."), _hosts),
-        (Column("seconds", "seconds", group=1, help="From its start to its end."), lambda run: quantity(run.seconds)),
+        (Column("hosts", "nodes", words=True, group=1, help="Nodes of its ranks."), _hosts),
         (
-            Column("reason", "reason", words=True, group=2, help="Why it is in that state."),
+            Column("seconds", "seconds", group=1, help="Seconds from the start of the run to its end."),
+            lambda run: quantity(run.seconds),
+        ),
+        (
+            Column("reason", "reason", words=True, group=2, help="Reason for the state."),
             lambda run: phrase(run.verdict.reason, source=run.verdict.where),
         ),
         (
@@ -66,15 +66,15 @@ def _state(run: RunResult) -> Entry:
 def _step(run: RunResult) -> Entry:
     last = run.log.last_step if run.log else None
     taken = last.step if last else 0
-    said = run.settings.work.steps
-    planned = last.steps if last and last.steps else said
+    configured = run.settings.work.steps
+    planned = last.steps if last and last.steps else configured
     source = run.log.where(last.line) if run.log and last else None
     return Entry(f"{taken}/{planned}" if planned else str(taken), taken, source=source)
 
 
 def _hosts(run: RunResult) -> Entry:
-    found = dict.fromkeys(rank.host for rank in run.log.ranks) if run.log else {}
-    named = [host for host in found if host] or [host for host in [run.host] if host]
+    hosts = dict.fromkeys(rank.host for rank in run.log.ranks) if run.log else {}
+    named = [host for host in hosts if host] or [host for host in [run.host] if host]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return name(", ".join(named[:_NAMED]) + more) if named else Entry()
 
@@ -82,18 +82,18 @@ def _hosts(run: RunResult) -> Entry:
 _OWN = "hpcbench"
 
 
-def logs(submission: Submission, cells: list[Cell]) -> Table | None:
-    """State, speed and loss of each run, with only the columns for which a log has values."""
+def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
+    """Make the table of state, speed and loss of each run, with the columns for which a log has values."""
     runs = [run for cell in cells for run in cell.runs]
     gpu = any(is_gpu(run.run) for run in runs)
     foreign = any(_dialect(run) != _OWN for run in runs)
 
     def columns(group: int, *quantities: Quantity, unit: Unit | None = None) -> list[Field[Measures]]:
         return make_fields(
-            quantities, runs, lambda one, run: one.compute(run), gpu=gpu, group=group, unit=unit, runs=True
+            quantities, runs, lambda quantity, run: quantity.compute(run), gpu=gpu, group=group, unit=unit, runs=True
         )
 
-    made: list[Field[Measures]] = [
+    table_fields: list[Field[Measures]] = [
         (Column("run", "run", words=True), lambda run: name(run.run.id)),
         (Column("dialect", "dialect", words=True), lambda run: name(_dialect(run) if foreign else "")),
         (Column("scheme", "scheme", words=True), lambda run: name("" if foreign else run.run.scheme)),
@@ -104,7 +104,7 @@ def logs(submission: Submission, cells: list[Cell]) -> Table | None:
         *columns(2, SAMPLES, TOKENS, TOKENS_EACH, WIRE),
         *columns(3, replace(DEVICE, head="memory ({unit})"), LOSS_TRAIN, LOSS_VALID),
     ]
-    return tabulate("logs", "", runs, made)
+    return tabulate("logs", "", runs, table_fields)
 
 
 def _dialect(measures: Measures) -> str:

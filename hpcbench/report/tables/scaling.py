@@ -1,7 +1,7 @@
-"""The growth of speed with the machine: the sizes of a study, and their table.
+"""Scaling: speed against the size of the machine.
 
-Sizes are cells that differ only in the size of the machine. The settings decide whether they show strong scaling (the
-same global batch) or weak scaling (the same batch per rank).
+The points are cells that differ only in the size of the machine. With the same global batch they show strong scaling,
+with the same batch per rank weak scaling.
 """
 
 import json
@@ -25,7 +25,7 @@ from hpcbench.report.titles import example
 
 @dataclass(frozen=True)
 class RunSize:
-    """A cell as one point of a series."""
+    """A cell as a point of a series."""
 
     cell: Cell
     ranks: int
@@ -40,21 +40,21 @@ class Kind:
 
     name: str
     same: Callable[[RunSize], float]
-    """Gives the property of the batch that is the same at all sizes."""
-    words: str
-    """The property in words."""
+    """Function that computes the property of the batch that is the same at all sizes."""
+    template: str
+    """Description of the property."""
 
 
 STRONG = Kind("strong", lambda size: size.batch, "global batch {:.0f}")
-WEAK = Kind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} a rank")
+WEAK = Kind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} per rank")
 
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """One scheme at one size, relative to the smallest size at which the scheme has a speed."""
+    """A scheme at one size, relative to the smallest size at which the scheme has a speed."""
 
     series: str
-    """Text for the properties that are the same at all its sizes."""
+    """Description of the properties that are the same at all sizes of the series."""
     size: RunSize
     row: Row
     smallest: RunSize | None
@@ -70,21 +70,25 @@ class ScalingPoint:
 
 
 def list_points(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
-    """Return the points of each series, scheme by scheme.
+    """List the points of each series, scheme by scheme.
 
-    A series has cells with equal settings, except for the global batch and the layout, and with the property of the
-    batch that the kind says.
+    The cells of a series have the same settings, except for the global batch and the layout. They also have the same
+    property of the batch (`Kind.same`).
     """
     series: dict[tuple[str, float], list[RunSize]] = {}
     modes = has_modes(cells)
     for size in _sizes(cells):
         series.setdefault((_fixed(example(size.cell), modes=modes), kind.same(size)), []).append(size)
     points: list[ScalingPoint] = []
-    for (_, value), found in series.items():
-        for own, sizes in _by_mode(found).items() if modes else ((None, sizes) for sizes in _apart(found)):
+    for (_, value), sizes_of_series in series.items():
+        for mode, sizes in (
+            _by_mode(sizes_of_series).items() if modes else ((None, sizes) for sizes in _apart(sizes_of_series))
+        ):
             if len({size.ranks for size in sizes}) > 1:
-                words = ", ".join([*(_own(sizes, cells) if own is None else [own]), kind.words.format(value)])
-                points += _points(words, sorted(sizes, key=lambda size: size.ranks))
+                series_text = ", ".join(
+                    [*(_own(sizes, cells) if mode is None else [mode]), kind.template.format(value)]
+                )
+                points += _points(series_text, sorted(sizes, key=lambda size: size.ranks))
     return points
 
 
@@ -98,10 +102,7 @@ def _tensor(size: RunSize) -> str:
 
 
 def _by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
-    """Sizes of each mode of tensor parallelism, by its name.
-
-    A size without tensor parallelism belongs to every mode.
-    """
+    """Group the sizes by mode of tensor parallelism. A size without tensor parallelism belongs to every mode."""
     groups: dict[str, list[RunSize]] = {}
     layouts = {_layout(example(size.cell), modes=True) for size in sizes}
     for layout in sorted(layouts):
@@ -110,22 +111,22 @@ def _by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
         stated = example(mine[0].cell).settings.layout
         shared = ("cp",) if (stated.cp or 1) > 1 else ()
         others = ("dp", *shared, "pp") if len(layouts) > 1 else ()
-        rest = [f"{key} {getattr(stated, key)}" for key in others]
+        other_settings = [f"{key} {getattr(stated, key)}" for key in others]
         for mode in sorted({_tensor(size) for size in mine if size not in alone}):
-            own = [size for size in mine if size not in alone and _tensor(size) == mode]
-            groups[" ".join([f"tensor {mode}", *rest])] = [*alone, *own]
+            of_mode = [size for size in mine if size not in alone and _tensor(size) == mode]
+            groups[" ".join([f"tensor {mode}", *other_settings])] = [*alone, *of_mode]
     return groups
 
 
 def _own(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
-    """Return the values of the matrix that distinguish a series from others."""
-    first, *rest = [size.cell.values for size in sizes]
-    own = {key: value for key, value in first.items() if all(values.get(key) == value for values in rest)}
-    return [f"{key} {value}" for key, value in own.items() if any(cell.values.get(key) != value for cell in cells)]
+    """List the values of the matrix that distinguish a series from others."""
+    first, *others = [size.cell.values for size in sizes]
+    common = {key: value for key, value in first.items() if all(values.get(key) == value for values in others)}
+    return [f"{key} {value}" for key, value in common.items() if any(cell.values.get(key) != value for cell in cells)]
 
 
 def _apart(sizes: list[RunSize]) -> list[list[RunSize]]:
-    """Names of sizes by their layout without data parallelism, unless each has its own number of ranks anyway."""
+    """Group the sizes by layout without data parallelism. If their numbers of ranks all differ, they are one group."""
     if len({size.ranks for size in sizes}) == len(sizes):
         return [sizes]
     groups: dict[str, list[RunSize]] = {}
@@ -136,16 +137,16 @@ def _apart(sizes: list[RunSize]) -> list[list[RunSize]]:
 
 def _points(series: str, sizes: list[RunSize]) -> Iterator[ScalingPoint]:
     rows = [{row.scheme: row for row in size.cell.rows} for size in sizes]
-    for scheme in dict.fromkeys(scheme for found in rows for scheme in found):
+    for scheme in dict.fromkeys(scheme for rows_by_scheme in rows for scheme in rows_by_scheme):
         smallest, least = None, None
-        for size, found in zip(sizes, rows, strict=True):
-            if scheme not in found:
+        for size, rows_by_scheme in zip(sizes, rows, strict=True):
+            if scheme not in rows_by_scheme:
                 continue
-            speed = found[scheme].samples_per_s
+            speed = rows_by_scheme[scheme].samples_per_s
             if smallest is None and speed:
                 smallest, least = size, speed
             speedup = speed / least if speed and least else None
-            yield ScalingPoint(series, size, found[scheme], smallest, speedup)
+            yield ScalingPoint(series, size, rows_by_scheme[scheme], smallest, speedup)
 
 
 def _sizes(cells: list[Cell]) -> Iterator[RunSize]:
@@ -157,9 +158,9 @@ def _sizes(cells: list[Cell]) -> Iterator[RunSize]:
 
 
 def _fixed(run: RunResult, *, modes: bool) -> str:
-    """Return the settings of the work and of how it is done, without the size.
+    """Write the settings that are the same at all sizes as JSON.
 
-    On grids, which cut samples, the number of samples at a time belongs to the size, too.
+    On tensor grids, which split samples, the micro-batch belongs to the size, too.
     """
     of_size = ("global_batch", "micro_batch") if modes else ("global_batch",)
     same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "device")}
@@ -176,40 +177,48 @@ def _layout(run: RunResult, *, modes: bool = False) -> str:
     return json.dumps(layout, sort_keys=True)
 
 
-def strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Points with the same global batch on more and more ranks."""
+def tabulate_strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
+    """Make the table of points with the same global batch on more ranks."""
     title = "Strong scaling: the same global batch on more ranks"
     return _table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
 
 
-def weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Points with a global batch that grows with the ranks."""
+def tabulate_weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
+    """Make the table of points with a global batch that grows with the ranks."""
     title = "Weak scaling: a global batch that grows with the ranks"
     return _table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
 
 
 def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
-    """Quantities that papers on tensor grids compare: seconds of both passes per sample, bytes and memory of a rank."""
+    """Make the columns that papers on tensor grids compare: seconds of both passes per sample, bytes and memory."""
 
     def passes(point: ScalingPoint) -> float | None:
-        parts = [one.average_or_none(point.row.runs) for one in PHASES if one.key in ("forward_s", "backward_s")]
+        parts = [
+            quantity.average_or_none(point.row.runs)
+            for quantity in PHASES
+            if quantity.key in ("forward_s", "backward_s")
+        ]
         return None if None in parts else sum(part or 0.0 for part in parts) / point.size.batch
 
     def sent(point: ScalingPoint) -> float | None:
-        each = [(sum(one.message_bytes for one in run.channels), shares(run)) for run in point.row.counted]
+        each = [(sum(channel.message_bytes for channel in run.channels), shares(run)) for run in point.row.counted]
         return mean_of_known([nbytes / share if share else None for nbytes, share in each])
 
     seconds, size = seconds_unit(map(passes, points)), bytes_unit(map(sent, points))
     return [
         (
-            Column("pass_seconds", f"a sample ({seconds.name})", help="Seconds forward and backward over the samples."),
+            Column(
+                "pass_seconds",
+                f"per sample ({seconds.name})",
+                help="Seconds of the forward and backward passes per sample.",
+            ),
             lambda point: quantity(passes(point), seconds.show),
         ),
         (
             Column("rank_bytes", f"sent ({size.name})", help="Message bytes of a rank in a step."),
             lambda point: quantity(sent(point), size.show),
         ),
-        *make_fields([DEVICE, HOST_RANK], points, lambda one, point: one.average(point.row.runs)),
+        *make_fields([DEVICE, HOST_RANK], points, lambda quantity, point: quantity.average(point.row.runs)),
     ]
 
 
@@ -217,28 +226,28 @@ def _table(kind: Kind, title: str, points: list[ScalingPoint], *, modes: bool) -
     if not points:
         return None
     each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"
-    one = len({point.series for point in points}) == 1
+    is_single = len({point.series for point in points}) == 1
     rates, rate = samples([point.row for point in points])
-    made: list[Field[ScalingPoint]] = [
+    fields: list[Field[ScalingPoint]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
             Column("series", "series", words=True, help="Properties that are the same at all compared sizes."),
-            lambda point: name("" if one else point.series),
+            lambda point: name("" if is_single else point.series),
         ),
         (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),
         (Column("ranks", each), lambda point: quantity(point.size.ranks, whole)),
-        *make_fields([STEP_SECONDS], points, lambda one, point: one.average(point.row.runs)),
+        *make_fields([STEP_SECONDS], points, lambda quantity, point: quantity.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
         (
-            Column("speedup", "speed-up", help="Samples/s over those of the scheme's own smallest size."),
+            Column("speedup", "speed-up", help="Samples/s over those at the scheme's smallest size."),
             lambda point: quantity(point.speedup, significant),
         ),
         (
-            Column("efficiency", "efficiency", help="Speed-up over the growth of the ranks; 100 % is ideal."),
+            Column("efficiency", "efficiency", help="Speed-up divided by the growth of the ranks; 100 % is ideal."),
             lambda point: quantity(point.efficiency, percent),
         ),
         *(_of_modes(points) if modes else []),
     ]
-    what = f"{title} ({points[0].series})" if one else title
-    note = "Efficiency is of each scheme against its own smallest size."
-    return tabulate(f"{kind.name}-scaling", make_printable(what), points, made, notes=[note])
+    what = f"{title} ({points[0].series})" if is_single else title
+    note = "The efficiency of each scheme is relative to its own smallest size."
+    return tabulate(f"{kind.name}-scaling", make_printable(what), points, fields, notes=[note])

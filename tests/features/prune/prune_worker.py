@@ -112,7 +112,7 @@ def predicted(run: Run, steps: int) -> list[dict[str, int]]:
         total: Counter[str] = Counter()
         for k in range(steps):
             zeros = None if settings_tell else Zeros(counted(run, rank, k), counted(run, rank, k + 1))
-            sent = volume.step_bytes(run.model, run.train, layout, rank, updates=k, zeros=zeros)
+            sent = volume.count_step_bytes(run.model, run.train, layout, rank, updates=k, zeros=zeros)
             total.update({" ".join(key): nbytes for key, nbytes in sent.items()})
         everyones.append(dict(total))
     return everyones

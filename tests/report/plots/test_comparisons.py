@@ -129,7 +129,7 @@ def test_scaling_shows_each_size_and_the_ideal(draw: Callable[..., Any], weak: b
     assert list(fast.get_ydata()) == pytest.approx([f / s for f, s in zip(flops, (0.4, 0.3, 0.2), strict=True)])
     (ideal,) = (line for line in axes.lines if line.get_linestyle() == "--")
     assert list(ideal.get_ydata()) == pytest.approx([flops[0] / 0.5] * 2)
-    kind = "weak, batch 1 a rank" if weak else "strong, global batch 8"
+    kind = "weak, batch 1 per rank" if weak else "strong, global batch 8"
     assert axes.get_title(loc="left") == f"fast\n{kind}"
     assert axes.get_ylim()[0] == 0, "a share of the speed can be read off"
 

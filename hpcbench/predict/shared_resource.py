@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SharedResource(Generic[T]):
     """Something of which each that uses it has an even share, and no more than a whole.
 
     Parameters

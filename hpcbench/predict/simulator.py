@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hpcbench.predict.deeds import Busy, Flow, Operation, Post, Wait
-from hpcbench.predict.shared import Shared
+from hpcbench.predict.operations import BackgroundTransfer, BlockingTransfer, Compute, StageOperation, WaitForTransfer
+from hpcbench.predict.shared_resource import SharedResource
 
 
-class Takes(NamedTuple):
+class CoreUse(NamedTuple):
     """What takes cores from stages that compute, in stages' cores."""
 
     waiting: float
@@ -26,10 +26,10 @@ class Takes(NamedTuple):
 
 
 @dataclass
-class Stage:
+class StageState:
     """What became of one stage."""
 
-    operations: Sequence[Operation]
+    operations: Sequence[StageOperation]
     network: int
     at: int = 0
     time: float = 0.0
@@ -42,7 +42,7 @@ class Stage:
     shared: float = 0.0
     """Part of these seconds by which it took longer because other stages computed on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
-    """By kind of `Flow` and `Wait`."""
+    """By kind of `BlockingTransfer` and `WaitForTransfer`."""
 
 
 _CORES = -1
@@ -53,8 +53,8 @@ class DeadlockError(ValueError):
     """Stages that wait for each other for ever."""
 
 
-_Crossing = tuple[int, Post | None, float, float]
-"""Stage, what it posted if it does not wait itself, seconds alone on the network, and seconds after it."""
+_Crossing = tuple[int, BackgroundTransfer | None, float, float]
+"""StageState, what it posted if it does not wait itself, seconds alone on the network, and seconds after it."""
 
 
 class Simulation:
@@ -74,22 +74,22 @@ class Simulation:
 
     def __init__(
         self,
-        programs: Sequence[Sequence[Operation]],
+        programs: Sequence[Sequence[StageOperation]],
         networks: Sequence[int],
         cores: float | None = None,
-        takes: Takes | None = None,
+        takes: CoreUse | None = None,
     ) -> None:
-        self.stages = [Stage(program, network) for program, network in zip(programs, networks, strict=True)]
-        self._resources: dict[int, Shared[_Crossing]] = {number: Shared() for number in networks}
+        self.stages = [StageState(program, network) for program, network in zip(programs, networks, strict=True)]
+        self._resources: dict[int, SharedResource[_Crossing]] = {number: SharedResource() for number in networks}
         self._shares_cores, self._cores = cores is not None, cores or 0.0
         self._takes = takes if takes and cores is not None and any(takes) else None
         if cores is not None:
-            self._resources[_CORES] = Shared(cores)
+            self._resources[_CORES] = SharedResource(cores)
         self._events: list[tuple[float, int, str, Any]] = []
         self._count = 0
         self._there: dict[object, float] = {}
         self._waiting: dict[object, int] = {}
-        self._queues: dict[tuple[int, str], list[tuple[Post, float]]] = {}
+        self._queues: dict[tuple[int, str], list[tuple[BackgroundTransfer, float]]] = {}
         self._begun: dict[int, tuple[float, str]] = {}
         self._driven: Counter[int] = Counter()
 
@@ -105,23 +105,23 @@ class Simulation:
             self._go(number, 0.0)
         events = self._events
         while events:
-            now, _, what, subject = heapq.heappop(events)
+            now, _, what, payload = heapq.heappop(events)
             if what == "drain":
-                self._drain(subject, now)
+                self._drain(payload, now)
             elif what == "go":
-                self._go(subject, now)
+                self._go(payload, now)
             elif what == "enter":
-                self._enter(subject, now)
+                self._enter(payload, now)
             else:
-                self._arrived(subject, now)
+                self._arrived(payload, now)
         for number, stage in enumerate(self.stages):
             if stage.at < len(stage.operations):
                 raise DeadlockError(f"stage {number} waits for ever before {stage.operations[stage.at]}")
         return max(stage.time for stage in self.stages)
 
-    def _push(self, time: float, what: str, subject: Any) -> None:
+    def _push(self, time: float, what: str, payload: Any) -> None:
         self._count += 1
-        heapq.heappush(self._events, (time, self._count, what, subject))
+        heapq.heappush(self._events, (time, self._count, what, payload))
 
     def _go(self, number: int, now: float) -> None:
         """Let a stage go on until it has to wait."""
@@ -129,7 +129,7 @@ class Simulation:
         operations = stage.operations
         while stage.at < len(operations):
             operation = operations[stage.at]
-            if type(operation) is Busy and self._shares_cores:
+            if type(operation) is Compute and self._shares_cores:
                 stage.at += 1
                 if operation.seconds > 0:
                     stage.shared -= operation.seconds
@@ -137,19 +137,19 @@ class Simulation:
                     self._begun[number] = now, ""
                     self._join(_CORES, (number, None, operation.seconds, 0.0), now)
                     return
-            elif type(operation) is Busy:
+            elif type(operation) is Compute:
                 stage.busy += operation.seconds
                 stage.computed += operation.seconds * operation.computes
                 now += operation.seconds
                 stage.at += 1
-                if stage.at < len(operations) and type(operations[stage.at]) is not Busy:
+                if stage.at < len(operations) and type(operations[stage.at]) is not Compute:
                     self._push(now, "go", number)  # others act before
                     stage.time = now
                     return
-            elif type(operation) is Post:
+            elif type(operation) is BackgroundTransfer:
                 stage.at += 1
                 self._post(number, operation, now)
-            elif type(operation) is Wait:
+            elif type(operation) is WaitForTransfer:
                 came = self._there.get(operation.key)
                 if came is None:
                     self._waiting[operation.key] = number
@@ -157,7 +157,7 @@ class Simulation:
                     return
                 stage.at += 1
             else:
-                assert type(operation) is Flow
+                assert type(operation) is BlockingTransfer
                 stage.at += 1
                 self._begin_waiting(number, operation.kind, now)
                 self._push(now + operation.before, "enter", (number, None, operation.network, 0.0))
@@ -182,7 +182,7 @@ class Simulation:
         resource.capacity = max(self._cores - taken, 0.1 * self._cores)
         self._again(_CORES)
 
-    def _post(self, number: int, post: Post, now: float) -> None:
+    def _post(self, number: int, post: BackgroundTransfer, now: float) -> None:
         self._drive(number, post, 1, now)
         if post.queue is not None:
             queue = self._queues.setdefault((number, post.queue), [])
@@ -191,23 +191,23 @@ class Simulation:
                 return
         self._push(now + post.before, "enter", (number, post, post.network, post.after))
 
-    def _drive(self, number: int, post: Post, more: int, now: float) -> None:
+    def _drive(self, number: int, post: BackgroundTransfer, more: int, now: float) -> None:
         if post.driven:
             self._driven[number] += more
             self._leave_cores(now)
 
-    def _enter(self, subject: _Crossing, now: float) -> None:
-        number, post, work, after = subject
+    def _enter(self, payload: _Crossing, now: float) -> None:
+        number, post, work, after = payload
         if work <= 0:
             self._through(number, post, after, now)
             return
-        self._join(self.stages[number].network, subject, now)
+        self._join(self.stages[number].network, payload, now)
 
-    def _join(self, number: int, subject: _Crossing, now: float) -> None:
+    def _join(self, number: int, payload: _Crossing, now: float) -> None:
         resource = self._resources[number]
         resource.advance(now)
         self._count += 1
-        heapq.heappush(resource.flows, (resource.virtual + subject[2], self._count, subject))
+        heapq.heappush(resource.flows, (resource.virtual + payload[2], self._count, payload))
         self._again(number)
         if number != _CORES and len(resource.flows) == 1:
             self._leave_cores(now)
@@ -219,8 +219,8 @@ class Simulation:
         if resource.flows:
             self._push(resource.end(), "drain", (number, resource.version))
 
-    def _drain(self, subject: tuple[int, int], now: float) -> None:
-        number, version = subject
+    def _drain(self, payload: tuple[int, int], now: float) -> None:
+        number, version = payload
         resource = self._resources[number]
         if version != resource.version:
             return
@@ -231,7 +231,7 @@ class Simulation:
             self._leave_cores(now)
         self._through(stage, post, after, now)
 
-    def _through(self, number: int, post: Post | None, after: float, now: float) -> None:
+    def _through(self, number: int, post: BackgroundTransfer | None, after: float, now: float) -> None:
         if post is None:
             self._resume(number, now)
             return
@@ -262,6 +262,6 @@ class Simulation:
             stage.shared += now - begun
         if stage.at < len(stage.operations):
             following = stage.operations[stage.at]
-            stage.at += isinstance(following, Wait) and following.key in self._there
+            stage.at += isinstance(following, WaitForTransfer) and following.key in self._there
         stage.time = max(stage.time, now)
         self._go(number, now)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpcbench.predict.cost import CodecSpeed, Cost, total_cost
-from hpcbench.predict.fabric import PIECEWISE, Fabric, Place
-from hpcbench.predict.processor import Processor
+from hpcbench.predict.core_costs import CoreCosts
+from hpcbench.predict.cost import CodecSpeed, Cost, sum_costs
+from hpcbench.predict.fabric import PIECEWISE, Fabric, GroupPlacement
 
 if TYPE_CHECKING:
     from hpcbench.comm.plan import Plan
@@ -16,7 +16,9 @@ _NOT_HIDDEN = 0.25
 """As in `comm.links`: of the shorter of wire and work."""
 
 
-def planned(plan: "Plan", place: Place, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float) -> Cost:
+def cost_plan(
+    plan: "Plan", place: GroupPlacement, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float
+) -> Cost:
     """Cost of a plan's call.
 
     Parameters
@@ -35,12 +37,12 @@ def planned(plan: "Plan", place: Place, fabric: Fabric, width: int, speed: Codec
     # with a root ranks do different things
     ranks = range(place.ranks) if plan.operation.value in PIECEWISE else range(1)
     steps = [_steps(plan, rank, place, fabric, width, speed, ratio) for rank in ranks]
-    mean = total_cost((each, len(plan.slices) / len(ranks)) for each in steps)
-    if not fabric.processor:
+    mean = sum_costs((each, len(plan.slices) / len(ranks)) for each in steps)
+    if not fabric.core_costs:
         alone = _on_links(steps[0], len(plan.slices))
         return replace(alone, wire_bytes=mean.wire_bytes, network_bytes=mean.network_bytes)
     # cores work for all ranks that share them, and the simulation lets the network move meanwhile
-    return replace(mean, inside=mean.inside + fabric.processor.call_s, network=steps[0].network * len(plan.slices))
+    return replace(mean, inside=mean.inside + fabric.core_costs.call_s, network=steps[0].network * len(plan.slices))
 
 
 def _on_links(first: Cost, slices: int) -> Cost:
@@ -53,7 +55,7 @@ def _on_links(first: Cost, slices: int) -> Cost:
 
 
 def _steps(
-    plan: "Plan", rank: int, place: Place, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float
+    plan: "Plan", rank: int, place: GroupPlacement, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float
 ) -> Cost:
     """What the steps of a rank in the first slice take, one after another."""
     topology = plan.topology
@@ -66,8 +68,8 @@ def _steps(
         # at the root of a sum what comes is more than what goes
         shown = max(ways, key=_bytes) if plan.operation.value == "reduce" else ways[0]
         far = _bytes(part for part in shown if part[1])
-        inside = _worked(fabric.processor, ways) if fabric.processor else _moved(fabric, _bytes(shown) - far, far)
-        network = far * place.per_node * place.alike / (fabric.node_bytes_per_s * fabric.share)
+        inside = _worked(fabric.core_costs, ways) if fabric.core_costs else _moved(fabric, _bytes(shown) - far, far)
+        network = far * place.per_node * place.concurrent / (fabric.node_bytes_per_s * fabric.share)
         sent = _bytes(ways[0]), _bytes(part for part in ways[0] if part[1])
         coding = _coded(step.sends, came, width, speed) if step.coded and speed else Cost()
         cost += coding + Cost(0.0, 0.0, inside, network, *sent)
@@ -78,9 +80,9 @@ def _bytes(parts: Iterable[tuple[float, bool]]) -> float:
     return sum(nbytes for nbytes, _ in parts)
 
 
-def _worked(processor: Processor, ways: Sequence[Sequence[tuple[float, bool]]]) -> float:
+def _worked(core_costs: CoreCosts, ways: Sequence[Sequence[tuple[float, bool]]]) -> float:
     """Seconds of a core: what was measured of a message is both its ends."""
-    return sum(processor.step(parts) for parts in ways) / 2
+    return sum(core_costs.step(parts) for parts in ways) / 2
 
 
 def _moved(fabric: Fabric, near: float, far: float) -> float:

@@ -6,8 +6,8 @@ from pathlib import Path
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 from hpcbench.predict import devices
-from hpcbench.predict.memory import memory, remedy
-from hpcbench.predict.place import subject_of
+from hpcbench.predict.memory import predict_memory, suggest_remedy
+from hpcbench.predict.study_inputs import read_workload
 from hpcbench.study.expand import Run
 
 
@@ -24,7 +24,7 @@ def check_memory(runs: Sequence[Run], site: Site, base: Path) -> None:
     """
     if site.device == "cpu":
         return
-    known = devices.find(site.node.gpu or "", site.node.gpu_memory_gb)
+    known = devices.find_device(site.node.gpu or "", site.node.gpu_memory_gb)
     limit = known.memory_bytes if known else site.node.gpu_memory_gb and site.node.gpu_memory_gb * 1e9
     if not limit:
         return
@@ -32,13 +32,13 @@ def check_memory(runs: Sequence[Run], site: Site, base: Path) -> None:
         if run.repeat != 1:
             continue
         try:
-            subject = subject_of(run, site, base)
+            workload = read_workload(run, site, base)
         except UserError:
             continue
-        needed = memory(subject, limit)
+        needed = predict_memory(workload, limit)
         if needed.figure.low > limit:
             raise UserError(
                 f"{run.where(('layout',))}: layout: run {run.id} needs {needed.bytes / 1e9:.1f} GB on rank "
                 f"{needed.rank} ({needed.peak}), and a GPU of {site.site} has {limit / 1e9:.0f} GB: "
-                f"{remedy(subject, needed)}"
+                f"{suggest_remedy(workload, needed)}"
             )

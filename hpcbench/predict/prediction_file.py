@@ -13,13 +13,13 @@ NAME = "prediction.json"
 SCHEMA = 1
 
 
-def cell_words(cell: Mapping[str, Any]) -> str:
+def format_cell(cell: Mapping[str, Any]) -> str:
     """A cell as predictions name it."""
     return ", ".join(f"{key}={value}" for key, value in cell.items())
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredStep:
     """The predicted step of a cell and scheme, in seconds."""
 
     value: float
@@ -28,7 +28,7 @@ class Kept:
     basis: str
 
 
-def kept(root: Path) -> dict[tuple[str, str], Kept]:
+def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
     """The predictions that a submission keeps, by cell and scheme; none where nothing that can be used was kept."""
     raw = read_json(root / NAME) or {}
     runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
@@ -40,5 +40,5 @@ def kept(root: Path) -> dict[tuple[str, str], Kept]:
             continue
         value, low, high = (float(figure or 0.0) for figure in figures)
         if math.isfinite(value) and value > 0:
-            found[cell, scheme] = Kept(value, low, high, basis or "")
+            found[cell, scheme] = StoredStep(value, low, high, basis or "")
     return found

@@ -22,29 +22,29 @@ from hpcbench.contract.run import Run, load
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import FILE, read_submission
 from hpcbench.errors import UserError
-from hpcbench.predict.basis import Basis
+from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.served import step_time
+from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.step import StepTime
-from hpcbench.predict.subject import Subject, of_run
+from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
 """Part of a step that a baseline waits for messages, by the model: below it nothing is learned of the network."""
 _DEPTH = 4
 """Directories below the one that is named in which submissions are looked for."""
 
-Knowledge = tuple[Machine, dict[str, CodecSpeed]]
-Place = Callable[[Subject], Knowledge]
+MachineAndCodecs = tuple[Machine, dict[str, CodecSpeed]]
+FindMachine = Callable[[Workload], MachineAndCodecs]
 """Machine and codecs of a run, by the tables alone."""
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierRun:
     """A completed run."""
 
     where: Path
-    subject: Subject
+    workload: Workload
     seconds: float
     """Mean of its steps after the warm-up."""
     compute_s: float | None
@@ -53,7 +53,7 @@ class Earlier:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class Calibration:
     """What the runs say.
 
     Attributes
@@ -78,19 +78,19 @@ class Lesson:
     before: tuple[float, ...] = ()
     after: tuple[float, ...] = ()
 
-    def applied(self, known: Knowledge) -> Knowledge:
+    def applied(self, known: MachineAndCodecs) -> MachineAndCodecs:
         """Machine and codecs with what was learned; what a table of `bench network` says of a codec stands."""
         if not self.runs:
             return known
         machine, speeds = known
         fabric = machine.fabric
         if self.waiting != 1.0:
-            fabric = replace(fabric, share=fabric.share / self.waiting, between_basis=Basis.HERE)
+            fabric = replace(fabric, share=fabric.share / self.waiting, between_basis=InputBasis.HERE)
         learned = replace(machine, fabric=fabric)
-        if self.work != 1.0 and fabric.processor and machine.shared_cores:
-            learned = replace(learned, shared_cores=machine.shared_cores / self.work, work_basis=Basis.HERE)
+        if self.work != 1.0 and fabric.core_costs and machine.shared_cores:
+            learned = replace(learned, shared_cores=machine.shared_cores / self.work, work_basis=InputBasis.HERE)
         elif self.work != 1.0:
-            learned = replace(learned, work_factor=machine.work_factor * self.work, work_basis=Basis.HERE)
+            learned = replace(learned, work_factor=machine.work_factor * self.work, work_basis=InputBasis.HERE)
         return learned, {**self.codecs, **speeds}
 
     def words(self) -> list[str]:
@@ -110,16 +110,16 @@ class Lesson:
         return lines
 
 
-def find(directory: Path, site: str) -> list[Earlier]:
+def find_runs(directory: Path, site: str) -> list[EarlierRun]:
     """The completed runs of a site below a directory, of all submissions there."""
     return [run for root in _submissions(directory) for run in _runs(root, site)]
 
 
-def learn(runs: Sequence[Earlier], place: Place) -> Lesson:
+def calibrate(runs: Sequence[EarlierRun], place: FindMachine) -> Calibration:
     """What the runs teach; its errors are left-one-out, so that they say what is to be hoped of the next run."""
     if not runs:
-        return Lesson()
-    known = [place(run.subject) for run in runs]
+        return Calibration()
+    known = [place(run.workload) for run in runs]
     plain = [_predicted(run, one) for run, one in zip(runs, known, strict=True)]
     lesson = _lesson(runs, plain, known)
     after = []
@@ -131,7 +131,7 @@ def learn(runs: Sequence[Earlier], place: Place) -> Lesson:
     return replace(lesson, before=tuple(before), after=tuple(after))
 
 
-def slowdown(subject: Subject, known: Knowledge, compute_s: float) -> float:
+def fit_slowdown(workload: Workload, known: MachineAndCodecs, compute_s: float) -> float:
     """How many times as long all takes that shared cores do, by a log's seconds of computing in a step; 1/4 to 4.
 
     It is found by halving, for the computing grows with it.
@@ -139,18 +139,18 @@ def slowdown(subject: Subject, known: Knowledge, compute_s: float) -> float:
     low, high = _SLOWEST
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
-        if step_time(subject, *Lesson(1, work=middle).applied(known)).computed < compute_s:
+        if predict_step_time(workload, *Calibration(1, work=middle).applied(known)).computed < compute_s:
             low = middle
         else:
             high = middle
     return math.sqrt(low * high)
 
 
-def waits(subject: Subject, known: Knowledge, seconds: float, compute_s: float) -> float | None:
+def fit_waiting(workload: Workload, known: MachineAndCodecs, seconds: float, compute_s: float) -> float | None:
     """How many times as long a baseline on shared cores waits for messages; None if links hardly let it wait."""
-    made = step_time(subject, *known)
+    made = predict_step_time(workload, *known)
     by_links = made.network_seconds > LEAST_SHARE * made.seconds.value
-    if subject.scheme.algorithm != "native" or not by_links or seconds <= compute_s:
+    if workload.scheme.algorithm != "native" or not by_links or seconds <= compute_s:
         return None
     return (seconds - compute_s) / (made.seconds.value - made.computed)
 
@@ -159,13 +159,15 @@ _SLOWEST = 1 / 4, 4.0
 _HALVINGS = 12
 
 
-def _lesson(runs: Sequence[Earlier], plain: Sequence[StepTime], known: Sequence[Knowledge]) -> Lesson:
+def _lesson(runs: Sequence[EarlierRun], plain: Sequence[StepTime], known: Sequence[MachineAndCodecs]) -> Calibration:
     work, waiting = [], []
     for run, made, place in zip(runs, plain, known, strict=True):
-        if place[0].fabric.processor:
+        if place[0].fabric.core_costs:
             if run.compute_s and made.computed:
-                work.append(slowdown(run.subject, place, run.compute_s))
-                factor = waits(run.subject, Lesson(1, work=work[-1]).applied(place), run.seconds, run.compute_s)
+                work.append(fit_slowdown(run.workload, place, run.compute_s))
+                factor = fit_waiting(
+                    run.workload, Calibration(1, work=work[-1]).applied(place), run.seconds, run.compute_s
+                )
                 waiting += [factor] if factor else []
             continue
         parts = made.parts
@@ -173,12 +175,12 @@ def _lesson(runs: Sequence[Earlier], plain: Sequence[StepTime], known: Sequence[
         if run.compute_s and computed:
             work.append(run.compute_s / computed)
         waited = sum(parts[name] for name in ("tensor", "pipeline", "data"))
-        if run.compute_s and run.subject.scheme.algorithm == "native" and waited > LEAST_SHARE * made.seconds.value:
+        if run.compute_s and run.workload.scheme.algorithm == "native" and waited > LEAST_SHARE * made.seconds.value:
             scale = run.compute_s / computed if computed else 1.0
             rest = run.seconds - run.compute_s - parts["bubble"] * scale
             if rest > 0:
                 waiting.append(rest / waited)
-    return Lesson(len(runs), _mean(work), _mean(waiting), _speeds(run.log for run in runs))
+    return Calibration(len(runs), _mean(work), _mean(waiting), _speeds(run.log for run in runs))
 
 
 def _mean(factors: Sequence[float]) -> float:
@@ -202,14 +204,14 @@ def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
             )
             sums[channel.codec] = [a + float(b or 0) for a, b in zip(sums[channel.codec], added, strict=True)]
     return {
-        codec: CodecSpeed(coded / encode, coded / decode, 0.0, wire / message if message else None, Basis.HERE)
+        codec: CodecSpeed(coded / encode, coded / decode, 0.0, wire / message if message else None, InputBasis.HERE)
         for codec, (coded, encode, decode, wire, message) in sums.items()
         if encode > 0 and decode > 0
     }
 
 
-def _predicted(run: Earlier, known: Knowledge) -> StepTime:
-    return step_time(run.subject, *known)
+def _predicted(run: EarlierRun, known: MachineAndCodecs) -> StepTime:
+    return predict_step_time(run.workload, *known)
 
 
 def _submissions(directory: Path) -> Iterator[Path]:
@@ -218,7 +220,7 @@ def _submissions(directory: Path) -> Iterator[Path]:
             yield path.parent
 
 
-def _runs(root: Path, site: str) -> Iterator[Earlier]:
+def _runs(root: Path, site: str) -> Iterator[EarlierRun]:
     """The runs of a submission that completed, and that the model knows."""
     plan = read_submission(root)
     if plan.site != site:
@@ -230,13 +232,13 @@ def _runs(root: Path, site: str) -> Iterator[Earlier]:
         log = read(path)
         try:
             run, _ = load(root / planned.path / "run.json")
-            subject = of_run(run, ranks_per_node=_per_node(run))
+            workload = make_workload(run, ranks_per_node=_per_node(run))
         except (UserError, ValueError):
             continue  # of another version, or with what the model lacks: it teaches nothing
         found = _measured(run, log)
         if found is not None:
             hosts = [one.compute_s for one in log.read_event(Hosts).hosts or () if one.compute_s]
-            yield Earlier(path, subject, found, max(hosts, default=None), log)
+            yield EarlierRun(path, workload, found, max(hosts, default=None), log)
 
 
 def _per_node(run: Run) -> int:

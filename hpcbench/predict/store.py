@@ -7,12 +7,12 @@ from pathlib import Path
 from hpcbench.batch.files import write_json
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
-from hpcbench.predict.command import document, predict_runs
-from hpcbench.predict.document import NAME, SCHEMA
+from hpcbench.predict.command import make_document, predict_runs
+from hpcbench.predict.prediction_file import NAME, SCHEMA
 from hpcbench.study.expand import Run
 
 
-def keep(root: Path, runs: Sequence[Run], site: Site, base: Path) -> None:
+def store_prediction(root: Path, runs: Sequence[Run], site: Site, base: Path) -> None:
     """Write ``prediction.json`` next to a new submission. It says why it leaves out what cannot be predicted.
 
     Parameters
@@ -28,7 +28,7 @@ def keep(root: Path, runs: Sequence[Run], site: Site, base: Path) -> None:
     if path.exists():
         return
     try:
-        found = document(*predict_runs(runs, site, base, skip=True))
+        found = make_document(*predict_runs(runs, site, base, skip=True))
     except UserError as error:
         found = {"schema": SCHEMA, "predictions": [], "why_none": str(error)}
     write_json(path, json.loads(json.dumps(found)))

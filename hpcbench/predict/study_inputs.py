@@ -6,13 +6,13 @@ from pathlib import Path
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract import run as contract
 from hpcbench.errors import UserError
-from hpcbench.predict.machine import Machine, of_cpu, of_gpu
-from hpcbench.predict.subject import Subject, of_run
+from hpcbench.predict.machine import Machine, make_cpu_machine, make_gpu_machine
+from hpcbench.predict.workload import Workload, make_workload
 from hpcbench.study.expand import Run
 from hpcbench.study.run import run_file
 
 
-def machine_of(site: Site, ranks_per_node: int, ranks: int) -> Machine:
+def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     """The site as the model sees it.
 
     Parameters
@@ -30,7 +30,7 @@ def machine_of(site: Site, ranks_per_node: int, ranks: int) -> Machine:
         nodes = 1 if site.scheduler.kind == "local" else -(-ranks // ranks_per_node)
         together = nodes * node.usable_cores
         memory_bytes = node.memory_gb * 1e9 / ranks_per_node if node.memory_gb else None
-        machine = of_cpu(
+        machine = make_cpu_machine(
             site.site,
             cores=max(1, site.threads or together // ranks),
             ranks_per_node=ranks_per_node,
@@ -42,7 +42,7 @@ def machine_of(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     # a node's four GPUs in two sockets are joined by a slower link than NVLink between the sockets
     within = 32.0 if "V100" in (node.gpu or "") and node.sockets == 2 and ranks_per_node > node.gpus // 2 else None
     latency = site.network.latency_us * 1e-6 if site.network and site.network.latency_us else None
-    found = of_gpu(
+    found = make_gpu_machine(
         node.gpu or "",
         memory_gb=node.gpu_memory_gb,
         gpus_per_node=ranks_per_node,
@@ -58,7 +58,7 @@ def machine_of(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     return found
 
 
-def subject_of(run: Run, site: Site, base: Path) -> Subject:
+def read_workload(run: Run, site: Site, base: Path) -> Workload:
     """A study's run as the model takes it.
 
     Raises
@@ -75,6 +75,6 @@ def subject_of(run: Run, site: Site, base: Path) -> Subject:
         base=base,
     )
     try:
-        return of_run(contract.Run.model_validate(raw), ranks_per_node=run.size.ranks_per_node)
+        return make_workload(contract.Run.model_validate(raw), ranks_per_node=run.size.ranks_per_node)
     except ValueError as error:
         raise UserError(f"{run.where(('train',))}: {error}: predict the study without it") from None

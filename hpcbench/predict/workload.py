@@ -12,8 +12,8 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model, Train
-from hpcbench.predict.fabric import Place
-from hpcbench.predict.program import ENGINE, Program
+from hpcbench.predict.fabric import GroupPlacement
+from hpcbench.predict.program import ENGINE, TrainingProgram
 
 BASELINE = NamedScheme(name="baseline", algorithm="native")
 KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
@@ -49,7 +49,7 @@ sets another one to anything but its default is refused by name."""
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Workload:
     """A run on nodes of so many ranks each."""
 
     model: Model
@@ -57,7 +57,7 @@ class Subject:
     layout: Layout
     ranks_per_node: int
     scheme: NamedScheme = BASELINE
-    program: Program = ENGINE
+    program: TrainingProgram = ENGINE
     links: str | None = None
     """File that the engine would choose its plans by."""
 
@@ -72,16 +72,16 @@ class Subject:
         return self.layout.ranks > self.ranks_per_node
 
     @cached_property
-    def _places(self) -> dict[str, Place]:
+    def _places(self) -> dict[str, GroupPlacement]:
         return {}
 
-    def place(self, group: str) -> Place:
+    def place_group(self, group: str) -> GroupPlacement:
         """Where the group of rank 0 lies: a group of `Call`."""
         if group not in self._places:
             self._places[group] = self._place(group)
         return self._places[group]
 
-    def _place(self, group: str) -> Place:
+    def _place(self, group: str) -> GroupPlacement:
         layout, usual = self.layout, min(self.ranks_per_node, self.layout.ranks)
         stage = layout.replicas * layout.tp
         groups = {
@@ -100,23 +100,23 @@ class Subject:
             return self._line(tuple(group), usual)
         size, stride = groups[group]
         per_node = max(1, min(size, -(-usual // stride)))
-        return Place(-(-size // per_node), per_node, max(1, min(stride, usual // per_node)))
+        return GroupPlacement(-(-size // per_node), per_node, max(1, min(stride, usual // per_node)))
 
-    def _holders(self, usual: int) -> Place:
+    def _holders(self, usual: int) -> GroupPlacement:
         """The ranks of the first stage that hold the experts of rank 0."""
         layout = self.layout
         replicas = [replica for replica in range(layout.replicas) if layout.expert_coordinates(replica)[1] == 0]
         per_node = sum(replica * layout.tp < usual for replica in replicas)
         alike = max(1, min(layout.tp * layout.ep, usual // per_node))
-        return Place(-(-len(replicas) // per_node), per_node, alike)
+        return GroupPlacement(-(-len(replicas) // per_node), per_node, alike)
 
-    def _line(self, axes: Axes, usual: int) -> Place:
+    def _line(self, axes: Axes, usual: int) -> GroupPlacement:
         """Along axes of the tensor grid: neighbours of rank 0 whose other coordinates are its own."""
         grid = self.layout.grid
         others = grid.others(axes)
         inside = [rank for rank in range(grid.ranks) if grid.index(rank, others) == 0]
         per_node = sum(rank < usual for rank in inside)
-        return Place(-(-len(inside) // per_node), per_node, max(1, usual // per_node))
+        return GroupPlacement(-(-len(inside) // per_node), per_node, max(1, usual // per_node))
 
     @property
     def stage_crosses(self) -> bool:
@@ -124,7 +124,7 @@ class Subject:
         return self.layout.replicas * self.layout.tp >= self.ranks_per_node
 
 
-def train_of(**given: Any) -> Train:
+def make_train(**given: Any) -> Train:
     """Settings with what does not matter here filled in.
 
     Parameters
@@ -136,8 +136,8 @@ def train_of(**given: Any) -> Train:
     return Train(**{**usual, **given})
 
 
-def of_run(run: Run, *, ranks_per_node: int) -> Subject:
-    """The subject that a run is.
+def make_workload(run: Run, *, ranks_per_node: int) -> Workload:
+    """The workload that a run is.
 
     Raises
     ------
@@ -145,17 +145,17 @@ def of_run(run: Run, *, ranks_per_node: int) -> Subject:
         It says something that the model does not know: it is refused by name, since it may change everything.
     """
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
-        if unknown := unknown_setting(section):
+        if unknown := find_unknown_setting(section):
             raise ValueError(f"{name}.{unknown}: is not in the model of `hpcbench predict` yet")
     if run.scheme.environment:
         raise ValueError(
             f"scheme {run.scheme.name}: environment: what the MPI library does by these variables is not in the model "
             "of `hpcbench predict`"
         )
-    return Subject(run.model, run.train, run.layout, ranks_per_node, run.scheme, ENGINE, run.links)
+    return Workload(run.model, run.train, run.layout, ranks_per_node, run.scheme, ENGINE, run.links)
 
 
-def unknown_setting(section: BaseModel) -> str | None:
+def find_unknown_setting(section: BaseModel) -> str | None:
     """The first field that the model does not know and that is not its default; None where there is none."""
     fields = type(section).model_fields
     for name, field in fields.items():

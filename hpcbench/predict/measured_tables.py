@@ -14,23 +14,23 @@ from typing import Any
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
-from hpcbench.predict import processor
-from hpcbench.predict.basis import Basis
+from hpcbench.predict import core_costs
+from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.cost import CodecSpeed
-from hpcbench.predict.fabric import ROUNDS, Fabric, Place
-from hpcbench.predict.layers import Layer
+from hpcbench.predict.fabric import ROUNDS, Fabric, GroupPlacement
+from hpcbench.predict.layers import MeasuredLayer
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.products import Point, Products
+from hpcbench.predict.products import MeasuredProduct, Products
 from hpcbench.predict.program import ENGINE
-from hpcbench.predict.subject import train_of
-from hpcbench.predict.work import Costs
+from hpcbench.predict.work import ComputeCosts
+from hpcbench.predict.workload import make_train
 
 SCHEMA = 1
 PRODUCTS, NETWORK, CORES = "gemm.json", "network.json", "cores.json"
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTables:
     """Tables of one directory."""
 
     directory: Path | None = None
@@ -45,7 +45,7 @@ class Measured:
         return [name for name, table in found if table is not None]
 
 
-def read(directory: Path | None, *, asked_for: bool = False) -> Measured:
+def read_tables(directory: Path | None, *, asked_for: bool = False) -> MeasuredTables:
     """The tables of a directory; nothing where there is none.
 
     Raises
@@ -56,9 +56,9 @@ def read(directory: Path | None, *, asked_for: bool = False) -> Measured:
     if directory is None or not directory.is_dir():
         if asked_for:
             raise UserError(f"--measured {directory}: is no directory: write one with `hpcbench bench gemm`")
-        return Measured()
+        return MeasuredTables()
     products, network, cores = (_table(directory / name) for name in (PRODUCTS, NETWORK, CORES))
-    return Measured(directory, products, network, cores)
+    return MeasuredTables(directory, products, network, cores)
 
 
 def _table(path: Path) -> dict[str, Any] | None:
@@ -73,7 +73,7 @@ def _table(path: Path) -> dict[str, Any] | None:
     return raw
 
 
-def improve(machine: Machine, measured: Measured, precision: str) -> tuple[Machine, dict[str, CodecSpeed]]:
+def apply_tables(machine: Machine, measured: MeasuredTables, precision: str) -> tuple[Machine, dict[str, CodecSpeed]]:
     """The machine with what was measured on it in place of what was assumed, and the speeds of codecs.
 
     Raises
@@ -102,21 +102,21 @@ def _with_products(machine: Machine, raw: dict[str, Any], precision: str) -> Mac
     # shares of the fastest product: what a CPU could do at most, nobody says
     peak = max(rates)
     device = replace(machine.device, tflops={**machine.device.tflops, precision: peak / 1e12})
-    points: dict[str, list[Point]] = {}
+    points: dict[str, list[MeasuredProduct]] = {}
     for row, rate in zip(rows, rates, strict=True):
-        points.setdefault(row["pass"], []).append(Point(row["m"], row["n"], row["k"], rate / peak))
+        points.setdefault(row["pass"], []).append(MeasuredProduct(row["m"], row["n"], row["k"], rate / peak))
     table = tuple((passage, tuple(found)) for passage, found in points.items())
     copies = [(row["bytes"], row["seconds"]) for row in raw["memory"] if row["operation"] == "copy"]
     if copies:
         nbytes, seconds = max(copies)  # what no cache holds
-        device = replace(device, copy_bytes_per_s=nbytes / seconds, basis=Basis.HERE)
-    products = Products(table, machine.products.units, Basis.HERE, raw["device"])
+        device = replace(device, copy_bytes_per_s=nbytes / seconds, basis=InputBasis.HERE)
+    products = Products(table, machine.products.units, InputBasis.HERE, raw["device"])
     machine = replace(machine, device=device, products=products, update_s=raw.get("update_s"))
     return replace(machine, layers=_layers(machine, raw.get("layers", []), precision))
 
 
-def _layers(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> tuple[Layer, ...]:
-    """Measured layers beside the sums of their kernels."""
+def _layers(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> tuple[MeasuredLayer, ...]:
+    """MeasuredTables layers beside the sums of their kernels."""
     passes: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in raw:
         if row["precision"] == precision:
@@ -126,16 +126,16 @@ def _layers(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> 
     found = []
     for (positions, hidden, heads, micro_batch, seq_len, ways, spread), seconds in passes.items():
         model = Model(layers=1, hidden=hidden, heads=heads, positions="rotary" if positions == "rotary" else "learned")
-        train = train_of(
+        train = make_train(
             global_batch=micro_batch,
             micro_batch=micro_batch,
             seq_len=seq_len,
             precision=precision,
             sequence_parallel=spread,
         )
-        reckoned = Costs(machine, model, train, Layout(tp=ways), ENGINE).layer
+        reckoned = ComputeCosts(machine, model, train, Layout(tp=ways), ENGINE).layer
         factors = seconds["forward"] / reckoned.forward.total, seconds["backward"] / reckoned.backward.total
-        found.append(Layer(positions, hidden, micro_batch * seq_len, *factors, ways, spread))
+        found.append(MeasuredLayer(positions, hidden, micro_batch * seq_len, *factors, ways, spread))
     return tuple(found)
 
 
@@ -150,7 +150,7 @@ def _with_network(
             family="measured",
             within_bytes_per_s=within["bytes_per_s"] / 0.75,
             within_latency_s=within["latency_s"],
-            within_basis=Basis.HERE,
+            within_basis=InputBasis.HERE,
         )
     if between:
         fabric = replace(
@@ -158,16 +158,16 @@ def _with_network(
             node_bytes_per_s=between["bytes_per_s"],
             node_latency_s=between["latency_s"],
             share=1.0,
-            between_basis=Basis.HERE,
+            between_basis=InputBasis.HERE,
         )
     ranks_per_node = raw.get("ranks_per_node") or []
     if len(set(ranks_per_node)) == 1:  # else, or if the table does not say on which nodes, nobody knows where
-        place = Place(len(ranks_per_node), ranks_per_node[0])
+        place = GroupPlacement(len(ranks_per_node), ranks_per_node[0])
         fabric = replace(fabric, library=_library(fabric, raw["native"], place), library_place=place)
     free = free or (raw if not between else None)
     if machine.shared_cores and free:
-        work = processor.of_table(free, machine.shared_cores)
-        fabric = replace(fabric, processor=replace(work, networks=raw.get("softirq_cores", 0.0)) if work else None)
+        work = core_costs.read_core_costs(free, machine.shared_cores)
+        fabric = replace(fabric, core_costs=replace(work, networks=raw.get("softirq_cores", 0.0)) if work else None)
     # on cores that ranks share all of them encoded at the same time, and the simulation reckons with that by itself
     computed = raw.get("codecs_of_a_core") if machine.shared_cores else None
     alone = max(1.0, sum(ranks_per_node) / machine.shared_cores) if machine.shared_cores and not computed else 1.0
@@ -177,15 +177,17 @@ def _with_network(
             speed["decode_bytes_per_s"] * alone,
             speed["call_s"] / alone,
             speed["ratio"],
-            Basis.HERE,
+            InputBasis.HERE,
         )
         for name, speed in (computed or raw["codecs"]).items()
     }
     return replace(machine, fabric=fabric), speeds
 
 
-def _library(fabric: Fabric, native: Sequence[tuple[str, int, float]], place: Place) -> tuple[tuple[str, float], ...]:
-    """Measured over reckoned seconds of the library's collectives, each at its largest size."""
+def _library(
+    fabric: Fabric, native: Sequence[tuple[str, int, float]], place: GroupPlacement
+) -> tuple[tuple[str, float], ...]:
+    """MeasuredTables over reckoned seconds of the library's collectives, each at its largest size."""
     found = {}
     for operation, nbytes, seconds in sorted(native, key=lambda row: row[1]):
         reckoned = fabric.collective_seconds(operation, nbytes, place) if operation in ROUNDS else 0.0

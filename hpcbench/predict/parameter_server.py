@@ -17,31 +17,31 @@ Requests and their headers are left out of the traffic: a few hundred bytes a tu
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hpcbench.predict.basis import Figure
+from hpcbench.predict.basis import Estimate
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.step import Step, StepTime
-from hpcbench.predict.subject import Subject
+from hpcbench.predict.step import StepModel, StepTime
+from hpcbench.predict.workload import Workload
 
 _PASSES = ("forward", "backward", "recompute")
 
 
-def step_time(subject: Subject, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> StepTime:
+def predict_step_time(workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> StepTime:
     """The time of a step, however its replicas keep in step."""
-    train = subject.train
+    train = workload.train
     even = train.model_copy(update={"sync": "all-reduce", "staleness": 0, "slow_factor": 1.0, "slow_rank": 0})
     if train.sync == "all-reduce":
-        return _beside_slow(replace(subject, train=even), train.slow_factor, machine, speeds)
+        return _beside_slow(replace(workload, train=even), train.slow_factor, machine, speeds)
     alone = even.model_copy(update={"overlap": False})
-    turn = Step(replace(subject, train=alone), machine, speeds).run()
-    factors = [train.slow_factor if rank == train.slow_rank else 1.0 for rank in range(subject.layout.ranks)]
-    return served(turn, factors, shared=train.sync == "asp")
+    turn = StepModel(replace(workload, train=alone), machine, speeds).run()
+    factors = [train.slow_factor if rank == train.slow_rank else 1.0 for rank in range(workload.layout.ranks)]
+    return time_served_step(turn, factors, shared=train.sync == "asp")
 
 
-def _beside_slow(subject: Subject, factor: float, machine: Machine, speeds: dict[str, CodecSpeed] | None) -> StepTime:
+def _beside_slow(workload: Workload, factor: float, machine: Machine, speeds: dict[str, CodecSpeed] | None) -> StepTime:
     """The time of a step in which all wait for one worker, whose passes take so many times as long."""
     slow = replace(machine, work_factor=machine.work_factor * factor)
-    found = Step(subject, slow, speeds).run()
+    found = StepModel(workload, slow, speeds).run()
     if factor == 1:
         return found
     update = found.parts["optimizer"]  # which is as fast as ever
@@ -51,7 +51,7 @@ def _beside_slow(subject: Subject, factor: float, machine: Machine, speeds: dict
     return replace(found, seconds=_as_wide(found.seconds, seconds), parts=parts)
 
 
-def served(turn: StepTime, factors: Sequence[float], *, shared: bool) -> StepTime:
+def time_served_step(turn: StepTime, factors: Sequence[float], *, shared: bool) -> StepTime:
     """The time of a step from the turn of a worker.
 
     Parameters
@@ -72,7 +72,7 @@ def served(turn: StepTime, factors: Sequence[float], *, shared: bool) -> StepTim
         wait = turn.parts["waiting"] / busy if busy else 0.0
         parts = {**_of_worker(usual, factors[slowest]), "waiting": wait * turns[slowest]}
         return _made(turn, turns[slowest] * (1 + wait), parts, turn.network_seconds)
-    seconds = steady(turns)
+    seconds = average_turns(turns)
     each = [_of_worker(usual, factor) for factor in factors]
     # every worker is busy all the time: a rank's mean share of each part
     mean = {
@@ -83,7 +83,7 @@ def served(turn: StepTime, factors: Sequence[float], *, shared: bool) -> StepTim
     return _made(turn, seconds, {**mean, "waiting": 0.0}, network)
 
 
-def steady(turns: Sequence[float]) -> float:
+def average_turns(turns: Sequence[float]) -> float:
     """Seconds of as many turns as there are workers, where each takes the next one when it has ended its own."""
     return len(turns) / sum(1 / took for took in turns)
 
@@ -99,7 +99,7 @@ def _made(turn: StepTime, seconds: float, parts: dict[str, float], network: floa
     return StepTime(figure, {name: parts[name] for name in turn.parts}, network, channels)
 
 
-def _as_wide(known: Figure, value: float) -> Figure:
+def _as_wide(known: Estimate, value: float) -> Estimate:
     """Another value whose interval is as wide for its length."""
     error = (known.high - known.value) / known.value if known.value else 0.0
-    return Figure.around(value, error * value, known.basis)
+    return Estimate.around(value, error * value, known.basis)

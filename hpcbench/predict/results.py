@@ -8,20 +8,20 @@ from typing import Any
 
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.predict import plots as predicted_plots
-from hpcbench.predict.basis import Figure
-from hpcbench.predict.command import document, predict_study
+from hpcbench.predict.basis import Estimate
+from hpcbench.predict.break_even import EQUAL, BreakEven
+from hpcbench.predict.command import make_document, predict_study
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import KINDS, PEAKS, format_bytes, remedy
-from hpcbench.predict.partition.plans import words
+from hpcbench.predict.memory import KINDS, PEAKS, format_bytes, suggest_remedy
+from hpcbench.predict.partition.plans import describe_plans
 from hpcbench.predict.prediction import Prediction
-from hpcbench.predict.step import PARTS, Sent
-from hpcbench.predict.verdict import EQUAL, BreakEven
+from hpcbench.predict.step import PARTS, ChannelBytes
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, percent, text_column, whole
 from hpcbench.present.results import Results, resolve_format
 
 
-def show(
+def predict_and_show(
     study: Path,
     *,
     site: str | None,
@@ -65,7 +65,7 @@ class Predicted(Results):
         found, machine = self.found, self.machine
         title = f"{self.about['study']} on {self.about['site']}, predicted"
         misfits = (
-            f"{_name(one)}: does not fit: {remedy(one.subject, one.memory)}."
+            f"{_name(one)}: does not fit: {suggest_remedy(one.workload, one.memory)}."
             for one in found
             if one.memory.fits is False
         )
@@ -74,15 +74,15 @@ class Predicted(Results):
             _split(found),
             _memory(found),
             _traffic(found),
-            *(predicted_plots.figures(found, self.about, machine) if figures else ()),
+            *(predicted_plots.draw_figures(found, self.about, machine) if figures else ()),
             Sentences(tuple(misfits), "bad"),
-            Sentences(tuple(notes(self.about, machine)), "warning"),
+            Sentences(tuple(list_notes(self.about, machine)), "warning"),
         )
         return Document(title, (make_chapter(title, "", blocks),))
 
     def content(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return document(self.found, self.about, self.machine)
+        return make_document(self.found, self.about, self.machine)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the predictions."""
@@ -90,7 +90,7 @@ class Predicted(Results):
         return predictions
 
 
-def notes(about: dict[str, Any], machine: Machine) -> list[str]:
+def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
     """What the numbers rest on, and what the reader must know, one sentence each."""
     products, fabric = about["products"], machine.fabric
     lines = [
@@ -106,7 +106,7 @@ def notes(about: dict[str, Any], machine: Machine) -> list[str]:
         lines.append(
             "Nothing was measured here: `hpcbench bench gemm` and `hpcbench bench network` narrow the intervals."
         )
-    return [*lines, *words(about["plans"])]
+    return [*lines, *describe_plans(about["plans"])]
 
 
 def _name(one: Prediction) -> str:
@@ -122,18 +122,18 @@ def _first(item: tuple[Any, ...]) -> Prediction:
     return prediction
 
 
-def _interval(figure: Figure, digits: int = 3) -> Entry:
+def _interval(figure: Estimate, digits: int = 3) -> Entry:
     words = f"{figure.value:.{digits}g} ({figure.low:.{digits}g} to {figure.high:.{digits}g})"
     return Entry(words, figure.value)
 
 
 def _time(found: Sequence[Prediction], machine: Machine) -> Table | None:
     def mfu(one: Prediction) -> float:
-        return one.tflops * 1e12 / machine.device.peak(one.subject.train.precision)
+        return one.tflops * 1e12 / machine.device.peak(one.workload.train.precision)
 
     fields: list[Field[Prediction]] = [
         *_names(lambda one: one),
-        figure_column("ranks", lambda one: one.subject.layout.ranks, whole),
+        figure_column("ranks", lambda one: one.workload.layout.ranks, whole),
         (Column("step_s", "step s"), lambda one: _interval(one.time.seconds)),
         figure_column("samples/s", lambda one: one.samples_per_s.value, "{:.4g}".format),
         figure_column("TFLOPS", lambda one: one.tflops, "{:.3g}".format, help="Model FLOPS of a rank."),
@@ -209,7 +209,7 @@ def _memory(found: Sequence[Prediction]) -> Table | None:
 
 
 def _traffic(found: Sequence[Prediction]) -> Table | None:
-    fields: list[Field[tuple[Prediction, str, Sent]]] = [
+    fields: list[Field[tuple[Prediction, str, ChannelBytes]]] = [
         *_names(_first),
         text_column("channel", lambda item: item[1]),
         figure_column("message", lambda item: item[2].message_bytes, format_bytes),

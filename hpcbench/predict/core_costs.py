@@ -26,7 +26,7 @@ Grouping = tuple[int, bool]
 
 
 @dataclass(frozen=True)
-class Processor:
+class CoreCosts:
     """Seconds of a core that a call costs each of its ranks.
 
     Attributes
@@ -53,10 +53,10 @@ class Processor:
     """What a plan's steps take, over what their messages take alone: sums, copies and frames come on top."""
     work_s: float = WORK_S
     """Seconds of a core before each call, when this was measured."""
-    less_work: tuple["Processor", ...] = ()
+    less_work: tuple["CoreCosts", ...] = ()
     """The same with less work before each call, the least first: ranks that call often do not miss each other long."""
 
-    def after(self, work_s: float) -> "Processor":
+    def after(self, work_s: float) -> "CoreCosts":
         """What calls cost with so much work of a core before each, on straight lines between what was measured."""
         known = [*self.less_work, self]
         k = bisect.bisect_left([one.work_s for one in known], work_s)
@@ -81,9 +81,13 @@ class Processor:
         pair = curves.get((2, crossing), curves.get((2, not crossing)))
         whole = next((curve for (size, _), curve in curves.items() if size == most), pair)
         if pair is None or whole is None or most == 2:
-            return at(pair or whole or (), nbytes)
+            return interpolate_curve(pair or whole or (), nbytes)
         share = math.log2(ranks / 2) / math.log2(most / 2)
-        return max(at(pair, nbytes) + share * (at(whole, nbytes) - at(pair, nbytes)), 0.0)
+        return max(
+            interpolate_curve(pair, nbytes)
+            + share * (interpolate_curve(whole, nbytes) - interpolate_curve(pair, nbytes)),
+            0.0,
+        )
 
     def step(self, parts: Sequence[tuple[float, bool]]) -> float:
         """Seconds for messages that are sent at the same time, and waited for once: bytes, and whether they cross."""
@@ -97,7 +101,7 @@ class Processor:
         return self.plan_factor * (max(starts) + (len(parts) - 1) * self.part_s + moving)
 
 
-def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
+def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
     """The work of messages by a table of links without a limit; None if its ranks had cores of their own.
 
     Parameters
@@ -118,7 +122,7 @@ def of_table(raw: dict[str, Any], cores: float) -> Processor | None:
     return replace(found, less_work=tuple(sorted(less, key=lambda one: one.work_s)))
 
 
-def _of_rows(rows: Sequence[dict[str, Any]], share: float) -> Processor:
+def _of_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
     """The work of messages by what calls added to a turn of all ranks, of which a rank has this share."""
     points: dict[str, dict[Grouping, list[tuple[float, float]]]] = {}
     for row in rows:
@@ -130,12 +134,12 @@ def _of_rows(rows: Sequence[dict[str, Any]], share: float) -> Processor:
     }
     made = tuple((operation, tuple(curves.items())) for operation, curves in calls.items())
     planned = calls.get(PLANNED, {})
-    found = Processor(made, part_s=_part_s(planned), background_s=_background_s(calls))
+    found = CoreCosts(made, part_s=_part_s(planned), background_s=_background_s(calls))
     found = replace(found, call_s=_call_s(found, planned))
     return replace(found, plan_factor=_plan_factor(found, planned))
 
 
-def _between(below: Processor, above: Processor, share: float) -> Processor:
+def _between(below: CoreCosts, above: CoreCosts, share: float) -> CoreCosts:
     """Costs that are so far on the way from one to the other. Both were measured with the same calls."""
 
     def mean(low: float, high: float) -> float:
@@ -158,7 +162,7 @@ def _between(below: Processor, above: Processor, share: float) -> Processor:
     )
 
 
-def _call_s(found: Processor, planned: dict[Grouping, Curve]) -> float:
+def _call_s(found: CoreCosts, planned: dict[Grouping, Curve]) -> float:
     """What the smallest all-reduce of a pair by a plan takes beyond its two messages: the mean over the groups."""
     beyond = [
         max(curve[0][1] - 2 * found.message(curve[0][0] / 2, crossing=crossing), 0.0)
@@ -175,7 +179,7 @@ def _background_s(calls: dict[str, dict[Grouping, Curve]]) -> float:
     return statistics.mean(more) if more else 0.0
 
 
-def lost(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
+def count_lost_cores(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
     """Cores that each rank which waits takes from those who compute on all cores.
 
     Parameters
@@ -188,7 +192,7 @@ def lost(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
     return max(cores * (1 - asleep / awake), 0.0) / waiting
 
 
-def _plan_factor(found: Processor, planned: dict[Grouping, Curve]) -> float:
+def _plan_factor(found: CoreCosts, planned: dict[Grouping, Curve]) -> float:
     """Measured over reckoned seconds of a plan's all-reduces, but the smallest ones."""
     ratios = [
         max(seconds - found.call_s, 0.1 * seconds) / (2 * found.step([(nbytes / ranks, crossing)] * (ranks - 1)))
@@ -220,7 +224,7 @@ def _rising(points: Sequence[tuple[float, float]]) -> Curve:
     return tuple(found)
 
 
-def at(curve: Curve, nbytes: float) -> float:
+def interpolate_curve(curve: Curve, nbytes: float) -> float:
     """Seconds at a size: on straight lines between points, and beyond the last in proportion to the bytes."""
     if not curve or nbytes <= curve[0][0]:
         return curve[0][1] if curve else 0.0

@@ -28,7 +28,7 @@ class BreakEven:
     words: str
 
 
-def unknown(links: str) -> BreakEven:
+def leave_undecided(links: str) -> BreakEven:
     """Return the comparison of two schemes whose messages use links of an assumed bandwidth: it names no winner.
 
     Parameters
@@ -39,7 +39,7 @@ def unknown(links: str) -> BreakEven:
     return BreakEven(None, None, False, f"unknown: run `hpcbench bench network` ({links} is assumed)")
 
 
-def break_even(baseline: StepTime, scheme: StepTime, bandwidth: float) -> BreakEven:
+def compare_steps(baseline: StepTime, scheme: StepTime, bandwidth: float) -> BreakEven:
     """Compare a scheme with the baseline.
 
     Parameters
@@ -49,7 +49,7 @@ def break_even(baseline: StepTime, scheme: StepTime, bandwidth: float) -> BreakE
     """
     gain = baseline.seconds.value / scheme.seconds.value - 1
     # waiting for the slowest rank is a share of all the rest: it moves no threshold
-    at = threshold(
+    at = find_break_even(
         own=scheme.seconds.value - scheme.parts["waiting"] - scheme.network_seconds,
         network_bytes=scheme.network_seconds * bandwidth,
         baseline_own=baseline.seconds.value - baseline.parts["waiting"] - baseline.network_seconds,
@@ -63,7 +63,7 @@ def break_even(baseline: StepTime, scheme: StepTime, bandwidth: float) -> BreakE
     return BreakEven(at, gain, surely, _words(gain, at, surely))
 
 
-def threshold(*, own: float, network_bytes: float, baseline_own: float, baseline_bytes: float) -> float:
+def find_break_even(*, own: float, network_bytes: float, baseline_own: float, baseline_bytes: float) -> float:
     """The bandwidth at which ``own + network_bytes / B`` and the baseline's are equal."""
     saved, cost = baseline_bytes - network_bytes, own - baseline_own
     if cost <= 0:
