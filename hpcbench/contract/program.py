@@ -1,4 +1,4 @@
-"""A program of others in a study: its command, how it is started, how it prints its steps; and the file of its run."""
+"""A user's program in a study: its command, launch and log, and the run file of such a program."""
 
 import json
 import re
@@ -33,29 +33,29 @@ Framework = Literal[
     "mlperf",
     "transformers",
 ]
-"""Frameworks whose logs `hpcbench report` reads, in small letters."""
+"""Frameworks whose logs `hpcbench report` reads, in lower case."""
 PRINTED = ("step", "steps", "loss", "seconds", "samples_per_s", "tokens_per_s", "lr", "gradient_norm")
-"""Groups that the expression of a log's line may have: the names of a step's quantities."""
+"""Groups in the regular expression of a step's line: the names of a step's quantities."""
 OWN = ("seed", "ranks", "nodes", "ranks_per_node", "node_rank", "host", "port", "run")
-"""Names that a command may have in braces, in addition to those of `values`."""
+"""Names that a command may contain in braces, in addition to those of `values`."""
 _BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class LogLines(Section):
-    """The lines of a program's log, for a program that none of the known frameworks has printed."""
+    """The lines of a program's log, for programs of other frameworks."""
 
     line: str = Field(
         min_length=1,
         max_length=4096,
-        description=f"Regular expression of a step's line, with named groups among {', '.join(PRINTED)}. Without a "
-        "group step its lines are counted. Without a time or a rate, the time between two lines is taken.",
+        description=f"Regular expression of a step's line, with named groups from {', '.join(PRINTED)}. Without the "
+        "group step, lines are counted. Without a time or a rate, the time between two lines is used.",
     )
-    every: Count = Field(1, description="Number of steps from one line to the next, where the line has no step.")
+    every: Count = Field(1, description="Number of steps from one line to the next, if the line has no group step.")
     evaluation: str | None = Field(
         None,
         min_length=1,
         max_length=4096,
-        description="Regular expression of a line with a validation loss, with the group loss, and step or none.",
+        description="Regular expression of a line with a validation loss, with the group loss and, if possible, step.",
     )
 
     @field_validator("line", "evaluation")
@@ -64,13 +64,13 @@ class LogLines(Section):
         groups = compile_expression(text).groupindex if text is not None else {}
         odd = [name for name in groups if name not in PRINTED]
         if odd:
-            raise ValueError(f"has a group {odd[0]}: groups are {', '.join(PRINTED)}")
+            raise ValueError(f"has an unknown group {odd[0]}: use groups from {', '.join(PRINTED)}")
         return text
 
     @model_validator(mode="after")
-    def _say_something(self) -> "LogLines":
+    def _check_groups(self) -> "LogLines":
         if self.every != 1 and "step" in re.compile(self.line).groupindex:
-            raise ValueError("every is for a line without the group step, which gives each step: leave it out")
+            raise ValueError("every is only for a line without the group step: leave it out")
         if not re.compile(self.line).groups:
             raise ValueError("line has no group: name at least one, such as (?P<loss>[0-9.]+)")
         if self.evaluation is not None and "loss" not in re.compile(self.evaluation).groupindex:
@@ -80,72 +80,72 @@ class LogLines(Section):
 
 LogForm = Annotated[
     Annotated[Framework, Tag("[framework]")] | Annotated[LogLines, Tag("[lines]")],
-    Discriminator(lambda said: "[framework]" if isinstance(said, str) else "[lines]"),
+    Discriminator(lambda value: "[framework]" if isinstance(value, str) else "[lines]"),
 ]
-"""How a program prints its steps: the name of a framework, or expressions."""
+"""Format of a program's log: the name of a framework, or regular expressions."""
 
 
 class Program(Section):
-    """A user's program that trains with PyTorch, unchanged."""
+    """A user's unmodified training program that uses PyTorch."""
 
     command: Line = Field(
         min_length=1,
-        description="The command of a rank, or of a node, in the words of a shell, without a launcher. {seed} is the "
-        f"repeat's seed; there are also {', '.join('{' + name + '}' for name in OWN[1:])} and the names of values. "
-        "The words python and torchrun stand for the interpreter of the site.",
+        description="Command of a rank or a node, in shell syntax, without a launcher. {seed} is replaced with the seed "
+        f"of the repeat, and so are {', '.join('{' + name + '}' for name in OWN[1:])} and the names of values. "
+        "The words python and torchrun mean those of the site's interpreter.",
     )
-    log: LogForm = Field(description=f"The framework that prints the log: {', '.join(Framework.__args__)}; or lines.")  # type: ignore[attr-defined]
+    log: LogForm = Field(description=f"Framework that prints the log: {', '.join(Framework.__args__)}; or LogLines.")  # type: ignore[attr-defined]
     start: Literal["rank", "node"] = Field(
         "rank",
         description="rank: the site's launcher starts the command once for each rank, with the variables that torchrun "
-        "would set; node: it starts the command once on each node, such as a torchrun.",
+        "would set; node: the launcher starts the command, such as torchrun, once on each node.",
     )
-    steps: Count = Field(description="Number of steps that the program takes; only `hpcbench status` uses it.")
+    steps: Count = Field(description="Number of steps of the program, which only `hpcbench status` uses.")
     warmup_steps: int | None = Field(
         None,
         ge=0,
         le=10**9,
-        description="First steps that do not count for the speed; by default the first step line of the log.",
+        description="First steps that do not count for the speed; by default those of the first step line in the log.",
     )
-    seed: int = Field(1234, ge=0, le=2**31 - 1, description="Seed of the first repeat; the next ones count up from it.")
-    env: dict[Variable, Line] = Field(default_factory=dict, description="Variables of the program; braces as above.")
+    seed: int = Field(1234, ge=0, le=2**31 - 1, description="Seed of the first repeat; repeat k uses seed + k - 1.")
+    env: dict[Variable, Line] = Field(default_factory=dict, description="Environment variables of the program, with braces like command.")
     values: dict[Variable, Scalar] = Field(
-        default_factory=dict, description="Values for braces, which a matrix may vary as program.values.NAME."
+        default_factory=dict, description="Values for names in braces. A matrix may vary them as program.values.NAME."
     )
-    directory: File | None = Field(None, description="Where it runs; by default the directory of the study file.")
-    groups: Groups = Field(default_factory=Groups, description="What the program's groups are, and what may be lossy.")
-    global_batch: Count | None = Field(None, description="Sequences of a step, for samples/s.")
-    seq_len: Count | None = Field(None, description="Tokens of a sequence, for tokens/s.")
-    precision: Precision | None = Field(None, description="Number format of weights and activations; only shown.")
+    directory: File | None = Field(None, description="Working directory; by default the directory of the study file.")
+    groups: Groups = Field(default_factory=Groups, description="Parallel dimensions of the program's groups, and the calls that may be lossy.")
+    global_batch: Count | None = Field(None, description="Sequences per step, to compute samples/s.")
+    seq_len: Count | None = Field(None, description="Tokens per sequence, to compute tokens/s.")
+    precision: Precision | None = Field(None, description="Number format of weights and activations, only shown in reports.")
 
     @field_validator("command")
     @classmethod
     def _has_words(cls, command: str) -> str:
         try:
-            words = shlex.split(command)
+            arguments = shlex.split(command)
         except ValueError as error:
-            raise ValueError(f"not the words of a shell ({error}): close the quote") from None
-        if not words:
+            raise ValueError(f"is not valid shell syntax ({error}): close the quote") from None
+        if not arguments:
             raise ValueError("is empty: name a program")
         return command
 
     @model_validator(mode="after")
     def _braces_are_known(self) -> "Program":
-        known = (*OWN, *self.values)
+        names = (*OWN, *self.values)
         for where, text in (("command", self.command), *((f"env.{name}", text) for name, text in self.env.items())):
-            odd = next((name for name in _BRACES.findall(text) if name not in known), None)
+            odd = next((name for name in _BRACES.findall(text) if name not in names), None)
             if odd:
-                raise ValueError(f"{where} has {{{odd}}}: known are {', '.join(known)}; add others to program.values")
+                raise ValueError(f"{where} has the unknown name {{{odd}}}: use {', '.join(names)}, or add it to program.values")
         cut = next((name for name, value in self.values.items() if isinstance(value, str) and "\0" in value), None)
         if cut:
-            raise ValueError(f"values.{cut} has a NUL, which no command can have: remove it")
+            raise ValueError(f"values.{cut} has a NUL character, which a command cannot contain: remove it")
         taken = next((name for name in self.values if name in OWN), None)
         if taken:
-            raise ValueError(f"values.{taken} is a name of hpcbench's own: choose another")
+            raise ValueError(f"values.{taken} is a name that hpcbench sets: choose another")
         return self
 
     def uses(self, name: str) -> bool:
-        """Return whether the command or a variable of the environment has a name in braces."""
+        """Return whether the command or an environment variable contains a name in braces."""
         return any(name in _BRACES.findall(text) for text in (self.command, *self.env.values()))
 
     @model_validator(mode="after")
@@ -155,26 +155,26 @@ class Program(Section):
                 raise ValueError(f"values.{name} is not used: write {{{name}}} in command or env, or remove it")
         return self
 
-    def words(self, known: Mapping[str, object]) -> list[str]:
-        """Return the words of the command, with its braces filled in."""
-        return [fill_braces(word, {**self.values, **known}) for word in shlex.split(self.command)]
+    def fill_command(self, values: Mapping[str, object]) -> list[str]:
+        """Return the arguments of the command, with braces filled in."""
+        return [fill_braces(word, {**self.values, **values}) for word in shlex.split(self.command)]
 
-    def variables(self, known: Mapping[str, object]) -> dict[str, str]:
-        """Return the program's own variables, with their braces filled in."""
-        return {name: fill_braces(text, {**self.values, **known}) for name, text in self.env.items()}
+    def fill_environment(self, values: Mapping[str, object]) -> dict[str, str]:
+        """Return the program's environment variables, with braces filled in."""
+        return {name: fill_braces(text, {**self.values, **values}) for name, text in self.env.items()}
 
 
-def fill_braces(text: str, known: Mapping[str, object]) -> str:
-    """Return a text with its braces filled in. Braces around anything else stay, as JSON in a command has them."""
-    return _BRACES.sub(lambda found: str(known[found[1]]) if found[1] in known else found[0], text)
+def fill_braces(text: str, values: Mapping[str, object]) -> str:
+    """Fill in the known names in braces. Other braces stay, because a command may contain JSON."""
+    return _BRACES.sub(lambda match: str(values[match[1]]) if match[1] in values else match[0], text)
 
 
 class ProgramRun(Section):
-    """One run of a program of others: the content of its run.json."""
+    """One run of a user's program: the content of its run.json."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    version: Literal[1] = Field(1, alias="schema", description="Version of the file's form.")
+    version: Literal[1] = Field(1, alias="schema", description="Version of the file format.")
     study: Name
     site: Line
     run: Line
@@ -183,7 +183,7 @@ class ProgramRun(Section):
     cell: dict[str, Scalar]
     program: Program
     directory: File
-    """Directory in which the program runs, absolute."""
+    """Working directory of the program, an absolute path."""
     scheme: NamedScheme
     ranks: Count
     threads: Count
@@ -194,7 +194,7 @@ class ProgramRun(Section):
 
     @property
     def interposed(self) -> bool:
-        """Whether PyTorch's calls are looked at. The baseline is what people really run: nothing stands between."""
+        """Whether hpcbench intercepts PyTorch's calls. The baseline runs the program unchanged."""
         return self.scheme.algorithm != "native"
 
     def content(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def load(path: Path) -> ProgramRun:
     Raises
     ------
     UserError
-        The file is missing, not JSON, or not a run of a program.
+        The file is missing, not JSON, or not the run of a program.
     """
     remedy = "run files are written by `hpcbench submit`"
     try:

@@ -116,13 +116,13 @@ def prepared(
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
         }
-    environ |= run.program.variables(values)
+    environ |= run.program.fill_environment(values)
     if run.interposed:
         settings = Interposition(scheme=run.scheme, groups=run.program.groups, out=str(path.parent / "ranks"))
         environ = environment(settings, environ)
     else:
         environ.pop(VARIABLE, None)
-    return interpreted(run.program.words(values)), environ
+    return interpreted(run.program.fill_command(values)), environ
 
 
 def interpreted(command: list[str]) -> list[str]:

@@ -67,7 +67,7 @@ def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> N
     assert (first["ranks"], first["directory"]) == (8, str(tmp_path))
     seeds = [Program.model_validate(file["program"]).seed for file in (first, last)]
     assert seeds == [1234, 1235]
-    words = Program.model_validate(last["program"]).words({"seed": seeds[1]})
+    words = Program.model_validate(last["program"]).fill_command({"seed": seeds[1]})
     assert words == ["python", "train.py", "--seed", "1235", "--batch", "16"]
 
 
