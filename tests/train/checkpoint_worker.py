@@ -116,7 +116,15 @@ CASES = {
     "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(dp=2, tp=2), ROUNDED),
     "dp2-tp2-bf16-zero1-feedback": run_of(Layout(dp=2, tp=2), SIGNS, precision="bf16"),
     "dp2-tp2-fp32-zero0-onebit": run_of(
-        Layout(dp=2, tp=2), ONEBIT, zero=0, clip=0.0, optimizer="onebit-adam", freeze_step=1
+        # the variance of one step is tiny for some elements: at the other cases' lr of 1e-2 the run diverges to NaN
+        Layout(dp=2, tp=2),
+        ONEBIT,
+        zero=0,
+        clip=0.0,
+        optimizer="onebit-adam",
+        freeze_step=1,
+        lr=1e-3,
+        min_lr=1e-4,
     ),
     "pp2-fp64-zero1-tied": run_of(Layout(pp=2), model=GPT2, precision="fp64"),
     "pp2-fp16-zero0-overflow": run_of(Layout(pp=2), model=GPT2, precision="fp16", zero=0),

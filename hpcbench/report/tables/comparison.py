@@ -34,7 +34,7 @@ VERDICT = Column(
 def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
     """Make the table of speed, wire bytes, loss and verdict of each scheme."""
     rows = cell.rows
-    # A column of 100 % would tell readers nothing.
+    # A column in which every entry is 100 % is left out.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[Row]] = [
         scheme(),

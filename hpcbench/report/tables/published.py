@@ -114,7 +114,7 @@ def tabulate_published(
                 measured = _counterpart(figures[0], row, row.scheme == cell.baseline)
                 if measured is not None:
                     scheme = Entry(make_printable(f"{row.scheme}{where}", 80), row.scheme)
-                    rows.append((scheme, measured, *_said(paper, figures)))
+                    rows.append((scheme, measured, *_write_entries(paper, figures)))
                     notes |= {f"{_reference(paper, figure)}: {figure.note}": None for figure in figures if figure.note}
     if not rows:
         return None
@@ -135,7 +135,7 @@ def _together(paper: Paper) -> list[list[Published]]:
     return list(groups.values())
 
 
-def _said(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
+def _write_entries(paper: Paper, figures: Sequence[Published]) -> tuple[Entry, ...]:
     """Make the entries of the published values, their subject, their source and their citation."""
     first, several = figures[0], len(figures) > 1
     what = f"{first.what}: {', '.join(_RATIOS[figure.quantity] for figure in figures)}" if several else first.what

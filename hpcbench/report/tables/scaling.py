@@ -86,7 +86,7 @@ def list_points(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
         ):
             if len({size.ranks for size in sizes}) > 1:
                 series_text = ", ".join(
-                    [*(_own(sizes, cells) if mode is None else [mode]), kind.template.format(value)]
+                    [*(_list_distinct(sizes, cells) if mode is None else [mode]), kind.template.format(value)]
                 )
                 points += _points(series_text, sorted(sizes, key=lambda size: size.ranks))
     return points
@@ -118,7 +118,7 @@ def _by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
     return groups
 
 
-def _own(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
+def _list_distinct(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
     """List the values of the matrix that distinguish a series from others."""
     first, *others = [size.cell.values for size in sizes]
     common = {key: value for key, value in first.items() if all(values.get(key) == value for values in others)}
