@@ -1,19 +1,18 @@
-"""What attention over ranks costs beside one process's scaled_dot_product_attention, in one run.
+"""Time of context-parallel attention compared with one process's scaled_dot_product_attention, in one run.
 
     python benchmarks/attention.py [--ranks 2] [--length 2048] [--turns 9] [--json FILE] [--tiny]
 
 Causal attention of one sample in fp32, forward and backward, one thread a rank. One process computes all of it with
-PyTorch's own function while the other ranks wait; then all ranks share the positions, in each way, with messages beside
-the computation and without. Every turn does all of these, one after another. A row has the median of the turns' times,
-each that of the slowest rank, with the least and the most; its ratio to one process's time, which is 1 / ranks at best;
-what a rank sends; and what it waited for. Ranks should have a core each: with fewer the ratio says little. Needs
-hpcbench[train,local].
+PyTorch's own function while the other ranks wait. Then all ranks share the positions, in each way, with messages that
+overlap with computation and without. Every turn does all of these, one after another. A row has the median of the
+turns' times, each that of the slowest rank, with the least and the most; its ratio to one process's time, which is 1 /
+ranks at best; what a rank sends; and what it waited for. Ranks should have a core each: with fewer the ratio says
+little. Needs hpcbench[train,local].
 """
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,11 +22,10 @@ from statistics import median
 from typing import Any
 
 import tiny
-from provenance import head, provenance
-from rich.console import Console
-from rich.table import Table
+from provenance import head
+from shared import make_table, run_ranks, write_results
 
-from hpcbench.console import columns
+from hpcbench.console import show_table
 
 
 def worker(length: int, heads: int, features: int, turns: int) -> None:
@@ -53,15 +51,15 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
         return [torch.randn((1, heads, positions, features), generator=generator).requires_grad_() for _ in range(3)]
 
     upstream = torch.randn((1, heads, length, features))
-    whole, own = tensors(length), tensors(length // world.size)
+    global_tensors, local_tensors = tensors(length), tensors(length // world.size)
 
     def alone() -> None:
         if world.rank == 0:
-            F.scaled_dot_product_attention(*whole, is_causal=True).backward(upstream)  # type: ignore[no-untyped-call]
+            F.scaled_dot_product_attention(*global_tensors, is_causal=True).backward(upstream)  # type: ignore[no-untyped-call]
 
     def together(way: str, ranks: Sharers) -> None:
         attention, _ = WAYS[way]  # type: ignore[index]
-        attention(*own, ranks).backward(upstream[:, :, : length // world.size])
+        attention(*local_tensors, ranks).backward(upstream[:, :, : length // world.size])
 
     waiting = Wait.GIVE_WAY if world.size > len(os.sched_getaffinity(0)) else Wait.SPIN  # as a run would
     calls: dict[str, tuple[Callable[[], None], Sharers | None]] = {"one process": (alone, None)}
@@ -90,14 +88,14 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--length", type=int, default=2048, help="positions of the sample, a multiple of 2 x ranks")
     parser.add_argument("--heads", type=int, default=8, help="a multiple of the ranks")
     parser.add_argument("--features", type=int, default=64, help="of a head")
     parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every time, beside the table")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all times")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = tiny.parse(parser, length=64, turns=2)
     if options.length % (2 * options.ranks) or options.heads % options.ranks or options.turns < 1:
@@ -109,24 +107,16 @@ def main() -> int:
         worker(options.length, options.heads, options.features, options.turns)
         return 0
     print(*head(Path(__file__)), sep="\n", flush=True)
-    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
-    command = [mpiexec, "-n", str(options.ranks), "-bind-to", "none", sys.executable, *sys.argv, "--worker"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise SystemExit(f"attention: the ranks ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if options.json:
-        content = {"provenance": provenance(Path(__file__)), "rows": rows}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    rows = run_ranks(options.ranks)
+    write_results(options.json, Path(__file__), {"rows": rows})
     show(rows, f"{options.length} positions, {options.heads} heads of {options.features}, {options.ranks} ranks")
     return 0
 
 
 def show(rows: list[dict[str, Any]], title: str) -> None:
     """Print the table."""
-    table = Table(title=f"attention, forward and backward: {title}", box=None, pad_edge=False)
-    for heading in ("", "ms", "x one process", "waited ms", "MB a rank"):
-        table.add_column(heading, justify="right" if heading else "left")
+    headings = ("", "ms", "x one process", "waited ms", "MB a rank")
+    table = make_table(*headings, left=("",), title=f"attention, forward and backward: {title}")
     alone = median(rows[0]["seconds"])
     for row in rows:
         seconds = row["seconds"]
@@ -137,7 +127,7 @@ def show(rows: list[dict[str, Any]], title: str) -> None:
             f"{row['waited'] * 1e3:.2f}",
             f"{row['bytes'] / 1e6:.3f}",
         )
-    Console(width=columns(), highlight=False).print(table)
+    show_table(table)
 
 
 if __name__ == "__main__":

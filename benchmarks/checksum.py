@@ -1,15 +1,14 @@
-"""What the checksum of encoded messages costs: its share of a call of an all-reduce, beside the same call without it.
+"""Cost of the checksum of encoded messages: an all-reduce with it, compared with the same call without it.
 
     python benchmarks/checksum.py [--ranks 2] [--mib 16] [--repeats 40] [--tiny]
 
 Ranks on this machine, as many as cores, so that no link hides the cost; calls with and without the checksum in turns.
-Beside the whole call: the checksum's speed and that of CRC-32 (zlib) on the same bytes. Needs hpcbench[train,local].
+Also printed: the checksum's speed and that of CRC-32 (zlib) on the same bytes. Needs hpcbench[train,local].
 """
 
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 import zlib
@@ -22,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 from provenance import head
 from rich.console import Console
-from rich.table import Table
+from shared import make_table, run_ranks
 from tiny import parse
 
 from hpcbench.comm import frame
@@ -32,7 +31,7 @@ CODECS = ["none", "int8:256", "int4:32", "zfp:8", "zfp:16", "mpc:1"]
 
 
 def unsealed() -> AbstractContextManager[Any]:
-    """Frames without a checksum: neither made nor looked at."""
+    """Make frames without computing or checking a checksum."""
     return patch.multiple(
         frame,
         seal=lambda buffer, used: buffer[: used + frame.BYTES],
@@ -44,7 +43,7 @@ def worker(nbytes: int, repeats: int) -> None:
     """Time all codecs on all ranks; rank 0 prints medians and their ratio."""
     from mpi4py import MPI
 
-    from hpcbench.bench.data import load
+    from hpcbench.bench.data import load_values
     from hpcbench.codecs.registry import get_codec
     from hpcbench.comm.channel import Channel
     from hpcbench.comm.group import Group
@@ -55,8 +54,8 @@ def worker(nbytes: int, repeats: int) -> None:
 
     world = MPI.COMM_WORLD
     group = Group(world.Dup(), Progress(Wait.SPIN))
-    group.topology = Topology.regular(world.size, 1)  # within a node there is no checksum
-    x = np.roll(load("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
+    group.topology = Topology.regular(world.size, 1)  # Messages within a node have no checksum.
+    x = np.roll(load_values("gradient", nbytes // 4, np.dtype(np.float32)), world.rank)
     for name in CODECS:
         codec = get_codec(name)
         channel = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, codec, Algorithm.TWO_SHOT)
@@ -76,7 +75,7 @@ def worker(nbytes: int, repeats: int) -> None:
 
 
 def speed(call: Callable[[], object], nbytes: int) -> float:
-    """GB/s, best of many."""
+    """Return the GB/s of a call, best of many."""
     best = min(_seconds(call) for _ in range(50))
     return nbytes / best / 1e9
 
@@ -88,7 +87,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--mib", type=float, default=16.0)
@@ -100,16 +99,9 @@ def main() -> int:
         worker(nbytes, options.repeats)
         return 0
     print(*head(Path(__file__), ["numpy", "xxhash"]), sep="\n", flush=True)
-    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
-    command = [mpiexec, "-n", str(options.ranks), sys.executable, __file__, *sys.argv[1:], "--worker"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        print(f"checksum: the ranks ended with {done.returncode}: {done.stderr[-400:]}", file=sys.stderr)
-        return 2
-    table = Table(box=None, pad_edge=False)
-    for heading in ("codec", "with, ms", "without, ms", "cost"):
-        table.add_column(heading, justify="left" if heading == "codec" else "right")
-    for row in map(json.loads, done.stdout.splitlines()):
+    rows = run_ranks(options.ranks)
+    table = make_table("codec", "with, ms", "without, ms", "cost", left=("codec",))
+    for row in rows:
         table.add_row(
             row["codec"], f"{row['with'] * 1e3:.2f}", f"{row['without'] * 1e3:.2f}", f"{row['ratio'] - 1:+.1%}"
         )

@@ -1,4 +1,4 @@
-"""Our codecs beside other people's, on the same values in the same run, and the goals that were set for them.
+"""Codecs of hpcbench compared with those of others, on the same values in the same run, and their goals.
 
     python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
                                 [--fresh-memory] [--tiny]
@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.bench.data import TYPES, load
-from hpcbench.bench.fidelity import Errors, errors
-from hpcbench.bench.machine import cpu_model
+from hpcbench.bench.data import TYPES, load_values
+from hpcbench.bench.fidelity import Errors, compute_errors
+from hpcbench.bench.machine import find_cpu_model
 from hpcbench.bench.progress import progress
 from hpcbench.bench.timing import Subject, time_in_turns
 from hpcbench.codecs.library import INSTRUCTION_SETS, Kernels, kernels
@@ -66,7 +66,7 @@ class Goal:
     types: tuple[str, ...] = ("float32",)
 
     def text(self) -> str:
-        """The goal in words."""
+        """Return the goal in words."""
         whose = self.codecs[0] if len(self.codecs) == 1 else self.codecs[0].partition(":")[0]
         than = f"{self.least:g}x {self.rival.replace(' {}', '')}" if self.rival else f"{self.least:g}"
         return f"{whose} {self.what.replace('_', '+')} >= {than}, {' and '.join(self.types)}"
@@ -88,7 +88,7 @@ GOALS = (
 
 
 def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecutor) -> Coder:
-    """The compressor on `cores` threads: its own, or one for each part of the values."""
+    """Return the compressor on `cores` threads: its own, or one thread for each part of the values."""
     assert entry.make
     if cores == 1 or entry.threads:
         return entry.make(x, out, cores)
@@ -109,16 +109,16 @@ def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecu
 
 def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, Measured]:
     """All that is installed on the same values, in turns."""
-    found = [entry for entry in rows if entry.make]
+    contenders = [entry for entry in rows if entry.make]
     out = np.empty_like(x)
     coders, differences = [], []
     with ThreadPoolExecutor(cores) as pool:
-        for entry in found:
+        for entry in contenders:
             out.fill(-1)  # or a decoder that does nothing would leave its forerunner's values
             coders.append(spread(entry, x, out, cores, pool))
             coders[-1].check()
-            differences.append(errors(x, out))
-        subjects = [Subject(entry.name, coder.calls) for entry, coder in zip(found, coders, strict=True)]
+            differences.append(compute_errors(x, out))
+        subjects = [Subject(entry.name, coder.calls) for entry, coder in zip(contenders, coders, strict=True)]
         with progress() as show:
             times = time_in_turns(subjects, repeats, progress=show)
     return {
@@ -128,12 +128,12 @@ def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, 
             difference,
             {operation: x.nbytes / taken.best / 1e9 for operation, taken in calls.items()},
         )
-        for entry, coder, difference, calls in zip(found, coders, differences, times, strict=True)
+        for entry, coder, difference, calls in zip(contenders, coders, differences, times, strict=True)
     }
 
 
 def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
-    """A row for each codec. Rows of hpcbench also have the speed relative to their rival."""
+    """Make a table with a row for each codec. Rows of hpcbench also have the speed relative to their rival."""
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("codec", "ratio", "encode", "decode", "decode+add", "rel. RMSE", "max error", "encode, decode vs"):
         page.add_column(heading, justify="left" if heading.startswith(("codec", "encode,")) else "right")
@@ -177,17 +177,17 @@ def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iter
     results: dict[str, dict[str, Measured]] = {}
     for type in arguments.type:
         dtype = TYPES[type]
-        x = load(arguments.data, max(1024, int(arguments.mib * 2**20) // dtype.itemsize), dtype)
-        found = entries(dtype, build)
+        x = load_values(arguments.data, max(1024, int(arguments.mib * 2**20) // dtype.itemsize), dtype)
+        contenders = entries(dtype, build)
         for cores in arguments.cores:
-            rows = measure(x, found, cores, arguments.repeats)
+            rows = measure(x, contenders, cores, arguments.repeats)
             if cores == 1:
                 results[type] = rows
             what = f"{arguments.data}, {x.nbytes / 2**20:.4g} MiB of {type}"
-            where = f"{cores} core{'s' if cores > 1 else ''} of {cpu_model()}, kernels {build.instruction_set}"
+            where = f"{cores} core{'s' if cores > 1 else ''} of {find_cpu_model()}, kernels {build.instruction_set}"
             memory = "fresh memory" if arguments.fresh_memory else "memory kept"
             title = f"{what}; {where}; GB/s of values, best of {arguments.repeats}, {memory}"
-            console.print(table(found, rows, title))
+            console.print(table(contenders, rows, title))
         console.print()
     for goal in () if arguments.fresh_memory else GOALS:
         yield judge(goal, results)
@@ -195,10 +195,10 @@ def run(arguments: argparse.Namespace, build: Kernels, console: Console) -> Iter
 
 def main() -> None:
     """Read the options, measure and print."""
-    parser = argparse.ArgumentParser(description="Codecs beside their peers.")
+    parser = argparse.ArgumentParser(description="Codecs compared with their peers.")
     parser.add_argument("--data", default="gradient", help="as of hpcbench bench codecs (default gradient)")
     parser.add_argument("--mib", type=float, default=64, help="MiB of values (default 64)")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of which the fastest counts (default 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="number of turns, the fastest counts (default 5)")
     parser.add_argument("--cores", type=int, nargs="+", choices=(1, 2), default=[1, 2])
     parser.add_argument("--type", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
     parser.add_argument("--isa", choices=INSTRUCTION_SETS, default=None, help="build of the kernels (default: fastest)")

@@ -1,4 +1,4 @@
-"""Speed, ratio and error of the codecs on a GPU, beside other compressors, on the same data in the same run.
+"""Speed, ratio and error of the codecs on a GPU compared with other compressors, on the same data in the same run.
 
     python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE]
                                     [--tiny]
@@ -8,7 +8,7 @@ is the share of the memory traffic that a copy of the same bytes reached in this
 write, by its median time. "fused" decodes, adds and encodes; "3 kernels" is how many times its time the same takes as
 decode, add and encode, one after another. "as fp16" and "as bf16" are no codecs: values rounded as they travel. CuPy's
 cast, PyTorch, nvCOMP and a libzfp with CUDA (--zfp) have a row each that says so where they are missing or fail. Exit
-status 2 where there is no GPU.
+status 2 without a GPU.
 """
 
 import argparse
@@ -129,7 +129,7 @@ class Bench:
 
 
 def ours(bench: Bench, name: str) -> Row:
-    """A codec of this package."""
+    """Measure a codec of this package."""
     cupy, x, device = bench.cupy, bench.x, cuda()
     stream = device.stream(None, x)
     codec = CudaCodec(get_codec(name), device)
@@ -161,13 +161,13 @@ def travelling(bench: Bench) -> Iterator[Row]:
     """Values rounded to 16 bits as they travel, and back; no codec."""
     cupy, x, device = bench.cupy, bench.x, cuda()
     stream = device.stream(None, x)
-    words, out, total = cupy.empty(x.size, cupy.uint16), cupy.empty_like(x), cupy.zeros_like(x)
-    for name, wire in (("as fp16", words.view(cupy.float16)), ("as bf16", BFloat16(words))):
+    halves, out, total = cupy.empty(x.size, cupy.uint16), cupy.empty_like(x), cupy.zeros_like(x)
+    for name, wire in (("as fp16", halves.view(cupy.float16)), ("as bf16", BFloat16(halves))):
         sent, values, back, sums = (device.view(name, a, stream) for a in (wire, x, out, total))
         yield bench.row(
             Peer(
                 name,
-                words.nbytes,
+                halves.nbytes,
                 lambda sent=sent, values=values: convert(device, sent, values, stream),
                 lambda back=back, sent=sent: convert(device, back, sent, stream),
                 lambda: out,
@@ -177,7 +177,7 @@ def travelling(bench: Bench) -> Iterator[Row]:
 
 
 def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
-    """The installed peers, and the reasons why others were not measured."""
+    """Measure the installed peers, with the reasons why others were not measured."""
     stream = bench.cupy.cuda.get_current_stream().ptr
     kinds: dict[str, Callable[[], Iterator[Peer]]] = {
         "CuPy": lambda: cupy_peers(bench.x),
@@ -196,7 +196,7 @@ def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
 
 
 def table(rows: list[Row], title: str) -> Table:
-    """The rows as a table for people."""
+    """Make a table of the rows."""
     shown = Table(title=title, box=box.ASCII)
     for heading in ("codec", "ratio", "rmse / rms"):
         shown.add_column(heading, justify="left" if heading == "codec" else "right")
@@ -227,8 +227,8 @@ def values(name: str, n: int) -> Values:
 
 
 def main() -> int:
-    """Read the options, measure and print; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Codecs on a GPU beside their peers.")
+    """Read the options, measure and print; return the exit status."""
+    parser = argparse.ArgumentParser(description="Codecs on a GPU compared with their peers.")
     parser.add_argument("--mib", type=int, default=512, help="MiB of float32 (default 512, more than a cache holds)")
     parser.add_argument("--repeats", type=int, default=20, help="timed calls of each kind (default 20)")
     parser.add_argument("--data", default="gauss", help=f"{', '.join(DATA)}, or a .npy file (default gauss)")

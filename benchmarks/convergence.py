@@ -1,12 +1,13 @@
-"""Does compression cost convergence: trains a study's schemes from paired seeds on real text, and compares the losses.
+"""Cost of compression in convergence: train a study's schemes from paired seeds on real text, and compare the losses.
 
     python benchmarks/convergence.py [--study studies/convergence.yaml] [--set KEY=VALUE ...] [--out DIR] [--estimate]
                                      [--tiny]
 
 An ordinary study, submitted to this machine: first some steps of each scheme are timed, and what all of it will take is
 printed. Whoever stops this program or its jobs, or loses the machine, starts it again: runs that completed are kept,
-others go on from their checkpoints. At the end stands the report, with an equivalence test of each scheme's validation
-loss against the baseline's; the loss curves are in figures/ of the submission. Needs hpcbench[train,local,report].
+others resume from their checkpoints. The program ends with the report, with an equivalence test of each scheme's
+validation loss against the baseline's; the loss curves are in figures/ of the submission. Needs
+hpcbench[train,local,report].
 """
 
 import argparse
@@ -56,13 +57,13 @@ def trial(run: dict[str, Any]) -> tuple[float, float]:
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise UserError(f"the trial of {run['scheme']['name']} ended with {done.returncode}: {done.stderr[-400:]}")
-    times = [float(found) for found in re.findall(r"^step .* time ([0-9.]+) s", done.stdout, re.MULTILINE)]
+    times = [float(text) for text in re.findall(r"^step .* time ([0-9.]+) s", done.stdout, re.MULTILINE)]
     (seconds,) = re.findall(r'"event": "end".*"seconds": ([0-9.]+)', done.stdout)
     return fmean(times[TRIAL_STEPS // 2 :]), float(seconds) - sum(times)
 
 
 def estimate(study: Path, sets: list[str]) -> str:
-    """The time that the study will take."""
+    """Estimate the time of the study."""
     runs = expand(load_study(study, sets), Capacity("this machine", 1, 1024))
     files = [
         run_file(run, site="local", threads=1, oversubscribe=True, device="cpu", base=study.parent) for run in runs
@@ -70,8 +71,8 @@ def estimate(study: Path, sets: list[str]) -> str:
     of_scheme = {file["scheme"]["name"]: file for file in files}
     total, lines = 0.0, []
     for name, file in of_scheme.items():
-        step, rest = trial(file)
-        seconds = file["train"]["steps"] * step + rest
+        step, startup = trial(file)
+        seconds = file["train"]["steps"] * step + startup
         count = sum(other["scheme"]["name"] == name for other in files)
         total += count * seconds
         lines.append(f"  {name}: {1e3 * step:.0f} ms a step, {seconds / 60:.1f} min a run, {count} runs")
@@ -79,12 +80,12 @@ def estimate(study: Path, sets: list[str]) -> str:
 
 
 def newest(out: Path) -> Path | None:
-    """The submission to go on with."""
+    """Return the submission to resume."""
     return max((path for path in out.glob("[0-9][0-9][0-9]") if path.is_dir()), default=None)
 
 
 def main() -> int:
-    """Read the options, then estimate, submit or go on, follow, report; returns the exit status."""
+    """Read the options, then estimate, submit or resume, follow, report; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, default=ROOT / "studies/convergence.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")

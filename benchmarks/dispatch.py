@@ -1,4 +1,4 @@
-"""Tokens on their way to experts: hpcbench's all-to-all, plain and encoded, beside torch's own over gloo, in one run.
+"""Dispatch of tokens to experts: hpcbench's all-to-all, plain and encoded, compared with torch's over gloo, in one run.
 
     python benchmarks/dispatch.py [--rate 1gbit] [--turns 9] [--rows 512 4096] [--hidden 1024] [--codecs ...]
                                   [--json FILE] [--tiny]
@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import head, provenance
+from provenance import head
 from rich.console import Console
 from rich.table import Table
+from shared import make_table, write_results
 from tiny import parse
 
 from hpcbench.codecs.registry import get_codec
@@ -48,12 +49,12 @@ def parts_of(rows: int, ranks: int, *, even: bool) -> list[list[int]]:
     if even:
         return [[rows // ranks] * ranks for _ in range(ranks)]
     shares = np.arange(1, ranks + 1) / sum(range(1, ranks + 1))
-    found = [[int(rows * share) for share in np.roll(shares, rank)] for rank in range(ranks)]
-    return [[rows - sum(parts[1:]), *parts[1:]] for parts in found]
+    measured = [[int(rows * share) for share in np.roll(shares, rank)] for rank in range(ranks)]
+    return [[rows - sum(parts[1:]), *parts[1:]] for parts in measured]
 
 
 def work(asked: dict[str, Any]) -> None:
-    """What a rank does; rank 0 prints a line for each size, kind of parts and way."""
+    """Measure on one rank; rank 0 prints a line for each size, kind of parts and way."""
     import torch
     from mpi4py import MPI
     from torch import distributed
@@ -136,12 +137,11 @@ def measure(asked: dict[str, Any], rate: str) -> Rows:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def told(found: Rows, *, even: bool) -> Table:
-    """A row for each size and way."""
-    page = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("rows", "way", "ms", "of gloo's time", "MB a rank", "on the wire", "error"):
-        page.add_column(heading, justify="left" if heading == "way" else "right", no_wrap=True)
-    rows = [row for row in found if row["even"] is even]
+def tabulate(measured: Rows, *, even: bool) -> Table:
+    """Make a table with a row for each size and way."""
+    headings = ("rows", "way", "ms", "of gloo's time", "MB a rank", "on the wire", "error")
+    page = make_table(*headings, left=("way",), spaced=True)
+    rows = [row for row in measured if row["even"] is even]
     gloo = {row["rows"]: row["seconds"] for row in rows if row["way"] == GLOO}
     for row in rows:
         ms = [1e3 * seconds for seconds in row["seconds"]]
@@ -159,17 +159,17 @@ def told(found: Rows, *, even: bool) -> Table:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the options, measure and print; returns the exit status."""
+    """Read the options, measure and print; return the exit status."""
     if list(arguments[:1]) == ["--worker"]:
         work(json.loads(Path(arguments[1]).read_text()))
         return 0
-    parser = argparse.ArgumentParser(description="Tokens on their way to experts, beside torch's all-to-all.")
+    parser = argparse.ArgumentParser(description="Dispatch of tokens to experts, compared with torch's all-to-all.")
     parser.add_argument("--rate", default="1gbit", help="limit of the hosts' links")
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--rows", type=int, nargs="+", default=[512, 4096], help="that a rank sends")
     parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--codecs", nargs="+", default=["none", "bf16", "int8:256", "zfp:8", "mpc"])
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every time, beside the tables")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all times")
     options = parse(parser, turns=2, rows=[32], hidden=64, codecs=["none", "int8:256"])
     try:
         bits_per_second(options.rate)
@@ -177,16 +177,14 @@ def main(arguments: Sequence[str]) -> int:
             raise UserError(reason)
         asked = {name: getattr(options, name) for name in ("turns", "rows", "hidden", "codecs")}
         print(*head(Path(__file__)), sep="\n", flush=True)
-        found = measure(asked, options.rate)
+        measured = measure(asked, options.rate)
     except UserError as error:
         print(f"dispatch: {error}", file=sys.stderr)
         return 2
-    if options.json:
-        content = {"provenance": provenance(Path(__file__)), "asked": asked, "rows": found}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_results(options.json, Path(__file__), {"asked": asked, "rows": measured})
     for even in (True, False):
         print(f"\n{'equal' if even else 'unequal'} parts; {options.turns} turns, links of {options.rate}")
-        Console(width=columns(), highlight=False).print(told(found, even=even))
+        Console(width=columns(), highlight=False).print(tabulate(measured, even=even))
     return 0
 
 

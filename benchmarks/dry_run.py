@@ -1,4 +1,4 @@
-"""What a dry run costs: start-up, and job scripts for 1,000 and 10,000 runs, beside ReFrame and JUBE on this machine.
+"""Time of a dry run: start-up, and job scripts for 1,000 and 10,000 runs, compared with ReFrame and JUBE.
 
     python benchmarks/dry_run.py [--reframe PATH] [--jube PATH] [--sizes 100 1000 10000] [--peers-up-to 1000]
                                  [--tiny]
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from provenance import head
 from rich.console import Console
-from rich.table import Table
+from shared import make_table
 from tiny import parse
 
 from hpcbench.console import columns
@@ -163,7 +163,7 @@ def hpcbench(directory: Path, runs: int) -> tuple[list[str], str]:
 
 
 def reframe(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
-    """A function that writes a test for ReFrame."""
+    """Return a function that writes a test for ReFrame."""
 
     def prepare(directory: Path, runs: int) -> tuple[list[str], str]:
         schemes, repeats = split(runs)
@@ -175,7 +175,7 @@ def reframe(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
 
 
 def jube(program: str) -> Callable[[Path, int], tuple[list[str], str]]:
-    """A function that writes a benchmark for JUBE."""
+    """Return a function that writes a benchmark for JUBE."""
 
     def prepare(directory: Path, runs: int) -> tuple[list[str], str]:
         schemes, repeats = split(runs)
@@ -195,9 +195,9 @@ def measure(tool: Tool, runs: int) -> tuple[float, float]:
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, env={**os.environ})
         wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-        found = len(list(directory.glob(scripts)))
-        if done.returncode or found != runs:
-            raise SystemExit(f"{tool.name}: {found} of {runs} scripts, exit {done.returncode}:\n{done.stderr[-2000:]}")
+        times = len(list(directory.glob(scripts)))
+        if done.returncode or times != runs:
+            raise SystemExit(f"{tool.name}: {times} of {runs} scripts, exit {done.returncode}:\n{done.stderr[-2000:]}")
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
@@ -217,17 +217,15 @@ def main() -> None:
     ]
     print(*head(Path(__file__), ["reframe-hpc", "jube"]), sep="\n", flush=True)
     console = Console(width=columns(), highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-    for heading in ("runs", "tool", "wall s", "processor s", "ms a run", "x hpcbench"):
-        table.add_column(heading, justify="left" if heading == "tool" else "right")
+    table = make_table("runs", "tool", "wall s", "processor s", "ms a run", "x hpcbench", left=("tool",), bold=True)
     for runs in [1, *options.sizes]:
         taking = [tool for tool in tools if tool.name == "hpcbench" or runs <= options.peers_up_to]
         best: dict[str, tuple[float, float]] = {}
         for _ in range(options.repeats if runs <= 100 else 1):
             for tool in filter(lambda tool: tool.prepare, taking):
-                found = measure(tool, runs)
-                best[tool.name] = min(best.get(tool.name, found), found)
-                print(f"{runs} runs, {tool.name}: {found[0]:.2f} s", file=sys.stderr)
+                times = measure(tool, runs)
+                best[tool.name] = min(best.get(tool.name, times), times)
+                print(f"{runs} runs, {tool.name}: {times[0]:.2f} s", file=sys.stderr)
         for tool in taking:
             if not tool.prepare:
                 table.add_row(str(runs), tool.name, "not installed", *["-"] * 3)

@@ -1,4 +1,4 @@
-"""What the engine costs: a step on one rank beside a plain PyTorch loop, and data parallel steps beside PyTorch's own.
+"""Cost of the engine: a step on one rank compared with a plain PyTorch loop, and data-parallel steps with PyTorch's.
 
     python benchmarks/engine.py [--turns 16] [--steps N] [--threads 1] [--ranks 4] [--only one|dp] [--json FILE]
                                 [--tiny]
@@ -12,11 +12,11 @@ hooks are held to 5 %.
 
 All live in the same processes and take turns of some steps, in rotated order and back; a turn takes as long as its
 slowest rank. "gradients" is the forward and backward pass with what is waited for of the communication, "optimizer" is
-norm, clipping and new weights; hpcbench's step has the sum of the ranks' losses and the accounting of its traffic
-beside them. Times are medians over the turns; ratios are geometric means over the pairs of one turn, with Student's
-95 % interval on their logarithms. A goal is set by the fastest of the loops, or of DDP over the same MPI library; it
-is met, or missed, only where the whole interval lies on one side of it. Exit status 1 if a goal is missed,
-but for --tiny, whose few steps of a tiny model say nothing of it.
+norm, clipping and new weights; hpcbench's step also sums the ranks' losses and counts its traffic. Times are medians
+over the turns; ratios are geometric means over the pairs of one turn, with Student's 95 % interval on their logarithms.
+A goal is set by the fastest of the loops, or of DDP over the same MPI library; it is met, or missed, only where the
+whole interval lies on one side of it. Exit status 1 if a goal is missed, but for --tiny, whose few steps of a tiny
+model say nothing of it.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def seconds(row: dict[str, Any], part: int = 0) -> list[float]:
 
 
 def fastest(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fair peer that sets the goal: the one with the shortest turns relative to the first."""
+    """Return the fair peer that sets the goal, which has the shortest turns relative to the first."""
     fair = [row for row in rows if row["fair"] and "turns" in row]
     return min(fair, key=lambda row: paired_ratio(seconds(row), seconds(fair[0])).estimate)
 
@@ -79,13 +79,13 @@ def verdict(ratio: Interval, limit: float) -> str:
 
 
 def shown(ratio: Interval) -> str:
-    """A ratio with its interval."""
+    """Format a ratio with its interval."""
     ends = f" ({ratio.low:.3f} to {ratio.high:.3f})" if ratio.low is not None else ""
     return f"{ratio.estimate:.3f}{ends}"
 
 
 def show(title: str, rows: list[dict[str, Any]], reference: dict[str, Any]) -> Table:
-    """A row for each contender: medians, and the ratio to the reference in the same turns."""
+    """Make a table with medians of each contender, and ratios to the reference in the same turns."""
     table = Table(title=title, box=None, pad_edge=False, title_justify="left")
     heads = (
         "transport",
@@ -140,20 +140,20 @@ def main() -> int:
                 f"{size.name}: {size.model.name} GPT, {tokens} tokens a rank and step, {ranks} rank{'s' * (ranks > 1)}"
             )
             console.print(show(title, rows, reference))
-            (own,) = (row for row in rows if row["name"] in OURS)
-            ratio, limit = paired_ratio(seconds(own), seconds(reference)), MOST_OVERHEAD if ranks == 1 else 1.0
-            words = verdict(ratio, limit)
-            missed |= words == "missed"
+            (ours,) = (row for row in rows if row["name"] in OURS)
+            ratio, limit = paired_ratio(seconds(ours), seconds(reference)), MOST_OVERHEAD if ranks == 1 else 1.0
+            result = verdict(ratio, limit)
+            missed |= result == "missed"
             console.print(
-                f"goal, at most {limit:.2f} x {reference['name']}: {shown(ratio)}: {words}", "", soft_wrap=True
+                f"goal, at most {limit:.2f} x {reference['name']}: {shown(ratio)}: {result}", "", soft_wrap=True
             )
             everything.append({"size": size.name, "ranks": ranks, "rows": rows})
     cores = len(os.sched_getaffinity(0))
     steps = ", ".join(f"{options.steps or size.steps} steps ({size.name})" for size in sizes)
-    said = f"{options.turns} turns of {steps}, {options.threads} thread a rank, {cores} cores."
+    note = f"{options.turns} turns of {steps}, {options.threads} thread a rank, {cores} cores."
     if options.ranks * options.threads > cores and options.only != "one":
-        said += f" {options.ranks} ranks of {options.threads} thread share them: they wait for each other's cores."
-    console.print(said, soft_wrap=True)
+        note += f" {options.ranks} ranks of {options.threads} thread share them: they wait for each other's cores."
+    console.print(note, soft_wrap=True)
     if options.json:
         document = {"provenance": provenance(Path(__file__)), "measured": everything}
         options.json.write_text(json.dumps(document, indent=1) + "\n")

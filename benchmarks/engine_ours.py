@@ -50,7 +50,7 @@ class FusedAdamW:
 
 
 class Engine:
-    """Takes steps of a `Trainer`, and tells the optimizer's time apart."""
+    """Runner of steps of a `Trainer` that times the optimizer separately."""
 
     def __init__(self, run: Run, comm: mpi.Comm, corpus: Any, *, fused: bool = False) -> None:
         wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
@@ -68,7 +68,7 @@ class Engine:
 
 
 def ours(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """The engine's contenders, the one first that the goal is set for."""
+    """List the engine's contenders. The goal is set for the first one."""
 
     def engine(scheme: NamedScheme, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Engine(run.changed(scheme=scheme), comm, corpus, **how).step

@@ -86,29 +86,31 @@ class Plain:
 
 
 def model_of(run: Run) -> GPT:
-    """The model with the weights that the engine begins with."""
+    """Build the model with the initial weights of the engine."""
     with torch.device("meta"):
         model = GPT(run.model, run.train.seq_len)
     model = model.to_empty(device="cpu")
     for name, parameter in model.named_parameters():
-        whole, shape = tuple(slice(0, n) for n in parameter.shape), tuple(parameter.shape)
-        values = initial.values(name, shape, held=whole, config=run.model, seed=run.train.seed, dtype=torch.float32)
+        full_slice, shape = tuple(slice(0, n) for n in parameter.shape), tuple(parameter.shape)
+        values = initial.values(
+            name, shape, held=full_slice, config=run.model, seed=run.train.seed, dtype=torch.float32
+        )
         parameter.data.copy_(values)
         parameter.requires_grad_()
     return model
 
 
-def whole(model: GPT) -> nn.Module:
+def full_slice(model: GPT) -> nn.Module:
     """For one rank."""
     return model
 
 
 def ddp(model: GPT, hook: Hook | None = None, state: Any = None, bucket_mb: float | None = None) -> nn.Module:
     """DDP, whose gradients are views of its buckets."""
-    made = DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=bucket_mb)
+    wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=bucket_mb)
     if hook:
-        made.register_comm_hook(state, hook)
-    return made
+        wrapped.register_comm_hook(state, hook)
+    return wrapped
 
 
 def powersgd(model: GPT) -> nn.Module:
@@ -133,7 +135,7 @@ def fsdp2(model: GPT) -> nn.Module:
 
 
 def allreduce(comm: mpi.Comm) -> Hook:
-    """A hook that waits for each bucket's sum in the library's blocking call."""
+    """Return a hook that waits for each bucket's sum in the library's blocking call."""
 
     def hook(state: Any, bucket: distributed.GradBucket) -> Future[Tensor]:
         values = bucket.buffer().div_(comm.size)
@@ -194,8 +196,8 @@ def peers(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
         return lambda: Plain(run, comm.rank, corpus, wrap=wrap, **how).step
 
     if comm.size == 1:
-        yield Contender("PyTorch, AdamW", NONE, loop(whole, fused=False), fair=True)
-        yield Contender("PyTorch, fused AdamW", NONE, loop(whole), fair=True)
+        yield Contender("PyTorch, AdamW", NONE, loop(full_slice, fused=False), fair=True)
+        yield Contender("PyTorch, fused AdamW", NONE, loop(full_slice), fair=True)
         return
     wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
 

@@ -1,4 +1,4 @@
-"""What the contenders of engine.py train, and what each of them tells of a step."""
+"""Runs that the contenders of engine.py train, and the results of a step."""
 
 import os
 from collections.abc import Callable
@@ -74,7 +74,7 @@ class Contender:
 
 
 def run_of(size: Size, ranks: int, threads: int, scheme: NamedScheme, steps: int = 10_000) -> Run:
-    """A run of the engine; learning rates change too slowly for the number of steps to matter."""
+    """Return a run of the engine. Learning rates change too slowly for the number of steps to matter."""
     train = Train(
         steps=steps,
         warmup_steps=10,

@@ -44,44 +44,46 @@ def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> No
     taking: list[tuple[Contender, Taker]] = []
     losses: dict[str, list[float]] = {}
     lacking: dict[str, str] = {}
-    for one in contenders:
-        taker, own, why = begun(one, comm)
-        if why and one not in theirs:
-            raise SystemExit(f"engine: {one.name}: {why}")
+    for contender in contenders:
+        taker, losses_here, why = begin_contender(contender, comm)
+        if why and contender not in theirs:
+            raise SystemExit(f"engine: {contender.name}: {why}")
         if why:
-            lacking[one.name] = why
+            lacking[contender.name] = why
         else:
-            losses[one.name] = own
-            taking.append((one, taker))
-    same_work(losses, {one.name: one.exact for one in contenders})
-    times: dict[str, list[tuple[float, ...]]] = {one.name: [] for one, _ in taking}
+            losses[contender.name] = losses_here
+            taking.append((contender, taker))
+    same_work(losses, {contender.name: contender.exact for contender in contenders})
+    times: dict[str, list[tuple[float, ...]]] = {contender.name: [] for contender, _ in taking}
     for turn in range(turns):
         shift = turn % len(taking)
-        for one, taker in (*taking[shift:], *taking[:shift])[:: 1 if turn % 2 else -1]:
-            times[one.name].append(timed(taker, range(CHECKED + turn * steps, CHECKED + (turn + 1) * steps), comm))
-    for one in contenders if comm.rank == 0 else ():
-        about = {"name": one.name, "transport": one.transport, "fair": one.fair}
-        found = {"lack": lacking[one.name]} if one.name in lacking else {"turns": times[one.name]}
-        print(json.dumps({**about, **found, "losses": losses.get(one.name)}), flush=True)
+        for contender, taker in (*taking[shift:], *taking[:shift])[:: 1 if turn % 2 else -1]:
+            times[contender.name].append(
+                timed(taker, range(CHECKED + turn * steps, CHECKED + (turn + 1) * steps), comm)
+            )
+    for contender in contenders if comm.rank == 0 else ():
+        about = {"name": contender.name, "transport": contender.transport, "fair": contender.fair}
+        outcome = {"lack": lacking[contender.name]} if contender.name in lacking else {"turns": times[contender.name]}
+        print(json.dumps({**about, **outcome, "losses": losses.get(contender.name)}), flush=True)
     if comm.size > 1:
         torch.distributed.destroy_process_group()
 
 
-def begun(one: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
-    """The function that takes steps, the losses of the first ones, and why it cannot run here, if so on any rank."""
+def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
+    """Return the function that takes steps, its first losses, and the reason if it cannot run on some rank."""
 
     def nothing(k: int) -> Step:
-        raise AssertionError(f"{one.name} does not run")
+        raise AssertionError(f"{contender.name} does not run")
 
     taker: Taker = nothing
-    own, why = list[float](), ""
+    losses_here, why = list[float](), ""
     try:
-        taker = one.make()
-        own = [taker(k).loss for k in range(CHECKED)]
+        taker = contender.make()
+        losses_here = [taker(k).loss for k in range(CHECKED)]
     except Exception as error:  # a peer that does not run here keeps its row, which says why
         why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:100]}"
     reasons = [each for each in comm.allgather(why) if each]
-    return taker, [] if reasons else [comm.allreduce(loss) for loss in own], reasons[0] if reasons else ""
+    return taker, [] if reasons else [comm.allreduce(loss) for loss in losses_here], reasons[0] if reasons else ""
 
 
 def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
@@ -93,10 +95,10 @@ def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
         They differ by more than rounding, or a lossy codec, explains.
     """
     expected = next(iter(losses.values()))
-    for name, own in losses.items():
-        off = max(abs(a - b) / b for a, b in zip(own, expected, strict=True))
+    for name, losses_here in losses.items():
+        off = max(abs(a - b) / b for a, b in zip(losses_here, expected, strict=True))
         if not off <= (AGREE if exact[name] else NEAR):
-            raise SystemExit(f"engine: {name} does other work: losses {own}, not {expected}")
+            raise SystemExit(f"engine: {name} does other work: losses {losses_here}, not {expected}")
 
 
 def timed(taker: Taker, steps: range, comm: MPI.Comm) -> tuple[float, ...]:
@@ -104,9 +106,9 @@ def timed(taker: Taker, steps: range, comm: MPI.Comm) -> tuple[float, ...]:
     comm.Barrier()
     begin = time.perf_counter()
     taken = [taker(k) for k in steps]
-    own = (
+    losses_here = (
         time.perf_counter() - begin,
         sum(step.gradients_s for step in taken),
         sum(step.optimizer_s for step in taken),
     )
-    return tuple(comm.allreduce(seconds, MPI.MAX) / len(steps) for seconds in own)
+    return tuple(comm.allreduce(seconds, MPI.MAX) / len(steps) for seconds in losses_here)

@@ -1,4 +1,4 @@
-"""Copies figures and tables from stored results into the documentation, and says where the two differ.
+"""Copy figures and tables from stored results into the documentation, and report differences.
 
     python benchmarks/figures.py [--check] [FILE.md ...]
 
@@ -79,11 +79,11 @@ def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> 
     UserError
         A marker has no end, or names something that is not there. The message begins with the line.
     """
-    found = list(_PLACE.finditer(text))
+    found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):
-        if not any(match.start() == begin.start() for match in found):
+        if not any(match.start() == begin.start() for match in found_items):
             raise UserError(f"{_line(text, begin.start())}: a marker that is not understood, or has no <!-- end -->")
-    for match in found:
+    for match in found_items:
         line, part = _line(text, match.start()), "lines" if match["block"] else "figure"
         if match["name"] and match["name"] not in names:
             raise UserError(f"{line}: {NAMES} has no figure {match['name']!r}")
@@ -108,36 +108,36 @@ def _line(text: str, position: int) -> int:
 
 
 def _lines(content: str, what: str) -> list[str]:
-    """The lines of a result; ValueError where there are none."""
+    """Select lines of a result; raise ValueError if there are none."""
     lines = content.splitlines()
     if what.startswith("lines "):
-        found = [line for line in lines if re.search(what.removeprefix("lines "), line)]
+        found_items = [line for line in lines if re.search(what.removeprefix("lines "), line)]
     elif match := re.fullmatch(r'"(.+)" to (?:end|"(.+)")', what):
         start = next((k for k, line in enumerate(lines) if match[1] in line), len(lines))
         last = (k for k in range(start, len(lines)) if match[2] is None or match[2] in lines[k])
         stop = len(lines) - 1 if match[2] is None else next(last, -1)
-        found = lines[start : stop + 1]
+        found_items = lines[start : stop + 1]
     else:
         raise ValueError(f'{what!r} is neither "START" to "END", "START" to end, nor lines REGEX')
-    if not found:
+    if not found_items:
         raise ValueError(f"no lines are {what!r}")
-    return found
+    return found_items
 
 
 def _group(content: str, pattern: str) -> str:
-    """The group of the only match in a line, or of the first one behind another; ValueError where there is none."""
+    """Return the group of the only matching line, or of the first one after another; ValueError if there is none."""
     lines = content.splitlines()
     if behind := re.fullmatch(r'after "(.+?)" (.+)', pattern):
         start = next((k + 1 for k, line in enumerate(lines) if behind[1] in line), len(lines))
         lines, pattern = lines[start:], behind[2]
-    found = [match for line in lines if (match := re.search(pattern, line))]
-    if not found or (len(found) > 1 and not behind) or not found[0].re.groups:
-        raise ValueError(f"{len(found)} lines match {pattern!r}, which needs one, and a group")
-    return str(found[0][1])
+    found_items = [match for line in lines if (match := re.search(pattern, line))]
+    if not found_items or (len(found_items) > 1 and not behind) or not found_items[0].re.groups:
+        raise ValueError(f"{len(found_items)} lines match {pattern!r}, which needs one, and a group")
+    return str(found_items[0][1])
 
 
 def _number(content: str, key: str) -> str:
-    """By keys, and a format; ValueError where it is not there."""
+    """Return a formatted value by its keys; raise ValueError if it is missing."""
     way, _, form = key.partition(" ")
     value = json.loads(content)
     for step in way.split("/"):
@@ -149,7 +149,7 @@ def _number(content: str, key: str) -> str:
 
 
 def main() -> int:
-    """Fill, or check; returns the exit status."""
+    """Fill or check the documents; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("documents", nargs="*", type=Path)
     parser.add_argument("--check", action="store_true", help="say what differs, and change nothing")
@@ -159,17 +159,17 @@ def main() -> int:
     for path in options.documents or [path for name in DOCUMENTS for path in sorted(options.root.glob(name))]:
         text = path.read_text(encoding="utf-8")
         try:
-            found = list(find_places(text, options.root, names))
+            found_items = list(find_places(text, options.root, names))
         except UserError as error:
             print(f"{path}:{error}", file=sys.stderr)
             return 2
-        for place in reversed(found):
+        for place in reversed(found_items):
             if text[place.start : place.end] == place.wanted:
                 continue
             differing += 1
             text = text[: place.start] + place.wanted + text[place.end :]
-            words = f"differs from {place.source}: make figures copies it"
-            print(f"{path}:{place.line}: {words if options.check else f'filled from {place.source}'}")
+            message = f"differs from {place.source}: make figures copies it"
+            print(f"{path}:{place.line}: {message if options.check else f'filled from {place.source}'}")
         if not options.check:
             path.write_text(text, encoding="utf-8")
     return int(options.check and differing > 0)

@@ -48,7 +48,7 @@ def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
         ways[f"int8 blocks of {block}"] = quantize, dequantize, 1.0 + 4.0 / block
     for compiled in (False, True):
         for name, (encode, decode, bytes_each) in ways.items():
-            # one kernel where the compiler can fuse, three where it is told nothing
+            # one kernel where the compiler can fuse, three without hints
             functions = [
                 encode,
                 decode,
@@ -85,7 +85,7 @@ def cupy_peers(x: Any) -> Iterator[Peer]:
 
 
 def nvcomp_peers(x: Any, stream: int) -> Iterator[Peer]:
-    """NVIDIA's lossless compressors; float32 as they are told to see it."""
+    """Yield NVIDIA's lossless compressors, with the settings for float32."""
     nvcomp = import_module("nvidia.nvcomp")
     source = nvcomp.as_array(x)
     for name, kind in (("ANS", "|u1"), ("Bitcomp", "<u4"), ("Cascaded", "<u4"), ("LZ4", "|u1")):

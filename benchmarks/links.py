@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.bench.machine import cpu_model
+from hpcbench.bench.machine import find_cpu_model
 from hpcbench.bench.progress import progress
 from hpcbench.console import columns
 from hpcbench.errors import UserError
@@ -91,8 +91,8 @@ def measure(hosts: Hosts, messages: int) -> dict[str, list[float]]:
 
 
 def table(rates: list[str], messages: int) -> Table:
-    """A row for each rate and message."""
-    title = f"{messages} messages of each size; two virtual hosts on one {cpu_model()}"
+    """Make a table with a row for each rate and message."""
+    title = f"{messages} messages of each size; two virtual hosts on one {find_cpu_model()}"
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in HEADINGS:
         page.add_column(heading, justify="right")

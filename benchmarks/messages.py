@@ -25,7 +25,7 @@ from rich.table import Table
 from tiny import parse
 
 from hpcbench.bench import options
-from hpcbench.bench.fidelity import errors
+from hpcbench.bench.fidelity import compute_errors
 from hpcbench.bench.table import error
 from hpcbench.codecs.registry import get_codec
 from hpcbench.codecs.types import BFLOAT16, Array
@@ -89,7 +89,7 @@ def encode(name: str, x: Array) -> Coded | None:
     with np.errstate(all="ignore"):
         used = codec.encode(x, wire)
         codec.decode(wire[:used], decoded)
-        rmse = errors(x, decoded).relative_rmse
+        rmse = compute_errors(x, decoded).relative_rmse
     exact = np.array_equal(x.view(np.uint8), decoded.view(np.uint8))
     return Coded(x.nbytes / used if used else math.inf, rmse, exact)
 
@@ -118,7 +118,7 @@ def matrices(message: SampledMessage, values: Array) -> Iterator[Array]:
 
 
 def relative_ranks(message: SampledMessage, values: Array) -> Iterator[float]:
-    """Yield the effective rank beside a Gaussian one of each matrix that is finite and not zero."""
+    """Yield the effective rank of each matrix that is finite and not zero, relative to a Gaussian matrix."""
     for matrix in matrices(message, values):
         picked = [np.linspace(0, n - 1, min(n, LONGEST)).round().astype(np.int64) for n in matrix.shape]
         sample = matrix[np.ix_(*picked)].astype(np.float64)
@@ -218,7 +218,7 @@ def main() -> int:
     codecs = tuple(dict.fromkeys(arguments.codecs))
     rows: dict[Key, list[Measured]] = defaultdict(list)
     try:
-        options.codecs(codecs)
+        options.check_codecs(codecs)
         for key, message in read_samples(arguments.directory):
             rows[key].append(measure(message, codecs))
     except UserError as fault:

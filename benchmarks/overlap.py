@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from provenance import provenance
-from rich.table import Table
+from shared import make_table
 from throttled.parts import TINY_STEPS, TWO_REPLICAS
 from throttled.start import run_files, train
 from throttled.words import shown
@@ -70,31 +70,35 @@ def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
 
 def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> Found:
     """Milliseconds a step, and of the gradients' channel a step and rank, in the order of the turns."""
-    found: Found = {}
+    times_of_cases: Found = {}
     for asked, result in zip(runs, results, strict=True):
         times = {name: result["traffic"]["DP"][f"{name}_s"] / RANKS * 1e3 for name in ("exposed", "hidden")}
-        found.setdefault((result["scheme"], asked["train"]["overlap"]), []).append(
+        times_of_cases.setdefault((result["scheme"], asked["train"]["overlap"]), []).append(
             {"step": result["seconds"] * 1e3, "samples_per_s": result["samples_per_s"], **times}
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(times_of_cases.items()))
 
 
-def show(found: Found, rate: str) -> None:
+def show(times_of_cases: Found, rate: str) -> None:
     """Print the table, and what overlap gains."""
-    turns = len(next(iter(found.values())))
+    turns = len(next(iter(times_of_cases.values())))
     print(f"\ngradients over links of {rate}: ms a step, mean of {turns} turn{'s' * (turns > 1)} (95 % CI)")
-    table = Table(box=None, pad_edge=False)
-    for heading in ("scheme", "overlap", "step", "exposed", "hidden"):
-        table.add_column(heading, justify="left" if heading in ("scheme", "overlap") else "right")
-    for (scheme, on), own in found.items():
-        cells = (shown(mean_interval([one[name] for one in own]), 1) for name in ("step", "exposed", "hidden"))
+    table = make_table("scheme", "overlap", "step", "exposed", "hidden", left=("scheme", "overlap"))
+    for (scheme, on), runs_of_case in times_of_cases.items():
+        cells = (
+            shown(mean_interval([run_times[name] for run_times in runs_of_case]), 1)
+            for name in ("step", "exposed", "hidden")
+        )
         table.add_row(scheme, "on" if on else "off", *cells)
     show_table(table)
     print()
-    schemes = dict.fromkeys(scheme for scheme, _ in found)
+    schemes = dict.fromkeys(scheme for scheme, _ in times_of_cases)
 
     def pairs(scheme: str, name: str) -> list[tuple[float, float]]:
-        return [(on[name], off[name]) for on, off in zip(found[scheme, True], found[scheme, False], strict=True)]
+        return [
+            (on[name], off[name])
+            for on, off in zip(times_of_cases[scheme, True], times_of_cases[scheme, False], strict=True)
+        ]
 
     for scheme, finding in speeds({scheme: pairs(scheme, "samples_per_s") for scheme in schemes}, margin=0.01).items():
         exposed = paired_difference(*zip(*pairs(scheme, "exposed"), strict=True))

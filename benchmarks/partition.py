@@ -2,7 +2,7 @@
 
     python benchmarks/partition.py [--tiny]
 
-A layer of the chain is alike all others but for the first and the last, as in a transformer; `random` has layers that
+All layers of the chain but the first and the last are identical, as in a transformer; `random` has layers that
 all differ. With a memory limit, a rank holds a fifth of the model and its states, or a hundredth, which no cut fits.
 The least of three runs is printed.
 """
@@ -50,19 +50,19 @@ def main() -> int:
         page.add_column(name, justify="right")
     for layers in options.layers:
         for name, chain in (("transformer", transformer(layers)), ("random", unlike(layers))):
-            whole = chain.memory(0, layers, alive=1, versions=1)
+            total_bytes = chain.count_memory(0, layers, alive=1, versions=1)
             for levels in (
                 [LinkLevel(ranks_a_node * nodes, 1e10)],
                 [LinkLevel(ranks_a_node, 1e11), LinkLevel(nodes, 1e10)],
             ):
-                for words, part in (("-", None), ("a fifth", 5), ("a hundredth", 100)):
-                    setting, least = Setting(levels, memory_bytes=part and whole / part), float("inf")
+                for label, part in (("-", None), ("a fifth", 5), ("a hundredth", 100)):
+                    setting, least = Setting(levels, memory_bytes=part and total_bytes / part), float("inf")
                     for _ in range(3):
                         begin = time.perf_counter()
-                        found = find_best_cut(chain, setting)
+                        best_cut = find_best_cut(chain, setting)
                         least = min(least, time.perf_counter() - begin)
-                    cells = (layers, name, setting.ranks, len(levels), words)
-                    page.add_row(*map(str, cells), f"{least:.3f}", str(len(found.stages)))
+                    cells = (layers, name, setting.ranks, len(levels), label)
+                    page.add_row(*map(str, cells), f"{least:.3f}", str(len(best_cut.stages)))
     for line in head(Path(__file__)):
         print(line)
     Console(width=columns(), highlight=False).print(page)

@@ -67,13 +67,13 @@ def ours(name: str, build: Kernels, rival: str) -> Entry:
 
 
 def memcpy(x: Array, out: Array, threads: int) -> Coder:
-    """A copy of the values. No codec that reads and writes them can be much faster."""
+    """Copy the values. No codec that reads and writes them can be much faster."""
     copy: Call = lambda: np.copyto(out, x)  # noqa: E731
     return Coder({"encode": copy, "decode": copy, "decode_add": copy}, x.nbytes, copy)
 
 
 def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
-    """The rows of a table on values of a type, rivals before ours; those of missing packages stand there, too.
+    """List the rows of a table on values of a type, rivals before ours, with those of missing packages.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
     build
         Our kernels.
     """
-    found: list[Entry] = [Entry("memcpy", memcpy)]
+    rows_of_peers: list[Entry] = [Entry("memcpy", memcpy)]
     for name, package in PACKAGES.items():
         rows = (*(package.float32 if dtype == np.float32 else ()), *package.rows)
         makers: Iterable[Make | None]
@@ -90,7 +90,7 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
             makers = package.makers(importlib.import_module(name), dtype)
         except ImportError:
             makers = [None] * len(rows)
-        found += [Entry(row, make, threads=package.threads) for row, make in zip(rows, makers, strict=True)]
+        rows_of_peers += [Entry(row, make, threads=package.threads) for row, make in zip(rows, makers, strict=True)]
     rivals = {
         f"int8:{BLOCK}": "torch int8",
         "mpc": "blosc2 bitshuffle+lz4",
@@ -99,12 +99,12 @@ def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
     if dtype == np.float32:
         rivals |= {"fp16": "torch cast fp16", "bf16": "torch cast bf16"}
         rivals |= {f"zfp:{rate}": f"zfpy {rate}" for rate in ZFP_RATES}
-    names = {entry.name for entry in found if entry.make}
+    names = {entry.name for entry in rows_of_peers if entry.make}
     for name, rival in rivals.items():
         entry = ours(name, build, rival if rival in names else "")
-        place = next((k + 1 for k, other in enumerate(found) if other.name == rival), len(found))
-        found.insert(place, entry)
-    return found
+        place = next((k + 1 for k, other in enumerate(rows_of_peers) if other.name == rival), len(rows_of_peers))
+        rows_of_peers.insert(place, entry)
+    return rows_of_peers
 
 
 def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
@@ -124,10 +124,10 @@ def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 
     def int8(x: Array, out: Array, threads: int) -> Coder:
         """Blocks as a user of PyTorch writes them, in eager mode."""
-        whole = x.size // BLOCK * BLOCK
-        values, decoded = tensor(x[:whole]).view(-1, BLOCK), tensor(out[:whole]).view(-1, BLOCK)
+        blocks_end = x.size // BLOCK * BLOCK
+        values, decoded = tensor(x[:blocks_end]).view(-1, BLOCK), tensor(out[:blocks_end]).view(-1, BLOCK)
         total = torch.zeros_like(values)
-        out[whole:] = x[whole:]
+        out[blocks_end:] = x[blocks_end:]
 
         def encode() -> Any:
             scale = (values.abs().amax(1, keepdim=True).float() / 127).clamp_(min=1e-38)
@@ -139,7 +139,7 @@ def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
             "decode": lambda: torch.mul(q, scale, out=decoded),
             "decode_add": lambda: total.add_(q * scale),
         }
-        return Coder(calls, q.numel() + 4 * scale.numel() + x[whole:].nbytes, calls["decode"])
+        return Coder(calls, q.numel() + 4 * scale.numel() + x[blocks_end:].nbytes, calls["decode"])
 
     if dtype == np.float32:
         yield cast(torch.float16)
@@ -187,7 +187,7 @@ def _blosc2(blosc2: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
     def at(level: int) -> Make:
         def make(x: Array, out: Array, threads: int) -> Coder:
-            """bfloat16, which it does not know, as integers of 16 bits."""
+            """bfloat16 as 16-bit integers, because the compressor does not support it."""
             standalone = importlib.import_module("pcodec.standalone")
             kind = np.uint16 if x.dtype == BFLOAT16 else x.dtype
             values, target, config = x.view(kind), out.view(kind), pcodec.ChunkConfig(compression_level=level)
@@ -205,7 +205,7 @@ def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 
 
 def _bytes(compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes]) -> Make:
-    """A compressor of bytes that makes new ones at each call."""
+    """Return a compressor of bytes that allocates new ones at each call."""
 
     def make(x: Array, out: Array, threads: int) -> Coder:
         data: Any = x.view(np.uint8).data

@@ -34,7 +34,7 @@ from tiny import parse
 from torch_collectives import HandedOn, Kernels
 from torch_targets import HANDED_ON, PLAIN
 
-from hpcbench.bench.machine import machine
+from hpcbench.bench.machine import describe_machine
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.gradients import is_gradient
@@ -170,7 +170,7 @@ def main() -> int:
     Console(width=120, highlight=False).print(table(measured["rows"]))
     print(f"a search of the stack under {options.frames} frames more takes {1e6 * measured['walk_s']:.2f} us")
     if options.json:
-        about = {"provenance": provenance(Path(__file__)), "machine": machine()}
+        about = {"provenance": provenance(Path(__file__)), "machine": describe_machine()}
         options.json.write_text(json.dumps({**about, **measured}, indent=1) + "\n")
     return 0
 

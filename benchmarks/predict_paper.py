@@ -96,19 +96,22 @@ def gains(case: Case, machine: Machine, ranks: int, per_node: int, precision: st
             speeds[name] = CodecSpeed(rate, rate, 20e-6, ratio, InputBasis.ASSUMED)
     workload = Workload(NEOX, train, Layout(dp=dp, tp=case.tp, pp=case.pp), per_node)
     pairs = [(scheme.name, replace(workload, scheme=scheme)) for scheme in SCHEMES]
-    found = predict("", pairs, replace(machine, fabric=fabric), baseline="baseline", speeds=speeds)
-    return {one.scheme: one.against.gain for one in found if one.against}
+    predictions = predict("", pairs, replace(machine, fabric=fabric), baseline="baseline", speeds=speeds)
+    return {gains_of_case.scheme: gains_of_case.against.gain for gains_of_case in predictions if gains_of_case.against}
 
 
 def ranges(cases: list[Case], machine: Machine, ranks: int, per_node: int, precision: str) -> list[dict[str, float]]:
     """Print the range of each scheme's gain over the cases."""
     all_gains = [gains(case, machine, ranks, per_node, precision) for case in cases]
     for scheme in SCHEMES[1:]:
-        those = sorted(one[scheme.name] for one in all_gains)
-        words = "loses in every case" if those[-1] <= 0 else "wins in every case" if those[0] > 0 else "depends"
-        middle = those[len(those) // 2]
+        ordered = sorted(gains_of_case[scheme.name] for gains_of_case in all_gains)
+        conclusion = (
+            "loses in every case" if ordered[-1] <= 0 else "wins in every case" if ordered[0] > 0 else "depends"
+        )
+        middle = ordered[len(ordered) // 2]
         print(
-            f"  {scheme.name}: {100 * those[0]:+.1f} to {100 * those[-1]:+.1f} %, median {100 * middle:+.1f} %: {words}"
+            f"  {scheme.name}: {100 * ordered[0]:+.1f} to {100 * ordered[-1]:+.1f} %, median {100 * middle:+.1f} %: "
+            f"{conclusion}"
         )
     return all_gains
 
@@ -116,7 +119,7 @@ def ranges(cases: list[Case], machine: Machine, ranks: int, per_node: int, preci
 def main() -> None:
     """Predict and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--cases", type=int, default=1000, help="at most so many guesses a machine")
+    parser.add_argument("--cases", type=int, default=1000, help="largest number of guesses per machine")
     options = parse(parser, cases=2)
     print(*head(Path(__file__)), sep="\n", flush=True)
     lassen = make_gpu_machine("NVIDIA V100-SXM2", memory_gb=16, gpus_per_node=4, node_gbit=200, within_gb_s=32)
@@ -138,11 +141,11 @@ def main() -> None:
     ][: options.cases]
     near = []
     for case in wanted:
-        found = gains(case, lassen, 192, 4)
-        naive, hybrid = found["naive-zfp8"], max(found["zhybrid-16-8"], found["zhybrid-24-8"])
+        predictions = gains(case, lassen, 192, 4)
+        naive, hybrid = predictions["naive-zfp8"], max(predictions["zhybrid-16-8"], predictions["zhybrid-24-8"])
         near.append((abs(naive - NAIVE) + abs(hybrid - HYBRID), case, naive, hybrid))
     print("What would have to be true for the published gains; the nearest of these guesses:")
-    for _, case, naive, hybrid in sorted(near, key=lambda one: one[0])[:5]:
+    for _, case, naive, hybrid in sorted(near, key=lambda gains_of_case: gains_of_case[0])[:5]:
         print(f"  {case}: naive-zfp8 {100 * naive:+.1f} %, the better ZHybrid {100 * hybrid:+.1f} %")
     for ranks in (192, 10240):
         modern = [

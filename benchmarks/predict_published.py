@@ -4,7 +4,7 @@
 
 The runs of benchmarks/published/training.csv are split by source: the constants of hpcbench/predict/constants.py that
 are marked "chosen" were set by hand on one half, and the other half says how far they carry. No constant was fitted to
-the targets, but what the model knows of their programs (overlap, blocking messages) was worked out with them in sight:
+the targets, but the properties of their programs (overlap, blocking messages) were set with these rows known:
 the times of arXiv 2205.05198 (table 5), the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's table for H100.
 What a source leaves out is assumed, and said below its table. `--every N` takes each N-th run, `--rows` prints all.
 """
@@ -122,7 +122,7 @@ def workload(
     sequence_parallel: bool = False,
     overlap: bool = False,
 ) -> Workload:
-    """A published run as the model takes it; the vocabulary is padded as Megatron-LM pads it."""
+    """Make a workload from a published run, with the vocabulary padded as in Megatron-LM."""
     padded = -(-vocab // (128 * layout.tp)) * 128 * layout.tp
     train = make_train(
         global_batch=global_batch,
@@ -152,7 +152,7 @@ def workload(
 
 
 def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | None:
-    """A row of the table; None where it does not say enough, or its numbers do not multiply."""
+    """Parse a row of the table; None if it is incomplete or inconsistent."""
     if not all(row[key] for key in ("seconds_per_iter", "tp", "micro", "layers", "heads", "vocab")):
         return None
     vocab = 250880 if row["vocab"] == "about 250k" else int(row["vocab"])
@@ -165,7 +165,7 @@ def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | No
     precision = row["precision"].removeprefix("amp_")
     machine = make_gpu_machine(source.gpu, gpus_per_node=source.per_node, node_gbit=source.node_gbit)
     assert machine
-    found = workload(
+    candidate = workload(
         layers=layers,
         hidden=int(row["hidden"]),
         heads=int(row["heads"]),
@@ -182,7 +182,7 @@ def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | No
         wide_gradients=source.zero == 1 and precision == "bf16",
         overlap=source.zero == 3,
     )
-    return found, machine
+    return candidate, machine
 
 
 def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
@@ -196,10 +196,10 @@ def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
             and row["gpu"].startswith(source.row_gpu)
         ]
     for row in rows[::every]:
-        made = of_row(row, source)
-        if made is None:
+        built = of_row(row, source)
+        if built is None:
             continue
-        seconds, measured = StepModel(*made).run().seconds.value, float(row["seconds_per_iter"])
+        seconds, measured = StepModel(*built).run().seconds.value, float(row["seconds_per_iter"])
         if show:
             layout = f"TP{row['tp']} PP{row['pp']} DP{row['dp']} micro {row['micro']}"
             print(f"    {row['model params']} heads {row['heads']} {layout}: {seconds:.2f} s, {measured} s measured")
@@ -220,7 +220,7 @@ def table_5(a100: Machine, models: int) -> list[float]:
     errors = []
     for name, layers, hidden, heads, pp, chunks, micro, batch, full, selective in TABLE_5[:models]:
         for recompute, measured in (("full", full), ("selective", selective)):
-            made = workload(
+            built = workload(
                 layers=layers,
                 hidden=hidden,
                 heads=heads,
@@ -235,7 +235,7 @@ def table_5(a100: Machine, models: int) -> list[float]:
                 wide_gradients=True,
                 sequence_parallel=recompute == "selective",
             )
-            seconds = StepModel(made, a100).run().seconds.value
+            seconds = StepModel(built, a100).run().seconds.value
             errors.append(seconds / measured - 1)
             print(f"  {name} {recompute}: {seconds:.2f} s, {measured} s measured, {100 * errors[-1]:+.1f} %")
     return errors
@@ -261,7 +261,7 @@ def speeds(
                 or (layers // pp * pp != layers and chunks > 1)
             ):
                 continue
-            made = workload(
+            built = workload(
                 layers=layers,
                 hidden=hidden,
                 heads=heads,
@@ -277,9 +277,9 @@ def speeds(
                 overlap=core,
                 wide_gradients=core,
             )
-            if micro > 1 and core and not predict_memory(made, machine.device.memory_bytes).fits:
+            if micro > 1 and core and not predict_memory(built, machine.device.memory_bytes).fits:
                 continue
-            seconds = StepModel(made, machine).run().seconds.value
+            seconds = StepModel(built, machine).run().seconds.value
             count = flops.count_hardware_flops(
                 layers=layers, hidden=hidden, vocab=vocab, seq_len=seq_len, recompute=recompute
             )
@@ -297,7 +297,7 @@ def states() -> None:
     total = float(zero.count_published_bytes(0, 1)) * parameters
     print(f"model states of GPT-3 175B at 16 bytes a parameter: {total / 1e12:.2f} TB, 2.8 published")
     for name, hidden, heads, saved in (("GPT-3 175B", 12288, 96, 70), ("MT-NLG 530B", 20480, 128, 65)):
-        made = workload(
+        built = workload(
             layers=8,
             hidden=hidden,
             heads=heads,
@@ -311,11 +311,11 @@ def states() -> None:
             precision="fp16",
             sequence_parallel=True,
         )
-        whole, slim = (count_activation_bytes(made, recompute) for recompute in ("none", "selective"))
-        error = 100 * (slim / whole / (1 - saved / 100) - 1)
+        full, slim = (count_activation_bytes(built, recompute) for recompute in ("none", "selective"))
+        error = 100 * (slim / full / (1 - saved / 100) - 1)
         print(
-            f"activations of {name}, TP 8 with SP: {whole / 2**20:.0f} MiB a layer, {slim / 2**20:.0f} with selective "
-            f"recomputation: {100 * (1 - slim / whole):.1f} % saved, {saved} % published, {error:+.1f} % of the bytes"
+            f"activations of {name}, TP 8 with SP: {full / 2**20:.0f} MiB a layer, {slim / 2**20:.0f} with selective "
+            f"recomputation: {100 * (1 - slim / full):.1f} % saved, {saved} % published, {error:+.1f} % of the bytes"
         )
 
 
@@ -324,13 +324,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--every", type=int, default=1, help="take each N-th run of a source")
     parser.add_argument("--rows", action="store_true", help="print every row")
-    parser.add_argument("--targets", type=int, default=10, help="so many rows of each target")
+    parser.add_argument("--targets", type=int, default=10, help="number of rows of each target")
     options = parse(parser, every=40, targets=2)
     print(*head(Path(__file__)), sep="\n", flush=True)
     for family in ("V100", "A100", "H100"):
         table = read_published(family)
         assert table
-        left = [abs(error) for error in table.left_out(least_flops=1e11)][:: options.every]
+        left = [abs(error) for error in table.list_left_out_errors(least_flops=1e11)][:: options.every]
         print(f"products {family}: leave-one-out error above 1e11 FLOP, mean {100 * statistics.mean(left):.1f} %")
     for half in ("chosen on", "checked on"):
         together: list[float] = []

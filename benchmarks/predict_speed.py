@@ -23,8 +23,8 @@ from hpcbench.predict.workload import Workload, make_train
 
 
 def workloads(count: int) -> list[Workload]:
-    """So many different runs."""
-    found = []
+    """Return `count` different runs."""
+    variants = []
     for layers, hidden, tp, pp, dp, batch in itertools.product(
         (24, 32, 40, 48), (2048, 4096, 5120, 8192), (1, 2, 4, 8), (1, 2, 4), (2, 4, 8), (1, 2, 3)
     ):
@@ -40,8 +40,8 @@ def workloads(count: int) -> list[Workload]:
             tied=False,
         )
         train = make_train(global_batch=dp * pp * 4 * batch, micro_batch=1, seq_len=2048, zero=1)
-        found.append(Workload(model, train, Layout(dp=dp, tp=tp, pp=pp), 8))
-    return found[:count]
+        variants.append(Workload(model, train, Layout(dp=dp, tp=tp, pp=pp), 8))
+    return variants[:count]
 
 
 def seconds(runs: list[Workload], machine: Machine) -> float:
@@ -57,7 +57,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, default=1000, help="different runs")
-    parser.add_argument("--turns", type=int, default=3, help="of which the fastest counts")
+    parser.add_argument("--turns", type=int, default=3, help="number of turns; the fastest counts")
     options = parse(parser, runs=10, turns=1)
     print(*head(Path(__file__)), sep="\n", flush=True)
     machine = make_gpu_machine("H100", gpus_per_node=8, node_gbit=3200)

@@ -1,4 +1,4 @@
-"""Where a result comes from: the command, the revision and the machine, as every script in this directory prints first.
+"""Provenance of a result: command, revision and machine, which every script in this directory prints first.
 
 `python benchmarks/x.py > results/reference/x.txt` then says by itself what it is, and tests/benchmarks/test_results.py
 holds what is stored to it. In JSON the same three stand under "provenance".
@@ -15,23 +15,23 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hpcbench import __file__ as package
-from hpcbench.bench.machine import cpu_model
+from hpcbench.bench.machine import find_cpu_model
 from hpcbench.doctor.mpi import mpiexec
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ("hpcbench", "kernels", "benchmarks", "studies", "templates", "sites", "pyproject.toml")
-"""What a result depends on: other changes that are not committed, such as the result itself, make no revision dirty."""
+"""Files that a result depends on. Other uncommitted changes, such as the result itself, do not mark it as dirty."""
 
 
 def provenance(script: Path, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Command, revision and machine of this run.
+    """Return command, revision and machine of this run.
 
     Parameters
     ----------
     script
         File of the program that runs; its arguments are those of this process.
     packages
-        Distributions, beside torch, whose versions matter.
+        Further distributions whose versions are included.
     """
     name = script.resolve().relative_to(ROOT).as_posix()
     return {
@@ -42,27 +42,27 @@ def provenance(script: Path, packages: Sequence[str] = ()) -> dict[str, str]:
 
 
 def head(script: Path, packages: Sequence[str] = ()) -> list[str]:
-    """The same as lines that stand at the head of a text: ``# command: ...`` and so on."""
+    """Return the provenance as lines at the head of a text: ``# command: ...`` and so on."""
     return [f"# {key}: {value}" for key, value in provenance(script, packages).items()]
 
 
 def revision() -> str:
-    """The commit that is checked out and its date; ``-dirty`` where what is measured differs from it."""
+    """Return the current commit and its date, with ``-dirty`` if measured files differ from it."""
     try:
         name = _git("describe", "--always", "--abbrev=12")
         dirty = "-dirty" if _git("status", "--porcelain", "--", *MEASURED) else ""
         date = _git("show", "--no-patch", "--format=%cs", "HEAD")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown: this is no checkout of git's"
+        return "unknown: not a git checkout"
     elsewhere = "" if Path(package).resolve().is_relative_to(ROOT) else "; hpcbench itself is installed from elsewhere"
     return f"{name}{dirty} of {date}{elsewhere}"
 
 
 def machine(packages: Sequence[str] = ()) -> str:
-    """Cores that this process may use, processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
+    """Describe cores of this process, processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    parts = [f"{cores} core{'s' * (cores > 1)} of {cpu_model()}", f"{memory:.0f} GiB", *gpus()]
+    parts = [f"{cores} core{'s' * (cores > 1)} of {find_cpu_model()}", f"{memory:.0f} GiB", *gpus()]
     parts += [f"{platform.system()} {platform.release()}", f"Python {platform.python_version()}", mpi()]
     for name in ("torch", *packages):
         try:
@@ -73,7 +73,7 @@ def machine(packages: Sequence[str] = ()) -> str:
 
 
 def gpus() -> list[str]:
-    """Names of the GPUs, with their driver; empty where there is none."""
+    """List names and drivers of the GPUs."""
     if not (program := shutil.which("nvidia-smi")):
         return []
     query = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -83,9 +83,9 @@ def gpus() -> list[str]:
 
 
 def mpi() -> str:
-    """The MPI library whose mpiexec starts the ranks; this process does not become one by asking."""
-    found = mpiexec(str(Path(sys.executable).with_name("mpiexec")), "mpiexec")
-    return found.fact.partition(": ")[2] if found else "no MPI"
+    """Return the MPI library whose mpiexec starts the ranks, without starting MPI in this process."""
+    library = mpiexec(str(Path(sys.executable).with_name("mpiexec")), "mpiexec")
+    return library.fact.partition(": ")[2] if library else "no MPI"
 
 
 def _git(*words: str) -> str:

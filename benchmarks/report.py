@@ -1,11 +1,11 @@
-"""What a report costs: seconds and memory for 1,000 logs of 1,000 steps, beside a plain `grep -c` over the same files.
+"""Time and memory of a report on 1,000 logs of 1,000 steps, compared with `grep -c` over the same files.
 
     python benchmarks/report.py [--logs 100 200 500 1000] [--steps 1000] [--turns 3] [--format table] [--profile FILE]
                                 [--tiny]
 
 The submissions are of 10 cells with 5 schemes each, and as many repeats as make up the number of logs. `hpcbench
 report` runs as a command of its own, and so does grep; they take turns, all files lie in the page cache, and the least
-of the turns counts. Both are of one process, whose highest resident memory the system tells at its end.
+of the turns counts. Both are of one process. The system reports its highest resident memory at its end.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from provenance import head
 from rich.console import Console
-from rich.table import Table
+from shared import make_table
 from tiny import parse
 
 from hpcbench.console import columns
@@ -69,14 +69,14 @@ def cost(command: list[str]) -> Cost:
         wall = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
-        said = output.read()
-    if process.returncode or not said:
-        raise SystemExit(f"{' '.join(command[:6])}: exit {process.returncode}:\n{said.decode()[-2000:]}")
+        printed = output.read()
+    if process.returncode or not printed:
+        raise SystemExit(f"{' '.join(command[:6])}: exit {process.returncode}:\n{printed.decode()[-2000:]}")
     return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def least(turns: list[Cost]) -> Cost:
-    """The shortest turn, with the most memory that any took."""
+    """Return the shortest turn, with the most memory of all turns."""
     shortest = min(turns, key=lambda turn: turn.wall)
     return Cost(shortest.wall, shortest.processor, max(turn.memory for turn in turns))
 
@@ -96,10 +96,9 @@ def main() -> None:
         parser.error("grep is not found")
     print(*head(Path(__file__)), sep="\n", flush=True)
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("logs", "MB", "report s", "processor s", "ms a log", "memory MB", "grep -c s", "x grep"):
-        table.add_column(heading, justify="right")
-    found: list[Cost] = []
+    headings = ("logs", "MB", "report s", "processor s", "ms a log", "memory MB", "grep -c s", "x grep")
+    table = make_table(*headings, bold=True)
+    turns_taken: list[Cost] = []
     for logs in options.logs:
         with tempfile.TemporaryDirectory() as name:
             root = planted_results.write(Path(name), runs(logs), steps=options.steps, warmup=20)
@@ -115,14 +114,14 @@ def main() -> None:
             if options.profile and logs == options.logs[-1]:
                 cost([sys.executable, "-m", "cProfile", "-o", str(options.profile), *report])
         ours, its = (least(list(turns)) for turns in zip(*pairs, strict=True))
-        found.append(ours)
+        turns_taken.append(ours)
         row = [f"{ours.wall:.2f}", f"{ours.processor:.2f}", f"{ours.wall / logs * 1e3:.2f}", f"{ours.memory:.0f}"]
         table.add_row(str(logs), f"{size:.0f}", *row, f"{its.wall:.2f}", f"{ours.wall / its.wall:.1f}")
     console = Console(width=columns(), highlight=False)
     console.print(table)
-    last = found[-1]
-    for words, value, goal, unit in (("time", last.wall, GOAL_S, "s"), ("memory", last.memory, GOAL_MB, "MB")):
-        console.print(f"{words}: {value:.3g} {unit}, goal {goal:g} {unit}: {'met' if value <= goal else 'missed'}")
+    last = turns_taken[-1]
+    for label, value, goal, unit in (("time", last.wall, GOAL_S, "s"), ("memory", last.memory, GOAL_MB, "MB")):
+        console.print(f"{label}: {value:.3g} {unit}, goal {goal:g} {unit}: {'met' if value <= goal else 'missed'}")
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ dominated (5 % faster, as good), and one that stands on the front with the two (
 many studies the report calls the dominated one beaten by one of the two, one of the two beaten by any scheme, and any
 of the three that are not beaten.
 
-A third table asks whether a codec pays beside the control without one, which is 5 % faster than the baseline by its
-algorithm: three schemes with a codec are as fast as the control, and one is 5 % faster than it. It says in how many
-studies the report shows the one to be faster than the control, and any of the three.
+A third table tests whether a codec pays compared with the control without one, whose algorithm is 5 % faster than the
+baseline. Three schemes with a codec are as fast as the control, and one is 5 % faster. The table counts the studies in
+which the report finds this one, or any of the three, faster than the control.
 
-A fourth table has p-values and intervals beside those of SciPy and statsmodels on the same values, where the latter is
+A fourth table compares p-values and intervals with those of SciPy and statsmodels on the same values, if the latter is
 installed. The interval of a run's step time is in ``series_interval.py``.
 """
 
@@ -60,7 +60,7 @@ TRUTHS: dict[str, list[Effect]] = {
 RIVALS: list[Effect] = [(2 * LARGE[0], 0.0), (2 * LARGE[0], 0.0), (LARGE[0], 0.0), (3 * LARGE[0], LARGE[1])]
 """Two that are equal, one that is dominated by both, and one that is faster and worse."""
 GAINS: list[Effect] = [*[(LARGE[0], 0.0)] * 4, (2 * LARGE[0], 0.0)]
-"""The control without a codec, three codecs that gain nothing beside it, and one that does."""
+"""The control without a codec, three codecs that gain nothing compared with it, and one that does."""
 FOUND, CALLED = 95.0, 5.0
 """Per cent of studies in which the dominated scheme is to be called beaten, and any other may be."""
 ENOUGH = 8
@@ -134,7 +134,7 @@ def studies(options: argparse.Namespace) -> tuple[Table, str]:
 def fronts(options: argparse.Namespace) -> tuple[Table, str]:
     """How often a dominated scheme is called beaten, and others; and what became of the goals for normal noise."""
     table = _table("noise", "pairs", "dominated: beaten", "one of two equal: beaten", "any that is not: beaten")
-    found, called = [], []
+    findings, called = [], []
     for name, noise in NOISES.items():
         for pairs in options.front_pairs:
             rng = random.Random(f"{options.seed} front {name} {pairs}")
@@ -150,9 +150,9 @@ def fronts(options: argparse.Namespace) -> tuple[Table, str]:
             table.add_row(name, str(pairs), *(f"{share:.1f}" for share in shares))
             if noise is normal:
                 called.append(shares[2])
-                found += shares[:1] if pairs >= ENOUGH else []
+                findings += shares[:1] if pairs >= ENOUGH else []
     chance = 100 * math.sqrt(CALLED / 100 * (1 - CALLED / 100) / options.studies)
-    least = f"{min(found):.1f}" if found else "-"
+    least = f"{min(findings):.1f}" if findings else "-"
     goals = (
         f"Normal noise: from {ENOUGH} pairs on the dominated scheme is called beaten in {least} % of a row's studies at"
         f" least (goal: {FOUND:.0f}); any other in {max(called):.1f} % at most (goal: {CALLED:.0f}; chance adds"
@@ -162,7 +162,7 @@ def fronts(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def gains(options: argparse.Namespace) -> tuple[Table, str]:
-    """How often a codec is shown to gain beside the control without one; and what became of the goal."""
+    """Compute how often a codec gains significantly over the control without one, and compare with the goal."""
     table = _table("noise", "pairs", "codec that gains: shown", "any that does not: shown")
     called = []
     for name, noise in NOISES.items():
@@ -171,8 +171,8 @@ def gains(options: argparse.Namespace) -> tuple[Table, str]:
             count = options.studies if noise is normal else options.studies // 3
             right = false = 0
             for _ in range(count):
-                found = front(study(rng, noise, pairs, GAINS, ["none", "none", *["int8"] * 4]))
-                *idle, real = (found.gain(f"scheme{k}", "scheme1") for k in (2, 3, 4, 5))
+                findings = front(study(rng, noise, pairs, GAINS, ["none", "none", *["int8"] * 4]))
+                *idle, real = (findings.gain(f"scheme{k}", "scheme1") for k in (2, 3, 4, 5))
                 right += bool(real and real.faster)
                 false += any(duel.faster for duel in idle if duel)
             table.add_row(name, str(pairs), f"{100 * right / count:.1f}", f"{100 * false / count:.1f}")
@@ -194,18 +194,18 @@ def peers(options: argparse.Namespace) -> Table:
     paired = [_apart(mean_of(x).p_two_sided(), stats.ttest_rel(x, [0.0] * len(x)).pvalue) for x in samples]
     bounds = [
         # Relative to the values, which are of order one: a bound may lie next to 0.
-        max(map(abs, map(float.__sub__, own, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
+        max(map(abs, map(float.__sub__, ours, map(float, stats.ttest_1samp(x, 0).confidence_interval(0.95)))))
         for x in samples
-        for own in [_bounds(x)]
+        for ours in [_bounds(x)]
     ]
     try:
         weights = importlib.import_module("statsmodels.stats.weightstats").DescrStatsW
         adjust = importlib.import_module("statsmodels.stats.multitest").multipletests
         equivalent = [_apart(mean_of(x).p_within(1), weights(x).ttost_mean(-1, 1)[0]) for x in samples]
         corrected = [
-            _apart(own, theirs)
+            _apart(ours, theirs)
             for p in families
-            for (own,), theirs in zip(holm([[value] for value in p]), adjust(p, method="holm")[1], strict=True)
+            for (ours,), theirs in zip(holm([[value] for value in p]), adjust(p, method="holm")[1], strict=True)
         ]
     except ImportError:
         equivalent = corrected = []
@@ -221,18 +221,18 @@ def peers(options: argparse.Namespace) -> Table:
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
-    found = mean_interval(values)
-    assert found.low is not None and found.high is not None
-    return found.low, found.high
+    findings = mean_interval(values)
+    assert findings.low is not None and findings.high is not None
+    return findings.low, findings.high
 
 
-def _apart(own: float, theirs: float) -> float:
-    return abs(own - float(theirs)) / own
+def _apart(ours: float, theirs: float) -> float:
+    return abs(ours - float(theirs)) / ours
 
 
-def _table(words: str, *figures: str) -> Table:
+def _table(first_heading: str, *figures: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(words)
+    table.add_column(first_heading)
     for heading in figures:
         table.add_column(heading, justify="right")
     return table
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument(
         "--front-pairs", type=int, nargs="+", default=[5, 8, 10], help="pairs of schemes against each other"
     )
-    parser.add_argument("--samples", type=int, default=1000, help="samples and families beside the peers")
+    parser.add_argument("--samples", type=int, default=1000, help="samples and families of the comparison with peers")
     parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
     options = parse(parser, reports=5, studies=30, pairs=[3], front_pairs=[8], samples=20)
     print(*head(Path(__file__), ("scipy", "statsmodels")), sep="\n", flush=True)

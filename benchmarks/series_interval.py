@@ -43,7 +43,7 @@ NOISES = {"normal": normal, "exponential": exponential}
 
 
 def steps(rng: random.Random, n: int, correlation: float, noise: Callable[[random.Random], float]) -> list[float]:
-    """`n` values of mean 0 and deviation 1, of which each depends on the one before."""
+    """Draw `n` values of mean 0 and deviation 1 that each depend on the previous one."""
     values = [0.0]
     for _ in range(_SETTLING + n):
         values.append(correlation * values[-1] + math.sqrt(1 - correlation**2) * noise(rng))
@@ -54,7 +54,7 @@ def coverage(series: int, seed: int, noise: str, n: int, correlation: float) -> 
     """Parts of the runs: with an interval, covered of these, and with an untrue one; and the mean relative width."""
     rng = random.Random(f"{seed} {noise} {n} {correlation}")
     intervals = [series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
-    bounds = [(one.low, one.high) for one in intervals if one.low is not None and one.high is not None]
+    bounds = [(each.low, each.high) for each in intervals if each.low is not None and each.high is not None]
     if not bounds:
         return 0.0, math.nan, 0.0, math.nan
     covered = sum(low <= 0 <= high for low, high in bounds)

@@ -28,7 +28,7 @@ TINY = ("nodes=1", "ranks_per_node=2", "matrix.scheme=[baseline, identity, naive
 
 
 def hpcbench(*words: str) -> str:
-    """What a command prints.
+    """Return the output of a command.
 
     Raises
     ------

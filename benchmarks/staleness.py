@@ -40,7 +40,7 @@ TINY = (
 
 def submit(settings: Sequence[str], directory: Path) -> None:
     """Train a few runs of the study on this machine."""
-    sets = [word for one in settings for word in ("--set", one)]
+    sets = [word for entry in settings for word in ("--set", entry)]
     command = [str(Path(sys.executable).with_name("hpcbench")), "submit", str(STUDY), "--site", "local"]
     done = subprocess.run([*command, "--out", str(directory), "--wait", *sets], capture_output=True, text=True)
     if done.returncode:
@@ -48,12 +48,12 @@ def submit(settings: Sequence[str], directory: Path) -> None:
 
 
 def answer(directory: Path) -> tuple[Document, list[dict[str, Any]]]:
-    """The table of a submission, and its rows."""
+    """Return the table of a submission, and its rows."""
     ((submission, cells),) = read([directory]).sections
-    table = synchrony.table(submission, cells)
+    table = synchrony.tabulate_synchrony(submission, cells)
     if table is None:
         raise UserError(f"{directory}: every run waits for all others: use a submission of studies/staleness.yaml")
-    (rows,) = (one["synchrony"] for one in content([(submission, cells)])["submissions"])
+    (rows,) = (entry["synchrony"] for entry in content([(submission, cells)])["submissions"])
     return Document("", (Chapter("", "", (table,)),)), rows
 
 
@@ -61,7 +61,7 @@ def main() -> int:
     """Read the options and print; returns the exit status."""
     parser = argparse.ArgumentParser(description="What waiting and old weights cost, of a submission.")
     parser.add_argument("directory", type=Path, nargs="?", help="what `hpcbench submit studies/staleness.yaml` made")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the rows, beside the table")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the rows")
     options = parse(parser)
     try:
         if options.directory is None and not options.tiny:

@@ -4,7 +4,7 @@
 
 Logs of these studies are not stored. A document has the mean step time of each run (`time.step`), its work, losses,
 traffic and environment. From these the comparison of each cell, its answer and its notes are made again and replace
-those in the document and in the text beside it (`table.txt` beside `report.json`, else the same name). All other tables
+those in the document and in the text next to it (`table.txt` for `report.json`, else the same name). All other tables
 stay as they are. What needs the loss of every step is taken over from the document: the comparison at equal time, and
 whether the loss still fell. Without arguments: the demo and `results/reference/studies`.
 """
@@ -33,7 +33,7 @@ from hpcbench.present.records import encode
 from hpcbench.present.rich_text import write
 from hpcbench.report import weaknesses
 from hpcbench.report.build import build
-from hpcbench.report.compare import Cell, Row, compare
+from hpcbench.report.compare import Cell, SchemeRow, compare
 from hpcbench.report.findings import LossFinding, LossTest
 from hpcbench.report.formats.json_document import content
 from hpcbench.report.measures import Measures, measure
@@ -58,12 +58,12 @@ _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte
 
 
 def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]) -> Measures:
-    """The figures of a stored run, with speeds from its mean step time."""
+    """Return the figures of a stored run, with speeds from its mean step time."""
     settings, last, count = stored["settings"], stored["planned_steps"], stored["throughput_steps"]
     log = RunLog(Path(stored["log"]))
     for k in range(last - count + 1, last + 1):
         log.steps.add(Step(k, last, seconds=stored["time"]["step"], loss=stored["loss_train"] if k == last else None))
-    scale = next((found for sentence in cell["answer"] if (found := _SCALE.search(sentence))), None)
+    scale = next((match for sentence in cell["answer"] if (match := _SCALE.search(sentence))), None)
     configured: dict[str, float] = {}
     if scale:
         configured |= {"valid_loss_uniform": float(scale[1]), "valid_loss_unigram": float(scale[2])}
@@ -84,13 +84,13 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
     )
     # Before speeds were work over time, `step_seconds` was the median.
     middle = stored.get("step_seconds_median") or stored["step_seconds"]
-    found = measure(run)
-    faster = (found.samples_per_s or 0.0) / stored["samples_per_s"]
+    result = measure(run)
+    faster = (result.samples_per_s or 0.0) / stored["samples_per_s"]
     rates = {
         name: stored[name] and stored[name] * faster for name in ("model_flops_per_rank", "hardware_flops_per_rank")
     }
     return replace(
-        found,
+        result,
         **rates,
         step_seconds_median=middle,
         step_seconds_p95=stored.get("step_seconds_p95"),
@@ -103,7 +103,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
 
 
 def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
-    """The stored comparison at equal time of a scheme: its interval, of which nothing is concluded.
+    """Return the stored comparison of a scheme at equal time: its interval, without a conclusion.
 
     Its pairs are not stored, so that it takes no part in dividing the level of the report.
     """
@@ -116,23 +116,23 @@ def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
 
 
 def compared(document: dict[str, Any]) -> tuple[Submission, list[Cell]]:
-    """The cells of a stored submission, compared again."""
+    """Compare the cells of a stored submission again."""
     criteria = Criteria.model_validate(document["criteria"])
     measures = [
         measured(run, document["study"], document["site"], stored)
         for stored in document["cells"]
         for run in stored["runs"]
     ]
-    runs, found = [run.run for run in measures], []
+    runs, compared = [run.run for run in measures], []
     cells = compare(measures, document["cells"][0]["baseline"], criteria)
     for stored, cell in zip(document["cells"], cells, strict=True):
         schemes = {row["scheme"]: row for row in stored["schemes"]}
         rows = tuple(replace(row, loss_in_time=at_equal_time(schemes[row.scheme])) for row in cell.rows)
-        found.append(replace(cell, rows=rows))
+        compared.append(replace(cell, rows=rows))
     repeats = len({run.repeat for run in runs})
     steps = max(run.log.planned_steps or 0 for run in runs if run.log)
     plan = RunPlan(study=document["study"], site=document["site"], criteria=criteria, steps=steps, repeats=repeats)
-    return Submission(None, plan, runs), found
+    return Submission(None, plan, runs), compared
 
 
 def take_over_falling(cells: Sequence[dict[str, Any]]) -> None:
@@ -141,11 +141,12 @@ def take_over_falling(cells: Sequence[dict[str, Any]]) -> None:
     rows = [(cell["cell"], row) for cell in cells for row in cell["schemes"]]
     falling = {repr((values, row["scheme"])) for values, row in rows if name in row["weaknesses"]}
 
-    def concerns(cell: Cell, row: Row, base: Row) -> bool:
+    def concerns(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
         return repr((cell.values, row.scheme)) in falling
 
     weaknesses.WEAKNESSES = tuple(
-        replace(one, concerns=concerns) if one.name == name else one for one in weaknesses.WEAKNESSES
+        replace(weakness, concerns=concerns) if weakness.name == name else weakness
+        for weakness in weaknesses.WEAKNESSES
     )
 
 
@@ -190,11 +191,20 @@ def recompute(path: Path) -> None:
             for title, chapter in zip(titles, chapters_of_cells, strict=True)
         )
         beside.write_text(spliced(beside.read_text(encoding="utf-8"), chapters), encoding="utf-8")
-        made = json.loads(json.dumps(content([section])))
-        stored["schema"], (new,) = made["schema"], made["submissions"]
+        plain_content = round_figures(json.loads(json.dumps(content([section]))))
+        stored["schema"], (new,) = plain_content["schema"], plain_content["submissions"]
         for mine, other in zip(document["cells"], new["cells"], strict=True):
             overlaid(mine, other)
     path.write_text(encode(stored), encoding="utf-8")
+
+
+def round_figures(value: Any) -> Any:
+    """Round all figures to twelve digits. The last digits differ from machine to machine."""
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    if isinstance(value, dict):
+        return {key: round_figures(item) for key, item in value.items()}
+    return [round_figures(item) for item in value] if isinstance(value, list) else value
 
 
 def main() -> int:

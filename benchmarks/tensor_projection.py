@@ -7,10 +7,10 @@ A step is the time of its products at a share of the peak, and for each axis of 
 over the link that its lines have, with a latency a call; nothing is hidden behind anything. Nodes are filled in rank
 order. A line of ranks within a node has NVLink. Of a line that crosses nodes, a node has one stream in and out, as
 rings have it, and the lines that cross at the same time share the node's network. The last lines also say what comes
-out where every GPU has a link of its own, all alike, as the papers' cost models have it. The published figures, 3-D
-2.32 x as fast as 1-D and 1.57 x as fast as 2-D on 64 V100 (arXiv 2105.14450, abstract), stand beside; the paper's table
-of sizes could not be had, so that the model's size is an assumption and the two are no test of each other. What each
-number rests on is printed. No link and no GPU is measured here.
+out for identical links of every GPU, as in the papers' cost models. The published figures are printed too: on 64 V100
+3-D is 2.32 x as fast as 1-D and 1.57 x as fast as 2-D (arXiv 2105.14450, abstract). The paper's table of sizes was not
+available. The model's size is an assumption, and the comparison is not a test. The source of each number is printed.
+No link and no GPU is measured here.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 from provenance import head
 from rich.console import Console
 from rich.table import Table
+from shared import make_table
 from tiny import parse
 
 from hpcbench.console import columns
@@ -38,9 +39,9 @@ class Machine:
     peak: float = 125e12
     """Operations per second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
     nvlink: float = 75e9
-    """Bytes a second of a GPU to the others of its node: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
+    """Bytes per second of a GPU to the others of its node: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
     network: float = 12.5e9
-    """Bytes a second of a node, one way: EDR InfiniBand, 100 Gbit/s (data sheet)."""
+    """Bytes per second of a node, one way: EDR InfiniBand, 100 Gbit/s (data sheet)."""
     per_node: int = 4
     latency: float = 10e-6
     """Seconds of a call and hop (assumed)."""
@@ -110,40 +111,39 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
 
 
 def grids_of(ranks: int) -> dict[str, int]:
-    """The modes that have a grid of this number of ranks, and their depths."""
-    found = {"1d": 1}
+    """Return the modes with a grid of this number of ranks, and their depths."""
+    grids_of_modes = {"1d": 1}
     for mode in ("2d", "3d"):
         try:
             make_grid(mode, ranks)
         except ValueError:
             continue
-        found[mode] = 1
+        grids_of_modes[mode] = 1
     for q in range(2, ranks):
-        depth, rest = divmod(ranks, q * q)
-        if rest == 0 and 1 < depth <= q:
-            found["2.5d"] = depth
+        depth, remainder = divmod(ranks, q * q)
+        if remainder == 0 and 1 < depth <= q:
+            grids_of_modes["2.5d"] = depth
             break
-    return found
+    return grids_of_modes
 
 
 def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
-    """A row for each number of ranks and mode."""
-    page = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("GPUs", "mode", "compute s", "sent s", "s a sample", "1-D / it", "GB a GPU", "weights GB"):
-        page.add_column(heading, justify="right")
+    """Make a table with a row for each number of ranks and mode."""
+    headings = ("GPUs", "mode", "compute s", "sent s", "s a sample", "1-D / it", "GB a GPU", "weights GB")
+    page = make_table(*headings, spaced=True)
     for ranks in sizes:
         base = sum(step_seconds("1d", ranks, 1, work, machine).values())
         for mode, depth in sorted(grids_of(ranks).items()):
             seconds = step_seconds(mode, ranks, depth, work, machine)
-            whole = sum(seconds.values())
+            total_s = sum(seconds.values())
             name = f"{mode} (depth {depth})" if depth > 1 else mode
             page.add_row(
                 str(ranks),
                 name,
                 f"{seconds['compute']:.3f}",
-                f"{whole - seconds['compute']:.3f}",
-                f"{whole / work.batch:.5f}",
-                f"{base / whole:.2f}",
+                f"{total_s - seconds['compute']:.3f}",
+                f"{total_s / work.batch:.5f}",
+                f"{base / total_s:.2f}",
                 f"{sent_bytes(mode, ranks, depth, work) / 1e9:.2f}",
                 f"{12 * work.hidden**2 * work.layers * work.width * depth / ranks / 1e9:.3f}",
             )
@@ -196,13 +196,13 @@ def main() -> None:
     Console(width=columns(), highlight=False).print(table(work, machine, options.ranks))
     if 64 in options.ranks:
         print()
-        for words, links in (("nodes of 4 GPUs", machine), ("a link for each GPU", replace(machine, per_node=1))):
-            whole = {mode: sum(step_seconds(mode, 64, 1, work, links).values()) for mode in ("1d", "2d", "3d")}
-            said = "; ".join(
-                f"over {mode} projected {whole[mode] / whole['3d']:.2f} x, published {factor} x"
+        for label, links in (("nodes of 4 GPUs", machine), ("a link for each GPU", replace(machine, per_node=1))):
+            total_s = {mode: sum(step_seconds(mode, 64, 1, work, links).values()) for mode in ("1d", "2d", "3d")}
+            ratios = "; ".join(
+                f"over {mode} projected {total_s[mode] / total_s['3d']:.2f} x, published {factor} x"
                 for mode, factor in PUBLISHED.items()
             )
-            print(f"3-D on 64 V100, {words}: {said}")
+            print(f"3-D on 64 V100, {label}: {ratios}")
 
 
 if __name__ == "__main__":

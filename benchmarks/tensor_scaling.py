@@ -46,7 +46,7 @@ Found = list[dict[str, Any]]
 
 def measure(runs: Sequence[dict[str, Any]], rates: Sequence[str | None]) -> Found:
     """Train all runs at all rates: a start of the ranks for each number of them."""
-    found: Found = []
+    measured: Found = []
     for ranks in sorted({run["ranks"] for run in runs}):
         each = 2 if ranks > 2 else 1
         mine = [run for run in runs if run["ranks"] == ranks and (ranks > 1 or run["scheme"]["name"] == "baseline")]
@@ -55,16 +55,16 @@ def measure(runs: Sequence[dict[str, Any]], rates: Sequence[str | None]) -> Foun
             results = train(hosts, tasks, ranks_a_host=each)
         for (_, run), result in zip(tasks, results, strict=True):
             layout, batch = run["layout"], run["train"]["global_batch"]
-            found.append({**result, "ranks": ranks, "mode": layout["tensor"], "batch": batch})
-    return found
+            measured.append({**result, "ranks": ranks, "mode": layout["tensor"], "batch": batch})
+    return measured
 
 
-def told(found: Found, rate: str | None, *, strong: bool) -> Table:
-    """The rows of one kind of scaling at one rate."""
-    most = max(result["batch"] for result in found)
-    most_ranks = max(result["ranks"] for result in found)
+def tabulate(measured: Found, rate: str | None, *, strong: bool) -> Table:
+    """Make a table of one kind of scaling at one rate."""
+    most = max(result["batch"] for result in measured)
+    most_ranks = max(result["ranks"] for result in measured)
     rows: dict[tuple[int, str, str], Found] = defaultdict(list)
-    for result in found:
+    for result in measured:
         wanted = most if strong else most * result["ranks"] // most_ranks
         if result["rate"] == rate and result["batch"] == wanted:
             rows[result["ranks"], result["mode"], result["scheme"]].append(result)
@@ -112,7 +112,7 @@ def main() -> int:
     parser.add_argument("--rates", nargs="*", default=["1gbit", "200mbit"], metavar="RATE", help="limits of the links")
     parser.add_argument("--repeats", type=int, help="in place of the study's")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every run, beside the tables")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all runs")
     options = parse(parser, rates=["1gbit"])
     settings = [*(TINY if options.tiny else ()), *options.sets]
     if options.repeats:
@@ -125,18 +125,18 @@ def main() -> int:
         rates = [None, *options.rates]
         runs = run_files(STUDY, settings, ranks_a_host=2)
         print(*head(Path(__file__)), sep="\n", flush=True)
-        found = measure(runs, rates)
+        measured = measure(runs, rates)
     except UserError as error:
         print(f"tensor_scaling: {error}", file=sys.stderr)
         return 2
     if options.json:
-        content = {"provenance": provenance(Path(__file__)), "settings": settings, "runs": found}
+        content = {"provenance": provenance(Path(__file__)), "settings": settings, "runs": measured}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     for strong in (True, False):
         for rate in rates:
             kind = "strong scaling, the same batch" if strong else "weak scaling, a batch that grows with the ranks"
             print(f"\n{kind}; links: {rate or 'no limit'}")
-            Console(width=columns(), highlight=False).print(told(found, rate, strong=strong))
+            Console(width=columns(), highlight=False).print(tabulate(measured, rate, strong=strong))
     return 0
 
 

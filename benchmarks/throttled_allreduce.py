@@ -1,11 +1,11 @@
-"""All-reduce on links that are really slow: codecs beside the MPI library's own, and beside what the bytes would allow.
+"""All-reduce on slow links: codecs compared with the MPI library, and with the bound by their bytes.
 
     python benchmarks/throttled_allreduce.py [--rates 50mbit ...] [--min 1M] [--max 64M] [--codecs ...] [--json FILE]
                                              [--hosts 4] [--ranks 2] [--tiny]
 
 Virtual hosts (hpcbench.testing.hosts), four with two ranks each unless options say otherwise. At each link rate
 `hpcbench bench network` measures the links, `hpcbench bench collectives` every codec in turns with the library's call,
-blocking and not, of which the faster counts, and then once more with automatic choice by what was just measured.
+blocking and not (the faster one counts), and then once more with automatic choice from these measurements.
 
 The ideal is the time in which the bytes that a hierarchical all-reduce must send from each host pass its link; headers
 of TCP, IP and Ethernet take 4.6 % of what a link carries. With several ranks a core, the cost of a codec's call decides
@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from tiny import parse
 
-from hpcbench.bench.machine import machine
+from hpcbench.bench.machine import describe_machine
 from hpcbench.bench.progress import progress
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.plan import Operation
@@ -50,8 +50,8 @@ def bench(hosts: Hosts, ranks_per_host: int, *arguments: str) -> None:
     command = [sys.executable, "-m", "hpcbench", "bench", *arguments]
     done = hosts.run(command, ranks=hosts.count * ranks_per_host, ranks_per_host=ranks_per_host, timeout=3600)
     if done.returncode:
-        words = " ".join((done.stderr or done.stdout).split())[-400:]
-        raise UserError(f"{' '.join(arguments[:1])}: the ranks ended with {done.returncode}: {words}")
+        error_text = " ".join((done.stderr or done.stdout).split())[-400:]
+        raise UserError(f"{' '.join(arguments[:1])}: the ranks ended with {done.returncode}: {error_text}")
 
 
 def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology) -> float:
@@ -72,22 +72,22 @@ def ideal_seconds(nbytes: int, wire_share: float, rate: str, topology: Topology)
 
 def wire_share(codec: str, row: dict[str, Any], topology: Topology) -> float:
     """Wire bytes for each of the message, of what is encoded."""
-    n, made = row["bytes"] // 4, get_codec(codec)
-    if made.fixed_size:
-        return made.wire_bytes(n, np.dtype(np.float32)) / (4 * n)
+    n, built = row["bytes"] // 4, get_codec(codec)
+    if built.fixed_size:
+        return built.wire_bytes(n, np.dtype(np.float32)) / (4 * n)
     plain = Fraction(row["message_bytes"] - _encoded_bytes(row, topology), row["message_bytes"])
     return float((Fraction(row["wire_bytes"], row["message_bytes"]) - plain) / (1 - plain))
 
 
 def _encoded_bytes(row: dict[str, Any], topology: Topology) -> int:
-    """The part of the message that goes through the codec: sums within hosts do not."""
+    """Return the part of the message that goes through the codec, which excludes sums within hosts."""
     if row["algorithm"] != Algorithm.HIERARCHICAL.value:
         return int(row["message_bytes"])
     return int(row["message_bytes"]) - (topology.ranks - len(topology.members)) * int(row["bytes"])
 
 
 def largest(rate: str, most: str, topology: Topology) -> str:
-    """The largest size, of `most` or a quarter of it and so on, that the library moves in time."""
+    """Return the largest size that the library moves in time: `most`, a quarter of it, and so on."""
     size = int(most.removesuffix("M"))
     while size > 1 and ideal_seconds(size << 20, 1.0, rate, topology) > SLOWEST / 2:
         size //= 4
@@ -96,7 +96,7 @@ def largest(rate: str, most: str, topology: Topology) -> str:
 
 def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Rows by rate."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_of_rates: dict[str, list[dict[str, Any]]] = {}
     codecs = [word for codec in options.codecs for word in ("--codec", codec)]
     chosen = [word for codec in options.codecs if codec != "none" for word in ("--codec", codec)]
     topology = Topology.regular(options.hosts, options.ranks)
@@ -111,40 +111,40 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
             run("network", *options.codecs, "--output", links, "--max-mb", "4", "--repeats", "3")
             show(3 * i + 1, turns, f"{rate}: every codec")
             run("collectives", *codecs, "--tune", links, *how)
-            found[rate] = json.loads(rows.read_text())["rows"]
+            rows_of_rates[rate] = json.loads(rows.read_text())["rows"]
             show(3 * i + 2, turns, f"{rate}: automatic choice")
             run("collectives", *chosen, "--algorithm", "auto", *how)
-            found[rate] += [row for row in json.loads(rows.read_text())["rows"] if row["scheme"] != "native"]
-    for rate, own in found.items():
-        for row in own:
+            rows_of_rates[rate] += [row for row in json.loads(rows.read_text())["rows"] if row["scheme"] != "native"]
+    for rate, rows_of_scheme in rows_of_rates.items():
+        for row in rows_of_scheme:
             if row["scheme"] != "native":
                 share = wire_share(row["codec"], row, topology) if row["algorithm"] != "native" else 1.0
                 row["ideal_s"] = ideal_seconds(row["bytes"], share, rate, topology)
                 row["of_ideal"] = row["seconds"] / row["ideal_s"]
-    return found
+    return rows_of_rates
 
 
 def table(rate: str, rows: list[dict[str, Any]]) -> Table:
-    """A line a scheme, a pair of columns a size."""
+    """Make a table with a line for each scheme and two columns for each size."""
     sizes = sorted({row["bytes"] for row in rows})
-    made = Table(title=f"all-reduce over links of {rate}", box=None, pad_edge=False)
-    made.add_column("scheme")
-    made.add_column("carried out by")
+    built = Table(title=f"all-reduce over links of {rate}", box=None, pad_edge=False)
+    built.add_column("scheme")
+    built.add_column("carried out by")
     for nbytes in sizes:
-        made.add_column(f"{nbytes >> 20} MiB, ms", justify="right")
-        made.add_column("x native", justify="right")
-        made.add_column("x ideal", justify="right")
+        built.add_column(f"{nbytes >> 20} MiB, ms", justify="right")
+        built.add_column("x native", justify="right")
+        built.add_column("x ideal", justify="right")
     for scheme in dict.fromkeys(row["scheme"] for row in rows):
-        own = {row["bytes"]: row for row in rows if row["scheme"] == scheme}
-        last = own[max(own)]
+        rows_of_scheme = {row["bytes"]: row for row in rows if row["scheme"] == scheme}
+        last = rows_of_scheme[max(rows_of_scheme)]
         cells = []
         for nbytes in sizes:
-            row = own.get(nbytes)
+            row = rows_of_scheme.get(nbytes)
             cells += [f"{row['seconds'] * 1e3:.1f}", f"{row['speedup']:.2f}"] if row else ["-", "-"]
             cells.append(f"{row['of_ideal']:.2f}" if row and "of_ideal" in row else "-")
         slices = f" x{last['slices']}" if last["slices"] > 1 else ""
-        made.add_row(scheme, f"{last['algorithm']}{slices}", *cells)
-    return made
+        built.add_row(scheme, f"{last['algorithm']}{slices}", *cells)
+    return built
 
 
 def main() -> int:
@@ -164,16 +164,16 @@ def main() -> int:
         if reason := why_not():
             raise UserError(reason)
         print(*head(Path(__file__)), sep="\n", flush=True)
-        found = measure(options)
+        rows_of_rates = measure(options)
     except UserError as error:
         print(f"throttled_allreduce: {error}", file=sys.stderr)
         return 2
     console = Console(width=columns(), highlight=False)
-    for rate, rows in found.items():
+    for rate, rows in rows_of_rates.items():
         console.print(table(rate, rows), "")
     if options.json:
-        about = {"provenance": provenance(Path(__file__)), "machine": machine()}
-        document = {**about, "hosts": options.hosts, "ranks_per_host": options.ranks, "rates": found}
+        about = {"provenance": provenance(Path(__file__)), "machine": describe_machine()}
+        document = {**about, "hosts": options.hosts, "ranks_per_host": options.ranks, "rates": rows_of_rates}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0
 

@@ -1,4 +1,4 @@
-"""What compression gains in training on links that are really slow: every scheme and control beside the baseline.
+"""Gain of compression in training on slow links: every scheme and control compared with the baseline.
 
     python benchmarks/throttled_training.py [PART ...] [--out DIR] [--tiny] [--study FILE] [--set KEY=VALUE ...]
                                             [--shares 20 50 | --rates 100mbit ...] [--repeats N]
@@ -8,10 +8,10 @@ A small GPT is trained end to end on virtual hosts whose links are limited (hpcb
 default all of them: `shared` (eight ranks that share the cores, dp x tp x pp), `own` (a core for each of two ranks),
 `tensor` (tensor parallelism across the link), `curve` (over tokens a replica and step). In each repeat all schemes run
 one after another in the same processes, in rotated order, with the same seed, and are compared in pairs; a table
-without a limit stands beside those with one, so that what the link does is told from what the processors do.
+without a limit is measured in addition, to separate the effects of link and processors.
 
-With --out each part is kept in DIR/throttled-training-PART.json after every repeat, an interrupted measurement goes on
-where it stopped, and what is printed is written beside it, the curve as .svg and .png too. A measurement in another
+With --out each part is kept in DIR/throttled-training-PART.json after every repeat, an interrupted measurement resumes
+where it stopped, and the output is written next to it, the curve as .svg and .png too. A measurement in another
 precision (--set train.precision=bf16) has the precision in the names.
 
 Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local,report]. Exit status 2 if something is missing.
@@ -26,7 +26,7 @@ from throttled import curve
 from throttled.compare import columns
 from throttled.measure import Document, begin, load, measure, resume
 from throttled.parts import PARTS, TINY, Part
-from throttled.show import told
+from throttled.show import render
 from throttled.start import run_files
 
 from hpcbench.errors import UserError
@@ -39,7 +39,7 @@ def main() -> int:
     """Run the benchmark; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to keep results, and to go on from them")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="directory of results, to resume a measurement")
     parser.add_argument("--tiny", action="store_true", help="the same in seconds; its numbers mean nothing")
     parser.add_argument("--study", type=Path, default=Path(__file__).with_suffix(".yaml"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def run_part(part: Part, options: argparse.Namespace) -> None:
-    """Measure, or go on, and print."""
+    """Measure or resume, and print."""
     settings = [*part.settings, *((*TINY, *part.tiny) if options.tiny else ()), *options.sets]
     if options.repeats:
         settings.append(f"repeats={options.repeats}")
@@ -87,28 +87,28 @@ def run_part(part: Part, options: argparse.Namespace) -> None:
         rates=options.rates,
     )
     precision = runs[0]["train"]["precision"]
-    kept = None
+    path = None
     if options.out:
         if part.name == "curve":
             need_matplotlib("--out")
         options.out.mkdir(parents=True, exist_ok=True)
         tag = "" if precision == "fp32" else f"-{precision}"
-        kept = options.out / f"throttled-training-{part.name}{tag}.json"
-    document = resume(kept, fresh) if kept else fresh
-    measure(part, runs, document, kept)
-    show(document, kept)
+        path = options.out / f"throttled-training-{part.name}{tag}.json"
+    document = resume(path, fresh) if path else fresh
+    measure(part, runs, document, path)
+    show(document, path)
 
 
-def show(document: Document, kept: Path | None) -> None:
-    """Print what was found, and write it beside the file that keeps it."""
-    text = told(document, [f"# {key}: {value}" for key, value in document["provenance"].items()])
+def show(document: Document, path: Path | None) -> None:
+    """Print the results, and write them next to the file of measurements."""
+    text = render(document, [f"# {key}: {value}" for key, value in document["provenance"].items()])
     print(text, flush=True)
-    found = columns(document)
-    if kept:
-        kept.with_suffix(".txt").write_text(text, encoding="utf-8")
-        if curve.fits(found):
+    columns_of_rates = columns(document)
+    if path:
+        path.with_suffix(".txt").write_text(text, encoding="utf-8")
+        if curve.fits(columns_of_rates):
             for ending in (".svg", ".png"):
-                curve.draw(found, document, kept.with_suffix(ending))
+                curve.draw(columns_of_rates, document, path.with_suffix(ending))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ from tiny import parse
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch_targets import HANDED_ON, INTERPOSED, ONE_RANK, PLAIN, table, targets
 
-from hpcbench.bench.machine import machine
+from hpcbench.bench.machine import describe_machine
 from hpcbench.console import columns
 from hpcbench.contract.interpose import Groups, Interposition
 from hpcbench.contract.scheme import NamedScheme
@@ -53,9 +53,11 @@ SAMPLE_S = 0.1
 
 
 def asked(codec: str | None, algorithm: str = "encoded") -> Interposition:
-    """Settings under which all sums and gathers have a codec; None for kernels that hand everything on."""
-    said = {"algorithm": "native", "default": "none"} if codec is None else {"algorithm": algorithm, "default": codec}
-    scheme = NamedScheme.model_validate({"name": "bench", **said})
+    """Return settings with a codec for all sums and gathers; None for kernels that pass everything on."""
+    settings = (
+        {"algorithm": "native", "default": "none"} if codec is None else {"algorithm": algorithm, "default": codec}
+    )
+    scheme = NamedScheme.model_validate({"name": "bench", **settings})
     groups = Groups(min_bytes=0, lossy=["parameters", "sums-outside-backward"])
     return Interposition(scheme=scheme, groups=groups, out="nowhere")
 
@@ -90,11 +92,11 @@ class Bucket:
         return [self.values.view(side, -1)]
 
     def parameters(self) -> list[torch.Tensor]:
-        """The weights, which have the gradients' shape."""
+        """Return the weights, which have the gradients' shape."""
         return self.gradients()
 
     def index(self) -> int:
-        """The number of the bucket."""
+        """Return the number of the bucket."""
         return 0
 
     def is_last(self) -> bool:
@@ -106,26 +108,26 @@ Calls = dict[str, Callable[[], None]]
 
 
 def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
-    """The calls on vectors of a size, and what gives the vectors their first values again.
+    """Return the calls on vectors of a size, and a function that restores the vectors.
 
     A lossy mode leaves values that a lossless one after it would compress better.
     """
     ranks = dist.get_world_size()
-    whole, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
-    first = whole.clone(), part.clone()
+    full_vector, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
+    first = full_vector.clone(), part.clone()
 
     def renew() -> None:
-        whole.copy_(first[0])
+        full_vector.copy_(first[0])
         part.copy_(first[1])
 
     def all_reduce() -> None:
-        dist.all_reduce(whole)
-        whole.mul_(1 / ranks)  # the average, as of gradients: gloo has none
+        dist.all_reduce(full_vector)
+        full_vector.mul_(1 / ranks)  # the average, as of gradients: gloo has none
 
     calls: Calls = {
         "all-reduce": all_reduce,
-        "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, whole),
-        "all-gather": lambda: dist.all_gather_into_tensor(whole, part),
+        "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, full_vector),
+        "all-gather": lambda: dist.all_gather_into_tensor(full_vector, part),
     }
     return calls, renew
 
@@ -154,7 +156,7 @@ def seconds(call: Callable[[], None], count: int) -> float:
     begin = time.perf_counter()
     for _ in range(count):
         call()
-    # a rank that only waits for the others may lose its core between two lines, and that is no time of a call
+    # A rank that only waits for the others may lose its core between two lines. This is not part of a call.
     taken = torch.tensor([(time.perf_counter() - begin) / count if count else 0.0])
     dist.all_reduce(taken, dist.ReduceOp.MAX)
     return float(taken)
@@ -198,16 +200,16 @@ def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict
         calls = {mode: call for mode, call in calls.items() if mode not in HOOKS}
     installed = {mode: Interception(KERNELS[mode]) for mode in calls if mode in KERNELS}
     count = max(1, min(50, int(SAMPLE_S / max(seconds(plain, 2), 1e-6))))
-    found: dict[str, list[float]] = {mode: [] for mode in calls}
+    times_of_modes: dict[str, list[float]] = {mode: [] for mode in calls}
     names = list(calls)
     for repeat in range(repeats + 1):
-        # drawn anew each time, alike on all ranks: a mode leaves its traces in caches and in the heap
+        # The order is drawn for each turn, the same on all ranks, because a mode changes caches and heap.
         for mode in Random(repeat).sample(names, len(names)):
             anew = renew_bucket if mode in HOOKS else renew
             taken = in_mode(mode, installed, calls[mode], count if repeat else 3, anew)
             if repeat:  # the first one makes groups and plans
-                found[mode].append(taken)
-    return found
+                times_of_modes[mode].append(taken)
+    return times_of_modes
 
 
 class HandedOn:
@@ -239,13 +241,13 @@ def one_rank(repeats: int) -> dict[str, list[float]]:
     calls = 2000 if dist.get_rank() == 0 else 0
     value = torch.ones(1)
     installed = {HANDED_ON: HandedOn(), INTERPOSED: Interception(KERNELS[INTERPOSED])}
-    found: dict[str, list[float]] = {PLAIN: [], **{mode: [] for mode in installed}}
+    times_of_modes: dict[str, list[float]] = {PLAIN: [], **{mode: [] for mode in installed}}
     for repeat in range(repeats + 1):
-        for mode in list(found)[:: 1 if repeat % 2 else -1]:
+        for mode in list(times_of_modes)[:: 1 if repeat % 2 else -1]:
             taken = in_mode(mode, installed, lambda: dist.all_reduce(value, group=alone), calls)
             if repeat:
-                found[mode].append(taken)
-    return found
+                times_of_modes[mode].append(taken)
+    return times_of_modes
 
 
 def work(directory: Path, rank: int) -> None:
@@ -285,7 +287,7 @@ def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str,
         if hosts is not None:
             hosts.set_rate(rate)
             done = hosts.run([*command, directory], ranks=task["ranks"], ranks_per_host=1, timeout=3600)
-            statuses, words = [done.returncode], done.stderr
+            statuses, output = [done.returncode], done.stderr
         else:
             forked = multiprocessing.get_context("fork")  # torch is imported once
             ranks = [forked.Process(target=work, args=(Path(directory), rank)) for rank in range(task["ranks"])]
@@ -293,9 +295,9 @@ def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str,
                 process.start()
             for process in ranks:
                 process.join()
-            statuses, words = [process.exitcode for process in ranks], "see above"
+            statuses, output = [process.exitcode for process in ranks], "see above"
         if any(statuses):
-            raise UserError(f"{rate}: the ranks ended with {statuses}: {' '.join(words.split())[-400:]}")
+            raise UserError(f"{rate}: the ranks ended with {statuses}: {' '.join(output.split())[-400:]}")
         rows: list[dict[str, Any]] = json.loads((Path(directory) / "rows.json").read_text())
     return [{"rate": rate, **row} for row in rows]
 
@@ -338,7 +340,7 @@ def main() -> int:
             console.print(table(rows, rate, call), "")
     print(*targets(rows), sep="\n")
     if options.json:
-        about = {"provenance": provenance(Path(__file__)), "machine": machine()}
+        about = {"provenance": provenance(Path(__file__)), "machine": describe_machine()}
         options.json.write_text(json.dumps({**about, "ranks": options.ranks, "rows": rows}, indent=1) + "\n")
     return 0
 

@@ -19,20 +19,26 @@ def ratio(rows: list[dict[str, Any]], rate: str, call: str, nbytes: int, mode: s
 
 
 def targets(rows: list[dict[str, Any]]) -> list[str]:
-    """A line for each target: met only if the whole interval lies on its side."""
-    found = []
+    """List a line for each target, which is met only if the whole interval is on its side."""
+    estimate = []
     alone = {row["mode"]: row["seconds"] for row in rows if (row["rate"], row["call"]) == ("none", ONE_RANK)}
     if {PLAIN, INTERPOSED} <= set(alone):
         more = _more(alone, INTERPOSED)
-        found.append(f"a plain call costs {_words(more, 'us', 1)} more (at most 20): {_met(more, 20, at_most=True)}")
+        estimate.append(
+            f"a plain call costs {_format_interval(more, 'us', 1)} more (at most 20): {_met(more, 20, at_most=True)}"
+        )
     if {PLAIN, HANDED_ON} <= set(alone):
-        found.append(f"a kernel in Python that only hands it on costs {_words(_more(alone, HANDED_ON), 'us', 1)} more")
+        estimate.append(
+            f"a kernel in Python that only hands it on costs {_format_interval(_more(alone, HANDED_ON), 'us', 1)} more"
+        )
     wanted = [("none", 1.4), ("200mbit", 3.0)]
     for rate, least in wanted:
         gain = ratio(rows, rate, "all-reduce", 16 << 20, "int8")
         if gain is not None:
             where = "loopback" if rate == "none" else rate
-            found.append(f"int8 all-reduce of 16 MiB, {where}: {_words(gain)} (at least {least}): {_met(gain, least)}")
+            estimate.append(
+                f"int8 all-reduce of 16 MiB, {where}: {_format_interval(gain)} (at least {least}): {_met(gain, least)}"
+            )
     autos = [
         (gain, row)
         for row in rows
@@ -41,10 +47,12 @@ def targets(rows: list[dict[str, Any]]) -> list[str]:
     if autos:
         worst, row = min(autos, key=lambda pair: pair[0].estimate)
         every = {_met(gain, 0.97) for gain, _ in autos}
-        met = next(words for words in (NOT_MET, UNKNOWN, UNDECIDED, MET) if words in every)
+        met = next(result for result in (NOT_MET, UNKNOWN, UNDECIDED, MET) if result in every)
         at = f"{row['call']} of {row['bytes']} B at {row['rate']}"
-        found.append(f"the slowest of {len(autos)} with auto: {_words(worst)}, {at} (each at least 0.97): {met}")
-    return found
+        estimate.append(
+            f"the slowest of {len(autos)} with auto: {_format_interval(worst)}, {at} (each at least 0.97): {met}"
+        )
+    return estimate
 
 
 def _more(alone: dict[str, list[float]], mode: str) -> Interval:
@@ -52,35 +60,38 @@ def _more(alone: dict[str, list[float]], mode: str) -> Interval:
     return paired_difference([1e6 * s for s in alone[mode]], [1e6 * s for s in alone[PLAIN]])
 
 
-def _words(found: Interval, unit: str = "x", digits: int = 2) -> str:
-    ends = "" if found.low is None else f" [{found.low:.{digits}f}, {found.high:.{digits}f}]"
-    return f"{found.estimate:.{digits}f} {unit}{ends}"
+def _format_interval(estimate: Interval, unit: str = "x", digits: int = 2) -> str:
+    ends = "" if estimate.low is None else f" [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+    return f"{estimate.estimate:.{digits}f} {unit}{ends}"
 
 
-def _met(found: Interval, bound: float, *, at_most: bool = False) -> str:
-    if found.low is None or found.high is None:
+def _met(estimate: Interval, bound: float, *, at_most: bool = False) -> str:
+    if estimate.low is None or estimate.high is None:
         return UNKNOWN
-    above, below = found.low >= bound, found.high < bound
+    above, below = estimate.low >= bound, estimate.high < bound
     if at_most:
-        above, below = found.high <= bound, found.low > bound
+        above, below = estimate.high <= bound, estimate.low > bound
     return MET if above else NOT_MET if below else UNDECIDED
 
 
 def table(rows: list[dict[str, Any]], rate: str, call: str) -> Table:
-    """A line a mode, two columns a size."""
-    own = [row for row in rows if (row["rate"], row["call"]) == (rate, call)]
+    """Make a table with a line for each mode and two columns for each size."""
+    rows_of_call = [row for row in rows if (row["rate"], row["call"]) == (rate, call)]
     where = "on this machine" if rate == "none" else f"over links of {rate}"
-    made = Table(title=f"{call} {where}", box=None, pad_edge=False)
-    made.add_column("mode")
-    sizes = list(dict.fromkeys(row["bytes"] for row in own))
+    page = Table(title=f"{call} {where}", box=None, pad_edge=False)
+    page.add_column("mode")
+    sizes = list(dict.fromkeys(row["bytes"] for row in rows_of_call))
     for nbytes in sizes:
-        made.add_column(f"{nbytes >> 10} KiB, ms", justify="right")
-        made.add_column("x plain", justify="right")
-    for mode in dict.fromkeys(row["mode"] for row in own):
+        page.add_column(f"{nbytes >> 10} KiB, ms", justify="right")
+        page.add_column("x plain", justify="right")
+    for mode in dict.fromkeys(row["mode"] for row in rows_of_call):
         cells = []
         for nbytes in sizes:
-            times = next(row["seconds"] for row in own if (row["mode"], row["bytes"]) == (mode, nbytes))
+            times = next(row["seconds"] for row in rows_of_call if (row["mode"], row["bytes"]) == (mode, nbytes))
             gain = ratio(rows, rate, call, nbytes, mode)
-            cells += [f"{sorted(times)[len(times) // 2] * 1e3:.2f}", _words(gain).replace(" x", "") if gain else "-"]
-        made.add_row(mode, *cells)
-    return made
+            cells += [
+                f"{sorted(times)[len(times) // 2] * 1e3:.2f}",
+                _format_interval(gain).replace(" x", "") if gain else "-",
+            ]
+        page.add_row(mode, *cells)
+    return page

@@ -50,7 +50,7 @@ def schemes() -> list[str]:
 
 
 def need_gpu() -> None:
-    """Raises UserError where there is no GPU, or no CuPy."""
+    """Raise UserError without a GPU or CuPy."""
     import torch
 
     from hpcbench.codecs.device import cuda
@@ -64,7 +64,7 @@ def need_gpu() -> None:
 
 
 def resolved(scheme: str, device: str, sets: list[str]) -> dict[str, Any]:
-    """The run of a scheme."""
+    """Return the run of a scheme."""
     both = ", ".join(dict.fromkeys(("baseline", scheme)))  # a study has what it compares with
     runs = expand(
         load_study(STUDY, [*NEEDS.get(scheme, []), *sets, f"matrix.scheme=[{both}]"]), Capacity("here", None, 1024)
@@ -100,7 +100,7 @@ def train(run: dict[str, Any], directory: Path) -> tuple[str, ...]:
 
 
 def measured(log: str, run: dict[str, Any]) -> tuple[str, ...]:
-    """What the log says of the steps after the warm-up."""
+    """Read the steps after the warm-up from the log."""
     events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     last = {event["event"]: event for event in events}
     steps = [tuple(map(float, s)) for s in re.findall(r"^step .* loss (\S+) .* time (\S+) s ", log, re.M)]

@@ -1,8 +1,8 @@
-"""Writes docs/reference/cli.md, study.md and site.md from the command line's and the files' own declarations.
+"""Generator of docs/reference/cli.md, study.md and site.md from the declarations in the code.
 
     python docs/generate.py [--check]
 
---check changes nothing: it prints a line for each page that is not current, and its exit status is then 1.
+With --check it changes nothing. It prints a line for each page that is not current, and the exit status is then 1.
 """
 
 import argparse
@@ -18,138 +18,141 @@ import typer
 REFERENCE = Path(__file__).resolve().parent / "reference"
 MADE = "<!-- made by docs/generate.py: change the code's own descriptions, then run make docs -->"
 ABOUT = {
-    "study": "A study says what to compare. `hpcbench submit` reads it; `--set KEY=VALUE` changes single values of it.",
-    "site": "A site file says what one machine is like. [A new site](../how-to/new-site.md) tells how to write one.",
+    "study": "A study describes a comparison. `hpcbench submit` reads it; `--set KEY=VALUE` changes single values.",
+    "site": "A site file describes one machine. [A new site](../how-to/new-site.md) explains how to write one.",
 }
 
 
-def pages() -> dict[str, str]:
-    """Text of each page, by its file's name."""
-    return {"cli.md": cli_page(), "study.md": schema_page("study"), "site.md": schema_page("site")}
+def write_pages() -> dict[str, str]:
+    """Return the text of each page by file name."""
+    return {"cli.md": write_cli_page(), "study.md": write_schema_page("study"), "site.md": write_schema_page("site")}
 
 
-def cli_page() -> str:
-    """Every command with its arguments and options, as ``--help`` has them."""
+def write_cli_page() -> str:
+    """Return a page with the arguments and options of every command, as printed by ``--help``."""
     from hpcbench.cli import app
 
     lines = ["# Command line", "", MADE, "", "`hpcbench COMMAND --help` prints the same.", "", EXITS, ""]
-    for name, command in commands("hpcbench", typer.main.get_command(app)):
+    for name, command in list_commands("hpcbench", typer.main.get_command(app)):
         lines += [f"## {name}", "", " ".join((command.help or "").split()), ""]
-        lines += parameters(command)
+        lines += format_parameters(command)
     return "\n".join(lines).rstrip() + "\n"
 
 
 _NO_LIMIT = 10**9
-"""Bounds from here on only keep nonsense out."""
+"""Smallest absolute value of a bound that is left out of the pages, because it only excludes absurd values."""
 EXITS = (
-    "The exit status is 0 if all is done, 1 if a run failed, a verdict is bad or something needed does not work, and 2 "
-    "if the input is wrong."
+    "The exit status is 0 on success, 1 if a run failed, a verdict is bad or something needed does not work, and 2 if "
+    "the input is wrong."
 )
 
 
-def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """All commands below one, each with the words that call it."""
-    below = getattr(command, "commands", None)
-    if not below:
+def list_commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """List a command or, for a group, all commands below it, each with its full name."""
+    children = getattr(command, "commands", None)
+    if not children:
         yield name, command
         return
-    for word, own in below.items():
-        yield from commands(f"{name} {word}", own)
+    for child_name, child in children.items():
+        yield from list_commands(f"{name} {child_name}", child)
 
 
-def parameters(command: Any) -> list[str]:
-    """A table of a command's arguments and options."""
+def format_parameters(command: Any) -> list[str]:
+    """Return a table of the arguments and options of a command."""
     rows = []
     for parameter in command.params:
         if parameter.name == "help":
             continue
         if parameter.param_type_name == "argument":
-            words = parameter.metavar or parameter.name.upper()
+            usage = parameter.metavar or parameter.name.upper()
         else:
             value = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.upper()}"
-            words = ", ".join([*parameter.opts, *parameter.secondary_opts]) + value
+            usage = ", ".join([*parameter.opts, *parameter.secondary_opts]) + value
         default = parameter.default
-        plain = isinstance(default, (str, int, float)) and not isinstance(default, bool) and default != ""
-        rows.append(f"| {cell(f'`{words}`')} | {cell(getattr(parameter, 'help', None) or '')} "
-                    f"| {cell(f'`{default}`' if plain else '')} |")  # fmt: skip
+        has_default = isinstance(default, (str, int, float)) and not isinstance(default, bool) and default != ""
+        cells = [f"`{usage}`", getattr(parameter, "help", None) or "", f"`{default}`" if has_default else ""]
+        rows.append(f"| {' | '.join(map(escape_cell, cells))} |")
     return ["| | meaning | default |", "| --- | --- | --- |", *rows, ""] if rows else []
 
 
-def schema_page(what: str) -> str:
-    """Every field of a file, a table for each section, the outermost first."""
-    asked = [sys.executable, "-m", "hpcbench", "schema", what]
-    schema = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+def write_schema_page(what: str) -> str:
+    """Return a page with a table of fields for each section of a file, the outermost section first."""
+    command = [sys.executable, "-m", "hpcbench", "schema", what]
+    schema = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     lines = [f"# Fields of a {what}", "", MADE, "", ABOUT[what], ""]
     lines += [f"`hpcbench schema {what}` prints the same as JSON Schema, for editors.", ""]
-    for name, section in {f"the {what}": schema, **schema.get("$defs", {})}.items():
-        lines += [f"## {name[0].upper()}{name[1:]}", "", " ".join(section.get("description", "").split()), ""]
+    for title, section in {f"the {what}": schema, **schema.get("$defs", {})}.items():
+        lines += [f"## {title[0].upper()}{title[1:]}", "", " ".join(section.get("description", "").split()), ""]
         if "properties" not in section:
-            lines += [f"{kind(section)}.", ""]
+            lines += [f"{describe_value(section)}.", ""]
             continue
         required = section.get("required", [])
         lines += ["| field | value | meaning | default |", "| --- | --- | --- | --- |"]
-        for field, own in section["properties"].items():
-            default = "required" if field in required else shown_default(own)
-            words = [f"`{field}`", kind(own), own.get("description", ""), default]
-            lines.append(f"| {' | '.join(cell(word) for word in words)} |")
+        for name, field in section["properties"].items():
+            default = "required" if name in required else format_default(field)
+            cells = [f"`{name}`", describe_value(field), field.get("description", ""), default]
+            lines.append(f"| {' | '.join(map(escape_cell, cells))} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def kind(own: dict[str, Any]) -> str:
-    """What may stand in a field, in words; a section is a link to its table."""
-    if "$ref" in own:
-        name = own["$ref"].rpartition("/")[2]
+def describe_value(field: dict[str, Any]) -> str:
+    """Describe the values that a field accepts; a section is a link to its table."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
-    if "enum" in own or "const" in own:
-        return ", ".join(f"`{value}`" for value in own.get("enum", [own.get("const")]))
-    if "anyOf" in own:
-        return " or ".join(dict.fromkeys(kind(one) for one in own["anyOf"] if one.get("type") != "null"))
-    if own.get("type") == "array":
-        return f"list of {kind(own.get('items', {}))}"
-    if own.get("type") == "object":
-        values = [*own.get("patternProperties", {}).values(), own.get("additionalProperties")]
-        named = next((value for value in values if isinstance(value, dict)), None)
-        return f"by name: {kind(named)}" if named else "fields"
+    if "enum" in field or "const" in field:
+        return ", ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
+    if "anyOf" in field:
+        kinds = (describe_value(option) for option in field["anyOf"] if option.get("type") != "null")
+        return " or ".join(dict.fromkeys(kinds))
+    if field.get("type") == "array":
+        return f"list of {describe_value(field.get('items', {}))}"
+    if field.get("type") == "object":
+        values = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
+        value_schema = next((value for value in values if isinstance(value, dict)), None)
+        return f"by name: {describe_value(value_schema)}" if value_schema else "fields"
     return {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}.get(
-        own.get("type", ""), "any"
-    ) + limits(own)
+        field.get("type", ""), "any"
+    ) + format_limits(field)
 
 
-def limits(own: dict[str, Any]) -> str:
-    """The bounds of a number that a user may meet."""
-    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-    found = [f"{word} {own[key]:,}" for key, word in words.items() if abs(own.get(key, _NO_LIMIT)) < _NO_LIMIT]
-    return f", {', '.join(found)}" if found else ""
+def format_limits(field: dict[str, Any]) -> str:
+    """Return the bounds of a number that are not absurdly large."""
+    phrases = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    bounds = [
+        f"{phrase} {field[key]:,}" for key, phrase in phrases.items() if abs(field.get(key, _NO_LIMIT)) < _NO_LIMIT
+    ]
+    return f", {', '.join(bounds)}" if bounds else ""
 
 
-def shown_default(own: dict[str, Any]) -> str:
-    """The default as YAML would have it; nothing where a field is simply absent."""
-    default = own.get("default")
+def format_default(field: dict[str, Any]) -> str:
+    """Return the default in YAML; nothing for a field that may be absent."""
+    default = field.get("default")
     return "" if default in (None, [], {}) else f"`{json.dumps(default)}`"
 
 
-def cell(text: str) -> str:
-    """Text that fits one cell of a Markdown table."""
+def escape_cell(text: str) -> str:
+    """Return text that fits one cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def main() -> int:
-    """Write the pages, or check them; returns the exit status."""
+    """Write the pages, or check them, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="say what differs, and change nothing")
+    parser.add_argument("--check", action="store_true", help="print the pages that differ, and change nothing")
     check = parser.parse_args().check
-    differing = 0
-    for name, text in pages().items():
+    differing_pages = 0
+    for name, text in write_pages().items():
         path = REFERENCE / name
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
-        differing += 1
+        differing_pages += 1
         if check:
             print(f"{path}: not current: make docs writes it")
         else:
             path.write_text(text, encoding="utf-8")
-    return int(check and differing > 0)
+    return int(check and differing_pages > 0)
 
 
 if __name__ == "__main__":

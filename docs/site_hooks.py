@@ -1,4 +1,4 @@
-"""The site of `make docs` also shows what lies outside docs/: it has copies of stored results, and links lead there."""
+"""MkDocs hooks that add the stored results, which are outside of docs/, to the site of `make docs`."""
 
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,6 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links at results to where the site has them: one directory nearer than in the checkout."""
+    """Change links to stored results, which are one directory nearer in the site than in the checkout."""
     here = "../" * page.file.src_uri.count("/")
     return markdown.replace(f"]({here}../results/", f"]({here}results/")

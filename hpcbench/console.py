@@ -1,4 +1,4 @@
-"""What all commands print alike: tables, as wide as the terminal or the file, and time spans."""
+"""Output of all commands: tables that fit the terminal or the file, and time spans."""
 
 import io
 import os
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNBOUND = 160
-"""Width of a table in columns where no terminal limits it."""
+"""Width of a table in columns without a terminal."""
 
 
 def columns() -> int | None:
-    """Width of the standard output in columns; None leaves it to the terminal."""
+    """Return the width of the standard output in columns; None for the width of the terminal."""
     return None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else UNBOUND
 
 
@@ -38,9 +38,9 @@ def show_table(table: "Table", unbound: int = UNBOUND) -> None:
 
 
 def span(seconds: float | None) -> str:
-    """A time span as minutes and seconds, or hours, minutes and seconds."""
+    """Format a time span as minutes and seconds, or as hours, minutes and seconds."""
     if seconds is None:
         return "-"
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    total = round(seconds)
+    hours, minutes = divmod(total // 60, 60)
+    return f"{hours}:{minutes:02}:{total % 60:02}" if hours else f"{minutes}:{total % 60:02}"

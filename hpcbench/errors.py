@@ -2,7 +2,7 @@
 
 
 class UserError(Exception):
-    """Input is wrong. Each fault is a line, which names file, line, field and the remedy. Exit status 2."""
+    """Invalid input. Each fault is one line with file, line, field and remedy. The exit status is 2."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__("\n".join(faults))
@@ -10,4 +10,4 @@ class UserError(Exception):
 
 
 class TransitError(Exception):
-    """A message did not arrive as it was sent. Exit status 1."""
+    """A message that did not arrive as it was sent. The exit status is 1."""

@@ -1,21 +1,21 @@
-"""Files that another program may have written, and their names in messages."""
+"""Reading of files that another program may have written, and names of files in messages."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 _MOST = 64 << 20
-"""Most bytes that are read of a file. No file of hpcbench is as long."""
+"""Maximum bytes that are read of a file. No file of hpcbench is longer."""
 
 
 def shown_path(path: Path | str) -> str:
-    """A path as it is if it is printable, else escaped, so that a message stays one line."""
+    """Return a path for a message of one line: unchanged if it is printable, else escaped."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The mapping in a JSON file; None if there is no such file or no mapping in it."""
+    """Return the mapping in a JSON file; None if there is no such file, or its content is not a mapping."""
     try:
         with path.open("rb") as stream:
             data = json.loads(stream.read(_MOST))
@@ -41,7 +41,7 @@ def decompression(path: Path) -> str | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether a file or directory exists. A name that no file system takes does not exist."""
+    """Whether a file or directory exists. A name that no file system accepts does not exist."""
     try:
         return path.exists()
     except OSError:

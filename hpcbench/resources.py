@@ -6,7 +6,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_dir(name: str) -> Path:
-    """Directory of data files with this name at the top of the repository.
+    """Return the directory of data files with this name at the top of the repository.
 
     Parameters
     ----------
@@ -24,4 +24,4 @@ def data_dir(name: str) -> Path:
     for path in candidates:
         if path.is_dir():
             return path
-    raise FileNotFoundError(f"hpcbench is installed without its {name}: reinstall the package")
+    raise FileNotFoundError(f"hpcbench is installed without its directory {name}: reinstall the package")

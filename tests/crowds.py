@@ -23,6 +23,7 @@ NAMED = {
     "networks": (
         *("benchmarks/test_tiny_hosts.py", "benchmarks/test_overlap.py", "benchmarks/test_throttled_training.py"),
         *("benchmarks/test_predict_measured.py", "testing/test_hosts.py", "testing/test_slurm_cluster.py", "slurm"),
+        "programs/test_program_systems.py",
     ),
     "programs": ("programs",),  # one process plays all programs
     "daemons": ("lsf", "flux", "testing", "batch/submitit", "doctor"),

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from fakes import Fake, FakeFlux, FakeLSF
-from fakes.sites import pretended
+from fakes.sites import read_options
 
 from hpcbench.batch.sites.load_site import load_site
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.report.main import report
@@ -102,7 +102,7 @@ class Place:
         self.study = directory / "study.yaml"
         system = data["scheduler"]["kind"]
         quick: dict[str, Any] = {"nodes": 4, "terminate_interval": 0.5, "directory": directory / "pretended"}
-        options = {**pretended(str(self.site), system), **quick, **fake}
+        options = {**read_options(str(self.site), system), **quick, **fake}
         self.fake: Fake = {"lsf": FakeLSF, "flux": FakeFlux}[system](**options)
         self.acts({})
         self.write_study()
@@ -123,7 +123,7 @@ class Place:
         """Wait until the run's ranks have begun."""
         wait_for(lambda: (self.directory / f"began.{run}").exists())
 
-    def submit(self, **options: Any) -> Submission:
+    def submit(self, **options: Any) -> SubmitResult:
         """As `hpcbench submit` does."""
         return submit(self.study, Options(site=str(self.site), **options))
 

@@ -220,7 +220,7 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
         (["submit", str(DEMO), "two"], "unexpected extra argument"),
         (["status"], "no submission here"),
         (["status", "none"], "none: no such directory"),
-        (["status", str(DEMO)], "is no directory"),
+        (["status", str(DEMO)], "is not a directory"),
         (["status", "."], "no submission.json"),
         (["status", "$(touch pwned)"], "no such directory"),
         (["cancel"], "no submission here"),
@@ -254,7 +254,7 @@ def test_wrong_arguments_end_in_one_line(
         ({"scheduler": {"kind": "slurm", "directives": {"--comment": "a\nb"}}}, "one line"),
         ({"scheduler": {"kind": "slurm", "directives": {"-x y": "1"}}}, "is not an option"),
         ({"launcher": {"kind": "mpirum"}}, "launcher.kind: must be"),
-        ({"environment": {"A B": "1"}}, "is not a name of a variable"),
+        ({"environment": {"A B": "1"}}, "is not a variable name"),
         ({"environment": {"A": "1\n2"}}, "several lines: write one line per entry"),
         ({"environment": {"A": 1}}, "environment.A: must be text, not 1"),
         ({"modules": ["a\nb"]}, "several lines"),
@@ -344,7 +344,7 @@ def test_the_dry_run_says_what_it_would_do(
     lines = out.splitlines()
     assert lines[0] == "9 jobs, 63 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
     assert lines[1] == (
-        "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads a rank, walltime 2h, queue pbatch"
+        "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads per rank, walltime 2h, queue pbatch"
     )
     assert lines[2] == "    lrun -N12 -T4 -M -gpu python3 -u -m hpcbench.train runs/RUN/run.json"
     schemes = "baseline, identity, naive-mpc, naive-zfp8, naive-zfp16, mzhybrid, zhybrid-16-8"
@@ -359,7 +359,7 @@ def test_the_dry_run_says_what_it_would_do(
     ("site", "sets", "says"),
     [
         ("slurm-cluster", ["nodes=2", "ranks_per_node=1"], "messages leave the node in all runs"),
-        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: take two nodes by"),
+        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: use two nodes"),
         ("local", [], "no message leaves the node, so nothing is learned about the network: try --site virtual-hosts"),
         ("virtual-hosts", [], "messages leave the node in all runs"),
         (
@@ -435,8 +435,8 @@ def test_site_files_are_checked_with_every_fault(
     path.write_text("site: x\nscheduler: {kind: pbs}\nlauncher: {kind: mpich}\nthreads: 0\n", encoding="utf-8")
     code, out, err = run(capsys, monkeypatch, "sites", "check", str(path), "lassen")
     assert (code, err) == (2, "")
-    assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "right"]
+    assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "valid"]
     assert run(capsys, monkeypatch, "sites", "check", "lassen")[0] == 0
-    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "one site is shown at a time")):
+    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "name one site to show")):
         code, out, err = run(capsys, monkeypatch, "sites", *wrong)
         assert (code, out) == (2, "") and says in err

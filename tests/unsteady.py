@@ -1,6 +1,7 @@
-"""``pytest -n N --once-more K``: at most K tests that failed beside others are run once more, alone, at the end.
+"""``pytest -n N --once-more K``: at most K tests that failed in parallel are run once more, alone, at the end.
 
-What passes alone is reported as unsteady, with its first output, and does not fail the run. docs/decisions.md says why.
+A test that passes alone is reported as unsteady, with its first output, and does not fail the run.
+docs/decisions.md explains why.
 """
 
 import subprocess
@@ -36,12 +37,12 @@ class OnceMore:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         write = terminalreporter
         if self.passed:
-            write.section("UNSTEADY: failed beside others, passed alone", red=True, bold=True)
-            for name, said in self.failed.items():
+            write.section("UNSTEADY: failed in parallel, passed alone", red=True, bold=True)
+            for name, output in self.failed.items():
                 write.line(f"UNSTEADY {name}", red=True, bold=True)
-                write.line(said)
+                write.line(output)
         elif self.alone:
-            write.section("failed beside others, and failed alone", red=True, bold=True)
+            write.section("failed in parallel, and failed alone", red=True, bold=True)
             write.line(self.alone)
 
 
@@ -50,5 +51,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--once-more") and not hasattr(config, "workerinput"):  # in the process that others report to
+    if config.getoption("--once-more") and not hasattr(config, "workerinput"):  # not in xdist's workers
         config.pluginmanager.register(OnceMore(config.getoption("--once-more")), "once-more")

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from fakes import Fake, FakeFlux, FakeLSF
-from fakes.sites import pretended
+from fakes.sites import read_options
 from fakes.state import ENDED
 
 from hpcbench.errors import UserError
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 def _fake(arguments: argparse.Namespace) -> Fake:
     options: dict[str, Any] = {"nodes": arguments.nodes, "minute": arguments.minute}
     if arguments.site:
-        options |= pretended(arguments.site, arguments.system)
+        options |= read_options(arguments.site, arguments.system)
     if arguments.flavour:
         options["flavour"] = arguments.flavour
     return FakeLSF(**options) if arguments.system == "lsf" else FakeFlux(**options)

@@ -1,4 +1,4 @@
-"""Predicted beside measured: errors, the order of schemes, bytes and memory."""
+"""Comparison of predictions and measurements: errors, order of schemes, bytes and memory."""
 
 import statistics
 from collections import Counter
@@ -22,11 +22,11 @@ class Cell:
     """Seconds of a step in each repeat."""
     low: float = 0.0
     high: float = 0.0
-    """The interval that was predicted."""
+    """Predicted interval."""
 
     @property
     def held(self) -> bool:
-        """Whether the interval holds what was measured."""
+        """Whether the interval contains the measured median."""
         return self.low <= self.middle <= self.high
 
     @property
@@ -45,35 +45,35 @@ class Order:
     """Pairs of schemes of one study."""
 
     pairs: int
-    told: int
-    """Pairs that the measurement tells apart: the repeats of one are all faster than those of the other."""
+    distinct: int
+    """Pairs that the measurement separates: all repeats of one scheme are faster than those of the other."""
     right: int
-    """Pairs whose order was predicted."""
+    """Pairs of `distinct` whose order was predicted."""
 
 
 def order(cells: Sequence[Cell]) -> Order:
     """Compare each two schemes of each study."""
-    pairs = told = right = 0
+    pairs = distinct = right = 0
     for a, b in combinations(cells, 2):
         if a.study != b.study:
             continue
         pairs += 1
         if max(a.measured) < min(b.measured) or max(b.measured) < min(a.measured):
-            told += 1
+            distinct += 1
             right += (a.predicted < b.predicted) == (a.middle < b.middle)
-    return Order(pairs, told, right)
+    return Order(pairs, distinct, right)
 
 
 def summary(errors: Iterable[float]) -> str:
-    """Mean and worst size, and the median with its sign, in percent."""
-    found = list(errors)
-    sizes = [abs(error) * 100 for error in found]
-    middle = 100 * statistics.median(found)
+    """Format mean and largest size of the errors, and their median with its sign, in percent."""
+    values = list(errors)
+    sizes = [abs(error) * 100 for error in values]
+    middle = 100 * statistics.median(values)
     return f"mean {statistics.mean(sizes):.1f} %, median {middle:+.1f} %, worst {max(sizes):.1f} %"
 
 
 def drift(now: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> str:
-    """How many times as long the same runs took: no prediction is nearer than the machine is to itself."""
+    """Compare the times of the same runs in two measurements, which limits the accuracy of any prediction."""
     ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(now, before, strict=True)]
     return (
         f"the same runs took {statistics.mean(ratios):.2f} times as long as before in the mean, "
@@ -87,9 +87,9 @@ def bytes_differ(run: Run, traffic: Mapping[str, Mapping[str, Any]]) -> list[str
     per_node = run.shape.ranks_per_node if run.shape else None
     for key, nbytes in volume.count_all_ranks_bytes(run.model, run.train, run.layout, node_ranks=per_node).items():
         expected[str(key[0])] += nbytes
-    found = {name: round(one["message_bytes"]) for name, one in traffic.items()}
+    values = {name: round(totals["message_bytes"]) for name, totals in traffic.items()}
     return [
-        f"{name}: {found.get(name, 0)} counted, {expected.get(name, 0)} predicted"
-        for name in sorted({*expected, *found})
-        if expected.get(name, 0) != found.get(name, 0)
+        f"{name}: {values.get(name, 0)} counted, {expected.get(name, 0)} predicted"
+        for name in sorted({*expected, *values})
+        if expected.get(name, 0) != values.get(name, 0)
     ]

@@ -1,6 +1,6 @@
-"""All that is measured before predictions are judged, and the directory that keeps it for a better model.
+"""Measurements that predictions are compared with, and the directory that stores them.
 
-A model that is changed can be judged once more by what was measured for the one before: predictions need no cluster.
+A changed model can be compared with stored measurements again, because predictions need no cluster.
 """
 
 import json
@@ -25,18 +25,18 @@ SCRIPT = Path(__file__).parents[1] / "predict_measured.py"
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured."""
+    """Measurements of a machine and of all runs."""
 
     machine: str
-    """Where: predictions may be made on another one."""
-    known: measured_tables.MeasuredTables
+    """Machine of the measurement; predictions may run on another one."""
+    tables: measured_tables.MeasuredTables
     """Tables of the machine."""
     links: dict[str, dict[str, Any]]
     """Tables of its links, by their rate."""
     taught: dict[str, Any]
-    """The run that earlier runs stand for."""
+    """Result of the earlier run."""
     turns: list[list[dict[str, Any]]]
-    """Every run, in each turn; in the order of the tasks."""
+    """Results of every run in each turn, in the order of the tasks."""
     peaks: list[list[int]]
     """Peak bytes of every rank of each study's baseline."""
 
@@ -52,29 +52,34 @@ def measure(
     tiny: bool,
 ) -> Found:
     """Measure the machine, then all runs in rotated order, and write everything into a directory."""
-    each, found = shape.ranks_a_host, list[list[dict[str, Any]]]()
+    each, turns_of_runs = shape.ranks_a_host, list[list[dict[str, Any]]]()
     rates = sorted({rate for rate, _ in (trial, *tasks)})
     with Hosts(shape.hosts) as hosts, progress(unit="turns") as show:
         turns = repeats + 2
         show(0, turns, "tables")
-        known = tables.measure(hosts, shape, directory / _TABLES, rates, tiny=tiny)
+        tables_of_machine = tables.measure(hosts, shape, directory / _TABLES, rates, tiny=tiny)
         (taught,) = train(hosts, [trial], ranks_a_host=each)
         for repeat in range(repeats):
             show(1 + repeat, turns, f"repeat {repeat + 1}")
             at = repeat * len(tasks) // repeats
             turned = train(hosts, [*tasks[at:], *tasks[:at]], ranks_a_host=each)
-            found.append(turned[len(tasks) - at :] + turned[: len(tasks) - at])
+            turns_of_runs.append(turned[len(tasks) - at :] + turned[: len(tasks) - at])
         show(turns - 1, turns, "memory")
         baselines = [run for _, run in tasks[:: len(tasks) // len(studies)]]
         peaks = tables.trace(hosts, shape, baselines)
-    made: dict[str, Any] = {"provenance": provenance(SCRIPT), "taught": taught, "turns": found, "peaks": peaks}
-    (directory / _RUNS).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    stored: dict[str, Any] = {
+        "provenance": provenance(SCRIPT),
+        "taught": taught,
+        "turns": turns_of_runs,
+        "peaks": peaks,
+    }
+    (directory / _RUNS).write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     links = tables.links(directory / _TABLES, rates)
-    return Found(made["provenance"]["machine"], known, links, taught, found, peaks)
+    return Found(stored["provenance"]["machine"], tables_of_machine, links, taught, turns_of_runs, peaks)
 
 
 def read(directory: Path, tasks: Sequence[Task]) -> Found:
-    """What was measured before, of the same runs.
+    """Read an earlier measurement of the same runs.
 
     Raises
     ------
@@ -83,14 +88,14 @@ def read(directory: Path, tasks: Sequence[Task]) -> Found:
     """
     path = directory / _RUNS
     try:
-        made = json.loads(path.read_text(encoding="utf-8"))
-        turns, machine = [[run["scheme"] for run in turn] for turn in made["turns"]], made["provenance"]["machine"]
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        turns, machine = [[run["scheme"] for run in turn] for turn in stored["turns"]], stored["provenance"]["machine"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: {error}: measure with --keep {directory}") from None
     if any(turn != [run["scheme"]["name"] for _, run in tasks] for turn in turns):
         raise UserError(
             f"{path}: is of other schemes or studies: give the --schemes and --studies that it was made with"
         )
-    known = measured_tables.read_tables(directory / _TABLES, asked_for=True)
+    tables_of_machine = measured_tables.read_tables(directory / _TABLES, asked_for=True)
     links = tables.links(directory / _TABLES, sorted({tables.TRIAL, *(rate for rate, _ in tasks)}))
-    return Found(machine, known, links, made["taught"], made["turns"], made["peaks"])
+    return Found(machine, tables_of_machine, links, stored["taught"], stored["turns"], stored["peaks"])

@@ -44,20 +44,20 @@ class Trace(TorchDispatchMode):
             if isinstance(value, torch.Tensor) and value.device.type == "cpu":
                 storage = value.untyped_storage()
                 self._alive.setdefault(storage._cdata, StorageWeakRef(storage))
-        self._alive = {key: one for key, one in self._alive.items() if not one.expired()}
+        self._alive = {key: item for key, item in self._alive.items() if not item.expired()}
         # as large as they are now: weights that are gathered on demand come and go under the same storage
-        tensors = sum(_size(one) for one in self._alive.values())
+        tensors = sum(_size(item) for item in self._alive.values())
         self.peak = max(self.peak, tensors + max(tracemalloc.get_traced_memory()[0] - self._apart, 0))
 
     def begin(self) -> None:
         """Take what Python itself holds now for what it always holds."""
         domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
-        held = sum(one.size for one in tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename"))
+        held = sum(item.size for item in tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename"))
         self._apart, self.peak = tracemalloc.get_traced_memory()[0] - held, 0
 
 
-def _size(one: StorageWeakRef) -> int:
-    storage = torch.UntypedStorage._new_with_weak_ptr(one.cdata)
+def _size(item: StorageWeakRef) -> int:
+    storage = torch.UntypedStorage._new_with_weak_ptr(item.cdata)
     return storage.nbytes() if storage is not None else 0
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """So many hosts, and ranks on each."""
+    """Number of hosts, and of ranks on each."""
 
     hosts: int
     ranks_a_host: int
@@ -31,9 +31,9 @@ class Study:
 
 def _study(rate: str, dp: int, tp: int, pp: int, *settings: str) -> Study:
     cut = (f"layout.dp={dp}", f"layout.tp={tp}", f"layout.pp={pp}", *settings)
-    words = [f"dp {dp}", *([f"tp {tp}"] if tp > 1 else []), *([f"pp {pp}"] if pp > 1 else [])]
-    more = [one.partition(".")[2].replace("=", " ") for one in settings if "." in one]
-    return Study(", ".join([" x ".join(words), *more, rate]), rate, cut)
+    sizes = [f"dp {dp}", *([f"tp {tp}"] if tp > 1 else []), *([f"pp {pp}"] if pp > 1 else [])]
+    more = [setting.partition(".")[2].replace("=", " ") for setting in settings if "." in setting]
+    return Study(", ".join([" x ".join(sizes), *more, rate]), rate, cut)
 
 
 CALIBRATION = _study("200mbit", 8, 1, 1, "train.zero=0", "train.overlap=false")

@@ -17,7 +17,7 @@ from hpcbench.testing.hosts import Hosts
 from predicted.studies import Shape
 
 TRIAL = "200mbit"
-"""Rate of the table of links that older measurements have alone."""
+"""Rate of the only table of links in older measurements."""
 CODECS = ("bf16", "int8", "zfp:8", "zfp:16")
 
 
@@ -26,7 +26,7 @@ def measure(
 ) -> measured_tables.MeasuredTables:
     """Write the tables of `hpcbench bench` into a directory, and read them.
 
-    Links of each rate are measured, as whoever has such a network would do it, and those without a limit.
+    The links of each rate are measured, and those without a limit.
     """
     script = (
         "import sys, torch; torch.set_num_threads(1); from pathlib import Path;"
@@ -56,12 +56,12 @@ def measure(
 
 
 def of_rate(rate: str) -> str:
-    """The name of the table of links of a rate."""
+    """Return the name of the table of links of a rate."""
     return f"network-{rate}.json"
 
 
 def links(directory: Path, rates: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The table of each rate that was measured; those of older measurements have none."""
+    """Read the table of each measured rate; older measurements have none."""
     files = {rate: directory / (measured_tables.NETWORK if rate == TRIAL else of_rate(rate)) for rate in rates}
     return {rate: json.loads(file.read_text(encoding="utf-8")) for rate, file in files.items() if file.is_file()}
 

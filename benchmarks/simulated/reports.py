@@ -54,7 +54,7 @@ def following(memory: float) -> Draw:
 
 
 def drifting(rng: random.Random, pairs: int) -> list[list[float]]:
-    """Draw runs of which each is slower than the one before it in its allocation, by one deviation; order rotated."""
+    """Draw runs that are each slower than the previous one in the allocation, by one deviation, in rotated order."""
     count = len(SCHEMES)
     return [[rng.gauss(0, 1) - (k - pair) % count for pair in range(pairs)] for k in range(count)]
 
@@ -190,7 +190,7 @@ _FALSE = ("pairs", "false: speed", "loss", "each other", "any")
 
 
 def errors(options: argparse.Namespace) -> Table:
-    """Reports with a false finding, for each truth and each kind of noise."""
+    """Count reports with a false finding, for each truth and each kind of noise."""
     table = _table("whole report", "cells", *_FALSE)
     cases = [(truth, "independent", 1, pairs) for truth in TRUTHS for pairs in (3, 5, 8)]
     cases += [(truth, "independent", 9, pairs) for truth in list(TRUTHS)[:4] for pairs in (3, 5, 8)]
@@ -207,7 +207,7 @@ def errors(options: argparse.Namespace) -> Table:
 
 
 def power(options: argparse.Namespace) -> Table:
-    """What reports find where compression pays."""
+    """Count the findings of reports where compression pays."""
     table = _table("whole report", "cells", "pairs", "faster", "and as good", "pays", "beats baseline")
     for truth in ("gains of 1.3 to 1.6", "gains of 1.05"):
         for cells, pairs in ((1, 3), (1, 5), (1, 8), (9, 3), (9, 5), (9, 8)):
@@ -230,11 +230,11 @@ def power(options: argparse.Namespace) -> Table:
 
 
 WAYS = "as the report advises, up to 30 pairs", "at 3, 5, 8, 12, 20 and 30 pairs", "after each repeat, 3 to 30 pairs"
-"""Ways of reading a report again, the last of which is more than a report promises to be valid for."""
+"""Ways of reading a report again. The last one is beyond the guarantee of a report."""
 
 
 def peeking(options: argparse.Namespace) -> Table:
-    """Reports with a false finding at any look, where nothing differs and repeats are added."""
+    """Count reports with a false finding at any look, if nothing differs and repeats are added."""
     table = _table("looks", "false: any", "mean pairs")
     for way in WAYS:
         rng = random.Random(f"{options.seed} {way}")
@@ -257,7 +257,7 @@ def peeking(options: argparse.Namespace) -> Table:
 
 
 def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
-    """The number of pairs at which the report is read next; None to stop."""
+    """Return the number of pairs at which the report is read next; None to stop."""
     if way.startswith("after"):
         return pairs + 1
     later = min((look for look in LOOKS if look > pairs), default=None)
@@ -269,7 +269,7 @@ def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
 
 
 def spikes(options: argparse.Namespace) -> Table:
-    """What reports say of schemes whose mean loss is at or beyond the margin, because some of their runs fail."""
+    """Count results for schemes whose mean loss is at or beyond the margin, because some of their runs fail."""
     table = _table("one run in", "worse by", "pairs", "as good", "without remark", "after a failure")
     for chance, size in ((0.1, 0.25), (0.1, 0.5), (0.2, 0.25)):
         for pairs in (3, 5, 8, 12, 30):

@@ -28,7 +28,7 @@ Noise = Callable[[random.Random], float]
 
 
 def normal(rng: random.Random) -> float:
-    """Normal."""
+    """Draw normal noise."""
     return rng.gauss(0, 1)
 
 
@@ -64,7 +64,7 @@ def planted(
     cell: dict[str, int] | None = None,
     repeat: int = 1,
 ) -> Measures:
-    """The measures of a run that completed. Without a codec's name the report cannot know the kind of the scheme."""
+    """Return the measures of a completed run. The report needs the codec's name for the kind of the scheme."""
     settings = {"scheme": {"default": codec, "rules": []}} if codec else {}
     ended = ResolvedState("completed")
     result = RunResult(
@@ -80,7 +80,7 @@ def nothing_measured() -> Measures:
 
 
 def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect], codecs: Sequence[str] = ()) -> Cell:
-    """A study of one cell, as the report compares it; the baseline's codec is the first."""
+    """Make a study of one cell for the report; the baseline's codec is the first."""
     runs = []
     for pair in range(pairs):
         machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)

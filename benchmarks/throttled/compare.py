@@ -1,4 +1,4 @@
-"""Schemes beside each other at a rate: ratios over pairs of runs of one repeat, and what these show."""
+"""Comparison of schemes at a rate: ratios over pairs of runs of one repeat, and their significance."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class Column:
 
     def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
         """Values of two schemes in each repeat that has both."""
-        one, two = self.runs[scheme], self.runs[other]
-        return [(one[k][value], two[k][value]) for k in sorted(one.keys() & two.keys())]
+        ours, two = self.runs[scheme], self.runs[other]
+        return [(ours[k][value], two[k][value]) for k in sorted(ours.keys() & two.keys())]
 
     def mean(self, scheme: str, value: Callable[[dict[str, Any]], float]) -> float:
         """Mean of a value over the repeats of a scheme."""
@@ -60,24 +60,24 @@ class Row:
 
 
 def columns(document: dict[str, Any]) -> list[Column]:
-    """The runs by cell and rate: cells in their order, without a limit first."""
+    """Group the runs by cell and rate: cells in their order, without a limit first."""
     runs = document["runs"]
     cells = [cell for k, cell in enumerate(run["cell"] for run in runs) if cell not in [r["cell"] for r in runs[:k]]]
     cells.sort(key=lambda cell: list(cell.values()))
-    found = []
+    columns_of_rates = []
     for cell in cells:
         for rate in (None, *(document["rates"] or ())):
-            own: Runs = {scheme: {} for scheme in document["schemes"]}
+            runs_of_scheme: Runs = {scheme: {} for scheme in document["schemes"]}
             for run in runs:
                 if run["rate"] == rate and run["cell"] == cell:
-                    own[run["scheme"]][run["repeat"]] = run
-            if all(own.values()):
-                found.append(Column(rate, cell, own))
-    return found
+                    runs_of_scheme[run["scheme"]][run["repeat"]] = run
+            if all(runs_of_scheme.values()):
+                columns_of_rates.append(Column(rate, cell, runs_of_scheme))
+    return columns_of_rates
 
 
 def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
-    """A row a scheme, in the study's order.
+    """List a row for each scheme, in the order of the study.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
     def spent(name: str) -> Callable[[dict[str, Any]], float]:
         return lambda run: sum(dimension[name] for dimension in run["traffic"].values()) / ranks
 
-    made = []
+    rows_of_table = []
     for scheme in column.runs:
         wire = None
         if "identity" in column.runs and scheme != "baseline":
             plain = column.mean("identity", between_hosts)
             wire = column.mean(scheme, between_hosts) / plain if plain else None
         limited = free is not None and column.rate is not None
-        made.append(
+        rows_of_table.append(
             Row(
                 scheme,
                 column.mean(scheme, lambda run: run["samples_per_s"]),
@@ -108,7 +108,7 @@ def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
                 paired_difference(*zip(*column.pairs(scheme, "baseline", "valid"), strict=True)),
             )
         )
-    return made
+    return rows_of_table
 
 
 def between_hosts(run: dict[str, Any]) -> float:
@@ -121,8 +121,8 @@ def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
 
     A codec also costs and spares time of processors, which is the same in both and falls out.
     """
-    base, own = limited.runs["baseline"], limited.runs[scheme]
-    common = sorted(base.keys() & own.keys())
+    base, runs_of_scheme = limited.runs["baseline"], limited.runs[scheme]
+    common = sorted(base.keys() & runs_of_scheme.keys())
 
     def gains(column: Column) -> list[float]:
         runs = column.runs
@@ -133,14 +133,14 @@ def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
 
 def share_of_link(limited: Column, free: Column) -> Interval:
     """Part of its time that the limit costs the baseline, paired by repeat."""
-    one, two = limited.runs["baseline"], free.runs["baseline"]
-    kept = _ratio([(one[k]["samples_per_s"], two[k]["samples_per_s"]) for k in sorted(one)])
-    low, high = (None if end is None else 1 - end for end in (kept.high, kept.low))
-    return Interval(1 - kept.estimate, low, high, kept.pairs)
+    ours, two = limited.runs["baseline"], free.runs["baseline"]
+    share_left = _ratio([(ours[k]["samples_per_s"], two[k]["samples_per_s"]) for k in sorted(ours)])
+    low, high = (None if end is None else 1 - end for end in (share_left.high, share_left.low))
+    return Interval(1 - share_left.estimate, low, high, share_left.pairs)
 
 
 def ideal(limited: Column, free: Column, wire: float) -> float:
-    """The gain if the limit cost the baseline only `wire` of what it costs it."""
+    """Compute the gain if the limit cost the baseline only the share `wire` of its actual cost."""
     return 1 / (1 - share_of_link(limited, free).estimate * (1 - wire))
 
 
@@ -150,7 +150,7 @@ def beside(column: Column, control: str) -> dict[str, SpeedFinding]:
 
 
 def beside_in_all(cells: Sequence[Column], control: str) -> list[dict[str, SpeedFinding]]:
-    """The same for each column, corrected for all columns together."""
+    """Compare the schemes of each column, corrected for all columns together."""
     family = {
         (k, scheme): column.pairs(scheme, control)
         for k, column in enumerate(cells)
@@ -158,9 +158,9 @@ def beside_in_all(cells: Sequence[Column], control: str) -> list[dict[str, Speed
         if scheme != control
     }
     names = {f"{k} {scheme}": pairs for (k, scheme), pairs in family.items()}
-    found = speeds(names, MARGIN)
-    return [{scheme: found[f"{k} {scheme}"] for i, scheme in family if i == k} for k in range(len(cells))]
+    columns_of_rates = speeds(names, MARGIN)
+    return [{scheme: columns_of_rates[f"{k} {scheme}"] for i, scheme in family if i == k} for k in range(len(cells))]
 
 
 def _ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
-    return paired_ratio([one for one, _ in pairs], [two for _, two in pairs])
+    return paired_ratio([ours for ours, _ in pairs], [two for _, two in pairs])

@@ -18,9 +18,9 @@ BATCH = "train.global_batch"
 """What varies along the curve."""
 
 
-def fits(found: Sequence[Column]) -> bool:
+def fits(points: Sequence[Column]) -> bool:
     """Whether the runs make a curve."""
-    return any(BATCH in column.cell for column in found)
+    return any(BATCH in column.cell for column in points)
 
 
 def tokens(column: Column, document: dict[str, Any]) -> int:
@@ -29,11 +29,11 @@ def tokens(column: Column, document: dict[str, Any]) -> int:
     return int(column.cell[BATCH] * run["train"]["seq_len"] // run["layout"]["dp"])
 
 
-def lines(found: Sequence[Column]) -> dict[str, list[Column]]:
-    """A curve a rate, by growing batch."""
-    rates = dict.fromkeys(column.rate for column in found)
+def lines(points: Sequence[Column]) -> dict[str, list[Column]]:
+    """Group the columns into a curve for each rate, by growing batch."""
+    rates = dict.fromkeys(column.rate for column in points)
     return {
-        rate or "no limit": sorted((c for c in found if c.rate == rate), key=lambda c: int(c.cell[BATCH]))
+        rate or "no limit": sorted((c for c in points if c.rate == rate), key=lambda c: int(c.cell[BATCH]))
         for rate in rates
     }
 
@@ -44,20 +44,20 @@ LEGEND = (
 )
 
 
-def tables(found: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
-    """For each rate speeds over the baseline's and over the plain cast's, and what they show."""
-    for rate, own in lines(found).items():
-        sizes = [tokens(column, document) for column in own]
-        waits = [_waits(column, document["run"]["ranks"]) for column in own]
+def tables(points: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
+    """Yield for each rate speeds over the baseline and over the cast to bf16, and their significance."""
+    for rate, points_of_rate in lines(points).items():
+        sizes = [tokens(column, document) for column in points_of_rate]
+        waits = [_waits(column, document["run"]["ranks"]) for column in points_of_rate]
         yield (
             f"links of {rate}: the baseline's ranks wait for communication "
             f"{', '.join(f'{share:.0%}' for share in waits)} of the time at {', '.join(map(str, sizes))} tokens "
             "a replica and step"
         )
         for control in ("baseline", "naive-bf16"):
-            if control not in own[0].runs:
+            if control not in points_of_rate[0].runs:
                 continue
-            found_at = beside_in_all(own, control)
+            found_at = beside_in_all(points_of_rate, control)
             yield ""
             yield f"speed over that of {control} (95 % CI)"
             yield _table(sizes, found_at)
@@ -68,31 +68,31 @@ def tables(found: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
         yield ""
 
 
-def draw(found: Sequence[Column], document: dict[str, Any], path: Path) -> None:
+def draw(points: Sequence[Column], document: dict[str, Any], path: Path) -> None:
     """Write the plot, a ``.png`` or ``.svg`` file: a panel a rate."""
     from matplotlib.figure import Figure
 
-    curves = lines(found)
+    curves = lines(points)
     with styled():
         figure = Figure(figsize=(max(3.4, 3.0 * len(curves)), 2.8), layout="constrained")
         panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
-        for axes, (rate, own) in zip(panels, curves.items(), strict=True):
-            _paint(axes, own, [tokens(column, document) for column in own])
+        for axes, (rate, points_of_rate) in zip(panels, curves.items(), strict=True):
+            _paint(axes, points_of_rate, [tokens(column, document) for column in points_of_rate])
             axes.set_title(f"links of {rate}, {document['run']['train']['precision']}")
         panels[0].set_ylabel("speed over the baseline's, 95 % CI")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         save(figure, path, "--out")
 
 
-def _paint(axes: "Axes", own: Sequence[Column], sizes: Sequence[int]) -> None:
-    found = beside_in_all(own, "baseline")
-    for k, scheme in enumerate(found[0]):
-        at = [findings[scheme] for findings in found]
+def _paint(axes: "Axes", points_of_rate: Sequence[Column], sizes: Sequence[int]) -> None:
+    points = beside_in_all(points_of_rate, "baseline")
+    for k, scheme in enumerate(points[0]):
+        at = [findings[scheme] for findings in points]
         middle = [finding.estimate for finding in at]
         ends = [(f.estimate if f.low is None else f.low, f.estimate if f.high is None else f.high) for f in at]
         down = [value - low for value, (low, _) in zip(middle, ends, strict=True)]
         up = [high - value for value, (_, high) in zip(middle, ends, strict=True)]
-        spread = 1 + 0.02 * (k - (len(found[0]) - 1) / 2)  # so that intervals of one size do not cover each other
+        spread = 1 + 0.02 * (k - (len(points[0]) - 1) / 2)  # so that intervals of one size do not cover each other
         axes.errorbar(
             [size * spread for size in sizes],
             middle,
@@ -109,33 +109,33 @@ def _paint(axes: "Axes", own: Sequence[Column], sizes: Sequence[int]) -> None:
     axes.set_xlabel("tokens a replica and step")
 
 
-def _table(sizes: Sequence[int], found: Sequence[dict[str, SpeedFinding]]) -> Table:
+def _table(sizes: Sequence[int], points: Sequence[dict[str, SpeedFinding]]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("tokens a replica and step")
     for size in sizes:
         table.add_column(str(size), justify="right")
-    for scheme in found[0]:
-        table.add_row(scheme, *(shown(at[scheme], 2) for at in found))
+    for scheme in points[0]:
+        table.add_row(scheme, *(shown(at[scheme], 2) for at in points))
     return table
 
 
-def _sentence(scheme: str, control: str, sizes: Sequence[int], found: Sequence[dict[str, SpeedFinding]]) -> str:
-    """From which size on the scheme is not shown to pay any more."""
-    faster = [size for size, at in zip(sizes, found, strict=True) if at[scheme].shown == "faster"]
-    slower = [size for size, at in zip(sizes, found, strict=True) if at[scheme].slower]
+def _sentence(scheme: str, control: str, sizes: Sequence[int], points: Sequence[dict[str, SpeedFinding]]) -> str:
+    """Describe the size from which the scheme is not significantly faster any more."""
+    faster = [size for size, at in zip(sizes, points, strict=True) if at[scheme].shown == "faster"]
+    slower = [size for size, at in zip(sizes, points, strict=True) if at[scheme].slower]
     if not faster:
-        words = f"not shown to be faster than {control} at any size"
+        sentence = f"not shown to be faster than {control} at any size"
     elif faster[-1] == sizes[-1]:
-        words = f"shown to be faster than {control} up to the largest size, {sizes[-1]} tokens"
+        sentence = f"shown to be faster than {control} up to the largest size, {sizes[-1]} tokens"
     else:
         beyond = sizes[sizes.index(faster[-1]) + 1]
-        words = f"shown to be faster than {control} up to {faster[-1]} tokens, and not from {beyond} on"
+        sentence = f"shown to be faster than {control} up to {faster[-1]} tokens, and not from {beyond} on"
     missing = [size for size in sizes if faster and size < faster[-1] and size not in faster]
     if missing:
-        words += f" (nor at {', '.join(map(str, missing))})"
+        sentence += f" (nor at {', '.join(map(str, missing))})"
     if slower:
-        words += f"; shown to be slower at {', '.join(map(str, slower))}"
-    return f"  {scheme}: {words}."
+        sentence += f"; shown to be slower at {', '.join(map(str, slower))}"
+    return f"  {scheme}: {sentence}."
 
 
 def _waits(column: Column, ranks: int) -> float:

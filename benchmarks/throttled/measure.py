@@ -26,7 +26,7 @@ def begin(
     shares: Sequence[float],
     rates: Sequence[str] | None,
 ) -> Document:
-    """A document with nothing measured; `rates` stand in place of what `shares` ask for."""
+    """Make a document without measurements; `rates` replace those that `shares` ask for."""
     first = runs[0]
     return {
         "provenance": provenance,
@@ -45,7 +45,7 @@ def begin(
 
 
 def resume(path: Path, fresh: Document) -> Document:
-    """What the file holds already, or else `fresh`.
+    """Return the content of the file, or `fresh` without a file.
 
     Raises
     ------
@@ -54,18 +54,18 @@ def resume(path: Path, fresh: Document) -> Document:
     """
     if not path.exists():
         return fresh
-    kept = load(path)
+    stored = load(path)
     for what, old, new in (
-        ("revision", kept["provenance"]["revision"], fresh["provenance"]["revision"]),
-        ("machine", kept["provenance"]["machine"], fresh["provenance"]["machine"]),
-        *((key, kept[key], fresh[key]) for key in ("part", "asked", "run", "schemes")),
+        ("revision", stored["provenance"]["revision"], fresh["provenance"]["revision"]),
+        ("machine", stored["provenance"]["machine"], fresh["provenance"]["machine"]),
+        *((key, stored[key], fresh[key]) for key in ("part", "asked", "run", "schemes")),
     ):
         if old != new:
             raise UserError(
                 f"{path}: holds a measurement of another {what}, to which nothing can be added: remove it, or show it "
                 "with --show"
             )
-    return kept
+    return stored
 
 
 def load(path: Path) -> Document:
@@ -77,14 +77,14 @@ def load(path: Path) -> Document:
         It is missing, or none of ours.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        read_document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}") from None
-    if not isinstance(found, dict) or not found.keys() >= KEYS:
+    if not isinstance(read_document, dict) or not read_document.keys() >= KEYS:
         raise UserError(f"{path}: no measurement of throttled_training.py: remove it, or name another")
-    return found
+    return read_document
 
 
 def save(path: Path, document: Document) -> None:
@@ -100,7 +100,7 @@ def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path
     """Measure the repeats that the document lacks.
 
     Each start of the ranks trains all schemes of a repeat at all rates, both in an order that is rotated from repeat to
-    repeat, so that a drift of the machine falls on all of them alike.
+    repeat, so that a drift of the machine affects all of them equally.
     """
     done = {run["repeat"] for run in document["runs"]}
     repeats = sorted({run["repeat"] for run in runs})
@@ -116,8 +116,8 @@ def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path
             _keep(path, document)
         for repeat in missing:
             show(1 + repeats.index(repeat), turns, f"{part.name}: repeat {repeat}")
-            own = [run for run in runs if run["repeat"] == repeat]
-            tasks = [(rate, run) for rate in rotated(part, document["rates"], repeat) for run in own]
+            runs_of_repeat = [run for run in runs if run["repeat"] == repeat]
+            tasks = [(rate, run) for rate in rotated(part, document["rates"], repeat) for run in runs_of_repeat]
             document["runs"] += train(hosts, tasks, ranks_a_host=part.ranks_a_host)
             _keep(path, document)
 

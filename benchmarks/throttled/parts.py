@@ -11,7 +11,7 @@ TINY = (*TINY_STEPS, "repeats=2", "matrix.scheme=[baseline, identity, naive-int8
 
 
 def _two(dp: int, tp: int) -> tuple[str, ...]:
-    """Settings of two hosts with a rank each."""
+    """Return the settings of two hosts with a rank each."""
     return (f"layout.dp={dp}", f"layout.tp={tp}", "layout.pp=1", "nodes=2", "ranks_per_node=1")
 
 
@@ -30,9 +30,9 @@ class Part:
     """``KEY=VALUE`` each, in place of what the study says."""
     shares: tuple[float, ...] = SHARES
     free: bool = True
-    """Measured without a limit, too, beside which the link's share of a gain is told."""
+    """Whether it is also measured without a limit, to find the link's share of a gain."""
     tiny: tuple[str, ...] = ()
-    """Settings of the tiny form beside `TINY`."""
+    """Settings of the tiny form in addition to `TINY`."""
 
 
 PARTS = {

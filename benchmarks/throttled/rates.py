@@ -9,14 +9,14 @@ from hpcbench.testing.hosts import Hosts
 from throttled.start import train
 
 TRIAL = "100mbit"
-"""Rate of the trial that tells what a limit costs."""
+"""Rate of the trial that measures the cost of a limit."""
 
 
 def calibrate(hosts: Hosts, run: dict[str, Any], shares: Sequence[float], *, ranks_a_host: int) -> list[str]:
     """Rates at which a limit costs this run about the given percents of its time."""
     tasks = [(rate, run) for rate in (None, TRIAL) for _ in range(3)]
-    found = train(hosts, tasks, ranks_a_host=ranks_a_host)
-    free, limited = (median(own["seconds"] for own in found if own["rate"] == rate) for rate in (None, TRIAL))
+    finished = train(hosts, tasks, ranks_a_host=ranks_a_host)
+    free, limited = (median(each["seconds"] for each in finished if each["rate"] == rate) for rate in (None, TRIAL))
     return choose_rates(free, limited, [share / 100 for share in shares])
 
 
@@ -36,7 +36,7 @@ def choose_rates(free: float, limited: float, shares: Sequence[float]) -> list[s
     Raises
     ------
     UserError
-        The trial's limit cost too little to tell.
+        The trial's limit cost too little to measure.
     """
     if limited < 1.05 * free:
         raise UserError(f"links of {TRIAL} cost the baseline less than 5 % of its time here: name rates with --rates")

@@ -21,26 +21,26 @@ wire: bytes between hosts, of those of the same algorithm without a codec (ident
 exposed, hidden: seconds of communication in a step that a rank waited for, and that passed while it computed."""
 
 
-def told(document: dict[str, Any], head: Iterable[str]) -> str:
+def render(document: dict[str, Any], head: Iterable[str]) -> str:
     """All that the part says, as text."""
     text = io.StringIO()
     console = Console(file=text, width=UNBOUND, highlight=False)
     for line in (*head, ""):
         console.print(line, soft_wrap=True, markup=False)
-    found = columns(document)
-    along = curve.fits(found)
-    body = curve.tables(found, document) if along else tables(found, document)
-    for thing in (*about(document, found), *body, *(curve.LEGEND if along else notes(document))):
-        console.print(thing, markup=False)
+    columns_of_rates = columns(document)
+    along = curve.fits(columns_of_rates)
+    body = curve.tables(columns_of_rates, document) if along else tables(columns_of_rates, document)
+    for block in (*about(document, columns_of_rates), *body, *(curve.LEGEND if along else notes(document))):
+        console.print(block, markup=False)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
-def about(document: dict[str, Any], found: list[Column]) -> list[str]:
-    """What was run."""
+def about(document: dict[str, Any], columns_of_rates: list[Column]) -> list[str]:
+    """Describe the runs."""
     run, train = document["run"], document["run"]["train"]
     repeats = len({run["repeat"] for run in document["runs"]})
     cores = "which share cores" if run["oversubscribe"] else "a core for each"
-    batches = list(dict.fromkeys(column.cell.get(curve.BATCH, train["global_batch"]) for column in found))
+    batches = list(dict.fromkeys(column.cell.get(curve.BATCH, train["global_batch"]) for column in columns_of_rates))
     asked = document["asked"]["shares"]
     chosen = (
         f"taken so that links cost the baseline about {' and '.join(f'{share:.0f}' for share in asked)} % of its time"
@@ -59,39 +59,39 @@ def about(document: dict[str, Any], found: list[Column]) -> list[str]:
 
 
 def messages(train: dict[str, Any]) -> str:
-    """The number format of messages, or each one where they differ."""
+    """Return the number format of messages, or all formats if they differ."""
     formats = Train.model_validate(train).message_formats
     alike = len(set(formats.values())) == 1
     return formats["gradients"] if alike else ", ".join(f"{name} ({what})" for what, name in formats.items())
 
 
-def tables(found: list[Column], document: dict[str, Any]) -> Iterable[Any]:
-    """The summary, and then a table and its sentences for each rate."""
-    free = next((column for column in found if column.rate is None), None)
-    made = {column.rate: rows(column, free, document["run"]["ranks"]) for column in found}
-    if free and len(found) > 1:
+def tables(columns_of_rates: list[Column], document: dict[str, Any]) -> Iterable[Any]:
+    """Yield the summary, and a table with sentences for each rate."""
+    free = next((column for column in columns_of_rates if column.rate is None), None)
+    rows_of_rates = {column.rate: rows(column, free, document["run"]["ranks"]) for column in columns_of_rates}
+    if free and len(columns_of_rates) > 1:
         yield "speed over the baseline's, and what of it is due to the link (95 % CI)"
-        yield summary(made)
+        yield summary(rows_of_rates)
         yield ""
-    for column in found:
+    for column in columns_of_rates:
         yield title(column, free, document)
-        yield at_rate(made[column.rate])
+        yield at_rate(rows_of_rates[column.rate])
         yield ""
         yield from sentences(column)
         yield ""
 
 
-def summary(made: dict[str | None, list[Row]]) -> Table:
+def summary(rows_of_rates: dict[str | None, list[Row]]) -> Table:
     """Speeds at all rates, and how much of them the link makes."""
     table = Table(box=None, pad_edge=False)
     table.add_column("scheme")
-    for rate in made:
+    for rate in rows_of_rates:
         table.add_column(rate or "no limit", justify="right")
         if rate:
             table.add_column("by the link", justify="right")
-    for at in zip(*made.values(), strict=True):
+    for at in zip(*rows_of_rates.values(), strict=True):
         cells = []
-        for rate, row in zip(made, at, strict=True):
+        for rate, row in zip(rows_of_rates, at, strict=True):
             first = row.scheme == "baseline"
             cells.append("1" if first else shown(row.speed, 2))
             if rate:
@@ -105,24 +105,24 @@ def title(column: Column, free: Column | None, document: dict[str, Any]) -> str:
     if column.rate is None:
         return "no limit: what the codecs cost and spare the processors"
     share = share_of_link(column, free) if free else None
-    words = f"links of {column.rate}"
+    limit_text = f"links of {column.rate}"
     if share:
         low, high = share.low, share.high
         between = f" ({low:.0%} to {high:.0%})" if low is not None and high is not None else ""
-        words += f": the limit costs the baseline {share.estimate:.0%}{between} of its time"
+        limit_text += f": the limit costs the baseline {share.estimate:.0%}{between} of its time"
         if asked := document["asked"]["shares"]:
-            words += f"; {asked[document['rates'].index(column.rate)]:.0f}% was asked for"
-    return words
+            limit_text += f"; {asked[document['rates'].index(column.rate)]:.0f}% was asked for"
+    return limit_text
 
 
-def at_rate(own: list[Row]) -> Table:
+def at_rate(rows_of_rate: list[Row]) -> Table:
     """Every scheme at one rate."""
     table = Table(box=None, pad_edge=False)
     table.add_column("scheme")
     heads = ("samples/s", "speed (95 % CI)", "by the link", "by bytes", "wire", "exposed, hidden", "loss (95 % CI)")
     for head in heads:
         table.add_column(head, justify="right")
-    for row in own:
+    for row in rows_of_rate:
         first = row.scheme == "baseline"
         mark = " *" if row.scheme in KNOWN_WORSE else ""
         table.add_row(
@@ -139,5 +139,5 @@ def at_rate(own: list[Row]) -> Table:
 
 
 def notes(document: dict[str, Any]) -> list[str]:
-    """What the columns mean."""
+    """Explain the columns."""
     return [*LEGEND.splitlines(), *loss_note(document["run"]["train"]["steps"], document["schemes"])]

@@ -79,7 +79,7 @@ def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dic
 
 @contextmanager
 def _limits(hosts: Hosts, directory: Path, rates: Sequence[str | None]) -> Iterator[list[UserError]]:
-    """Sets a run's link rate when the ranks ask for it; see the worker. Gives what went wrong."""
+    """Set a run's link rate when the ranks ask for it (see the worker); return errors."""
     ended, refused = threading.Event(), list[UserError]()
 
     def answer() -> None:

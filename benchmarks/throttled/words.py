@@ -1,4 +1,4 @@
-"""What is said below the tables: which schemes are shown to be faster than a control, and which are not."""
+"""Sentences below the tables: schemes that are significantly faster than a control, and others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,22 +13,22 @@ CONTROLS = {
 }
 """Simple schemes that another one has to beat."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
-"""Validation loss minus the baseline's after 600 steps, of those that are shown to be worse
+"""Validation loss minus the baseline's after 600 steps, of schemes that are significantly worse
 (docs/explanation/convergence.md)."""
 
 
 def shown(interval: Interval, digits: int, sign: str = "") -> str:
-    """An estimate with its interval."""
+    """Format an estimate with its interval."""
     if interval.low is None:
         return f"{interval.estimate:{sign}.{digits}f}"
     return f"{interval.estimate:{sign}.{digits}f} ({interval.low:{sign}.{digits}f} to {interval.high:{sign}.{digits}f})"
 
 
-def sorted_out(found: Mapping[str, SpeedFinding]) -> dict[str, list[str]]:
+def sorted_out(findings: Mapping[str, SpeedFinding]) -> dict[str, list[str]]:
     """Names by what is shown of them, the fastest first."""
     groups: dict[str, list[str]] = {"faster": [], "slower": [], "neither": []}
-    for name in sorted(found, key=lambda name: -found[name].estimate):
-        finding = found[name]
+    for name in sorted(findings, key=lambda name: -findings[name].estimate):
+        finding = findings[name]
         groups["faster" if finding.shown == "faster" else "slower" if finding.slower else "neither"].append(name)
     return groups
 
@@ -36,33 +36,35 @@ def sorted_out(found: Mapping[str, SpeedFinding]) -> dict[str, list[str]]:
 def sentences(column: Column) -> list[str]:
     """Against each control that was run."""
     lines = []
-    for control, words in CONTROLS.items():
+    for control, description in CONTROLS.items():
         if control not in column.runs:
             continue
-        found = beside(column, control)
-        pairs = min(finding.pairs for finding in found.values())
-        lines.append(f"Beside {control}, {words}, {column.where} ({_pairs(pairs)}, Holm over {len(found)} schemes):")
-        for what, names in sorted_out(found).items():
-            told = ", ".join(f"{name} {shown(found[name], 2)}" for name in names)
+        findings = beside(column, control)
+        pairs = min(finding.pairs for finding in findings.values())
+        lines.append(
+            f"Beside {control}, {description}, {column.where} ({_pairs(pairs)}, Holm over {len(findings)} schemes):"
+        )
+        for what, names in sorted_out(findings).items():
+            listed = ", ".join(f"{name} {shown(findings[name], 2)}" for name in names)
             head = {"neither": "not shown to be faster or slower"}.get(what, f"shown to be {what}")
-            lines.append(f"  {head}: {told or 'none'}.")
+            lines.append(f"  {head}: {listed or 'none'}.")
         if control != "baseline":
-            lines += hybrids(found, control)
+            lines += hybrids(findings, control)
     return lines
 
 
-def hybrids(found: Mapping[str, SpeedFinding], control: str) -> list[str]:
+def hybrids(findings: Mapping[str, SpeedFinding], control: str) -> list[str]:
     """Whether schemes that compress one dimension more than the others beat a simple one."""
-    own = {name: finding for name, finding in found.items() if "hybrid" in name}
-    if not own:
+    hybrids_found = {name: finding for name, finding in findings.items() if "hybrid" in name}
+    if not hybrids_found:
         return []
-    groups = sorted_out(own)
+    groups = sorted_out(hybrids_found)
     beats, loses = (", ".join(groups[what]) or "none" for what in ("faster", "slower"))
-    return [f"  Of the {len(own)} hybrids, faster than {control}: {beats}; slower than it: {loses}."]
+    return [f"  Of the {len(hybrids_found)} hybrids, faster than {control}: {beats}; slower than it: {loses}."]
 
 
 def loss_note(steps: int, schemes: Sequence[str]) -> list[str]:
-    """What the losses in the tables do not say."""
+    """Explain the limits of the losses in the tables."""
     lines = [
         f"loss: validation loss minus the baseline's. After {steps} steps it separates no schemes and is no verdict: "
         "what a scheme costs in convergence is measured over 600 steps in docs/explanation/convergence.md."

@@ -16,7 +16,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.batch.submit_jobs import Progress, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
-from hpcbench.batch.write_submission import extend, submissions
+from hpcbench.batch.write_submission import extend, list_submissions
 from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
 from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
@@ -32,7 +32,7 @@ def find_submitted(base: Path, digest: str) -> Path:
     UserError
         There is none.
     """
-    for root in reversed(submissions(base)):
+    for root in reversed(list_submissions(base)):
         written = read_json(root / "submission.json") or {}
         same = written.get("digest") == digest and not written.get("dry_run") and is_own(root)
         if same and find_original_place(root, read_submission(root)) is None:
@@ -107,7 +107,7 @@ def add_repeats(
     runs = further_runs(loaded, site, submission, more, only)
     check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=False, first=len(submission.jobs) + 1)
-    handed = batch_jobs(jobs, site, arrays=sum(one.array for one in submission.bundles))
+    handed = batch_jobs(jobs, site, arrays=sum(bundle.array for bundle in submission.bundles))
     scheduler = open_scheduler(root)
     with extend(root, runs, jobs, handed, loaded, site, base=study.parent):
         notes += scheduler.preflight(handed, loaded.study.account)

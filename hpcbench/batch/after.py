@@ -1,4 +1,4 @@
-"""What must have ended before a study's jobs begin."""
+"""The submission whose jobs must end before a study's jobs start."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,29 +17,29 @@ class After:
 
     root: Path
     ids: list[str]
-    """By which the scheduler knows what is left of it."""
+    """The scheduler's ids of the jobs that are not over."""
     any_end: bool
-    """Whether it may end however it likes; else all of it must complete."""
+    """Whether any end counts; else all its jobs must complete."""
 
 
 def find_after(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:
-    """The submission that `after` names.
+    """Return the submission that `after` names.
 
     Parameters
     ----------
     after
-        Its directory, or the name of a study, of which the newest submission below `results` counts.
+        Directory of a submission, or name of a study: then its newest submission below `results`.
     site
-        The site of the jobs that are to wait.
+        Site of the jobs that are to wait.
     where
-        Who named it, for messages.
+        Option or file that named it, for messages.
     any_end
-        Whether it may end however it likes; else all of it must complete.
+        Whether any end counts; else all its jobs must complete.
 
     Raises
     ------
     UserError
-        There is none, it is another machine's, it was not submitted, or it has failed already.
+        There is no such submission, it is on another machine, was not submitted, or has already failed.
     """
     path = Path(after)
     root = find_root(path if exists(path) else results / after).absolute()
@@ -48,7 +48,7 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
         raise UserError(f"{where}: {root} is on {tracked.submission.site}: a job of {site} cannot wait for it")
     waiting = [job for job in tracked.jobs if job not in tracked.ids and tracked.jobs[job].state.alive]
     if waiting:
-        raise UserError(f"{where}: job {waiting[0]} of {root} was not handed in: submit that study first")
+        raise UserError(f"{where}: job {waiting[0]} of {root} was not submitted: submit that study first")
     unknown = [job for job, status in tracked.jobs.items() if status.state is State.UNKNOWN]
     if unknown:
         raise UserError(f"{where}: job {unknown[0]} of {root}: {tracked.jobs[unknown[0]].reason}")
@@ -56,8 +56,8 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
         job for job, status in tracked.jobs.items() if not status.state.alive and status.state is not State.COMPLETED
     ]
     if bad and not any_end:
-        words = tracked.jobs[bad[0]].state.value
-        raise UserError(f"{where}: job {bad[0]} of {root}: {words}: `hpcbench retry` it first, or use --after-any")
+        state = tracked.jobs[bad[0]].state.value
+        raise UserError(f"{where}: job {bad[0]} of {root}: {state}: `hpcbench retry` it first, or use --after-any")
     ledger = Ledger(root)
     left = [ledger.of(job) for job, status in tracked.jobs.items() if status.state.alive]
     return After(root, list(dict.fromkeys(job.id for job in left if job is not None and job.id)), any_end)

@@ -1,4 +1,4 @@
-"""What a scheduler is handed by one call: a script with one job, or with an array of jobs where it has arrays."""
+"""Unit of submission: a script with one job, or with an array of jobs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,32 +19,40 @@ class BatchJob:
     """Ids of our jobs; element k + 1 of an array is job k."""
     array: bool = False
     after: Sequence[str] = ()
-    """Ids, as `Receipt.id` has them, of what must have ended before this begins."""
+    """Ids, as in `Receipt.id`, of the jobs that must end before this one starts."""
     after_any: bool = False
-    """Begin however those ended; else only when all ended well."""
+    """Whether it starts after any end of those jobs; else only after their success."""
 
 
 def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[BatchJob]:
-    """The jobs in their order, as arrays of one shape as long as the site allows.
+    """Group jobs of one shape into arrays, as long as the site allows; keep their order.
 
-    A job with several runs stays alone: there are few of them, and they are told apart in the queue.
-    The names of arrays follow those of the first `arrays` ones.
+    Jobs with several runs are not grouped: there are few of them, and their names in the queue are useful.
+
+    Parameters
+    ----------
+    jobs
+        Jobs to submit.
+    site
+        The site, with the maximum length of its arrays.
+    arrays
+        Number of arrays that the submission already has. The names of new arrays follow theirs.
     """
     if site.scheduler.max_array is None or any(len(job.runs) > 1 for job in jobs):
         return [_single(job.id) for job in jobs]
-    alike: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[tuple[object, ...], list[str]] = {}
     for job in jobs:
         key = (job.shape, tuple(job.launch), job.walltime, job.queue, job.account)
-        alike.setdefault(key, []).append(job.id)
-    found = []
-    for part in (part for group in alike.values() for part in _cut(group, site.scheduler.max_array)):
+        groups.setdefault(key, []).append(job.id)
+    batch_jobs = []
+    for part in (part for group in groups.values() for part in _cut(group, site.scheduler.max_array)):
         if len(part) == 1:
-            found.append(_single(part[0]))
+            batch_jobs.append(_single(part[0]))
         else:
             arrays += 1
             name = f"a{arrays:02d}"
-            found.append(BatchJob(name, f"arrays/{name}.sh", part, array=True))
-    return found
+            batch_jobs.append(BatchJob(name, f"arrays/{name}.sh", part, array=True))
+    return batch_jobs
 
 
 def _single(job: str) -> BatchJob:

@@ -1,4 +1,4 @@
-"""The end of what runs of a submission, and of nothing else."""
+"""Cancellation of the jobs of one submission."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,25 +18,27 @@ from hpcbench.errors import UserError
 
 
 def cancel(root: Path, only: str | None = None) -> str:
-    """End what runs and drop what waits; returns one line for the user.
+    """End running jobs and drop waiting ones; return one line for the user.
 
     Parameters
     ----------
+    root
+        Directory of the submission.
     only
-        Which runs, as `matching` reads it; a job ends as a whole, so that all its runs must be named that are not over.
+        Expression that selects runs, as in `matching`. Jobs are ended as a whole: all their unfinished runs must match.
 
     Raises
     ------
     UserError
-        The scheduler cannot be asked, somebody handed the jobs in by hand, or another command is at work on the study.
-        A run shares its job with others that are not named, or no run is named.
+        The scheduler does not answer, the jobs were submitted by hand, or another command works on the study.
+        A run shares its job with runs that do not match, or no run matches.
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
         if any(job.id is None for job in ledger.submitted):
             settle(scheduler, ledger)
         tracked = track(root)
-        open_ = (State.UNKNOWN, State.LOST)  # nobody knows that it has ended: its scheduler may
+        open_ = (State.UNKNOWN, State.LOST)  # it may still run: the scheduler may detect that
         states = {job: status.state for job, status in tracked.jobs.items()}
         wanted = set(tracked.ids) if only is None else _jobs_of(tracked, only)
         open_jobs = [job for job in tracked.ids if states[job].alive or states[job] in open_]
@@ -46,32 +48,32 @@ def cancel(root: Path, only: str | None = None) -> str:
         if not ids:
             by_hand = [mark.id or job for job in tracked.jobs if job not in tracked.ids and (mark := _runs(root, job))]
             if by_hand:
-                raise UserError(f"{root}: handed in by hand: end its jobs there, by their marks: {', '.join(by_hand)}")
-            return "nothing waits or runs any more" if tracked.ids else "nothing was handed in"
-        # Written down before: a job may leave its mark, or this command be killed, before the answer comes.
+                raise UserError(f"{root}: submitted by hand: cancel jobs {', '.join(by_hand)} by the scheduler")
+            return "nothing waits or runs any more" if tracked.ids else "nothing was submitted"
+        # Recorded first: a job may end, or this command may be killed, before the answer arrives.
         meant: dict[int, list[str]] = {}
         for job, id in tracked.ids.items():
-            if id in ids and (handed := ledger.of(job)) is not None:
-                meant.setdefault(handed.number, []).append(id)
-        its = [handed for handed in ledger.submitted if handed.number in meant]
-        cancelled = [(ledger.cancel(handed), meant[handed.number]) for handed in its]
-        # A call may have been sent again, by the scheduler's program or a site's wrapper: no copy must begin now.
-        more = scheduler.copies([handed.name for handed, _ in cancelled])
-        relays = [handed.id for handed in ledger.submitted if handed.id and not set(handed.jobs) & set(tracked.jobs)]
+            if id in ids and (record := ledger.of(job)) is not None:
+                meant.setdefault(record.number, []).append(id)
+        records = [record for record in ledger.submitted if record.number in meant]
+        cancelled = [(ledger.cancel(record), meant[record.number]) for record in records]
+        # The scheduler's program or a site's wrapper may have sent a call twice: the copies must not start now.
+        more = scheduler.copies([record.name for record, _ in cancelled])
+        relays = [record.id for record in ledger.submitted if record.id and not set(record.jobs) & set(tracked.jobs)]
         more += [id for id, word in (scheduler.poll(relays) if relays else {}).items() if word.state.alive]
         ids = list(dict.fromkeys([*ids, *more]))
         try:
-            said = scheduler.cancel(ids)
+            answers = scheduler.cancel(ids)
         except UserError:
             _take_back(ledger, cancelled, {})
             raise
-        _take_back(ledger, cancelled, said)
-    counts = Counter(said.get(id, "no answer") for id in ids)
-    return ", ".join(f"{count} job{'' if count == 1 else 's'}: {words}" for words, count in counts.most_common())
+        _take_back(ledger, cancelled, answers)
+    counts = Counter(answers.get(id, "no answer") for id in ids)
+    return ", ".join(f"{count} job{'' if count == 1 else 's'}: {outcome}" for outcome, count in counts.most_common())
 
 
 def _jobs_of(tracked: Tracked, only: str) -> set[str]:
-    """The jobs all of whose open runs are named."""
+    """Return the jobs of the runs that match. All unfinished runs of these jobs must match."""
     planned = tracked.submission.runs
     values = {run.id: {"scheme": run.scheme, "repeat": run.repeat, **run.cell} for run in planned}
     named = matching(values, only)
@@ -79,19 +81,19 @@ def _jobs_of(tracked: Tracked, only: str) -> set[str]:
     for run in planned:
         if run.job in jobs and run.id not in named and tracked.runs[run.id].state.alive:
             raise UserError(
-                f"--only {show(only)}: job {run.job} ends as a whole, and holds {run.id} too, which is not over: "
-                "name that run as well"
+                f"--only {show(only)}: job {run.job} ends as a whole, and its run {run.id} is not over: "
+                "select that run, too"
             )
     return jobs
 
 
 def _take_back(
-    ledger: Ledger, cancelled: Sequence[tuple[SubmittedJob, Sequence[str]]], said: Mapping[str, str]
+    ledger: Ledger, cancelled: Sequence[tuple[SubmittedJob, Sequence[str]]], answers: Mapping[str, str]
 ) -> None:
-    """What was not cancelled after all may yet fail by itself, and is then to say so."""
+    """Record that these jobs were not cancelled after all: when they fail, that is their own failure."""
     for job, ids in cancelled:
-        if not any(said.get(id, "").startswith(("ended", "told to end")) for id in ids):
-            ledger.lives_on(job)
+        if not any(answers.get(id, "").startswith(("ended", "told to end")) for id in ids):
+            ledger.clear_cancellation(job)
 
 
 def _runs(root: Path, job: str) -> Mark | None:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and times as every file here says them."""
+"""Atomic writing of JSON files, and conversion of the times in them."""
 
 import contextlib
 import datetime
@@ -13,10 +13,10 @@ now = times.format_now
 
 
 def seconds(time: object) -> float | None:
-    """Such a time in seconds since 1970; None where it is none."""
+    """Convert an ISO 8601 time to seconds since 1970; None if it is not such a time, or has no zone."""
     try:
-        found = datetime.datetime.fromisoformat(str(time).replace("Z", "+00:00"))
-        return found.timestamp() if found.tzinfo else None
+        moment = datetime.datetime.fromisoformat(str(time).replace("Z", "+00:00"))
+        return moment.timestamp() if moment.tzinfo else None
     except (ValueError, OverflowError):
         return None
 
@@ -26,8 +26,12 @@ def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
 
     Parameters
     ----------
+    path
+        The file.
+    data
+        Plain JSON data.
     durable
-        Return only when the disk, or the file server, has it: what a crash of this machine must not undo.
+        Whether to return only when the disk or the file server has the file, so that a crash cannot undo it.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
@@ -45,7 +49,7 @@ def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Its entries too; some file systems cannot, and need not."""
+    """Flush the directory itself. Some file systems cannot, and need not."""
     descriptor = os.open(directory, os.O_RDONLY)
     with contextlib.suppress(OSError):
         os.fsync(descriptor)

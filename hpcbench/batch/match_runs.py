@@ -1,4 +1,4 @@
-"""Which runs an expression of `--only` names."""
+"""Selection of runs by the expression of ``--only``."""
 
 import fnmatch
 from collections.abc import Mapping
@@ -9,41 +9,41 @@ from hpcbench.errors import UserError
 
 
 def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
-    """Ids of the runs that an expression names.
+    """Return the ids of the runs that match an expression.
 
     Parameters
     ----------
     runs
-        Scheme, repeat and the values of the matrix of each run, by its id.
+        Scheme, repeat and matrix values of each run, by its id.
     only
-        Comma-separated parts, all of which must hold: ``key=value`` for ``scheme``, ``repeat`` or a key of the matrix;
-        a part without ``=`` is for the run's id. Values and ids are patterns with ``*`` and ``?``, several of them with
-        ``|`` between.
+        Comma-separated conditions that all hold: ``key=value`` for ``scheme``, ``repeat`` or a key of the matrix. A
+        condition without ``=`` is for the run's id. Values and ids are patterns with ``*`` and ``?``. ``|`` separates
+        alternatives.
 
     Raises
     ------
     UserError
-        A key is unknown, or no run is left.
+        A key is unknown, or no run matches.
     """
-    kept = dict(runs)
+    matches = dict(runs)
     first, cell = next(iter(runs.items()))
     keys: list[str] = []
     for part in only.split(","):
         key, equals, patterns = (word.strip() for word in part.partition("="))
         if equals and key not in cell:
-            known = list(cell)
-            raise UserError(f"--only {show(part)}: unknown key{suggest(key, known)}: known are {', '.join(known)}")
+            valid = list(cell)
+            raise UserError(f"--only {show(part)}: unknown key{suggest(key, valid)}: known are {', '.join(valid)}")
         keys += [key] if equals else []
-        kept = {
+        matches = {
             id: values
-            for id, values in kept.items()
+            for id, values in matches.items()
             if _fits(_text(values[key]) if equals else id, patterns if equals else key)
         }
-    if not kept:
+    if not matches:
         twice = next((key for key in keys if keys.count(key) > 1), None)
         remedy = f"all parts must hold: write {twice}=a|b for either" if twice else f"ids are such as {first}"
         raise UserError(f"--only {show(only)}: names no run: {remedy}")
-    return set(kept)
+    return set(matches)
 
 
 def _fits(text: str, patterns: str) -> bool:

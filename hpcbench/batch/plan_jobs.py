@@ -1,4 +1,4 @@
-"""From runs to jobs that fit the site: which runs, in which allocation, started how, within which limits."""
+"""Planning of jobs: which runs share an allocation, how they are started, and within which limits."""
 
 import shutil
 import sys
@@ -15,31 +15,31 @@ from hpcbench.batch.sites.limits import check_number, limits
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.expert_fit import describe_expert_placement
 from hpcbench.contract.grid_fit import describe_placement
-from hpcbench.contract.scheme import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.study.container import Container, merge_containers
 from hpcbench.study.expand import Run
 from hpcbench.study.load import Loaded
-from hpcbench.study.schema import ProgramStudy, Study
+from hpcbench.study.schema import ProgramStudy, SchemeEntry, Study
 from hpcbench.study.settle import idle_rules
+from hpcbench.study.systems import read_systems
 
 
 def choose(runs: list[Run], only: str) -> list[Run]:
-    """The runs that an expression names; see `matching`.
+    """Return the runs that match an expression of `matching`.
 
     Raises
     ------
     UserError
-        A key is unknown, or no run is left.
+        A key is unknown, or no run matches.
     """
     values = {run.id: {"scheme": run.scheme_name, "repeat": run.repeat, **run.cell} for run in runs}
-    kept = matching(values, only)
-    return [run for run in runs if run.id in kept]
+    ids = matching(values, only)
+    return [run for run in runs if run.id in ids]
 
 
 def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: int = 1) -> tuple[list[Job], list[str]]:
-    """The jobs that hold the runs, checked against nodes and queues, and notes for the user.
+    """Return the jobs of the runs, checked against nodes and queues, and notes for the user.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
     Raises
     ------
     UserError
-        The ranks do not fit a node, a queue does not allow the job, or there is no interpreter or launcher.
+        The ranks do not fit a node, a queue does not allow the job, or the interpreter or launcher is missing.
     """
     python, program = _programs(site, dry_run=dry_run)
     container = _container(loaded, site, dry_run=dry_run)
@@ -79,7 +79,9 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
         allowed = limits(example, site)
         ids = [run.id for run in group]
         name = f"j{number:04d}-r{example.repeat}"
-        environments = {run.id: run.scheme.environment for run in group if run.scheme.environment}
+        # a program's rank sets the variables itself, so that they reach neither the launcher nor its daemons
+        engine = not isinstance(example.study, ProgramStudy)
+        environments = {run.id: run.scheme.environment for run in group if engine and run.scheme.environment}
         jobs.append(
             Job(
                 name,
@@ -105,34 +107,52 @@ def plan(runs: list[Run], loaded: Loaded, site: Site, *, dry_run: bool, first: i
     check_number([job.queue for job in jobs], loaded, site)
     notes = [f"{site.site} is retired: {site.retired}"] if site.retired else []
     if not site.retired and site.checked == "never" and site.scheduler.kind != "local":
-        notes.append(f"the file of {site.site} was never proved on the machine: read a script before you hand it in")
+        notes.append(f"the file of {site.site} was never tested on the machine: read a script before you submit it")
     if site.scheduler.account_option and loaded.study.account is None:
         notes.append(f"no account: where {site.site} wants one, add `account:` to the study, or --set account=NAME")
     notes += lost(jobs[0], site) if jobs else []
     if container:
         notes.append(
-            f"ranks run in {container.image}, by {container.kind}, with its own hpcbench and {_MPI[container.mpi]}"
+            f"ranks run in {container.image} ({container.kind}), with its own hpcbench and {_MPI[container.mpi]}"
         )
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
-    own = {run.scheme_name: run.scheme.environment for run in runs if run.scheme.environment}
-    notes += [f"runs of {name} are started with {format_assignments(variables)}" for name, variables in own.items()]
+    changes = {run.scheme_name: run.scheme.process_changes for run in runs if run.scheme.process_changes}
+    notes += [f"runs of {name} are started with {change}" for name, change in changes.items()]
+    notes += _system_notes(runs)
+    if isinstance(loaded.study, ProgramStudy) and len({run.scheme_name for run in runs}) == 1:
+        notes.append(
+            "no scheme is compared with the baseline: to compare arguments or variables of the program, write them as "
+            "`arguments` or `environment` of schemes"
+        )
     return jobs, notes + grid_notes(runs) + idle_notes(runs)
 
 
+def _system_notes(runs: list[Run]) -> list[str]:
+    """List what other compression systems need, and libraries that are missing on this machine."""
+    notes = []
+    for name, scheme in {run.scheme_name: run.scheme for run in runs}.items():
+        if isinstance(scheme, SchemeEntry) and scheme.system is not None:
+            preset = read_systems()[scheme.system]
+            notes.append(f"{name} is {preset.title}; it needs {preset.needs} (checked: {preset.checked})")
+        if scheme.preload and Path(scheme.preload).is_absolute() and not Path(scheme.preload).exists():
+            notes.append(f"preload of {name}: {scheme.preload} does not exist here; ranks look for it on their nodes")
+    return notes
+
+
 def _once_a_node(site: Site, container: Container | None, *, nodes: int, program: str | None) -> list[str]:
-    """What starts a command once on each node.
+    """Return the launcher that starts a command once on each node.
 
     Raises
     ------
     ValueError
-        The site's launcher starts all ranks of the job and no fewer.
+        The site's launcher always starts all ranks of the job.
     """
-    part = container is not None and container.kind == "pyxis"  # of the launcher, which so is needed
-    beside = site.launcher.kind in ("jsrun", "lrun") or (
+    part = container is not None and container.kind == "pyxis"  # the launcher makes the container
+    launch_host = site.launcher.kind in ("jsrun", "lrun") or (
         site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes"
     )
-    if nodes == 1 and not part and not beside:
-        return ["env"]  # the job script is there already; IBM's runs on a host beside those of the job
+    if nodes == 1 and not part and not launch_host:
+        return ["env"]  # the job script runs on that node; IBM's runs on a separate launch host
     if site.launcher.kind == "ibrun":
         raise ValueError("ibrun starts as many ranks as the job has: set program.start to rank")
     _, launch = solve(site, nodes=nodes, ranks_per_node=1, program=program)
@@ -143,49 +163,49 @@ _MPI = {"hybrid": "MPI library", "bind": "the host's MPI library"}
 
 
 def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None:
-    """The container of the ranks.
+    """Return the container of the ranks.
 
     Raises
     ------
     UserError
         The site cannot run it, or there is no such image.
     """
-    said = loaded.study.container
-    found = merge_containers(site.container, said)
-    if found is None:
-        if said is not None:
+    section = loaded.study.container
+    container = merge_containers(site.container, section)
+    if container is None:
+        if section is not None:
             where = loaded.document.where(("container",))
             raise UserError(f"{where}: container.image: is missing, in the study and in site {site.site}: name one")
         return None
-    where = loaded.document.where(("container",)) if said is not None else f"site {site.site}"
+    where = loaded.document.where(("container",)) if section is not None else f"site {site.site}"
     try:
-        check(found, site)
+        check(container, site)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from None
-    if said is not None and said.mpi_paths and found.mpi != "bind":
+    if section is not None and section.mpi_paths and container.mpi != "bind":
         raise UserError(
-            f"{loaded.document.where(('container', 'mpi_paths'))}: container.mpi_paths: mpi {found.mpi} takes the "
+            f"{loaded.document.where(('container', 'mpi_paths'))}: container.mpi_paths: mpi {container.mpi} uses the "
             "image's MPI library: leave it out, or set container.mpi to bind"
         )
-    image = str(found.image)
+    image = str(container.image)
     if image.startswith("/") and not dry_run and not Path(image).exists():
-        raise UserError(f"{where}: container.image: {shown_path(image)} is not there: build it, or check the path")
-    return found
+        raise UserError(f"{where}: container.image: {shown_path(image)} does not exist: build it, or check the path")
+    return container
 
 
 def _reads(runs: list[Run], loaded: Loaded) -> list[str]:
-    """Files that the ranks of some runs read, beside those of the submission."""
+    """Return the files that the ranks of some runs read in addition to those of the submission."""
     base = Path(loaded.document.name).absolute().parent
     programs = [run.study.program for run in runs if isinstance(run.study, ProgramStudy)]
-    if programs:  # nothing tells which files a program reads: those where it runs are all that can be shown to it
-        return list(dict.fromkeys(f"{(base / (one.directory or '.')).resolve()}/." for one in programs))
+    if programs:  # which files a program reads is unknown: it gets the directory where it runs
+        return list(dict.fromkeys(f"{(base / (program.directory or '.')).resolve()}/." for program in programs))
     studies = [run.study for run in runs if isinstance(run.study, Study)]
-    named = [name for one in studies for name in (one.data.path, one.data.tokenizer, one.links) if name]
+    named = [name for study in studies for name in (study.data.path, study.data.tokenizer, study.links) if name]
     return list(dict.fromkeys(str(base / name) for name in named))
 
 
 def grid_notes(runs: list[Run]) -> list[str]:
-    """How the ranks of tensor grids, and those that share out experts, lie on nodes: one line each."""
+    """Describe how tensor grids and groups of experts are placed on nodes, one line each."""
     notes = []
     for size in (run.size for run in runs):
         layout, each = size.layout, size.ranks_per_node
@@ -198,33 +218,33 @@ def grid_notes(runs: list[Run]) -> list[str]:
 
 
 def idle_notes(runs: list[Run]) -> list[str]:
-    """Rules that carry nothing: where all do, a scheme is its default under another name."""
+    """List the rules without traffic. A scheme of such rules alone is the same as its default."""
     of_scheme = Counter(run.scheme_name for run in runs)
-    found = Counter((run.scheme_name, words) for run in runs for words in idle_rules(run.study, run.scheme, run.size))
+    idle = Counter((run.scheme_name, rule) for run in runs for rule in idle_rules(run.study, run.scheme, run.size))
     return [
-        f"scheme {name}: {words}" + (f", in {count} of {of_scheme[name]} runs" if count < of_scheme[name] else "")
-        for (name, words), count in found.items()
+        f"scheme {name}: {rule}" + (f", in {count} of {of_scheme[name]} runs" if count < of_scheme[name] else "")
+        for (name, rule), count in idle.items()
     ]
 
 
 def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
-    """The interpreter of the ranks, and the launcher's path where this machine is the one that runs it."""
+    """Return the interpreter of the ranks and, if this machine runs the ranks, the launcher's path."""
     if site.scheduler.kind != "local":
         return site.python, None
     python = sys.executable if site.python == "auto" else site.python
     name = site.launcher.program or program_name(site.launcher.kind)
     if "/" in name:
         return python, None
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.is_file() else shutil.which(name)
-    if found is None and not dry_run and site.launcher.program:
+    sibling = Path(sys.executable).with_name(name)
+    program = str(sibling) if sibling.is_file() else shutil.which(name)
+    if program is None and not dry_run and site.launcher.program:
         raise UserError(
-            f"{site.site}: no {name} beside {shown_path(sys.executable)} nor on PATH: correct launcher.program in the "
-            "site file, or install what brings it"
+            f"{site.site}: no {name} next to {shown_path(sys.executable)} or on PATH: correct launcher.program in the "
+            "site file, or install a package that contains it"
         )
-    if found is None and not dry_run:
+    if program is None and not dry_run:
         raise UserError(
-            f"{site.site}: no {name} beside {shown_path(sys.executable)} nor on PATH: install an MPI "
-            "(`pip install mpich` brings one), or name it as launcher.program in a site file"
+            f"{site.site}: no {name} next to {shown_path(sys.executable)} or on PATH: install an MPI library "
+            "(such as `pip install mpich`), or name the launcher as launcher.program in a site file"
         )
-    return python, found
+    return python, program

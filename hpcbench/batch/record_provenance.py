@@ -1,4 +1,4 @@
-"""Who submitted what, with which code and in which surroundings: kept beside each submission."""
+"""Provenance of a submission: user, command, code revisions and environment."""
 
 import getpass
 import os
@@ -16,19 +16,19 @@ from hpcbench.versions import git, is_checkout, package_revision, packages, revi
 _SECRET = re.compile(
     r"[^=]*(TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|COOKIE|AUTH)[^=]*=|.*://[^/]*:.*@", re.IGNORECASE | re.DOTALL
 )
-"""Variables that are nobody's business: by their names, and addresses that hold a password."""
+"""Variables with secrets, by their names, and addresses that contain a password."""
 
 
 def keep(root: Path, study: Path) -> None:
-    """Write ``provenance/`` below the submission, unless it is there: what cannot be found out is left out.
+    """Write ``provenance/`` into a submission, unless it exists. Facts that cannot be determined are left out.
 
-    The directory is the user's alone: no filter knows all that an environment or a diff may hold.
+    Only the user may read the directory, because no filter finds every secret in an environment or a diff.
     """
     directory = root / "provenance"
     if (directory / "submit.json").exists():
         return
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = {"hpcbench": _package(directory), "study": _checkout(study.resolve().parent, directory, "study")}
+    revisions = {"hpcbench": _package(directory), "study": _checkout(study.resolve().parent, directory, "study")}
     write_json(
         directory / "submit.json",
         {
@@ -40,7 +40,7 @@ def keep(root: Path, study: Path) -> None:
             "version": hpcbench.__version__,
             "python": platform.python_version(),
             "packages": packages(),
-            "git": {name: state for name, state in found.items() if state},
+            "git": {name: state for name, state in revisions.items() if state},
             "environment": {
                 name: value for name, value in sorted(os.environ.items()) if not _SECRET.match(f"{name}={value}")
             },
@@ -49,7 +49,7 @@ def keep(root: Path, study: Path) -> None:
 
 
 def _package(directory: Path) -> dict[str, Any] | None:
-    """Revision of hpcbench. Installed, it has the one that it was built from, and no diff."""
+    """Return the revision of hpcbench. An installed package has that of its build, and no diff."""
     if is_checkout():
         return _checkout(Path(hpcbench.__file__).resolve().parent, directory, "hpcbench")
     built = package_revision()
@@ -57,7 +57,7 @@ def _package(directory: Path) -> dict[str, Any] | None:
 
 
 def _checkout(place: Path, directory: Path, name: str) -> dict[str, Any] | None:
-    """Revision of the checkout that the place lies in; what differs from it goes into ``NAME.diff``."""
+    """Return the revision of the checkout around a directory; write the differences into ``NAME.diff``."""
     head = revision(place)
     if head is None:
         return None

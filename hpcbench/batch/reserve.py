@@ -1,4 +1,4 @@
-"""Room on a disk that is set aside, so that how a job ended can be written where all the rest is taken."""
+"""Space on a disk that is set aside, so that the end of a job can be recorded when the disk is full."""
 
 import errno
 from collections.abc import Callable
@@ -9,13 +9,20 @@ _SIZE = 1 << 14
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def set_aside(directory: Path) -> None:
-    """Take room in a directory, unless that was done before.
+def set_aside(directory: Path, size: int = _SIZE) -> None:
+    """Set space in a directory aside, unless that was done before.
+
+    Parameters
+    ----------
+    directory
+        The directory.
+    size
+        Bytes.
 
     Raises
     ------
     OSError
-        There is none.
+        The disk is full, for example.
     """
     path = directory / FILE
     try:
@@ -24,19 +31,19 @@ def set_aside(directory: Path) -> None:
     except FileNotFoundError:
         pass
     try:
-        path.write_bytes(b" " * _SIZE)
+        path.write_bytes(b" " * size)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def written(directory: Path, write: Callable[[], None]) -> None:
-    """Write something; on a full disk, in the room that was set aside in the directory.
+    """Write a file; on a full disk, in the space that was set aside in the directory.
 
     Raises
     ------
     OSError
-        The disk takes no more, and there is no room either, or something else is wrong with it.
+        The disk is full and no space was set aside, or the disk has another problem.
     """
     try:
         write()
@@ -48,8 +55,8 @@ def written(directory: Path, write: Callable[[], None]) -> None:
         write()
 
 
-def disk_words(path: Path, error: OSError) -> str:
-    """A disk's refusal, with the file system on which the path lies."""
+def describe_disk_error(path: Path, error: OSError) -> str:
+    """Return the file system on which a path lies, and what is wrong with it."""
     place = path.absolute()
     while not place.is_mount() and place != place.parent:
         place = place.parent

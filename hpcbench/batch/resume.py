@@ -1,4 +1,4 @@
-"""A submission that was cut off is found again, and goes on."""
+"""Continuation of a submission that was interrupted."""
 
 from pathlib import Path
 
@@ -10,15 +10,15 @@ from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.submit_jobs import Progress, settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
-from hpcbench.batch.write_submission import submissions
+from hpcbench.batch.write_submission import list_submissions
 from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
 from hpcbench.files import read_json
 
 
 def find_unfinished(base: Path, digest: str) -> Path | None:
-    """The newest submission of just this in `base`, if something of it waits to be handed in, or to end."""
-    for root in reversed(submissions(base)):
-        # A dry run, what is damaged, somebody else's, or what was written elsewhere is nothing to go on with.
+    """Return the newest submission with this digest in `base`, if some of its jobs are not submitted or not over."""
+    for root in reversed(list_submissions(base)):
+        # Dry runs, damaged submissions, those of other users and copies cannot be continued.
         written = read_json(root / "submission.json") or {}
         if written.get("digest") != digest or written.get("dry_run") or not is_own(root):
             continue
@@ -33,20 +33,20 @@ def find_unfinished(base: Path, digest: str) -> Path | None:
 
 
 def resume(root: Path, study: Path, after: After | None, progress: Progress) -> str:
-    """Hand in what is left of a submission; returns one line for the user."""
+    """Submit the remaining jobs of a submission; return one line for the user."""
     submission, scheduler, ledger = read_submission(root), open_scheduler(root), Ledger(root)
     taken = settle(scheduler, ledger)
     jobs = left(submission, ledger)
     if jobs:
         keep(root, study)
-        said = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
-        return f"went on with a submission that was cut off: {len(jobs)} more handed in. {said}".rstrip()
-    found = f"; {taken} whose answer had been lost were found" if taken else ""
+        note = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
+        return f"continued a submission that was interrupted: {len(jobs)} more jobs submitted. {note}".rstrip()
+    recovered = f"; {taken} whose answer had been lost were found" if taken else ""
     over = " and over" if taken and track(root).over else " and not over"
-    return f"already submitted{over}{found}: nothing was handed in (--again submits it anew)"
+    return f"already submitted{over}{recovered}: nothing was submitted (--again submits it again)"
 
 
 def left(submission: SubmissionFile, ledger: Ledger) -> list[BatchJob]:
     """Return the planned jobs that were never submitted."""
-    jobs = [BatchJob(one.label, one.script, one.jobs, one.array) for one in submission.bundles]
+    jobs = [BatchJob(bundle.label, bundle.script, bundle.jobs, bundle.array) for bundle in submission.bundles]
     return [job for job in jobs if ledger.of(job.jobs[0]) is None]

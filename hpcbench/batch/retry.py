@@ -1,4 +1,4 @@
-"""What failed for a reason that a second try can mend, once more."""
+"""Second submission of jobs that failed for a reason outside of the runs."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,48 +19,50 @@ from hpcbench.contract.submission import check_place
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
-_MENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
-"""Ends that say nothing against the run itself."""
+_EXTERNAL_ENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
+"""States whose cause is not the run itself."""
 
 
 @dataclass(frozen=True)
 class Retried:
-    """What was handed in again."""
+    """Result of `retry`: jobs that were submitted again."""
 
     jobs: list[str]
     runs: list[str]
     left: dict[str, str]
-    """Runs that were not, and why."""
+    """Reason for each run that was not submitted again, by its id."""
     note: str
     changes: str = ""
-    """What the site file says otherwise by now, and what became of that; empty where it says the same."""
+    """Changes of the site file and whether they were taken over, for the user; empty for none."""
 
 
 def retry(
-    root: Path, *, all: bool = False, whole: bool = False, sets: Sequence[str] = (), update: bool = False
+    root: Path, *, all: bool = False, whole_jobs: bool = False, sets: Sequence[str] = (), update: bool = False
 ) -> Retried:
-    """Hand in the jobs again whose runs did not complete; completed runs of the same job are kept.
+    """Submit the jobs with runs that did not complete again; completed runs of these jobs are kept.
 
-    A run that left a checkpoint goes on from there.
+    A run with a checkpoint continues from there.
 
     Parameters
     ----------
+    root
+        Directory of the submission.
     all
-        Runs, too, that failed by themselves, ran out of memory or were cancelled.
-    whole
-        Repeat all runs of those jobs from their beginning, so that a pair shares an allocation again.
+        Whether to include runs that failed by themselves, ran out of memory or were cancelled.
+    whole_jobs
+        Whether to repeat all runs of those jobs from their start, so that a pair shares an allocation again.
     sets
-        Other limits of the jobs, ``walltime=4h``; with a walltime, runs that reached theirs are tried again, too.
+        Other limits of the jobs, such as ``walltime=4h``. With a walltime, runs that reached theirs are included.
     update
-        Write the job scripts by what the site file says now.
+        Whether to write the job scripts again from the current site file.
 
     Raises
     ------
     UserError
-        The submission was a dry run, its scheduler cannot be asked or refuses, or another command is at work on it.
+        The submission was a dry run, its scheduler does not answer or refuses, or another command works on it.
     """
     check_sets(sets)
-    root = root.absolute()  # schedulers' programs are called elsewhere, and are told where the script is
+    root = root.absolute()  # schedulers' programs run in another directory
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)
         if any(job.id is None for job in ledger.submitted):
@@ -70,39 +72,39 @@ def retry(
             raise UserError(f"{root}: a dry run: there is nothing to try again: submit the study without --dry-run")
         check_place(root, tracked.submission)
         if tracked.silent:
-            raise UserError(f"{root}: {tracked.silent}: what runs must not be handed in twice: ask again later")
+            raise UserError(f"{root}: {tracked.silent}: a running job must not be submitted twice: try again later")
         longer = any(text.startswith("walltime=") for text in sets)
-        again, left = _choose(root, tracked, all=all, whole=whole, longer=longer)
+        again, left = _choose(root, tracked, all=all, whole_jobs=whole_jobs, longer=longer)
         changes = _changes(root, tracked, update=update)
         if again and (sets or update):
             rewrite_jobs(root, tracked.submission, again, sets, updates_site=update)
             scheduler = open_scheduler(root)
         jobs = [BatchJob(job, f"jobs/{job}/job.sh", [job]) for job in again]
-        with _put_aside(root, tracked, again, ledger, whole=whole):
+        with _put_aside(root, tracked, again, ledger, whole_jobs=whole_jobs):
             note = submit_jobs(scheduler, ledger, jobs, name=tracked.submission.name) if jobs else ""
     return Retried(list(again), [run for runs in again.values() for run in runs], left, note, changes)
 
 
 def _changes(root: Path, tracked: Tracked, *, update: bool) -> str:
-    """Return the words for the user about a site file that has changed since."""
+    """Return the note for the user about changes of the site file since the submission."""
     name = tracked.submission.site_file
     try:
         changed = changed_fields(root, tracked.submission)
     except UserError as error:
         if update:
             raise
-        return f"the scripts stay as they were, and the site file is wrong by now: {error}"
+        return f"the scripts stay as they were, because the site file is now invalid: {error}"
     if not changed or name is None:
         return ""
-    fields = "; ".join(f"{field}: {words}" for field, words in changed.items())
-    what = "taken over" if update else "not taken over: `hpcbench retry --update` writes the scripts anew"
+    fields = "; ".join(f"{field}: {change}" for field, change in changed.items())
+    what = "taken over" if update else "not taken over: `hpcbench retry --update` writes the scripts again"
     return f"{shown_path(name)} has changed since ({fields}): {what}"
 
 
 def _choose(
-    root: Path, tracked: Tracked, *, all: bool, whole: bool, longer: bool
+    root: Path, tracked: Tracked, *, all: bool, whole_jobs: bool, longer: bool
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The runs to try again, by their jobs; and why the others that did not complete are not."""
+    """Return the runs to try again by job, and the reason for each of the other uncompleted runs."""
     left: dict[str, str] = {}
     again: dict[str, list[str]] = {}
     for run in tracked.submission.runs:
@@ -112,13 +114,13 @@ def _choose(
             again.setdefault(run.job, []).append(run.id)
         elif status.state is not State.COMPLETED:
             left[run.id] = reason
-    if whole:
+    if whole_jobs:
         again = {job.id: list(job.runs) for job in tracked.submission.jobs if job.id in again}
     return again, left
 
 
 def _why_not(status: Status, job: Status, directory: Path, *, all: bool, longer: bool) -> str | None:
-    """Why a run is not tried again; None if it is."""
+    """Return why a run is not tried again; None if it is."""
     if status.state is State.COMPLETED:
         return "completed"
     if job.state.alive:
@@ -128,30 +130,30 @@ def _why_not(status: Status, job: Status, directory: Path, *, all: bool, longer:
     if status.state is State.STOPPED and job.state is State.CANCELLED and not all:
         return "its job was cancelled: --all tries it again"
     if status.state is State.PENDING:
-        return "was not handed in: `hpcbench submit` again"
+        return "was not submitted: run `hpcbench submit` again"
     if status.state is State.TIMED_OUT and not (all or longer) and not any((directory / "checkpoint").glob("step-*")):
-        return "timed out without a checkpoint, and would again: give it more time by --set walltime=TIME, or use --all"
-    if status.state in _MENDS or all:
+        return "timed out without a checkpoint, and would again: give more time with --set walltime=TIME, or use --all"
+    if status.state in _EXTERNAL_ENDS or all:
         return None
     return f"{status.state.value}{f' ({status.reason})' if status.reason else ''}: --all tries it again"
 
 
 @contextlib.contextmanager
 def _put_aside(
-    root: Path, tracked: Tracked, again: Mapping[str, Sequence[str]], ledger: Ledger, *, whole: bool
+    root: Path, tracked: Tracked, again: Mapping[str, Sequence[str]], ledger: Ledger, *, whole_jobs: bool
 ) -> Iterator[None]:
-    """Number what runs have left whose job script would keep them, so that it launches them again.
+    """Rename the files of runs that their job script would skip as completed, so that it starts them again.
 
-    If the block fails, the files of jobs that it did not hand in are put back.
+    If the block fails, the files of jobs that were not submitted get their names back.
     """
-    times = {job: ledger.times(job) for job in again}
+    times = {job: ledger.count_submissions(job) for job in again}
     moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}
-    names = ["status.json", "log.txt", "err.txt", *(["checkpoint"] if whole else [])]
+    names = ["status.json", "log.txt", "err.txt", *(["checkpoint"] if whole_jobs else [])]
     wanted = [run for run in tracked.submission.runs if run.id in again.get(run.job, ())]
     try:
         for run in wanted:
             mark = read_mark(root / run.path)
-            if mark is None or not (whole or mark.exit == 0):
+            if mark is None or not (whole_jobs or mark.exit == 0):
                 continue
             for path in (root / run.path / name for name in names):
                 if path.exists():
@@ -161,7 +163,7 @@ def _put_aside(
         yield
     except BaseException:
         for job, pairs in moved.items():
-            if ledger.times(job) == times[job]:
+            if ledger.count_submissions(job) == times[job]:
                 for aside, path in pairs:
                     aside.rename(path)
         raise

@@ -1,4 +1,4 @@
-"""New scripts for jobs that are tried again: by what the site file says now, or with other limits."""
+"""New scripts for jobs that are submitted again: from the current site file, or with other limits."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -21,54 +21,58 @@ from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 
 _LIMITS = ("walltime", "stop_ahead", "run_limit", "queue", "account")
-"""Fields of a study that change how a job is asked for, and nothing of its runs."""
+"""Fields of a study that change the limits of a job but not its runs."""
 _OF_RUNS = ("site", "node", "device", "gpu_aware_mpi", "oversubscribe", "threads", "ranks_per_node", "schemes")
 """Fields of a site that change the runs themselves."""
-_NO_MATTER = ("description", "network", "retired", "sources", "checked", "work")
+_IGNORED_FIELDS = ("description", "network", "retired", "sources", "checked", "work")
 
 
 def check_sets(sets: Sequence[str]) -> None:
-    """Refuse settings that would make other runs of those that are tried again.
+    """Refuse settings that would change the runs that are tried again.
 
     Raises
     ------
     UserError
-        One of them sets something else than a limit of jobs.
+        A setting is not a limit of jobs.
     """
     for text in sets:
         if text.partition("=")[0] not in _LIMITS:
             raise UserError(
-                f"--set {show(text)}: retry repeats the same runs, and sets {', '.join(_LIMITS)} alone: "
-                "submit the study with it"
+                f"--set {show(text)}: retry repeats the same runs and sets only {', '.join(_LIMITS)}: "
+                "submit the study with this setting"
             )
 
 
 def changed_fields(root: Path, submission: SubmissionFile) -> dict[str, str]:
-    """Return what the site file says otherwise than it did when the submission was written, by dotted fields.
+    """Return the changes of the site file since the submission was written, by dotted fields.
 
     Raises
     ------
     UserError
-        The site file is wrong by now.
+        The site file is now invalid.
     """
     if submission.site_file is None or not Path(submission.site_file).is_file():
         return {}
     then, now = _flat(open_site(root)), _flat(load_site(submission.site_file)[0])
     fields = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-    return {name: f"{_words(then.get(name))} -> {_words(now.get(name))}" for name in fields}
+    return {name: f"{_format(then.get(name))} -> {_format(now.get(name))}" for name in fields}
 
 
 def rewrite_jobs(
     root: Path, submission: SubmissionFile, jobs: Collection[str], sets: Sequence[str], *, updates_site: bool
 ) -> None:
-    """Write the scripts of these jobs anew; the old ones stay beside them as ``job.N.sh``.
+    """Write the scripts of these jobs again; keep the old ones as ``job.N.sh``.
 
     Parameters
     ----------
+    root, submission
+        Directory and content of the submission.
+    jobs
+        Ids of the jobs.
     sets
         Limits of the jobs, as `check_sets` allows them.
     updates_site
-        Whether the site file counts as it is now.
+        Whether to use the current site file; else the one of the submission.
 
     Raises
     ------
@@ -104,12 +108,12 @@ def rewrite_jobs(
 
 def _new_site(root: Path, submission: SubmissionFile) -> Site:
     if submission.site_file is None:
-        raise UserError(f"{root}: does not say which site file it is of: submit the study with --again")
+        raise UserError(f"{root}: submission.json does not name a site file: submit the study with --again")
     changed = changed_fields(root, submission)
     others = [name for name in changed if name.partition(".")[0] in _OF_RUNS or name == "launcher.visibility"]
     if others:
         raise UserError(
-            f"{shown_path(submission.site_file)}: {', '.join(others)} changed, which makes other runs: "
+            f"{shown_path(submission.site_file)}: {', '.join(others)} changed, which changes the runs: "
             "submit the study with --again"
         )
     return load_site(submission.site_file)[0]
@@ -117,12 +121,13 @@ def _new_site(root: Path, submission: SubmissionFile) -> Site:
 
 def _plan(root: Path, submission: SubmissionFile, site: Site, sets: Sequence[str]) -> list[Job]:
     """Plan the study as it was submitted, with other limits."""
-    kept, given = root / "study.yaml", Path(submission.study_file or "")
-    same = given.is_file() and given.read_bytes() == kept.read_bytes()  # what it names lies beside it
+    copy, original = root / "study.yaml", Path(submission.study_file or "")
+    # Relative paths of the study start at the original file.
+    is_same = original.is_file() and original.read_bytes() == copy.read_bytes()
     before: Any = []
     if (root / "study.set.json").is_file():
         before = json.loads((root / "study.set.json").read_text(encoding="utf-8"))
-    loaded = load_study(given if same else kept, [*before, *sets])
+    loaded = load_study(original if is_same else copy, [*before, *sets])
     repeats = submission.repeats or loaded.study.repeats  # `submit --more` may have added some
     loaded = replace(loaded, study=loaded.study.model_copy(update={"repeats": repeats}))
     return plan(expand(loaded, site.capacity, offer(site)), loaded, site, dry_run=False)[0]
@@ -140,11 +145,11 @@ def _replace(path: Path, text: str) -> None:
 def _flat(site: Site) -> dict[str, object]:
     """Return the values of a site by dotted fields, down to the second level."""
     fields: dict[str, object] = {}
-    for name, value in site.model_dump(mode="json", exclude=set(_NO_MATTER)).items():
+    for name, value in site.model_dump(mode="json", exclude=set(_IGNORED_FIELDS)).items():
         nested = isinstance(value, dict) and name != "schemes"
         fields.update({f"{name}.{key}": each for key, each in value.items()} if nested else {name: value})
     return fields
 
 
-def _words(value: object) -> str:
+def _format(value: object) -> str:
     return "nothing" if value is None else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Whether the file system of the results takes what the jobs will write: free space, files, and the user's quota."""
+"""Check of the space for results: free bytes, free files and the user's quota."""
 
 import errno
 import os
@@ -9,31 +9,31 @@ from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 _A_STEP, _A_RUN = 400, 1 << 20
-"""Bytes of a step's line, and of all else that a run writes but checkpoints, traces and kept messages."""
+"""Bytes of a step's log line, and of a run's other files except checkpoints, traces and sampled messages."""
 _LARGEST = 1 << 30
-"""Bytes that are tried at most: what is more is compared with what the file system says is free."""
+"""Maximum bytes of the trial file. A larger need is only compared with the free space."""
 _AMPLE = 100
-"""Times what logs need, from which on nobody needs to be told."""
+"""Multiple of the space for logs above which the user gets no note."""
 _FILES = 20
 """Files of a run and its job."""
 
 
 def check_room(root: Path, *, runs: int, steps: int) -> str:
-    """Try whether there is room for the logs of some runs; returns a line for the user where there is little.
+    """Check that the logs of some runs fit on the disk; return a line for the user if there is little space.
 
-    A quota tells nobody what it leaves: so a file of that size is made, and is gone again.
+    What a quota leaves can only be found by trying: a file of that size is made and deleted.
 
     Parameters
     ----------
     root
         The submission's directory.
     runs, steps
-        Runs, and steps of each.
+        Number of runs, and number of steps per run.
 
     Raises
     ------
     UserError
-        There is none.
+        There is too little space.
     """
     need = runs * (_A_RUN + steps * _A_STEP)
     where = shown_path(root.parent)
@@ -51,14 +51,14 @@ def check_room(root: Path, *, runs: int, steps: int) -> str:
     except OSError as error:
         if error.errno in (errno.EDQUOT, errno.ENOSPC, errno.EFBIG):
             what = "your quota" if error.errno == errno.EDQUOT else "the file system"
-            raise UserError(f"{where}: {what} has no room for the logs, {_size(need)}: {remedy}") from None
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot set room aside
+            raise UserError(f"{where}: {what} has no space for the logs, {_size(need)}: {remedy}") from None
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot allocate space
             raise
     finally:
         trial.unlink(missing_ok=True)
     if free > _AMPLE * need:
         return ""
-    return f"{_size(free)} are free for results; logs need about {_size(need)}, checkpoints and traces come on top"
+    return f"{_size(free)} are free for results; logs need about {_size(need)}, plus checkpoints and traces"
 
 
 def _size(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What the commands print."""
+"""Output of the commands that submit, show and repeat jobs."""
 
 import contextlib
 import shlex
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hpcbench.batch.retry import Retried
     from hpcbench.batch.scripts.job import Job
     from hpcbench.batch.sites.site import Site
-    from hpcbench.batch.submit import Submission
+    from hpcbench.batch.submit import SubmitResult
     from hpcbench.batch.tracking.track import Tracked
     from hpcbench.contract.job_state import Status
     from hpcbench.study.expand import Run
@@ -41,8 +41,8 @@ _STYLES = {
 }
 
 
-def show_submission(submission: "Submission", *, dry_run: bool) -> None:
-    """What was handed in, or would be."""
+def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
+    """Print the submitted jobs, or those that a dry run has written."""
     jobs, site = submission.jobs, submission.site
     runs = sum(len(job.runs) for job in jobs)
     node_seconds = sum(job.walltime.seconds * job.shape.nodes for job in jobs if job.walltime)
@@ -61,7 +61,7 @@ def show_submission(submission: "Submission", *, dry_run: bool) -> None:
         names = ids[0] if len(ids) == 1 else f"{ids[0]} ... {ids[-1]} ({len(ids)} jobs)"
         print(
             f"  {names}: {_count(shape.nodes, 'node')} x {_count(shape.ranks_per_node, 'rank')}, "
-            f"{_count(shape.threads, 'thread')} a rank{walltime}{queue}"
+            f"{_count(shape.threads, 'thread')} per rank{walltime}{queue}"
         )
         if job.program:
             ours = [job.outside or job.python, "-u", "-m", "hpcbench.programs", "runs/RUN/run.json"]
@@ -86,17 +86,17 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
     if crossing:
         return f"messages leave the node in {crossing} of {_count(runs, 'run')}: the others have one node"
     local = site.scheduler.kind == "local"
-    remedy = "try --site virtual-hosts" if local else "take two nodes by --set nodes=2 --set ranks_per_node=..."
+    remedy = "try --site virtual-hosts" if local else "use two nodes with --set nodes=2 --set ranks_per_node=..."
     return f"no message leaves the node, so nothing is learned about the network: {remedy}"
 
 
 def list_cells(runs: "Sequence[Run]") -> list[str]:
-    """Return a line for each cell of a study with its runs, by scheme and repeat."""
+    """List the runs of each cell of a study by scheme and repeat, one line per cell."""
     cells: dict[str, dict[str, list[int]]] = {}
     for run in runs:
-        words = ", ".join(f"{key} {value}" for key, value in run.cell.items()) or "one cell"
-        cells.setdefault(words, {}).setdefault(run.scheme_name, []).append(run.repeat)
-    return [f"{words}: {_list_runs(schemes)}" for words, schemes in cells.items()]
+        name = ", ".join(f"{key} {value}" for key, value in run.cell.items()) or "one cell"
+        cells.setdefault(name, {}).setdefault(run.scheme_name, []).append(run.repeat)
+    return [f"{name}: {_list_runs(schemes)}" for name, schemes in cells.items()]
 
 
 def _list_runs(repeats_of: dict[str, list[int]]) -> str:
@@ -113,13 +113,13 @@ def _list_runs(repeats_of: dict[str, list[int]]) -> str:
 
 
 @contextlib.contextmanager
-def handing_in() -> Iterator[Callable[[int, int], None]]:
-    """Shows how many jobs are handed in: a bar on a terminal, a line now and then in a log, nothing for a few."""
+def show_progress() -> Iterator[Callable[[int, int], None]]:
+    """Show the number of submitted jobs: as a bar on a terminal, as some lines in a log, not at all for a few jobs."""
     if not sys.stderr.isatty():
 
         def line(done: int, all: int) -> None:
             if all > 20 and (done == all or done % max(1, all // 10) == 0):
-                print(f"{done} of {all} handed in", file=sys.stderr)
+                print(f"{done} of {all} submitted", file=sys.stderr)
 
         yield line
         return
@@ -127,14 +127,14 @@ def handing_in() -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     with Progress(
-        TextColumn("handing in"), BarColumn(), MofNCompleteColumn(), console=Console(stderr=True), transient=True
+        TextColumn("submitting"), BarColumn(), MofNCompleteColumn(), console=Console(stderr=True), transient=True
     ) as bar:
         task = bar.add_task("", total=None, visible=False)
         yield lambda done, all: bar.update(task, completed=done, total=all, visible=all > 3)
 
 
 def show_retried(root: Path, retried: "Retried") -> None:
-    """What was handed in again, and why the rest was not."""
+    """Print which runs were submitted again, and why the others were not."""
     if retried.jobs:
         print(f"{root}: {_count(len(retried.jobs), 'job')} again, for {_count(len(retried.runs), 'run')}")
         for run in retried.runs:
@@ -142,18 +142,18 @@ def show_retried(root: Path, retried: "Retried") -> None:
     else:
         print(f"{root}: nothing to try again")
     for run, reason in retried.left.items():
-        print(f"  {run} is left: {reason}")
+        print(f"  {run} is not repeated: {reason}")
     for note in (retried.changes, retried.note):
         if note:
             print(note)
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def show_status(tracked: "Tracked") -> None:
-    """A table of jobs and runs."""
+    """Print a table of jobs and runs."""
     from rich.table import Table
     from rich.text import Text
 
@@ -169,12 +169,12 @@ def show_status(tracked: "Tracked") -> None:
         before = None
         for run in job.runs:
             status = tracked.runs[run]
-            told = (status.state, status.reason)
+            outcome = (status.state, status.reason)
             state, span, reason = _cells(status, tracked.root)
             table.add_row(
-                "", "", Text(run), state, span, Text("as above") if status.reason and told == before else reason
+                "", "", Text(run), state, span, Text("as above") if status.reason and outcome == before else reason
             )
-            before = told
+            before = outcome
     show_table(table, unbound=200)
 
 
@@ -193,5 +193,5 @@ def _span(start: str | None, end: str | None) -> str:
         return "" if start is None else f"since {start}"
     if first is None or last is None:
         return ""
-    whole = max(0, round(last - first))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    duration = max(0, round(last - first))
+    return f"{duration // 3600}:{duration // 60 % 60:02d}:{duration % 60:02d}"

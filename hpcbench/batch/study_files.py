@@ -11,7 +11,7 @@ from hpcbench.study.expand import Run
 from hpcbench.study.schema import ProgramStudy, Study
 
 _SHORT_TEXT = 1 << 24
-"""Bytes up to which the halves of a text are counted: with larger ones neither half is too short."""
+"""Maximum bytes of a text whose halves are counted. No half of a larger text is too short."""
 
 
 def check_files(runs: list[Run], base: Path) -> None:
@@ -67,7 +67,7 @@ def _named_files(study: Study) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _check_length(run: Run, study: Study, base: Path) -> None:
-    """Refuse a text of which a half is shorter than one sample. With a tokenizer only the run can tell."""
+    """Refuse a text with a half shorter than one sample. With a tokenizer, only the run can check that."""
     data, seq_len = study.data, study.train.seq_len
     if data.source != "file" or data.tokenizer is not None or data.path is None:
         return

@@ -1,4 +1,4 @@
-"""From a study and a site to jobs in a queue; the same command again goes on where it was cut off."""
+"""Submission of a study to the scheduler of a site. An interrupted submission is continued by the same command."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.study_files import check_files
 from hpcbench.batch.tracking.lock import locked
-from hpcbench.batch.write_submission import numbered, write
+from hpcbench.batch.write_submission import number_directory, write_submission
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.study.expand import Run, expand
@@ -32,41 +32,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Submission:
-    """What lies on disk, and what became of it."""
+class SubmitResult:
+    """Result of `submit`: the directory of the submission, its runs and jobs."""
 
     root: Path
     runs: list[Run]
     jobs: list[Job]
     site: Site
     notes: list[str]
-    """What the user should know, one line each."""
+    """Notes for the user, one line each."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `hpcbench submit` is asked for, beside the study."""
+    """Options of `hpcbench submit`."""
 
     site: str | None = None
     """Name or file; the study's own by default."""
     dry_run: bool = False
-    """Write the scripts, start nothing."""
+    """Whether to write the scripts without submitting them."""
     check: bool = False
-    """In a dry run, refuse what `submit` would refuse: missing files and images, and what the scheduler reports."""
+    """Whether a dry run makes the same checks as a submission: files, images, and the scheduler's limits."""
     out: Path | None = None
     """Directory in which the numbered directory is made; ``results/<study>`` by default."""
     sets: list[str] | None = None
-    """``a.b=value`` each, over what the study says."""
+    """Settings ``a.b=value`` that override those of the study."""
     only: str | None = None
-    """Which runs: see `choose`."""
+    """Expression that selects runs, as in `choose`."""
     after: str | None = None
-    """What must have ended before; the study's own by default."""
+    """Submission that must end before the jobs start; that of the study by default."""
     after_any: bool = False
-    """That may have failed."""
+    """Whether that submission may fail."""
     again: bool = False
-    """Submit anew what is in a queue already."""
+    """Whether to submit a study again that is in a queue."""
     more: int | None = None
-    """Number of repeats to add to the submission of the study; None for a submission of its own."""
+    """Number of repeats to add to the newest submission of the study; None for a new submission."""
 
 
 def submit(
@@ -74,23 +74,24 @@ def submit(
     options: Options,
     progress: "Progress" = lambda done, all: None,
     check: Callable[[list[Run], Site, Path], None] = lambda runs, site, base: None,
-) -> Submission:
-    """Write a submission and hand its jobs to the scheduler.
+) -> SubmitResult:
+    """Write a submission and submit its jobs.
 
     Parameters
     ----------
     study, options
-        What was asked for.
+        The study file, and the options of the command.
     progress
-        Told how many parcels of how many are handed in.
+        Callback ``progress(submitted, total)`` with numbers of jobs, called after each submission.
     check
-        Raises where a run cannot work on the site: given the runs, the site and what relative paths start from.
+        Callback ``check(runs, site, base)`` that raises an error if a run cannot work on the site. Relative paths start
+        at ``base``.
 
     Raises
     ------
     UserError
-        Something is wrong with study, site or options, or the scheduler takes no jobs. Nothing is left on disk, unless
-        some of the jobs were taken.
+        The study, the site or an option is invalid, or the scheduler refuses the jobs. Then nothing stays on disk,
+        unless some jobs were submitted.
     """
     loaded = load_study(study, options.sets)
     name = options.site or loaded.study.site
@@ -110,24 +111,26 @@ def submit(
         runs = choose(runs, options.only)
     check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=not asks)
-    if refusal:  # the files may be on the site's machine alone
+    if refusal:  # the files may exist only on the site's machine
         notes.append(f"submit would refuse this here: {refusal}")
     left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
     if left_out:
-        notes.append(f"{', '.join(left_out)}: of this shell alone: write in environment: of the site what jobs need")
+        notes.append(
+            f"{', '.join(left_out)}: set in this shell only: add what jobs need to `environment:` of the site file"
+        )
     base = _base(options, loaded, site)
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
     if after is not None:
-        notes.append(f"begins after {after.root}" + ("" if after.ids else ", which is over"))
+        notes.append(f"starts after {after.root}" + ("" if after.ids else ", which is over"))
         if after.ids and not after.any_end and site.scheduler.kind == "lsf" and "-ti" in site.scheduler.refuses:
             name = after.root.parent.name
-            notes.append(f"{site.site} refuses -ti: should {name} fail, the jobs wait until you cancel them")
+            notes.append(f"{site.site} refuses -ti: if {name} fails, the jobs wait until you cancel them")
     if not (options.dry_run or site.retired or site.scheduler.kind == "local" or site.checked != "never"):
         from hpcbench.batch.sites.met_ranks import have_met
 
         if not have_met(site, base.parent):
             notes.append(
-                f"no two ranks have met on {site.site} yet: `hpcbench doctor --site {name} --run` tries its launcher"
+                f"no two ranks have met on {site.site} yet: `hpcbench doctor --site {name} --run` tests its launcher"
             )
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
@@ -136,17 +139,18 @@ def submit(
         if not options.dry_run and not options.again:
             from hpcbench.batch.resume import find_unfinished, resume
 
-            found = find_unfinished(directory, str(more["digest"]))
-            if found is not None:
-                return Submission(found, runs, jobs, site, [*notes, resume(found, study, after, progress)])
-        with numbered(directory) as root:
-            handed = batch_jobs(jobs, site)
-            queue_name = write(
-                root, runs, jobs, handed, loaded, site, base=study.parent, more=more, waits=after is not None
+            unfinished = find_unfinished(directory, str(more["digest"]))
+            if unfinished is not None:
+                note = resume(unfinished, study, after, progress)
+                return SubmitResult(unfinished, runs, jobs, site, [*notes, note])
+        with number_directory(directory) as root:
+            units = batch_jobs(jobs, site)
+            queue_name = write_submission(
+                root, runs, jobs, units, loaded, site, base=study.parent, more=more, waits=after is not None
             )
             scheduler = scheduler_class(site.scheduler.kind)(root, site)
             if options.dry_run and options.check:
-                notes += scheduler.preflight(handed, loaded.study.account)
+                notes += scheduler.preflight(units, loaded.study.account)
             if not options.dry_run:
                 from hpcbench.batch.record_provenance import keep
                 from hpcbench.batch.room import check_room
@@ -155,12 +159,12 @@ def submit(
 
                 keep(root, study)
                 ledger = Ledger(root)
-                notes += scheduler.preflight(handed, loaded.study.account)
+                notes += scheduler.preflight(units, loaded.study.account)
                 notes.append(check_room(root, runs=len(runs), steps=loaded.study.steps))
-                notes.append(submit_jobs(scheduler, ledger, handed, name=queue_name, after=after, progress=progress))
+                notes.append(submit_jobs(scheduler, ledger, units, name=queue_name, after=after, progress=progress))
     if not options.dry_run:
         remember(base)
-    return Submission(root, runs, jobs, site, [note for note in notes if note])
+    return SubmitResult(root, runs, jobs, site, [note for note in notes if note])
 
 
 def _base(options: Options, loaded: Loaded, site: Site) -> Path:
@@ -176,16 +180,16 @@ def _add(
     digest: str,
     check: Callable[[list[Run], Site, Path], None],
     progress: "Progress",
-) -> Submission:
+) -> SubmitResult:
     """Add repeats to the newest submission of the study."""
     from hpcbench.batch.add_repeats import add_repeats, find_submitted
 
     if options.dry_run or options.after:
         other = "--dry-run" if options.dry_run else "--after"
-        raise UserError(f"--more: not with {other}: leave one of them out")
+        raise UserError(f"--more: cannot be used with {other}: leave one of them out")
     base = _base(options, loaded, site).absolute()
     if not base.is_dir():
-        raise UserError(f"--more: {shown_path(base)} is not there: submit the study without --more first")
+        raise UserError(f"--more: {shown_path(base)} does not exist: submit the study without --more first")
 
     def check_all(runs: list[Run], site: Site, directory: Path) -> None:
         if refusal := _refusal(runs, directory):
@@ -206,7 +210,7 @@ def _add(
             check=check_all,
             progress=progress,
         )
-    return Submission(root, runs, jobs, site, notes)
+    return SubmitResult(root, runs, jobs, site, notes)
 
 
 def _refusal(runs: list[Run], base: Path) -> UserError | None:
@@ -219,7 +223,7 @@ def _refusal(runs: list[Run], base: Path) -> UserError | None:
 
 
 def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "After | None":
-    """What the jobs wait for."""
+    """Return the submission that the jobs wait for."""
     wanted = options.after or loaded.study.after
     if wanted is None:
         return None
@@ -230,28 +234,28 @@ def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "Afte
 
 
 def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
-    """Digest of all that the jobs depend on."""
+    """Return a digest of everything that the jobs depend on."""
     parts: list[Any] = [__version__, loaded.document.text.hex(), loaded.sets, site.hex(), only]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @contextlib.contextmanager
 def _existing(base: Path) -> Iterator[Path]:
-    """The directory, absolute and made where it was missing; what was made for it goes again if the block fails."""
+    """Make the directory if it is missing, and yield its absolute path; remove it again if the block fails."""
     base = base.absolute()
-    made = [path for path in (base, *base.parents) if not path.exists()]
+    missing = [path for path in (base, *base.parents) if not path.exists()]
     try:
         base.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"{shown_path(base)}: is not a directory: give another --out") from None
     except OSError as error:
-        raise UserError(f"{shown_path(base)}: {error.strerror}: give a directory of yours by --out") from None
+        raise UserError(f"{shown_path(base)}: {error.strerror}: name one of your directories with --out") from None
     if not os.access(base, os.W_OK | os.X_OK):
-        raise UserError(f"{shown_path(base)}: is not writable: give a directory of yours by --out")
+        raise UserError(f"{shown_path(base)}: is not writable: name one of your directories with --out")
     try:
         yield base
     except BaseException:
-        for path in made:
+        for path in missing:
             with contextlib.suppress(OSError):
                 path.rmdir()
         raise

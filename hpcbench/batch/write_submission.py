@@ -1,4 +1,4 @@
-"""A submission on disk, whole or not at all."""
+"""Writing of a submission, completely or not at all."""
 
 import contextlib
 import secrets
@@ -24,15 +24,15 @@ from hpcbench.study.run import program_file, run_file
 from hpcbench.study.schema import ProgramStudy
 
 
-def submissions(base: Path) -> list[Path]:
-    """The numbered directories in `base` that hold a submission, oldest first."""
-    found = [path for path in base.iterdir() if path.name.isdecimal() and (path / "submission.json").is_file()]
-    return sorted(found, key=lambda path: int(path.name))
+def list_submissions(base: Path) -> list[Path]:
+    """Return the numbered directories of submissions in `base`, oldest first."""
+    roots = [path for path in base.iterdir() if path.name.isdecimal() and (path / "submission.json").is_file()]
+    return sorted(roots, key=lambda path: int(path.name))
 
 
 @contextlib.contextmanager
-def numbered(base: Path) -> Iterator[Path]:
-    """The next number's directory; it is made by `write`, and gone again if the block fails before a job was taken."""
+def number_directory(base: Path) -> Iterator[Path]:
+    """Yield the next numbered directory, for `write`; remove it if the block fails before a job was submitted."""
     number = max((int(path.name) for path in base.iterdir() if path.name.isdecimal()), default=0) + 1
     root = base / f"{number:03d}"
     try:
@@ -43,7 +43,7 @@ def numbered(base: Path) -> Iterator[Path]:
         raise
 
 
-def write(
+def write_submission(
     root: Path,
     runs: Sequence[Run],
     jobs: Sequence[Job],
@@ -55,23 +55,27 @@ def write(
     more: Mapping[str, Any],
     waits: bool = False,
 ) -> str:
-    """Write everything that the jobs need; returns the name with which theirs in the queue begin.
+    """Write everything that the jobs need; return the first part of their names in the queue.
 
     Parameters
     ----------
     root
-        Its directory to be, absolute.
+        Absolute path of the new directory.
+    runs, jobs, batch_jobs
+        Runs, their jobs, and the units of submission.
+    loaded, site
+        The study and the site.
     base
         Directory that relative paths of the study start from.
     more
         Further fields of ``submission.json``.
     waits
-        Whether the jobs are to wait for others, which may be too many for one list.
+        Whether the jobs wait for other jobs, which may be too many for one list.
 
     Raises
     ------
     UserError
-        A value cannot stand in a job script.
+        A value cannot be written into a job script.
     """
     study = loaded.study
     name = f"{study.study[:36]}-{secrets.token_hex(3)}"
@@ -83,7 +87,7 @@ def write(
         _write_scripts(directory, jobs, batch_jobs, site, study=study.study, root=str(root))
         if waits and site.scheduler.kind != "local":
             (directory / RELAY).parent.mkdir()
-            _script(directory / RELAY, render_relay(jobs[0], site=site, study=study.study, root=str(root)))
+            _write_script(directory / RELAY, render_relay(jobs[0], site=site, study=study.study, root=str(root)))
         _write_runs(directory, runs, jobs, site, base)
         write_json(
             directory / "submission.json",
@@ -121,14 +125,14 @@ def extend(
     *,
     base: Path,
 ) -> Iterator[None]:
-    """Add runs with their jobs to a submission; undo it if the block fails before a job was taken.
+    """Add runs with their jobs to a submission; undo that if the block fails before a job was submitted.
 
     Parameters
     ----------
     root
         Directory of the submission.
     runs, jobs, batch_jobs
-        What is added.
+        New runs, their jobs, and the units of submission.
     loaded, site
         The study and the site of the submission.
     base
@@ -139,7 +143,7 @@ def extend(
     numbers = set((root / "handed").glob("*.json"))
     entries = _entries(runs, jobs, batch_jobs)
     new = [*(root / "jobs" / job.id for job in jobs), *(root / "runs" / run.id for run in runs)]
-    for directory in new:  # what a killed command has left, which the plan does not contain
+    for directory in new:  # left by a command that was killed
         shutil.rmtree(directory, ignore_errors=True)
     try:
         _write_scripts(root, jobs, batch_jobs, site, study=loaded.study.study, root=str(root))
@@ -167,7 +171,7 @@ def _write_runs(directory: Path, runs: Sequence[Run], jobs: Sequence[Job], site:
 def _entries(
     runs: Sequence[Run], jobs: Sequence[Job], batch_jobs: Sequence[BatchJob]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return jobs, bundles and runs in the form that ``submission.json`` has."""
+    """Return jobs, bundles and runs in the form of ``submission.json``."""
     job_of = {run: job.id for job in jobs for run in job.runs}
     return {
         "jobs": [
@@ -181,7 +185,7 @@ def _entries(
             for job in jobs
         ],
         "bundles": [
-            {"label": one.name, "script": one.script, "jobs": one.jobs, "array": one.array} for one in batch_jobs
+            {"label": unit.name, "script": unit.script, "jobs": unit.jobs, "array": unit.array} for unit in batch_jobs
         ],
         "runs": [
             {
@@ -200,8 +204,8 @@ def _entries(
 
 @contextlib.contextmanager
 def _growing(root: Path) -> Iterator[Path]:
-    """A directory that takes the place of `root` when the block ends well, and is gone when it fails."""
-    growing = root.with_name(f".{root.name}.tmp")  # alone here; what one that was killed has left goes
+    """Yield a temporary directory; rename it to `root` at the end of the block, or remove it if the block fails."""
+    growing = root.with_name(f".{root.name}.tmp")  # the lock keeps other commands out: it is left by a killed one
     shutil.rmtree(growing, ignore_errors=True)
     try:
         growing.mkdir()
@@ -220,23 +224,23 @@ def _write_scripts(
         for job in jobs:
             (directory / "jobs" / job.id).mkdir(parents=True)
             script = render(job, site=site, study=study, root=root, templates=templates)
-            _script(directory / "jobs" / job.id / "job.sh", script)
+            _write_script(directory / "jobs" / job.id / "job.sh", script)
             set_aside(directory / "jobs" / job.id)
         by_id = {job.id: job for job in jobs}
-        for one in batch_jobs:
-            if one.array:
+        for unit in batch_jobs:
+            if unit.array:
                 script, names = render_array(
-                    one.name, [by_id[id] for id in one.jobs], site=site, study=study, root=root, templates=templates
+                    unit.name, [by_id[id] for id in unit.jobs], site=site, study=study, root=root, templates=templates
                 )
                 (directory / "arrays").mkdir(exist_ok=True)
-                _script(directory / one.script, script)
-                (directory / one.script).with_suffix(".txt").write_text(names, encoding="utf-8")
+                _write_script(directory / unit.script, script)
+                (directory / unit.script).with_suffix(".txt").write_text(names, encoding="utf-8")
     except ValueError as error:
         raise UserError(f"{site.site}: {error}") from None
 
 
 def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
-    """As the worker reads it."""
+    """Return the content of ``run.json``."""
     shape = RankShape(
         nodes=job.shape.nodes,
         ranks_per_node=job.shape.ranks_per_node,
@@ -244,7 +248,7 @@ def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
         gpus_per_rank=str(job.shape.gpus_per_rank),
         visibility=site.visibility,
     )
-    said: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "site": site.site,
         "threads": job.shape.threads,
         "oversubscribe": site.oversubscribe,
@@ -254,11 +258,11 @@ def _run_file(run: Run, job: Job, site: Site, base: Path) -> dict[str, Any]:
         "peak_tflops": site.node.gpu_peak_tflops,
     }
     if isinstance(run.study, ProgramStudy):
-        return program_file(run, **said)
-    return run_file(run, **said, gpu_aware_mpi=site.gpu_aware_mpi)
+        return program_file(run, **settings)
+    return run_file(run, **settings, gpu_aware_mpi=site.gpu_aware_mpi)
 
 
-def _script(path: Path, text: str) -> None:
-    """Executable: LSF may be asked to run the file itself."""
+def _write_script(path: Path, text: str) -> None:
+    """Write an executable script. LSF may run the file itself."""
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)

@@ -1,12 +1,12 @@
-"""Measures size, speed and error of codecs on given values."""
+"""Size, speed and error of codecs on given values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hpcbench.bench.device import Device
-from hpcbench.bench.fidelity import errors, non_finite_survival
+from hpcbench.bench.device import BenchDevice
+from hpcbench.bench.fidelity import classify_non_finite, compute_errors
 from hpcbench.bench.timing import Subject, Times, time_in_turns
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.registry import get_codec
@@ -29,7 +29,7 @@ DEFAULT = (
     "topk:0.01",
     "2:4",
 )
-"""Codecs that are measured by default: one or a few of each family that makes sense for any values."""
+"""Codecs that are measured by default: one or a few of each family that is suitable for any values."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
 """Operations that are timed. The last one is a hop of a reduction: decode, add the local values, encode the sum."""
 _PROBE = 4096
@@ -37,21 +37,21 @@ _PROBE = 4096
 
 
 @dataclass(frozen=True)
-class Speed:
+class CodecThroughput:
     """Speeds in GB/s (1e9 bytes) of uncompressed values."""
 
     best: float
     median: float
 
     @classmethod
-    def of(cls, times: Times, nbytes: int) -> "Speed":
-        """Speed of processing `nbytes` bytes."""
+    def of(cls, times: Times, nbytes: int) -> "CodecThroughput":
+        """Return the speed of processing `nbytes` bytes."""
         return cls(nbytes / times.best / 1e9, nbytes / times.median / 1e9)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One codec's measurement."""
+class CodecRow:
+    """Measurements of one codec."""
 
     codec: str
     lossless: bool
@@ -59,34 +59,34 @@ class Row:
     ratio: float
     """Bytes of the values divided by `wire_bytes`."""
     bits_per_value: float
-    speeds: dict[str, Speed]
+    speeds: dict[str, CodecThroughput]
     """Speeds by operation."""
     relative_rmse: float
     max_error: float
     error_bound: float | None
-    """Bound of `max_error` that the codec promises; None if it promises none."""
+    """Bound of `max_error` that the codec guarantees; None if it guarantees none."""
     non_finite: str
     """Result for NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
 
     @property
     def broken(self) -> bool:
-        """Whether the error is larger than promised."""
+        """Whether the error is above its bound."""
         return self.error_bound is not None and not self.max_error <= self.error_bound
 
 
 @dataclass(frozen=True)
 class Result:
-    """All codecs' measurements on the same values."""
+    """Measurements of all codecs on the same values."""
 
-    memcpy: Speed
-    """Speed of copying the values. No codec that reads and writes them can be much faster."""
-    rows: tuple[Row, ...]
+    memcpy: CodecThroughput
+    """Throughput of copying the values. No codec that reads and writes them can be much faster."""
+    rows: tuple[CodecRow, ...]
 
 
 def measure(
     names: Sequence[str],
     x: Array,
-    device: Device,
+    device: BenchDevice,
     repeats: int,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> Result:
@@ -99,24 +99,24 @@ def measure(
     x
         Values in this machine's memory, shape (n,), n at least 1.
     device
-        Device that the codecs run on.
+        BenchDevice that the codecs run on.
     repeats
         Number of turns that count.
     progress
-        The same as for `time_in_turns`.
+        Function as in `time_in_turns`.
 
     Raises
     ------
     UserError
-        There is no such codec, or it does not take these values.
+        A codec does not exist, or it does not accept these values.
     """
-    codecs = [_codec(name, x, device) for name in names]
+    codecs = [_open_codec(name, x, device) for name in names]
     here = device.put(x)
     room = max((codec.wire_bytes(x.size, x.dtype) for codec in codecs), default=0)
     scratch = _Scratch(device.empty(x.size, x.dtype), device.put(np.zeros_like(x)), device.empty(room, np.dtype("u1")))
     subjects = [Subject("memcpy", {"copy": lambda: device.copy(scratch.values, here)})]
     rows = []
-    with np.errstate(all="ignore"):  # an overflow is an error that the table shows
+    with np.errstate(all="ignore"):  # The table shows overflows as errors.
         for name, codec in zip(names, codecs, strict=True):
             try:
                 subject, row = _prepare(codec, get_codec(name).error_bound(x), x, here, device, scratch)
@@ -126,20 +126,20 @@ def measure(
             rows.append(row)
         copy, *times = time_in_turns(subjects, repeats, wait=device.wait, progress=progress)
     for row, calls in zip(rows, times, strict=True):
-        row.speeds.update({operation: Speed.of(calls[operation], x.nbytes) for operation in OPERATIONS})
-    return Result(Speed.of(copy["copy"], x.nbytes), tuple(rows))
+        row.speeds.update({operation: CodecThroughput.of(calls[operation], x.nbytes) for operation in OPERATIONS})
+    return Result(CodecThroughput.of(copy["copy"], x.nbytes), tuple(rows))
 
 
 @dataclass(frozen=True)
 class _Scratch:
-    """Memory that all codecs write to in turn."""
+    """Memory that all codecs write to, one after another."""
 
     values: Array
     total: Array
     wire: Bytes
 
 
-def _codec(name: str, x: Array, device: Device) -> Codec:
+def _open_codec(name: str, x: Array, device: BenchDevice) -> Codec:
     try:
         codec = device.codec(name)
         codec.wire_bytes(x.size, x.dtype)
@@ -150,21 +150,21 @@ def _codec(name: str, x: Array, device: Device) -> Codec:
 
 
 def _prepare(
-    codec: Codec, bound: float | None, x: Array, here: Array, device: Device, scratch: _Scratch
-) -> tuple[Subject, Row]:
-    """The calls to time, and a row without speeds."""
-    used = int(codec.encode(here, scratch.wire))  # a GPU's length is known when one asks for it
+    codec: Codec, bound: float | None, x: Array, here: Array, device: BenchDevice, scratch: _Scratch
+) -> tuple[Subject, CodecRow]:
+    """Return the calls to time, and a row without speeds."""
+    used = int(codec.encode(here, scratch.wire))  # On a GPU this waits for the length.
     wire = device.empty(used, np.dtype("u1"))
     device.copy(wire, scratch.wire[:used])
     codec.decode(wire, scratch.values)
-    difference = errors(x, device.get(scratch.values))
+    difference = compute_errors(x, device.get(scratch.values))
     calls = {
         "encode": lambda: codec.encode(here, scratch.wire),
         "decode": lambda: codec.decode(wire, scratch.values),
         "decode_add": lambda: codec.decode(wire, scratch.total, accumulate=True),
         "decode_add_encode": lambda: codec.decode_add_encode(wire, here, scratch.wire),
     }
-    row = Row(
+    row = CodecRow(
         codec.name,
         codec.lossless,
         used,
@@ -174,15 +174,15 @@ def _prepare(
         difference.relative_rmse,
         difference.max_error,
         bound,
-        _survival(codec, x, device),
+        _classify_survival(codec, x, device),
     )
     return Subject(codec.name, calls), row
 
 
-def _survival(codec: Codec, x: Array, device: Device) -> str:
+def _classify_survival(codec: Codec, x: Array, device: BenchDevice) -> str:
     probe = np.resize(x, _PROBE)
     probe[[100, 1500, 3000]] = np.nan, np.inf, -np.inf
     here, decoded = device.put(probe), device.empty(_PROBE, x.dtype)
     wire = device.empty(codec.wire_bytes(_PROBE, x.dtype), np.dtype("u1"))
     codec.decode(wire[: int(codec.encode(here, wire))], decoded)
-    return non_finite_survival(probe, device.get(decoded))
+    return classify_non_finite(probe, device.get(decoded))

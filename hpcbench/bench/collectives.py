@@ -1,7 +1,7 @@
-"""Measures collectives with a codec and the MPI library's own: time, bandwidth and error for each vector size.
+"""Time, bandwidth and error of collectives with a codec, and of the MPI library's own, for each vector size.
 
-All schemes have a turn before any has its next one, on all ranks at once. The time of a call is that of the slowest
-rank. The first turn is not counted.
+All schemes have a turn before any of them has the next one, on all ranks at once. The time of a call is that of the
+slowest rank. The first turn is not counted.
 """
 
 import statistics
@@ -13,12 +13,12 @@ import numpy as np
 from mpi4py import MPI
 
 from hpcbench.bench.exercise import OPERATIONS, Exercise
-from hpcbench.bench.memory import available
-from hpcbench.bench.options import spelled
+from hpcbench.bench.memory import count_available_bytes
+from hpcbench.bench.options import format_size
 from hpcbench.bench.progress import Show
-from hpcbench.bench.schemes import Row, Scheme, Wanted, planned
+from hpcbench.bench.schemes import CollectiveRow, MeasuredScheme, Wanted, make_plan
 from hpcbench.bench.timing import Subject, Times, time_in_turns
-from hpcbench.bench.world import neighbours
+from hpcbench.bench.world import count_neighbors
 from hpcbench.codecs.types import Array
 from hpcbench.comm.group import Group
 from hpcbench.comm.links import Links
@@ -27,59 +27,58 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.traffic import Algorithm
 
 _SMALL, _MORE = 64 * 2**10, 10
-"""Bytes up to which a call is so short that it is repeated more often, and the factor."""
+"""Size of short calls in bytes, and the factor of their number of turns."""
 _ROOM = 8
-"""Memory that a vector needs as a multiple of its size: contribution, result, messages both ways, and buffers of the
-library.
-"""
+"""Memory that a vector needs as a multiple of its size: contribution, result, sent and received messages, and buffers
+of the library."""
 _LIBRARY = ("blocking", "nonblocking")
 
 
 class Bench:
-    """Measures on the ranks of a communicator.
+    """Measurement of collectives on the ranks of a communicator.
 
     Parameters
     ----------
     comm
-        All ranks that take part.
+        Communicator of all ranks.
     progress
-        Drives the operations, and decides how ranks wait.
+        Progress engine, which determines how ranks wait.
     links
-        Speeds of links and codecs, by which plans are chosen.
+        Speeds of links and codecs, from which plans are chosen.
     values
-        Values that the contributions are made of, shape (any,).
+        Values of the contributions, shape (any,).
     """
 
     def __init__(self, comm: MPI.Comm, progress: Progress, links: Links, values: Array) -> None:
         self.comm, self.progress, self.links = comm, progress, links
         self.group = Group(comm.Dup(), progress, links)
         self._values = values
-        own = available() // neighbours(comm)
-        self._room: int = comm.allreduce(own, MPI.MIN)
+        share = count_available_bytes() // count_neighbors(comm)
+        self._available: int = comm.allreduce(share, MPI.MIN)
 
-    def too_large(self, nbytes: int) -> str | None:
-        """Why there is no memory for a vector of this size, the same on every rank; None if there is."""
-        if _ROOM * nbytes <= self._room:
+    def explain_too_large(self, nbytes: int) -> str | None:
+        """Explain why the memory is not sufficient for a vector of this size; None if it is. All ranks agree."""
+        if _ROOM * nbytes <= self._available:
             return None
         return (
-            f"{spelled(nbytes)} is left out: {_ROOM * nbytes / 2**20:.0f} MiB a rank needed, "
-            f"{self._room / 2**20:.0f} MiB there"
+            f"{format_size(nbytes)} is left out: it needs {_ROOM * nbytes / 2**20:.0f} MiB per rank, "
+            f"and {self._available / 2**20:.0f} MiB are available"
         )
 
-    def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[Row], list[str]]:
-        """Rows of all cases, and the reasons for cases that were left out."""
-        rows: list[Row] = []
-        left_out = [reason for nbytes in wanted.sizes if (reason := self.too_large(nbytes))]
+    def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[CollectiveRow], list[str]]:
+        """Measure all cases; return the rows, and the reasons for cases that were left out."""
+        rows: list[CollectiveRow] = []
+        left_out = [reason for nbytes in wanted.sizes if (reason := self.explain_too_large(nbytes))]
         for operation, nbytes in wanted.cases():
-            if self.too_large(nbytes):
+            if self.explain_too_large(nbytes):
                 continue
-            plans = {s: planned(operation, nbytes, s, self.group.topology, self.links) for s in wanted.schemes}
-            able = [scheme for scheme, found in plans.items() if isinstance(found, Plan)]
-            if operation == "all-to-all":  # codecs are all that differs
+            plans = {s: make_plan(operation, nbytes, s, self.group.topology, self.links) for s in wanted.schemes}
+            able = [scheme for scheme, plan in plans.items() if isinstance(plan, Plan)]
+            if operation == "all-to-all":  # Only the codec makes a difference.
                 able = list({scheme.codec: scheme for scheme in reversed(wanted.schemes)}.values())[::-1]
             else:
-                left_out += [str(found) for scheme, found in plans.items() if scheme not in able]
-            case = f"{operation} {spelled(nbytes)}"
+                left_out += [str(reason) for scheme, reason in plans.items() if scheme not in able]
+            case = f"{operation} {format_size(nbytes)}"
             rows += self.measure(
                 operation,
                 nbytes,
@@ -89,20 +88,24 @@ class Bench:
             )
         return rows, list(dict.fromkeys(left_out))
 
-    def native(self, operation: str, nbytes: int, repeats: int) -> tuple[float, bool]:
-        """Seconds of the faster of the library's two calls, and whether that is the blocking one."""
-        exercise = self._exercise(operation, nbytes)
-        times = self._time(self._library(exercise), exercise, nbytes, repeats, lambda done, total, name: None)
+    def measure_native(self, operation: str, nbytes: int, repeats: int) -> tuple[float, bool]:
+        """Return the seconds of the faster of the library's two calls, and whether it is the blocking one."""
+        exercise = self._make_exercise(operation, nbytes)
+        times = self._time(
+            self._list_library_calls(exercise), exercise, nbytes, repeats, lambda done, total, name: None
+        )
         blocking, waited = (each.median for each in times)
         return min(blocking, waited), blocking < waited
 
-    def measure(self, operation: str, nbytes: int, schemes: Sequence[Scheme], repeats: int, show: Show) -> list[Row]:
-        """The library's row, and a row for each scheme."""
-        exercise = self._exercise(operation, nbytes)
-        native = Scheme("none", Algorithm.NATIVE)
-        facts = [self._facts(exercise, native, "native")]
-        facts += [self._facts(exercise, scheme, str(scheme)) for scheme in schemes]
-        subjects = self._library(exercise)
+    def measure(
+        self, operation: str, nbytes: int, schemes: Sequence[MeasuredScheme], repeats: int, show: Show
+    ) -> list[CollectiveRow]:
+        """Return the library's row, and a row for each scheme."""
+        exercise = self._make_exercise(operation, nbytes)
+        native = MeasuredScheme("none", Algorithm.NATIVE)
+        facts = [self._check_call(exercise, native, "native")]
+        facts += [self._check_call(exercise, scheme, str(scheme)) for scheme in schemes]
+        subjects = self._list_library_calls(exercise)
         for scheme in schemes:
             subjects.append(Subject(str(scheme), {"call": partial(exercise.encoded, scheme.channel())}))
         times = self._time(subjects, exercise, nbytes, repeats, show)
@@ -113,7 +116,7 @@ class Bench:
         for fact, taken in zip(facts, (plain, *times[2:]), strict=True):
             rate = nbytes / taken.median
             rows.append(
-                Row(
+                CollectiveRow(
                     operation=operation,
                     bytes=nbytes,
                     seconds=taken.median,
@@ -126,11 +129,11 @@ class Bench:
             )
         return rows
 
-    def _exercise(self, operation: str, nbytes: int) -> Exercise:
+    def _make_exercise(self, operation: str, nbytes: int) -> Exercise:
         return Exercise(self.comm, self.group, operation, np.resize(self._values, nbytes // 4))
 
-    def _library(self, exercise: Exercise) -> list[Subject]:
-        waited = Scheme("none", Algorithm.NATIVE).channel()
+    def _list_library_calls(self, exercise: Exercise) -> list[Subject]:
+        waited = MeasuredScheme("none", Algorithm.NATIVE).channel()
         calls: tuple[Callable[[], None], ...] = (exercise.blocking, partial(exercise.encoded, waited))
         return [Subject(f"native {name}", {"call": call}) for name, call in zip(_LIBRARY, calls, strict=True)]
 
@@ -140,19 +143,19 @@ class Bench:
             self.progress.complete([self.comm.Ibarrier()])
 
         turns = repeats * (_MORE if nbytes <= _SMALL else 1)
-        own = time_in_turns(subjects, turns, ready=ready, progress=show)
-        return [slowest(self.comm, times["call"]) for times in own]
+        times_of_rank = time_in_turns(subjects, turns, ready=ready, progress=show)
+        return [find_slowest(self.comm, times["call"]) for times in times_of_rank]
 
-    def _facts(self, exercise: Exercise, scheme: Scheme, name: str) -> dict[str, Any]:
-        """The error of one call, its bytes, and the algorithm that carried it out."""
+    def _check_call(self, exercise: Exercise, scheme: MeasuredScheme, name: str) -> dict[str, Any]:
+        """Return the error of one call, its bytes, and its algorithm."""
         channel = scheme.channel()
         exercise.prepare()
         exercise.encoded(channel)
         counters = channel.counters
-        lost, power = exercise.errors()
+        lost, power = exercise.sum_errors()
         sums = np.array([lost, power, counters.message_bytes, counters.wire_bytes], dtype=np.float64)
         self.comm.Allreduce(MPI.IN_PLACE, sums)
-        chosen = planned(exercise.name, exercise.n * 4, scheme, self.group.topology, self.links)
+        chosen = make_plan(exercise.name, exercise.n * 4, scheme, self.group.topology, self.links)
         return {
             "scheme": name,
             "codec": channel.codec.name,
@@ -165,8 +168,8 @@ class Bench:
         }
 
 
-def slowest(comm: MPI.Comm, times: Times) -> Times:
-    """For each turn the time of the slowest rank."""
+def find_slowest(comm: MPI.Comm, times: Times) -> Times:
+    """Return the time of the slowest rank in each turn."""
     seconds = np.array(times.seconds)
     comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
     return Times(tuple(seconds.tolist()))

@@ -1,4 +1,4 @@
-"""The command ``hpcbench bench collectives``: from options to tables and files.
+"""Command ``hpcbench bench collectives``, from options to tables and files.
 
 All ranks run it; the first one prints.
 """
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from hpcbench.bench.schemes import Wanted
 
 _VALUES = 1 << 22
-"""Number of values that are made or read. Longer vectors repeat them, which no codec here can notice."""
+"""Number of values that are generated or read. Longer vectors repeat them, which does not affect any codec here."""
 _OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")
 _CODECS = ("int8:256", "zfp:8", "xpk")
 
 
 @dataclass(frozen=True)
-class Files:
-    """Files that `bench collectives` reads and writes; None for files that are not wanted."""
+class BenchFiles:
+    """Files that `bench collectives` reads and writes; None for files that are not used."""
 
     links: Path | None = None
-    """File of `bench network`, by which plans are chosen."""
+    """File of `bench network`, from which plans are chosen."""
     tune: Path | None = None
-    """A file of the same kind, to which measured times are added. Plans are chosen by it if `links` is not given."""
+    """File of the same kind, to which measured times are added. Without `links`, plans are chosen from it."""
     outputs: Sequence[Path] = ()
     plots: Path | None = None
     """Directory for figures."""
@@ -37,20 +37,20 @@ class Files:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of `bench collectives`: it measures each operation with each codec, algorithm and number of slices."""
+    """Settings of `bench collectives`, which measures all combinations of operation, codec, algorithm and slices."""
 
     operations: Sequence[str] = ()
-    """Operations; None for all-reduce."""
+    """Operations; empty for all-reduce."""
     codecs: Sequence[str] = ()
-    """Codecs; None for a few."""
+    """Codecs; empty for a few."""
     algorithms: Sequence[str] = ()
-    """Algorithms; None for the best plan that encodes."""
+    """Algorithms; empty for the best plan that encodes."""
     slices: Sequence[int] = ()
-    """Number of slices; None leaves it to the plan."""
+    """Numbers of slices; empty for that of the plan."""
     least: str = "1K"
     """First size."""
     most: str = "256M"
-    """Last size. The sizes between grow by factors of four."""
+    """Largest size. Sizes grow by factors of four."""
     ranks: int | None = None
     """Number of ranks to start on this machine; None if a launcher has started them."""
     repeats: int = 5
@@ -61,8 +61,8 @@ class Settings:
     """Whether to print the plans and measure nothing."""
 
 
-def bench_collectives(settings: Settings, files: Files) -> int:
-    """Measure collectives with codecs, and the MPI library's own.
+def bench_collectives(settings: Settings, files: BenchFiles) -> int:
+    """Measure collectives with codecs, and those of the MPI library.
 
     Returns
     -------
@@ -72,14 +72,14 @@ def bench_collectives(settings: Settings, files: Files) -> int:
     Raises
     ------
     UserError
-        An option is wrong, or the number of ranks is not the wanted one.
+        An option is wrong, or the number of ranks differs from the requested one.
     """
     ranks, by = settings.ranks, files.links or files.tune
-    with world.one_voice():
+    with world.report_once():
         options.check_outputs(files.outputs, files.plots)
         options.check_output("--tune", files.tune)
-        wanted = _wanted(settings)
-        if settings.plan and ranks is not None and not world.launched():
+        wanted = _check_settings(settings)
+        if settings.plan and ranks is not None and not world.is_launched():
             from hpcbench.bench.collectives_plans import print_plans
 
             return print_plans(wanted, ranks, by)
@@ -88,35 +88,35 @@ def bench_collectives(settings: Settings, files: Files) -> int:
             return status
         comm = world.connect(ranks)
         if settings.plan:
-            return _plans(comm, wanted, by)
+            return _show_plans(comm, wanted, by)
         return _run(comm, wanted, settings.data, files)
 
 
-def _plans(comm: Any, wanted: "Wanted", path: Path | None) -> int:
-    from hpcbench.bench.collectives_plans import chosen_by, show_plans
+def _show_plans(comm: Any, wanted: "Wanted", path: Path | None) -> int:
+    from hpcbench.bench.collectives_plans import load_links, show_plans
     from hpcbench.comm.topology import Topology
 
     topology = Topology.of(comm)
-    links = world.shared(comm, lambda: chosen_by(path, topology))
+    links = world.share(comm, lambda: load_links(path, topology))
     return 0 if comm.rank else show_plans(wanted, topology, links)
 
 
-def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
+def _run(comm: Any, wanted: "Wanted", data: str, files: BenchFiles) -> int:
     """Measure on all ranks; print and write on the first one."""
     from hpcbench.batch.files import now
     from hpcbench.bench.collectives import Bench
-    from hpcbench.bench.collectives_plans import chosen_by
+    from hpcbench.bench.collectives_plans import load_links
     from hpcbench.bench.collectives_table import CollectiveResults
-    from hpcbench.bench.tuning import tuned
+    from hpcbench.bench.tuning import merge_times
     from hpcbench.comm.progress import Progress
     from hpcbench.comm.topology import Topology
 
-    wait = world.waiting(comm)
-    about = {"date": now(), **world.description(comm, wait)}
+    wait = world.choose_wait(comm)
+    about = {"date": now(), **world.describe_ranks(comm, wait)}
     topology = Topology.of(comm)
     for path in (files.tune, files.links or files.tune):
-        links = world.shared(comm, lambda path=path: chosen_by(path, topology))  # type: ignore[misc]
-    x = world.shared(comm, lambda: _values(data, min(_VALUES, max(wanted.sizes) // 4)))
+        links = world.share(comm, lambda path=path: load_links(path, topology))  # type: ignore[misc]
+    x = world.share(comm, lambda: _load(data, min(_VALUES, max(wanted.sizes) // 4)))
     bench = Bench(comm, Progress(wait), links, x)
     with rank_progress(comm.rank) as show:
         rows, left_out = bench.measure_all(wanted, show)
@@ -135,34 +135,34 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: Files) -> int:
         results.show()
         results.save(files.outputs, files.plots)
         if files.tune is not None:
-            save(files.tune, tuned(files.tune, rows), "--tune")
+            save(files.tune, merge_times(files.tune, rows), "--tune")
     return 0
 
 
-def _wanted(settings: Settings) -> "Wanted":
-    """The settings with all defaults filled in, after checking each of them."""
-    options.repeats(settings.repeats)
+def _check_settings(settings: Settings) -> "Wanted":
+    """Check the settings and fill in defaults."""
+    options.check_repeats(settings.repeats)
     for operation in settings.operations:
-        options.choice("--op", operation, _OPERATIONS)
-    first, last = options.size("--min", settings.least), options.size("--max", settings.most)
+        options.check_choice("--op", operation, _OPERATIONS)
+    first, last = options.parse_size("--min", settings.least), options.parse_size("--max", settings.most)
     if first < 4 or first % 4:
         raise UserError(f"--min {settings.least}: must be a multiple of 4 bytes, the size of a value")
     if last < first:
-        raise UserError(f"--max {settings.most}: is below --min {settings.least}: nothing would be measured")
+        raise UserError(f"--max {settings.most}: is below --min {settings.least}")
     for count in settings.slices:
         if not 1 <= count <= 64:
             raise UserError(f"--slices {count}: must be from 1 to 64")
-    options.codecs(settings.codecs)
-    from hpcbench.bench.schemes import Scheme, Wanted
+    options.check_codecs(settings.codecs)
+    from hpcbench.bench.schemes import MeasuredScheme, Wanted
     from hpcbench.contract.traffic import Algorithm
 
-    known = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
+    choices = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
     for algorithm in settings.algorithms:
         if algorithm == Algorithm.NATIVE.value:
-            raise UserError("--algorithm native: is measured beside every other one: leave it out")
-        options.choice("--algorithm", algorithm, known)
+            raise UserError("--algorithm native: is always measured. Leave it out")
+        options.check_choice("--algorithm", algorithm, choices)
     schemes = [
-        Scheme(codec, Algorithm(algorithm), count)
+        MeasuredScheme(codec, Algorithm(algorithm), count)
         for codec in settings.codecs or _CODECS
         for algorithm in settings.algorithms or (Algorithm.ENCODED.value,)
         for count in settings.slices or (None,)
@@ -171,15 +171,15 @@ def _wanted(settings: Settings) -> "Wanted":
         scheme.channel()
     return Wanted(
         tuple(settings.operations) or _OPERATIONS[:1],
-        tuple(options.sizes(first, last)),
+        tuple(options.list_sizes(first, last)),
         tuple(dict.fromkeys(schemes)),
         settings.repeats,
     )
 
 
-def _values(source: str, n: int) -> Any:
+def _load(source: str, n: int) -> Any:
     import numpy as np
 
-    from hpcbench.bench.data import load
+    from hpcbench.bench.data import load_values
 
-    return load(source, n, np.dtype(np.float32))
+    return load_values(source, n, np.dtype(np.float32))

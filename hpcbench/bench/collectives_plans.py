@@ -1,39 +1,38 @@
-"""Prints plans without carrying them out."""
+"""Plans of collectives, printed without carrying them out."""
 
 from pathlib import Path
 
 from hpcbench.bench import options
-from hpcbench.bench.schemes import Wanted, planned
+from hpcbench.bench.schemes import Wanted, make_plan
 from hpcbench.comm.links import DEFAULT, Links, load
 from hpcbench.comm.topology import Topology
 from hpcbench.errors import UserError
 
 
-def chosen_by(path: Path | None, topology: Topology) -> Links:
-    """The links of a file. A file that was measured on other ranks is refused."""
+def load_links(path: Path | None, topology: Topology) -> Links:
+    """Load the links of a file. A file of other ranks is refused."""
     if path is None:
         return DEFAULT
-    found = load(path)
-    reason = found.foreign(topology)
+    links = load(path)
+    reason = links.foreign(topology)
     if reason:
-        raise UserError(f"{path}: {reason}: measure these ranks with `hpcbench bench network --output FILE`")
-    return found
+        raise UserError(f"{path}: {reason}. Measure these ranks with `hpcbench bench network --output FILE`")
+    return links
 
 
 def print_plans(wanted: Wanted, ranks: int, links: Path | None) -> int:
-    """Print the plans without any rank: on the nodes that the file names, else on one node."""
-    found = load(links) if links else DEFAULT
-    nodes = found.ranks_per_node
+    """Print the plans without starting ranks, on the nodes of the file or on one node."""
+    nodes = (load(links) if links else DEFAULT).ranks_per_node
     topology = Topology.by_label([node for node, count in enumerate(nodes) for _ in range(count)])
     if sum(nodes) != ranks:
         topology = Topology.flat(ranks)
-    return show_plans(wanted, topology, chosen_by(links, topology))
+    return show_plans(wanted, topology, load_links(links, topology))
 
 
 def show_plans(wanted: Wanted, topology: Topology, links: Links) -> int:
-    """A plan for each case and scheme."""
+    """Print a plan for each case and scheme."""
     for operation, nbytes in wanted.cases():
         for scheme in wanted.schemes:
-            chosen = planned(operation, nbytes, scheme, topology, links)
-            print(f"{operation} {options.spelled(nbytes)}, {scheme}: {chosen}")
+            chosen = make_plan(operation, nbytes, scheme, topology, links)
+            print(f"{operation} {options.format_size(nbytes)}, {scheme}: {chosen}")
     return 0

@@ -1,4 +1,4 @@
-"""Plots time over size, and below it the gain over the MPI library, with a column for each operation.
+"""Plot of time over size, and of the gain over the MPI library, with a column for each operation.
 
 Needs matplotlib.
 """
@@ -6,8 +6,8 @@ Needs matplotlib.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hpcbench.bench.options import spelled
-from hpcbench.bench.schemes import Row
+from hpcbench.bench.options import format_size
+from hpcbench.bench.schemes import CollectiveRow
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, grid
 from hpcbench.present.document import Figure
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def figure(rows: Sequence[Row], title: str) -> Figure:
+def figure(rows: Sequence[CollectiveRow], title: str) -> Figure:
     """Return the figure of the measured rows, at least one."""
     caption = "Time of each scheme over the size of the vector, and below it the speed relative to the MPI library."
     return Figure("collectives", "Time and speed over size", caption, lambda canvas: _paint(canvas, rows, title))
 
 
-def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
+def _paint(figure: "Canvas", rows: Sequence[CollectiveRow], title: str) -> None:
     figure.suptitle(title)
     operations = list(dict.fromkeys(row.operation for row in rows))
     schemes = [name for name in dict.fromkeys(row.scheme for row in rows) if name != "native"]
@@ -31,12 +31,12 @@ def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
     for column, operation in enumerate(operations):
         above, below = panels[0][column], panels[1][column]
         for scheme in ("native", *schemes):
-            own = [row for row in rows if (row.operation, row.scheme) == (operation, scheme)]
+            points = [row for row in rows if (row.operation, row.scheme) == (operation, scheme)]
             style = _style(schemes.index(scheme)) if scheme in schemes else {"color": INK, "linewidth": 2}
-            sizes = [row.bytes for row in own]
-            above.plot(sizes, [row.seconds * 1e6 for row in own], label=scheme, **style)
+            sizes = [row.bytes for row in points]
+            above.plot(sizes, [row.seconds * 1e6 for row in points], label=scheme, **style)
             if scheme != "native":
-                below.plot(sizes, [row.speedup for row in own], **style)
+                below.plot(sizes, [row.speedup for row in points], **style)
         below.axhline(1, color=INK, linewidth=2)
         _dress(above, below, operation, [row.bytes for row in rows])
     panels[0][0].set_ylabel("us, median of the slowest rank")
@@ -66,4 +66,4 @@ def _dress(above: "Axes", below: "Axes", operation: str, sizes: Sequence[int]) -
     below.yaxis.set_major_formatter("{x:g}x")
     ticks = sorted(set(sizes))
     ticks = ticks[:: max(1, len(ticks) // 5)]
-    below.set_xticks(ticks, [spelled(size) for size in ticks])
+    below.set_xticks(ticks, [format_size(size) for size in ticks])

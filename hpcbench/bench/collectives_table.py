@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpcbench.bench.collectives_plot import figure
-from hpcbench.bench.options import spelled
-from hpcbench.bench.schemes import Row
+from hpcbench.bench.options import format_size
+from hpcbench.bench.schemes import CollectiveRow
 from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import column_name, error, figure_column, microseconds, rate, short, text_column
 from hpcbench.present.results import Results
@@ -16,16 +16,16 @@ from hpcbench.present.results import Results
 class CollectiveResults(Results):
     """Measurements of collectives."""
 
-    measured: Sequence[Row]
+    measured: Sequence[CollectiveRow]
     left_out: Sequence[str]
     """Reasons why something was not measured."""
     title: str
     about: Mapping[str, Any]
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return two tables for each operation: the schemes side by side, and the details of each."""
+        """Return two tables for each operation: times of all schemes, and details of each scheme."""
         blocks = [
-            *(table for own in _by_operation(self.measured) for table in (_side_by_side(own), _details(own))),
+            *(table for rows in _split_by_operation(self.measured) for table in (_compare(rows), _list_details(rows))),
             Sentences(tuple(f"Not measured: {reason}" for reason in self.left_out), "warning"),
             figure(self.measured, self.title) if figures else None,
         ]
@@ -40,12 +40,12 @@ class CollectiveResults(Results):
         return [{**asdict(row), "wire_share": row.wire_share} for row in self.measured]
 
 
-def _by_operation(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def _split_by_operation(rows: Sequence[CollectiveRow]) -> Iterator[list[CollectiveRow]]:
     for operation in dict.fromkeys(row.operation for row in rows):
         yield [row for row in rows if row.operation == operation]
 
 
-def _side_by_side(rows: Sequence[Row]) -> Table | None:
+def _compare(rows: Sequence[CollectiveRow]) -> Table | None:
     """Return a table of microseconds, with the speed relative to the library in brackets."""
     operation = rows[0].operation
     measured = {(row.bytes, row.scheme): row for row in rows}
@@ -55,13 +55,13 @@ def _side_by_side(rows: Sequence[Row]) -> Table | None:
             row = measured.get((nbytes, scheme))
             if row is None:
                 return Entry()
-            words = f"{microseconds(row.seconds)} ({short(row.speedup)}x)"
-            return Entry(words, row.seconds, "good" if row.speedup > 1 else "warning")
+            text = f"{microseconds(row.seconds)} ({short(row.speedup)}x)"
+            return Entry(text, row.seconds, "good" if row.speedup > 1 else "warning")
 
         return Column(column_name(scheme), scheme), entry
 
     fields: list[Field[int]] = [
-        text_column(operation, spelled),
+        text_column(operation, format_size),
         figure_column("native us", lambda nbytes: measured[nbytes, "native"].seconds, microseconds),
         *(scheme_column(row) for row in dict.fromkeys(row.scheme for row in rows) if row != "native"),
     ]
@@ -69,10 +69,10 @@ def _side_by_side(rows: Sequence[Row]) -> Table | None:
     return tabulate(f"time-{operation}", f"{operation}: us, and how many times as fast as native", sizes, fields)
 
 
-def _details(rows: Sequence[Row]) -> Table | None:
+def _list_details(rows: Sequence[CollectiveRow]) -> Table | None:
     operation = rows[0].operation
-    fields: list[Field[Row]] = [
-        text_column("size", lambda row: spelled(row.bytes)),
+    fields: list[Field[CollectiveRow]] = [
+        text_column("size", lambda row: format_size(row.bytes)),
         text_column("scheme", lambda row: row.scheme),
         text_column("carried out by", lambda row: row.how),
         figure_column("alg GB/s", lambda row: row.algorithm_bandwidth, rate),

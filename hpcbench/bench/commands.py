@@ -1,16 +1,16 @@
-"""The commands of ``hpcbench bench``. Each is a few lines that call the measurement, which is imported only then."""
+"""Commands of ``hpcbench bench``. Each command imports its measurement when it is called."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-bench = typer.Typer(help="Measure this machine: no jobs, no model.", rich_markup_mode=None)
+bench = typer.Typer(help="Measure this machine, without jobs and models.", rich_markup_mode=None)
 
 
 @bench.callback()
 def bench_root() -> None:
-    """Measure this machine: no jobs, no model."""
+    """Measure this machine, without jobs and models."""
 
 
 Outputs = Annotated[
@@ -90,7 +90,8 @@ def bench_network(
         bool,
         typer.Option(
             "--between-work",
-            help="What calls cost cores that ranks share, too, for `hpcbench predict`; links must have no limit.",
+            help="Also measure the core time of calls between pieces of work, for `hpcbench predict`; links must have "
+            "no limit.",
         ),
     ] = False,
 ) -> None:
@@ -140,14 +141,14 @@ def bench_collectives(
     ranks: Ranks = None,
     repeats: Annotated[int, typer.Option(help="Number of turns that count; ten times as many up to 64K.")] = 5,
     data: Annotated[str, typer.Option(metavar="NAME|FILE", help="Values, named as for bench codecs.")] = "gradient",
-    links: Annotated[Path | None, typer.Option(help="File of bench network, by which plans are chosen.")] = None,
+    links: Annotated[Path | None, typer.Option(help="File of bench network, from which plans are chosen.")] = None,
     tune: Annotated[Path | None, typer.Option(help="File of bench network, to which measured times are added.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plans, measure nothing.")] = False,
     outputs: Outputs = None,
     plots: Plots = None,
 ) -> None:
     """Measure collectives with codecs, and the MPI library's own: mpirun -n 8 hpcbench bench collectives."""
-    from hpcbench.bench.collectives_main import Files, Settings
+    from hpcbench.bench.collectives_main import BenchFiles, Settings
     from hpcbench.bench.collectives_main import bench_collectives as measure
 
     settings = Settings(
@@ -162,23 +163,26 @@ def bench_collectives(
         data=data,
         plan=plan,
     )
-    raise typer.Exit(measure(settings, Files(links=links, tune=tune, outputs=outputs or (), plots=plots)))
+    raise typer.Exit(measure(settings, BenchFiles(links=links, tune=tune, outputs=outputs or (), plots=plots)))
 
 
 @bench.command("gemm")
 def bench_gemm(
-    site: Annotated[str, typer.Option(help="Whose table it becomes: measured/SITE/gemm.json.")] = "local",
-    device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Where the products run.")] = "cpu",
-    precision: Annotated[str, typer.Option(metavar="fp32|fp64|bf16|fp16", help="Of the values.")] = "fp32",
-    hidden: Annotated[list[int] | None, typer.Option(help="Widths of layers; several times for several.")] = None,
-    tokens: Annotated[list[int] | None, typer.Option(help="Positions of a micro-batch; likewise.")] = None,
-    repeats: Annotated[int, typer.Option(help="Turns, of which the best counts.")] = 3,
+    site: Annotated[str, typer.Option(help="Site of the table, which is measured/SITE/gemm.json.")] = "local",
+    device: Annotated[str, typer.Option(metavar="cpu|gpu", help="Device that computes.")] = "cpu",
+    precision: Annotated[str, typer.Option(metavar="fp32|fp64|bf16|fp16", help="Precision of the values.")] = "fp32",
+    hidden: Annotated[list[int] | None, typer.Option(help="Widths of layers; several allowed.")] = None,
+    tokens: Annotated[list[int] | None, typer.Option(help="Tokens of a micro-batch; several allowed.")] = None,
+    repeats: Annotated[int, typer.Option(help="Number of turns; the best one counts.")] = 3,
     beside: Annotated[
-        int, typer.Option(help="Other processes that compute meanwhile: as many as ranks share the cores, less 1.")
+        int,
+        typer.Option(
+            help="Number of other processes that compute at the same time: ranks that share the cores, minus 1."
+        ),
     ] = 0,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory in place of measured/SITE.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory instead of measured/SITE.")] = None,
 ) -> None:
-    """Matrix products by shape, memory-bound operations by bytes and whole layers, for `hpcbench predict`."""
+    """Measure matrix products, memory-bound operations and whole layers, for `hpcbench predict`."""
     from hpcbench.bench.gemm_main import bench_gemm as measure
 
     usual = ([128, 256, 512, 1024], [128, 512, 1024]) if device == "cpu" else ([1024, 2048, 4096, 8192], [1024, 4096])

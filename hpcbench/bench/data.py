@@ -1,9 +1,9 @@
-"""Values for measurements of codecs: made data, samples of a real training, and the user's files.
+"""Values for measurements of codecs: generated data, samples of a real training, and files of the user.
 
 tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment, made by
 tests/codecs/make_tensors.py. If they were simply repeated, a compressor with a dictionary would do too well. So in each
 repetition the values are shuffled within rows of 128, the rows are shuffled, and all are multiplied by a random factor
-between 1/sqrt(2) and sqrt(2). Neighbouring values keep their proportions, and no bytes repeat.
+between 1/sqrt(2) and sqrt(2). Neighboring values keep their proportions, and no bytes repeat.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def _normal(random: np.random.Generator, n: int) -> Values:
 
 
 def _real(name: str) -> Callable[[np.random.Generator, int], Values]:
-    def make(random: np.random.Generator, n: int) -> Values:
+    def draw(random: np.random.Generator, n: int) -> Values:
         with np.load(TENSORS) as tensors:
             rows = tensors[name].reshape(-1, _ROW)
         times = -(-n // rows.size)
@@ -40,7 +40,7 @@ def _real(name: str) -> Callable[[np.random.Generator, int], Values]:
         shuffled: Values = random.permuted(rows[order] * factors, axis=2).ravel()[:n]
         return shuffled
 
-    return make
+    return draw
 
 
 SETS: dict[str, Callable[[np.random.Generator, int], Values]] = {
@@ -53,8 +53,8 @@ SETS: dict[str, Callable[[np.random.Generator, int], Values]] = {
 """Data that need no file, by name."""
 
 
-def make(name: str, n: int, dtype: np.dtype[np.generic]) -> Array:
-    """Values of one of `SETS`, the same at each call.
+def make_values(name: str, n: int, dtype: np.dtype[np.generic]) -> Array:
+    """Return values of one of `SETS`, the same at each call.
 
     Parameters
     ----------
@@ -68,15 +68,15 @@ def make(name: str, n: int, dtype: np.dtype[np.generic]) -> Array:
     return np.ascontiguousarray(SETS[name](np.random.default_rng(1), n), dtype=np.float32).astype(dtype, copy=False)
 
 
-def load(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
-    """Values of a set, or the first values of a file.
+def load_values(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
+    """Return values of a set, or the first values of a file.
 
     Parameters
     ----------
     source
         A name of `SETS`, or a file that hpcbench.bench.files can read: ``x.npy``, ``x.npz:KEY``, ...
     n
-        Number of values. A file with fewer gives all of them.
+        Number of values. A shorter file gives all of its values.
     dtype
         One of `TYPES`. Floating-point values of other types are rounded to it.
 
@@ -86,13 +86,13 @@ def load(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
         There is no such set or file, or it has no such values.
     """
     if source in SETS:
-        return make(source, n, dtype)
+        return make_values(source, n, dtype)
     from hpcbench.bench.files import KNOWN, open_values
 
     values = open_values(source, dtype)
     if values is None:
-        raise UserError(f"--data {source}: no such data: use one of {', '.join(SETS)}, or a file ({KNOWN})")
+        raise UserError(f"--data {source}: no such data. Use one of {', '.join(SETS)}, or a file ({KNOWN})")
     if values.size == 0:
-        raise UserError(f"--data {source}: holds no values: name a file with some")
-    with np.errstate(over="ignore"):  # what float16 cannot hold becomes infinity, and the table says so
+        raise UserError(f"--data {source}: contains no values. Name another file")
+    with np.errstate(over="ignore"):  # Values beyond float16 become infinite, which the table shows.
         return np.array(values[:n], dtype=dtype)

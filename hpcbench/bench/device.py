@@ -1,10 +1,10 @@
-"""The devices that codecs are measured on."""
+"""Devices of the codec measurements."""
 
 from typing import Any, Protocol
 
 import numpy as np
 
-from hpcbench.bench.machine import cpu_model
+from hpcbench.bench.machine import find_cpu_model
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import INSTRUCTION_SETS, Kernels, kernels
 from hpcbench.codecs.registry import get_codec
@@ -12,16 +12,16 @@ from hpcbench.codecs.types import Array
 from hpcbench.errors import UserError
 
 
-class Device(Protocol):
+class BenchDevice(Protocol):
     """A processor with its memory, and the codecs that run on it."""
 
     description: str
-    """The processor, and the part of it that is used."""
+    """Processor, and its used part."""
     instruction_set: str
-    """Build of the kernels that runs."""
+    """Build of the kernels."""
 
     def codec(self, name: str) -> Codec:
-        """The codec of a name, or at least its operations. It raises ValueError for an unknown name."""
+        """Return the codec of a name, or at least its operations. It raises ValueError for an unknown name."""
         ...
 
     def has(self, name: str) -> bool:
@@ -29,15 +29,15 @@ class Device(Protocol):
         ...
 
     def put(self, x: Array) -> Array:
-        """A copy of `x` in the device's memory."""
+        """Copy `x` to the device's memory."""
         ...
 
     def get(self, x: Array) -> Array:
-        """A copy of `x` in this machine's memory."""
+        """Copy `x` to this machine's memory."""
         ...
 
     def empty(self, n: int, dtype: np.dtype[Any]) -> Array:
-        """A buffer for `n` values in the device's memory."""
+        """Allocate a buffer for `n` values in the device's memory."""
         ...
 
     def copy(self, target: Array, source: Array) -> None:
@@ -45,7 +45,7 @@ class Device(Protocol):
         ...
 
     def wait(self) -> None:
-        """Wait until the device has done all its work."""
+        """Wait until the device has finished its work."""
         ...
 
 
@@ -61,26 +61,26 @@ class Cpu:
     def __init__(self, build: Kernels) -> None:
         self._build = build
         self.instruction_set = build.instruction_set
-        self.description = f"one core of {cpu_model()}, kernels {build.instruction_set}"
+        self.description = f"one core of {find_cpu_model()}, kernels {build.instruction_set}"
 
     def codec(self, name: str) -> Codec:
-        """The codec of a name, with this build of the kernels."""
+        """Return the codec of a name, with this build of the kernels."""
         return get_codec(name, self._build)
 
     def has(self, name: str) -> bool:
-        """True, because all codecs run on the CPU."""
+        """Return True, because all codecs run on the CPU."""
         return True
 
     def put(self, x: Array) -> Array:
-        """The array itself."""
+        """Return the array itself."""
         return x
 
     def get(self, x: Array) -> Array:
-        """The array itself."""
+        """Return the array itself."""
         return x
 
     def empty(self, n: int, dtype: np.dtype[Any]) -> Array:
-        """A new array."""
+        """Return a new array."""
         return np.empty(n, dtype)
 
     def copy(self, target: Array, source: Array) -> None:
@@ -88,18 +88,18 @@ class Cpu:
         np.copyto(target, source)
 
     def wait(self) -> None:
-        """Do nothing: calls end with their work."""
+        """Do nothing, because calls are synchronous."""
 
 
-def open_device(name: str, isa: str | None = None) -> Device:
-    """The device of a name.
+def open_device(name: str, isa: str | None = None) -> BenchDevice:
+    """Open the device of a name.
 
     Parameters
     ----------
     name
         ``cpu`` or ``gpu``.
     isa
-        Build of the CPU's kernels; None for the fastest that runs here.
+        Build of the CPU's kernels; None for the fastest one of this processor.
 
     Raises
     ------
@@ -108,15 +108,15 @@ def open_device(name: str, isa: str | None = None) -> Device:
     """
     if name == "gpu":
         if isa is not None:
-            raise UserError(f"--isa {isa}: is a build for the CPU: leave it out with --device gpu")
-        from hpcbench.bench.gpu import Gpu
+            raise UserError(f"--isa {isa}: is a build for the CPU. Leave it out with --device gpu")
+        from hpcbench.bench.gpu import BenchGpu
 
-        return Gpu()
+        return BenchGpu()
     if isa is not None and isa not in INSTRUCTION_SETS:
         raise UserError(f"--isa {isa}: not known: use one of {', '.join(INSTRUCTION_SETS)}")
     try:
         return Cpu(kernels(isa))
     except ValueError:
-        raise UserError(f"--isa {isa}: this processor has none: leave it out, or use generic") from None
+        raise UserError(f"--isa {isa}: this processor does not support it. Leave it out, or use generic") from None
     except ImportError as error:
         raise UserError(str(error)) from None

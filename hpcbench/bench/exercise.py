@@ -1,4 +1,4 @@
-"""One collective on one vector, carried out by a channel or by the MPI library, and checked."""
+"""One collective on one vector, carried out by a channel or by the MPI library, with a check of its result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _STRIDE = 1_000_003
-"""Number of places, a prime, by which each rank's contribution is rotated against that of the rank before."""
+"""Rotation of each rank's contribution relative to the previous rank, in elements; a prime."""
 _CHECKED, _PIECES = 1 << 20, 16
-"""Most values that are checked, and the number of stretches of the vector that they come from."""
+"""Largest number of checked values, and number of parts of the vector that contain them."""
 
 
 @dataclass(frozen=True)
-class Operation:
+class ExercisedOperation:
     """A collective.
 
     Attributes
     ----------
     share
-        Gives, for P ranks, the bytes that a bandwidth-optimal algorithm moves over each link for each byte of the
-        vector (used for nccl-tests' bus bandwidth).
+        Function of the number of ranks P: bytes that a bandwidth-optimal algorithm moves over each link per byte of
+        the vector (for the bus bandwidth of nccl-tests).
     encoded
-        Carries it out by a channel of the group.
+        Function that carries out the operation with a channel of the group.
     blocking
-        Carries it out by the MPI library's blocking call.
+        Function that carries it out with the MPI library's blocking call.
     """
 
     share: Callable[[int], float]
@@ -46,7 +46,7 @@ class Exercise:
     comm
         Communicator of the group's ranks, for the exercise's own calls.
     group
-        Carries out the encoded operations.
+        Group for the encoded operations.
     operation
         One of `OPERATIONS`.
     values
@@ -58,75 +58,79 @@ class Exercise:
         self.values = values
         self.n = values.size
         self.pieces = cut_evenly(self.n, comm.size)
-        self.own = self.pieces[comm.rank]
-        self.src = contribution(values, comm.rank)
+        self.piece = self.pieces[comm.rank]
+        self.src = rotate_values(values, comm.rank)
         self.buf = np.zeros(self.n + comm.size, values.dtype)
-        """Whole vectors before `n`. An all-to-all may receive a little more."""
+        """Buffer of the vector in its first `n` elements. An all-to-all may receive a little more."""
         self.counts = [count_elements(piece) for piece in self.pieces]
 
     def prepare(self) -> None:
-        """Restore values that an operation in place has changed."""
+        """Restore values that an in-place operation has changed."""
         np.copyto(self.whole, self.src)
 
     @property
     def whole(self) -> Array:
-        """The vector's `n` values."""
+        """Vector of `n` values."""
         return self.buf[: self.n]
 
     def encoded(self, channel: Channel) -> None:
-        """Carry the operation out by a channel, and wait for it."""
+        """Carry out the operation with a channel, and wait for it."""
         OPERATIONS[self.name].encoded(self, channel).wait()
 
     def blocking(self) -> None:
-        """Carry the operation out by the library."""
+        """Carry out the operation with the library."""
         OPERATIONS[self.name].blocking(self)
 
-    def errors(self) -> tuple[float, float]:
-        """Sums of squares of the error of this rank's result, and of the exact result."""
+    def sum_errors(self) -> tuple[float, float]:
+        """Return the sums of squares of the error of this rank's result, and of the exact result."""
         lost = power = 0.0
-        for at, want in self._wanted():
+        for at, want in self._list_expected():
             got = self.buf[at : at + want.size].astype(np.float64)
             lost += float(np.square(got - want).sum())
             power += float(np.square(want).sum())
         return lost, power
 
-    def _wanted(self) -> Sequence[tuple[int, Array]]:
-        """Places in `buf`, and the float64 values that belong there."""
-        own, ranks = self.own, range(self.comm.size)
+    def _list_expected(self) -> Sequence[tuple[int, Array]]:
+        """List places in `buf` with their exact float64 values."""
+        piece, ranks = self.piece, range(self.comm.size)
         if self.name == "all-reduce":
-            return [(a, self._sum(a, b)) for a, b in _stretches(slice(0, self.n))]
+            return [(a, self._sum(a, b)) for a, b in _list_parts(slice(0, self.n))]
         if self.name == "reduce-scatter":
-            return [(a - own.start, self._sum(a, b)) for a, b in _stretches(own)]
+            return [(a - piece.start, self._sum(a, b)) for a, b in _list_parts(piece)]
         if self.name == "reduce":
-            return [(a, self._sum(a, b)) for a, b in _stretches(slice(0, self.n))] if self.comm.rank == 0 else []
+            return [(a, self._sum(a, b)) for a, b in _list_parts(slice(0, self.n))] if self.comm.rank == 0 else []
         if self.name == "broadcast":
-            return [(a, self._part(0, a, b)) for a, b in _stretches(slice(0, self.n))]
+            return [(a, self._compute_part(0, a, b)) for a, b in _list_parts(slice(0, self.n))]
         most = _CHECKED // self.comm.size
         if self.name == "all-gather":
-            return [(a, self._part(rank, a, b)) for rank in ranks for a, b in _stretches(self.pieces[rank], most)]
-        size = count_elements(own)
+            return [
+                (a, self._compute_part(rank, a, b)) for rank in ranks for a, b in _list_parts(self.pieces[rank], most)
+            ]
+        size = count_elements(piece)
         return [
-            (rank * size + a - own.start, self._part(rank, a, b)) for rank in ranks for a, b in _stretches(own, most)
+            (rank * size + a - piece.start, self._compute_part(rank, a, b))
+            for rank in ranks
+            for a, b in _list_parts(piece, most)
         ]
 
     def _sum(self, start: int, stop: int) -> Array:
-        total = self._part(0, start, stop)
+        total = self._compute_part(0, start, stop)
         for rank in range(1, self.comm.size):
-            total += self._part(rank, start, stop)
+            total += self._compute_part(rank, start, stop)
         return total
 
-    def _part(self, rank: int, start: int, stop: int) -> Array:
+    def _compute_part(self, rank: int, start: int, stop: int) -> Array:
         places = np.arange(start, stop) - rank * _STRIDE
         return self.values[places % self.n].astype(np.float64)
 
 
-def contribution(values: Array, rank: int) -> Array:
-    """The contribution of a rank, made from values that all ranks have."""
+def rotate_values(values: Array, rank: int) -> Array:
+    """Return the contribution of a rank, made from values that all ranks have."""
     return np.roll(values, rank * _STRIDE % values.size)
 
 
-def _stretches(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
-    """The whole piece or, if it has more than `most` values, some stretches from its start to its end."""
+def _list_parts(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
+    """Return the piece or, if it has more than `most` values, some parts from its start to its end."""
     size = count_elements(piece)
     if size <= max(most, _PIECES):
         return [(piece.start, piece.stop)]
@@ -134,51 +138,51 @@ def _stretches(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
     return [(a, a + part) for a in (piece.start + k * (size - part) // (_PIECES - 1) for k in range(_PIECES))]
 
 
-def _mine(exercise: Exercise) -> Array:
-    return exercise.buf[: count_elements(exercise.own)]
+def _get_piece(exercise: Exercise) -> Array:
+    return exercise.buf[: count_elements(exercise.piece)]
 
 
-def _come(exercise: Exercise) -> list[int]:
-    """Number of elements that an all-to-all brings from each rank."""
-    return [count_elements(exercise.own)] * exercise.comm.size
+def _count_received(exercise: Exercise) -> list[int]:
+    """Return the number of elements that an all-to-all receives from each rank."""
+    return [count_elements(exercise.piece)] * exercise.comm.size
 
 
 def _all_to_all(exercise: Exercise, channel: Channel) -> Work:
-    come = _come(exercise)
-    into = exercise.buf[: sum(come)]
-    return exercise.group.all_to_all(exercise.src, into, (exercise.counts, come), channel=channel)
+    received = _count_received(exercise)
+    into = exercise.buf[: sum(received)]
+    return exercise.group.all_to_all(exercise.src, into, (exercise.counts, received), channel=channel)
 
 
-OPERATIONS: dict[str, Operation] = {
-    "all-reduce": Operation(
+OPERATIONS: dict[str, ExercisedOperation] = {
+    "all-reduce": ExercisedOperation(
         lambda p: 2 * (p - 1) / p,
         lambda e, channel: e.group.all_reduce(e.whole, channel=channel),
         lambda e: e.comm.Allreduce(MPI.IN_PLACE, e.whole),
     ),
-    "reduce-scatter": Operation(
+    "reduce-scatter": ExercisedOperation(
         lambda p: (p - 1) / p,
-        lambda e, channel: e.group.reduce_scatter(e.src, _mine(e), channel=channel),
-        lambda e: e.comm.Reduce_scatter(e.src, _mine(e), e.counts),
+        lambda e, channel: e.group.reduce_scatter(e.src, _get_piece(e), channel=channel),
+        lambda e: e.comm.Reduce_scatter(e.src, _get_piece(e), e.counts),
     ),
-    "all-gather": Operation(
+    "all-gather": ExercisedOperation(
         lambda p: (p - 1) / p,
-        lambda e, channel: e.group.all_gather(e.src[e.own], e.whole, channel=channel),
-        lambda e: e.comm.Allgatherv(e.src[e.own], [e.whole, e.counts]),
+        lambda e, channel: e.group.all_gather(e.src[e.piece], e.whole, channel=channel),
+        lambda e: e.comm.Allgatherv(e.src[e.piece], [e.whole, e.counts]),
     ),
-    "broadcast": Operation(
+    "broadcast": ExercisedOperation(
         lambda p: 1.0,
         lambda e, channel: e.group.broadcast(e.whole, 0, channel=channel),
         lambda e: e.comm.Bcast(e.whole),
     ),
-    "reduce": Operation(
+    "reduce": ExercisedOperation(
         lambda p: 1.0,
         lambda e, channel: e.group.reduce(e.src, e.whole, 0, channel=channel),
         lambda e: e.comm.Reduce(e.src, e.whole),
     ),
-    "all-to-all": Operation(
+    "all-to-all": ExercisedOperation(
         lambda p: (p - 1) / p,
         _all_to_all,
-        lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_come(e))], _come(e)]),
+        lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_count_received(e))], _count_received(e)]),
     ),
 }
-"""Operations by name. Bytes are those of the whole vector: the input of a reduction, the result of a gathering."""
+"""Operations by name. Bytes are those of the whole vector: the input of a reduction, the result of a gather."""

@@ -1,4 +1,4 @@
-"""The difference between decoded values and the original ones."""
+"""Difference between decoded and original values."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ import numpy as np
 from hpcbench.codecs.types import Array
 
 _SLICE = 1 << 20
-"""Number of values that are compared at once, in float64."""
+"""Number of values that are compared at a time, in float64."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors over the values that are finite."""
+    """Errors of the finite values."""
 
     relative_rmse: float
     """Root of the mean squared error, divided by that of the mean squared value; 0.0 if nothing differs."""
@@ -20,7 +20,7 @@ class Errors:
     """Largest absolute error."""
 
 
-def errors(x: Array, y: Array) -> Errors:
+def compute_errors(x: Array, y: Array) -> Errors:
     """Compare decoded values with the original.
 
     Parameters
@@ -45,8 +45,8 @@ def errors(x: Array, y: Array) -> Errors:
     return Errors(float(np.sqrt(squares / power)) if power else float("inf"), largest)
 
 
-def non_finite_survival(x: Array, y: Array) -> str:
-    """Result for the NaN and infinities of `x`: ``kept``, ``as NaN`` (still not finite) or ``lost``.
+def classify_non_finite(x: Array, y: Array) -> str:
+    """Classify the results for NaN and infinities of `x`: ``kept``, ``as NaN`` (still not finite) or ``lost``.
 
     Parameters
     ----------

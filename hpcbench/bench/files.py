@@ -23,7 +23,7 @@ _LONGEST_HEADER = 100_000_000
 
 
 def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
-    """All values of a file as a vector, in the file's own type; None if `source` names no file of a known kind.
+    """Open all values of a file as a vector of the file's type; None if `source` is not a file of a known kind.
 
     Parameters
     ----------
@@ -41,23 +41,23 @@ def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         if path.exists():
-            raise UserError(f"--data {path}: unknown kind of file: use one of {KNOWN}")
+            raise UserError(f"--data {path}: unknown kind of file. Use one of {KNOWN}")
         return None
     if not path.is_file():
-        raise UserError(f"--data {path}: {'is a directory: name a file' if path.is_dir() else 'no such file'}")
+        raise UserError(f"--data {path}: {'is a directory. Name a file' if path.is_dir() else 'no such file'}")
     try:
         values = reader(path, key, dtype)
     except OSError as error:
         raise UserError(f"--data {path}: cannot be read: {error.strerror or error}") from None
-    if values.dtype == np.dtype("V2"):  # how NumPy writes bfloat16
+    if values.dtype == np.dtype("V2"):  # NumPy stores bfloat16 as V2.
         values = values.view(BFLOAT16)
     if values.dtype != BFLOAT16 and values.dtype.kind != "f":
-        raise UserError(f"--data {source}: holds {values.dtype}, not floating-point values: name another array")
+        raise UserError(f"--data {source}: holds {values.dtype}, not floating-point values. Name another array")
     return values.reshape(-1)
 
 
 def _split(source: str) -> tuple[Path, str]:
-    """File and key. Both may have colons in their names."""
+    """Split a source into file and key, whose names may contain colons."""
     parts = source.split(":")
     for k in range(len(parts), 0, -1):
         path = Path(":".join(parts[:k]))
@@ -68,61 +68,61 @@ def _split(source: str) -> tuple[Path, str]:
 
 
 def _choose(path: Path, key: str, arrays: Mapping[str, Any]) -> str:
-    """The array with the key, or the only array of the file."""
+    """Return the name of the array with the key, or of the only array of the file."""
     if key in arrays:
         return key
     names = ", ".join(list(arrays)[:8]) + (", ..." if len(arrays) > 8 else "")
     if not arrays:
-        raise UserError(f"--data {path}: holds no array")
+        raise UserError(f"--data {path}: contains no array")
     if key:
         raise UserError(f"--data {path}:{key}: the file has no array {key!r}: it has {names}")
     if len(arrays) > 1:
-        raise UserError(f"--data {path}: holds {len(arrays)} arrays: choose one by {path}:KEY, with KEY of {names}")
+        raise UserError(f"--data {path}: contains {len(arrays)} arrays. Choose one by {path}:KEY, with KEY of {names}")
     return next(iter(arrays))
 
 
-def _whole(path: Path, key: str) -> None:
+def _refuse_key(path: Path, key: str) -> None:
     if key:
-        raise UserError(f"--data {path}:{key}: a {path.suffix} file holds one array: leave out :{key}")
+        raise UserError(f"--data {path}:{key}: a {path.suffix} file contains one array. Leave out :{key}")
 
 
-def _npy(path: Path, key: str, _: np.dtype[Any]) -> Array:
-    _whole(path, key)
+def _read_npy(path: Path, key: str, _: np.dtype[Any]) -> Array:
+    _refuse_key(path, key)
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(values, np.ndarray):
-            raise ValueError("it holds several: call it .npz")
+            raise ValueError("it contains several arrays: rename it to .npz")
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"--data {path}: is no array of NumPy's: {error}") from None
+        raise UserError(f"--data {path}: not an array of NumPy: {error}") from None
     return values
 
 
-def _npz(path: Path, key: str, _: np.dtype[Any]) -> Array:
+def _read_npz(path: Path, key: str, _: np.dtype[Any]) -> Array:
     try:
         arrays = np.load(path, allow_pickle=False)
         if not isinstance(arrays, NpzFile):
-            raise ValueError("it holds a single array: call it .npy")
+            raise ValueError("it contains a single array: rename it to .npy")
         with arrays:
             values: Array = arrays[_choose(path, key, arrays)]
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"--data {path}: is no archive of NumPy's: {error}") from None
+        raise UserError(f"--data {path}: not an archive of NumPy: {error}") from None
     return values
 
 
-def _bin(path: Path, key: str, dtype: np.dtype[Any]) -> Array:
-    _whole(path, key)
+def _read_bin(path: Path, key: str, dtype: np.dtype[Any]) -> Array:
+    _refuse_key(path, key)
     size = path.stat().st_size
     if size % dtype.itemsize:
-        raise UserError(f"--data {path}: {size} bytes are no whole number of {dtype}: set --type, or mend the file")
+        raise UserError(f"--data {path}: {size} bytes are not a multiple of {dtype}. Set --type, or fix the file")
     return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
 
 
-def _safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
+def _read_safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(size - 8, _LONGEST_HEADER):
-            raise UserError(f"--data {path}: is no safetensors file: its header does not fit")
+            raise UserError(f"--data {path}: not a safetensors file: the length of its header is wrong")
         try:
             header = json.loads(file.read(length))
             tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
@@ -130,7 +130,7 @@ def _safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
             places = {name: tuple(map(int, entry["data_offsets"])) for name, entry in tensors.items()}
             counts = {name: math.prod(map(int, entry["shape"])) for name, entry in tensors.items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UserError(f"--data {path}: is no safetensors file: its header cannot be read") from None
+            raise UserError(f"--data {path}: not a safetensors file: its header cannot be read") from None
     name = _choose(path, key, tensors)
     dtype = _SAFETENSORS.get(kinds[name])
     if dtype is None:
@@ -144,39 +144,39 @@ def _safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
     return np.memmap(path, dtype=dtype, mode="r", offset=8 + length + begin, shape=(counts[name],))
 
 
-def _torch(path: Path, key: str, _: np.dtype[Any]) -> Array:
+def _read_torch(path: Path, key: str, _: np.dtype[Any]) -> Array:
     try:
         import torch
     except ImportError:
-        raise UserError(f"--data {path}: needs PyTorch to be read: pip install torch") from None
+        raise UserError(f"--data {path}: needs PyTorch. Install it with `pip install torch`") from None
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load names no errors of its own: KeyError, UnpicklingError, RuntimeError, ...
+    except Exception as error:  # torch.load raises KeyError, UnpicklingError, RuntimeError, ...
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"--data {path}: is no file of tensors: {reason}") from None
-    tensors = dict(_tensors(content, ""))
+        raise UserError(f"--data {path}: not a file of tensors: {reason}") from None
+    tensors = dict(_list_tensors(content, ""))
     tensor = tensors[_choose(path, key, tensors)].detach().contiguous()
     if tensor.dtype == torch.bfloat16:
         return np.asarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
     return np.asarray(tensor.numpy())
 
 
-def _tensors(content: Any, prefix: str) -> list[tuple[str, Any]]:
-    """The tensors of nested dictionaries, by their keys joined with dots."""
+def _list_tensors(content: Any, prefix: str) -> list[tuple[str, Any]]:
+    """List the tensors of nested dictionaries, with their keys joined by dots."""
     if isinstance(content, Mapping):
         return [
             pair
             for key, value in content.items()
-            for pair in _tensors(value, f"{prefix}.{key}" if prefix else str(key))
+            for pair in _list_tensors(value, f"{prefix}.{key}" if prefix else str(key))
         ]
     return [(prefix, content)] if hasattr(content, "detach") else []
 
 
 _READERS: dict[str, Callable[[Path, str, np.dtype[Any]], Array]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".bin": _bin,
-    ".safetensors": _safetensors,
-    ".pt": _torch,
-    ".pth": _torch,
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".bin": _read_bin,
+    ".safetensors": _read_safetensors,
+    ".pt": _read_torch,
+    ".pth": _read_torch,
 }

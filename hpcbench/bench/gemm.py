@@ -1,7 +1,7 @@
-"""Matrix products and copies on this machine: what `hpcbench predict` takes in place of tables of other machines.
+"""Times of matrix products and copies on this machine, for `hpcbench predict`.
 
-Products are of the shapes of a transformer's layers at several sizes: the forward pass, and the gradients of input and
-weight, in PyTorch as training makes them.
+Products have the shapes of transformer layers of several sizes: the forward pass, and the gradients of input and
+weight, with PyTorch as in training.
 """
 
 import math
@@ -16,7 +16,7 @@ from hpcbench.predict.products import MeasuredProduct, interpolate
 PASSES = ("fwd", "dgrad", "wgrad")
 
 
-class Shape(NamedTuple):
+class ProductShape(NamedTuple):
     """A product ``[m, k] x [k, n]`` of one pass."""
 
     passage: str
@@ -25,20 +25,20 @@ class Shape(NamedTuple):
     k: int
 
 
-def shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[Shape]:
-    """Products of layers of these hidden sizes, whole and cut in two: QKV, output, and both of the MLP."""
-    found: dict[Shape, None] = {}
+def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShape]:
+    """List products of whole and halved layers of these hidden sizes: QKV, output, and both layers of the MLP."""
+    shapes: dict[ProductShape, None] = {}
     for h in sizes:
         for t in tokens:
             for out, into in ((3 * h, h), (h, h), (4 * h, h), (h, 4 * h), (2 * h, h), (h, h // 2)):
-                found[Shape("fwd", t, out, into)] = None
-                found[Shape("dgrad", t, into, out)] = None
-                found[Shape("wgrad", out, into, t)] = None
-    return list(found)
+                shapes[ProductShape("fwd", t, out, into)] = None
+                shapes[ProductShape("dgrad", t, into, out)] = None
+                shapes[ProductShape("wgrad", out, into, t)] = None
+    return list(shapes)
 
 
-def seconds_of(call: Callable[[], object], wait: Callable[[], object], *, least: float, repeats: int) -> float:
-    """The least mean of `repeats` turns, each so many calls that it lasts `least` seconds."""
+def time_call(call: Callable[[], object], wait: Callable[[], object], *, least: float, repeats: int) -> float:
+    """Measure the seconds of a call: the least mean of `repeats` turns of at least `least` seconds each."""
     call()
     wait()
     begin = time.perf_counter()
@@ -57,7 +57,7 @@ def seconds_of(call: Callable[[], object], wait: Callable[[], object], *, least:
 
 
 def measure_products(
-    wanted: Sequence[Shape],
+    wanted: Sequence[ProductShape],
     *,
     precision: str,
     device: str,
@@ -65,15 +65,15 @@ def measure_products(
     repeats: int,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Any]]:
-    """Seconds of each product, with random values: constant ones let a GPU run at a higher clock."""
+    """Measure the seconds of each product, with random values, because constant ones raise the clock of a GPU."""
     dtype = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     rows = []
     for done, shape in enumerate(wanted):
         progress(done, len(wanted), f"{shape.m} x {shape.n} x {shape.k}")
-        left, right = _operands(shape, dtype, device)
+        left, right = _make_operands(shape, dtype, device)
         out = torch.empty(shape.m, shape.n, dtype=dtype, device=device)
-        seconds = seconds_of(
+        seconds = time_call(
             lambda left=left, right=right, out=out: torch.matmul(left, right, out=out),  # type: ignore[misc]
             wait,
             least=least,
@@ -93,8 +93,8 @@ def measure_products(
     return rows
 
 
-def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """As a linear layer has them: its weight is transposed forward, the input in the gradient of the weight."""
+def _make_operands(shape: ProductShape, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make operands as in a linear layer: the weight is transposed forward, the input in the weight's gradient."""
     _, m, n, k = shape
     if shape.passage == "fwd":
         return torch.randn(m, k, device=device).to(dtype), torch.randn(n, k, device=device).to(dtype).t()
@@ -104,7 +104,7 @@ def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[torch.Tens
 
 
 def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: int) -> list[dict[str, Any]]:
-    """Copy, sum and norm of vectors of so many float32 values: bytes that they read and write, and seconds."""
+    """Measure copy, sum and norm of float32 vectors of these sizes: bytes that they read and write, and seconds."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     rows = []
     for n in sizes:
@@ -122,13 +122,13 @@ def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: 
             ),
         }
         for name, (nbytes, call) in calls.items():
-            seconds = seconds_of(call, wait, least=least, repeats=repeats)
+            seconds = time_call(call, wait, least=least, repeats=repeats)
             rows.append({"operation": name, "bytes": nbytes, "seconds": seconds})
     return rows
 
 
-def left_out(rows: Sequence[dict[str, Any]], units: int) -> dict[str, list[float]]:
-    """By pass, relative errors of each product's time when the other products predict it."""
+def list_left_out_errors(rows: Sequence[dict[str, Any]], units: int) -> dict[str, list[float]]:
+    """Return the relative errors of each product's time by pass, predicted from the other products."""
     rates = [2.0 * row["m"] * row["n"] * row["k"] / row["seconds"] for row in rows]
     peak = max(rates)
     points: dict[str, list[MeasuredProduct]] = {}

@@ -1,4 +1,4 @@
-"""``hpcbench bench gemm``: from options to a table and a file."""
+"""Command ``hpcbench bench gemm``, from options to a table and a file."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from hpcbench.errors import UserError
 from hpcbench.predict.measured_tables import PRODUCTS, SCHEMA
 from hpcbench.present.document import Document, Field, make_chapter, tabulate
-from hpcbench.present.notation import figure_column, text_column, whole
+from hpcbench.present.notation import figure_column, integer, text_column
 
 _PRECISIONS = ("fp32", "fp64", "bf16", "fp16")
 
@@ -26,7 +26,7 @@ def bench_gemm(
     out: Path | None,
     beside: int = 0,
 ) -> int:
-    """Measure, print and write ``measured/SITE/gemm.json``; gives the exit status.
+    """Measure, print and write ``measured/SITE/gemm.json``; return the exit status.
 
     Raises
     ------
@@ -34,9 +34,9 @@ def bench_gemm(
         An option is wrong, or PyTorch or the GPU is missing.
     """
     if precision not in _PRECISIONS:
-        raise UserError(f"--precision {precision}: is unknown: use {', '.join(_PRECISIONS)}")
+        raise UserError(f"--precision {precision}: is unknown. Use {', '.join(_PRECISIONS)}")
     if device not in ("cpu", "gpu"):
-        raise UserError(f"--device {device}: is unknown: use cpu or gpu")
+        raise UserError(f"--device {device}: is unknown. Use cpu or gpu")
     if beside < 0 or (beside and device == "gpu"):
         raise UserError(f"--beside {beside}: give 0 or more processes, and only with --device cpu")
     if repeats < 1 or min([*hidden, *tokens], default=0) < 2:
@@ -44,28 +44,28 @@ def bench_gemm(
     try:
         import torch
     except ImportError:
-        raise UserError("bench gemm: needs torch: pip install torch") from None
+        raise UserError("bench gemm: needs PyTorch. Install it with `pip install torch`") from None
     if device == "gpu" and not torch.cuda.is_available():
         raise UserError(
-            "--device gpu: PyTorch sees no GPU here: leave it out, or run it in a job on a node that has one"
+            "--device gpu: PyTorch detects no GPU here. Leave it out, or run it in a job on a node with a GPU"
         )
     from hpcbench.batch.files import now, write_json
     from hpcbench.bench import gemm, layers
-    from hpcbench.bench.machine import machine
+    from hpcbench.bench.machine import describe_machine
     from hpcbench.bench.progress import progress
     from hpcbench.present import rich_text
 
     where = "cuda" if device == "gpu" else "cpu"
-    name = torch.cuda.get_device_name() if where == "cuda" else machine()["cpu"]
+    name = torch.cuda.get_device_name() if where == "cuda" else describe_machine()["cpu"]
     units = torch.cuda.get_device_properties(0).multi_processor_count if where == "cuda" else torch.get_num_threads()
-    wanted, least = gemm.shapes(hidden, tokens), 0.02 if repeats > 1 else 0.0
+    wanted, least = gemm.list_shapes(hidden, tokens), 0.02 if repeats > 1 else 0.0
     with progress(unit="products") as show:
         rows = gemm.measure_products(
             wanted, precision=precision, device=where, least=least, repeats=repeats, progress=show
         )
     memory = gemm.measure_memory([1 << 16, 1 << 20, 1 << 24], device=where, least=least, repeats=repeats)
-    errors = gemm.left_out(rows, units)
-    with layers.neighbours(beside, hidden=max(hidden), tokens=max(tokens)), progress(unit="layers") as show:
+    errors = gemm.list_left_out_errors(rows, units)
+    with layers.run_neighbors(beside, hidden=max(hidden), tokens=max(tokens)), progress(unit="layers") as show:
         steps = layers.measure_layers(hidden, tokens, precision=precision, device=where, repeats=repeats, progress=show)
         update = layers.measure_update(device=where, repeats=repeats)
     path = (out or Path("measured") / site) / PRODUCTS
@@ -75,7 +75,7 @@ def bench_gemm(
         "units": units,
         "threads": torch.get_num_threads(),
         "time": now(),
-        "machine": machine(("torch", "numpy")),
+        "machine": describe_machine(("torch", "numpy")),
         "cores": len(os.sched_getaffinity(0)),
         "products": rows,
         "memory": memory,
@@ -95,7 +95,7 @@ def _document(measured: dict[str, Any]) -> Document:
     """Return tables of products, memory-bound operations and layers."""
     products: list[Field[dict[str, Any]]] = [
         text_column("pass", lambda row: row["pass"]),
-        *(figure_column(size, itemgetter(size), whole) for size in "mnk"),
+        *(figure_column(size, itemgetter(size), integer) for size in "mnk"),
         figure_column("us", lambda row: row["seconds"] * 1e6, "{:.1f}".format),
         figure_column("GFLOP/s", lambda row: 2e-9 * row["m"] * row["n"] * row["k"] / row["seconds"], "{:.1f}".format),
     ]
@@ -106,10 +106,10 @@ def _document(measured: dict[str, Any]) -> Document:
     ]
     layers: list[Field[dict[str, Any]]] = [
         text_column("pass", itemgetter("pass")),
-        figure_column("width", itemgetter("hidden"), whole),
-        figure_column("tokens", lambda row: row["micro_batch"] * row["seq_len"], whole),
+        figure_column("width", itemgetter("hidden"), integer),
+        figure_column("tokens", lambda row: row["micro_batch"] * row["seq_len"], integer),
         text_column("layer", _layer),
-        figure_column("us", lambda row: row["seconds"] * 1e6, whole),
+        figure_column("us", lambda row: row["seconds"] * 1e6, integer),
     ]
     errors = [
         f"Leave-one-out error, {passage}: mean {statistics.mean(sizes):.1%}, worst {max(sizes):.1%}."

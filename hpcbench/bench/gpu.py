@@ -1,4 +1,4 @@
-"""A GPU for measurements, used through CuPy and the codecs' kernels."""
+"""GPU for measurements, with CuPy and the kernels of the codecs."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from hpcbench.codecs.types import BFLOAT16, Array
 from hpcbench.errors import UserError
 
 
-class Gpu:
-    """CuPy's current device. It implements hpcbench.bench.device.Device.
+class BenchGpu:
+    """CuPy's current device. It implements hpcbench.bench.device.BenchDevice.
 
     Raises
     ------
     UserError
-        CuPy, a GPU or the library of kernels is missing. Codecs on a GPU take their sizes from the library.
+        CuPy, a GPU or the library of kernels is missing. The library provides the sizes of codecs on a GPU.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Gpu:
         self.description = f"{properties['name'].decode()}, kernels {self.instruction_set}"
 
     def codec(self, name: str) -> Any:
-        """The codec of a name, on this GPU."""
+        """Return the codec of a name, on this GPU."""
         return CudaCodec(get_codec(name), self._device)
 
     def has(self, name: str) -> bool:
@@ -47,19 +47,19 @@ class Gpu:
         return True
 
     def put(self, x: Array) -> Any:
-        """A copy of the array on the GPU."""
+        """Copy an array to the GPU."""
         if x.dtype == BFLOAT16:
             return BFloat16(self._cupy.asarray(x.view(np.uint16)))
         return self._cupy.asarray(x)
 
     def get(self, x: Any) -> Array:
-        """A copy of the array in host memory."""
+        """Copy an array to the host."""
         if isinstance(x, BFloat16):
             return np.asarray(self._cupy.asnumpy(x.words)).view(BFLOAT16)
         return np.asarray(self._cupy.asnumpy(x))
 
     def empty(self, n: int, dtype: np.dtype[Any]) -> Any:
-        """A new array on the GPU."""
+        """Allocate an array on the GPU."""
         if dtype == BFLOAT16:
             return BFloat16(self._cupy.empty(n, np.uint16))
         return self._cupy.empty(n, dtype)

@@ -1,7 +1,7 @@
-"""A rank of a group whose other ranks are not there: its collectives send nothing, and give values that mean nothing.
+"""Rank of a group without the other ranks. Its collectives send nothing, and their results are meaningless.
 
-With it a layer that tensor parallelism has split is timed on one rank. The time is what the rank itself computes, and
-what Python does around the collectives.
+It is used to time a layer that is split by tensor parallelism on one rank. The time includes the rank's computation
+and the Python code around collectives.
 """
 
 from mpi4py import MPI
@@ -10,22 +10,21 @@ from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
-from hpcbench.comm.keeper import MadeOf
 from hpcbench.comm.work import Work
 from hpcbench.contract.shards import cut_evenly
 
 
 class LoneRank(Group):
-    """The first rank of a group, alone.
+    """First rank of a group without the others.
 
     Parameters
     ----------
     size
-        Number of ranks that the group seems to have.
+        Number of ranks that the group reports.
     """
 
     def __init__(self, size: int) -> None:
-        self._size = size  # it has no communicator, and so nothing of a group's own
+        self._size = size  # Without a communicator, the group's own state is not created.
 
     @property
     def rank(self) -> int:
@@ -38,31 +37,17 @@ class LoneRank(Group):
         return self._size
 
     def all_reduce(
-        self,
-        buf: Array,
-        *,
-        channel: Channel,
-        op: MPI.Op = MPI.SUM,
-        feedback: Feedback | None = None,
-        made_of: MadeOf = None,
+        self, buf: Array, *, channel: Channel, op: MPI.Op = MPI.SUM, feedback: Feedback | None = None
     ) -> Work:
-        """Leave the values as they are."""
+        """Leave the values unchanged."""
         return Work.nothing(channel)
 
-    def reduce_scatter(
-        self,
-        src: Array,
-        dst: Array,
-        *,
-        channel: Channel,
-        feedback: Feedback | None = None,
-        made_of: MadeOf = None,
-    ) -> Work:
+    def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
         """Copy this rank's piece of its own values."""
         dst[:] = src[cut_evenly(len(src), self._size)[0]]
         return Work.nothing(channel)
 
-    def all_gather(self, src: Array, dst: Array, *, channel: Channel, made_of: MadeOf = None) -> Work:
+    def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
         """Copy this rank's values to each rank's place."""
         for place in cut_evenly(len(dst), self._size):
             dst[place] = src

@@ -1,4 +1,4 @@
-"""The machine that a measurement was made on."""
+"""Description of the machine of a measurement."""
 
 import os
 import platform
@@ -12,8 +12,8 @@ _CPU_KEYS = ("model name", "cpu", "Hardware")
 """Fields of /proc/cpuinfo that name the processor: x86, POWER, some Arm."""
 
 
-def cpu_model() -> str:
-    """Name of the processor."""
+def find_cpu_model() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -22,13 +22,13 @@ def cpu_model() -> str:
     return next((fields[key] for key in _CPU_KEYS if fields.get(key)), platform.machine())
 
 
-def machine(packages: tuple[str, ...] = ("numpy", "ml_dtypes")) -> dict[str, Any]:
-    """Processor, system and versions.
+def describe_machine(packages: tuple[str, ...] = ("numpy", "ml_dtypes")) -> dict[str, Any]:
+    """Return processor, system and versions.
 
     Parameters
     ----------
     packages
-        Distributions whose versions matter. Those that are not installed are left out.
+        Distributions whose versions are included if they are installed.
     """
     versions = {"hpcbench": __version__, "python": platform.python_version()}
     for name in packages:
@@ -37,7 +37,7 @@ def machine(packages: tuple[str, ...] = ("numpy", "ml_dtypes")) -> dict[str, Any
         except PackageNotFoundError:
             continue
     return {
-        "cpu": cpu_model(),
+        "cpu": find_cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(),
         "versions": versions,

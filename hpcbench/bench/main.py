@@ -1,6 +1,6 @@
-"""The command ``hpcbench bench codecs``: from options to a table and files.
+"""Command ``hpcbench bench codecs``, from options to a table and files.
 
-NumPy and the kernels are imported when they are used.
+NumPy and the kernels are imported at first use.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hpcbench.bench import options
 from hpcbench.errors import UserError
 
 DEFAULT_MIB = 64.0
-"""MiB of values by default: more than a core's share of most caches."""
+"""Default size of the values in MiB: more than a core's share of most caches."""
 
 
 def bench_codecs(
@@ -30,7 +30,7 @@ def bench_codecs(
     Parameters
     ----------
     names
-        Codecs as in a study; none for a selection of all families.
+        Codecs as in a study; empty for a selection of all families.
     data
         A data set by name, or a file with values.
     type
@@ -44,9 +44,9 @@ def bench_codecs(
     device
         ``cpu`` or ``gpu``.
     outputs
-        Files to write, too.
+        Files to write.
     plots
-        Directory to write the figure to, too.
+        Directory to write the figure to.
 
     Returns
     -------
@@ -59,23 +59,23 @@ def bench_codecs(
         An option is wrong, or a package is missing.
     """
     options.check_outputs(outputs, plots)
-    options.repeats(repeats)
+    options.check_repeats(repeats)
     if not 0 < mib <= 2**20:
         raise UserError(f"--mib {mib:g}: must be above 0 and at most {2**20}")
-    options.choice("--device", device, ("cpu", "gpu"))
+    options.check_choice("--device", device, ("cpu", "gpu"))
     try:
         from hpcbench.bench import codecs, table
         from hpcbench.bench import data as data_sets
         from hpcbench.bench.device import open_device
-        from hpcbench.bench.machine import machine
+        from hpcbench.bench.machine import describe_machine
         from hpcbench.bench.progress import progress
     except ModuleNotFoundError as error:
-        raise UserError(f"bench codecs: needs {error.name}: pip install {error.name}") from None
-    options.choice("--type", type, tuple(data_sets.TYPES))
+        raise UserError(f"bench codecs: needs {error.name}. Install it with `pip install {error.name}`") from None
+    options.check_choice("--type", type, tuple(data_sets.TYPES))
 
     dtype = data_sets.TYPES[type]
     where = open_device(device, isa)
-    x = data_sets.load(data, max(1, int(mib * 2**20) // dtype.itemsize), dtype)
+    x = data_sets.load_values(data, max(1, int(mib * 2**20) // dtype.itemsize), dtype)
     chosen = names or [name for name in codecs.DEFAULT if where.has(name)]
     with progress() as show:
         result = codecs.measure(chosen, x, where, repeats, show)
@@ -91,7 +91,7 @@ def bench_codecs(
     }
     title = f"{data}, {x.nbytes / 2**20:.4g} MiB of {type}; {where.description}"
     left_out = () if names else [name for name in codecs.DEFAULT if name not in chosen]
-    results = table.CodecResults(result, title, machine(), settings, left_out)
+    results = table.CodecResults(result, title, describe_machine(), settings, left_out)
     results.show()
     results.save(outputs, plots)
     return int(any(row.broken for row in result.rows))

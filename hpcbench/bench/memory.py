@@ -1,4 +1,4 @@
-"""The memory that this process may still use."""
+"""Memory that is available to this process."""
 
 from pathlib import Path
 
@@ -7,27 +7,27 @@ _GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 
 
-def available() -> int:
-    """Free memory in bytes: what the machine has left, or less if a job's limit allows less."""
+def count_available_bytes() -> int:
+    """Return the available memory in bytes: that of the machine, or less within a job's limit."""
     lines = _MEMORY.read_text(encoding="ascii").splitlines()
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    return min(free, *_limits(), free)
+    return min(free, *_list_limits(), free)
 
 
-def _limits() -> list[int]:
-    """Memory that the control groups (version 2) of this process leave."""
+def _list_limits() -> list[int]:
+    """List the bytes that each control group (version 2) of this process still allows."""
     try:
-        own = next(line for line in _GROUP.read_text(encoding="utf-8").splitlines() if line.startswith("0::"))
+        membership = next(line for line in _GROUP.read_text(encoding="utf-8").splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):
         return []
-    found = []
-    group = _GROUPS / own[3:].lstrip("/")
+    limits = []
+    group = _GROUPS / membership[3:].lstrip("/")
     while _GROUPS in (group, *group.parents):
         try:
             most, used = ((group / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current"))
             if most.strip() != "max":
-                found.append(max(0, int(most) - int(used)))
+                limits.append(max(0, int(most) - int(used)))
         except (OSError, ValueError):
-            pass  # the root has no limit, nor a group without this controller
+            pass  # The root group and groups without this controller have no limit.
         group = group.parent
-    return found
+    return limits

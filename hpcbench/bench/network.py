@@ -1,4 +1,4 @@
-"""Measures links, codecs and the MPI library while all ranks work. Plans are chosen by the result."""
+"""Speed of links, codecs and the MPI library with all ranks active. Plans are chosen from the results."""
 
 import os
 import statistics
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpcbench.bench.collectives import Bench, slowest
-from hpcbench.bench.options import spelled
+from hpcbench.bench.collectives import Bench, find_slowest
+from hpcbench.bench.options import format_size
 from hpcbench.bench.progress import Show
 from hpcbench.bench.timing import Subject, time_in_turns
 from hpcbench.codecs.registry import get_codec
@@ -27,10 +27,10 @@ from hpcbench.errors import UserError
 CODECS = ("none", "bf16", "fp8e4m3", "int8:256", "int4:32", "sign:1024", "zfp:8", "zfp:16", "mpc", "xpk")
 """Codecs that are measured by default."""
 MESSAGES = (256 * 2**10, 2**20, 4 * 2**20)
-"""Sizes of messages in bytes. They are large, because a token bucket lets small messages pass at once."""
+"""Sizes of messages in bytes. They are large, because a token bucket does not delay small messages."""
 _LATENCY_BYTES, _LATENCY_TURNS = 8, 20
 _FEW = 64
-"""Number of values in a message whose coding is all overhead."""
+"""Number of values in a message whose codec time is only overhead."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,20 @@ class Level:
     seconds: dict[int, float]
     """Seconds until every rank has sent and received a message, by its bytes."""
     senders: int
-    """Number of ranks that share the link: those of the fullest node, for messages between nodes."""
+    """Number of ranks that share the link: for messages between nodes, the largest number of ranks on a node."""
 
     def rate(self, nbytes: int) -> float:
-        """Bytes a second of the link."""
+        """Return the bytes per second of the link."""
         return self.senders * nbytes / self.seconds[nbytes]
 
     @property
     def link(self) -> Link:
-        """Speed for the largest messages, which hold for long transfers."""
+        """Speed of the largest messages, which applies to long transfers."""
         return Link(self.latency_s, self.rate(max(self.seconds)))
 
 
 @dataclass(frozen=True)
-class Network:
+class MeasuredNetwork:
     """The measured network of a machine.
 
     Attributes
@@ -68,10 +68,10 @@ class Network:
     blocking
         The cases (operation, bytes) that were measured with the blocking call.
     softirq_cores
-        Cores of this machine that its kernel took for packets while all nodes sent; 0 if there is one node.
+        Cores of this machine that its kernel used for packets while all nodes sent; 0 if there is one node.
     of_a_core
-        Speed of each codec in seconds that it computes, the mean over the ranks. Where ranks share cores the clock also
-        counts what the others do.
+        Speed of each codec by its processor time, the mean over the ranks. If ranks share cores, elapsed time includes
+        the work of others.
     """
 
     within: Level | None
@@ -82,8 +82,8 @@ class Network:
     softirq_cores: float = 0.0
     of_a_core: Mapping[str, Speed] = field(default_factory=dict)
 
-    def as_links(self) -> dict[str, Any]:
-        """The measurements in the form that hpcbench.comm.links.load reads."""
+    def to_links(self) -> dict[str, Any]:
+        """Return the measurements in the format of `hpcbench.comm.links.load`."""
         levels = {"within": self.within, "between": self.between}
         return {
             **{name: asdict(level.link) if level else None for name, level in levels.items()},
@@ -106,15 +106,15 @@ def measure(
     sizes: Sequence[int],
     repeats: int,
     show: Show,
-) -> Network:
-    """Measure one thing after the other, on all ranks at once.
+) -> MeasuredNetwork:
+    """Measure links, codecs and collectives one after another, on all ranks at once.
 
     Parameters
     ----------
     comm, progress
         Communicator of all ranks, and their way of waiting.
     bench
-        Measures the library's collectives on these ranks.
+        Measurement of the library's collectives on these ranks.
     names
         Codecs as in a study.
     x
@@ -124,52 +124,52 @@ def measure(
     repeats
         Number of turns that count.
     show
-        Called before each measurement.
+        Function that is called before each measurement.
 
     Raises
     ------
     UserError
-        There is no such codec, or it does not take float32.
+        A codec does not exist, or it does not accept float32.
     """
     todo = 2 + len(names) + len(Operation) * len(sizes)
     topology = Topology.of(comm)
     show(0, todo, "within nodes")
-    within = _level(comm, progress, _within(topology), 1, repeats)
+    within = _measure_level(comm, progress, _list_peers_within(topology), 1, repeats)
     show(1, todo, "between nodes")
     with _Softirq() as softirq:
-        between = _level(comm, progress, _between(topology), topology.per_node, repeats)
+        between = _measure_level(comm, progress, _list_peers_between(topology), topology.per_node, repeats)
     codecs: dict[str, Speed] = {}
     of_a_core: dict[str, Speed] = {}
     for k, name in enumerate(names):
         show(2 + k, todo, name)
-        codec, *speeds = _codec(comm, name, x, repeats, lambda: progress.complete([comm.Ibarrier()]))
+        codec, *speeds = _measure_codec(comm, name, x, repeats, lambda: progress.complete([comm.Ibarrier()]))
         codecs[codec], of_a_core[codec] = speeds
     native, blocking = [], []
     cases = [(operation.value, nbytes) for operation in Operation for nbytes in sizes]
     for k, (operation, nbytes) in enumerate(cases):
-        show(2 + len(names) + k, todo, f"{operation} {spelled(nbytes)}")
-        seconds, blocks = bench.native(operation, nbytes, repeats)
+        show(2 + len(names) + k, todo, f"{operation} {format_size(nbytes)}")
+        seconds, blocks = bench.measure_native(operation, nbytes, repeats)
         native.append((operation, nbytes, seconds))
         if blocks:
             blocking.append((operation, nbytes))
     show(todo, todo, "")
-    return Network(within, between, codecs, native, blocking, softirq.cores if between else 0.0, of_a_core)
+    return MeasuredNetwork(within, between, codecs, native, blocking, softirq.cores if between else 0.0, of_a_core)
 
 
 class _Softirq:
-    """Cores that the kernel of this machine takes for packets, from the begin of a ``with`` to its end."""
+    """Counter of the cores that the kernel of this machine uses for packets within a ``with`` block."""
 
     def __enter__(self) -> "_Softirq":
-        self._begin, self.cores = (time.perf_counter(), self._seconds()), 0.0
+        self._begin, self.cores = (time.perf_counter(), self._read_seconds()), 0.0
         return self
 
     def __exit__(self, *_: object) -> None:
         begin, before = self._begin
-        self.cores = max(self._seconds() - before, 0.0) / (time.perf_counter() - begin)
+        self.cores = max(self._read_seconds() - before, 0.0) / (time.perf_counter() - begin)
 
     @staticmethod
-    def _seconds() -> float:
-        """Seconds of all cores so far, as Linux counts them; 0 elsewhere."""
+    def _read_seconds() -> float:
+        """Return the seconds of all cores since the boot on Linux; 0 on other systems."""
         try:
             first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
         except OSError:
@@ -177,8 +177,8 @@ class _Softirq:
         return int(first[7]) / os.sysconf("SC_CLK_TCK")
 
 
-def _within(topology: Topology) -> list[int]:
-    """For each rank the next rank on its node; the rank itself if it is alone."""
+def _list_peers_within(topology: Topology) -> list[int]:
+    """List for each rank the next rank on its node; the rank itself if it is alone."""
     peers = list(range(topology.ranks))
     for members in topology.members:
         for place, rank in enumerate(members):
@@ -186,8 +186,8 @@ def _within(topology: Topology) -> list[int]:
     return peers
 
 
-def _between(topology: Topology) -> list[int]:
-    """For each rank the rank with the same place on the next node. Nodes without this place are left out."""
+def _list_peers_between(topology: Topology) -> list[int]:
+    """List for each rank the rank with the same place on the next node."""
     peers = list(range(topology.ranks))
     for node, members in enumerate(topology.members):
         after = topology.members[(node + 1) % topology.nodes]
@@ -196,34 +196,36 @@ def _between(topology: Topology) -> list[int]:
     return peers
 
 
-def _level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, repeats: int) -> Level | None:
-    """Times of messages that all ranks send to their peers at once; None if no rank has a peer."""
+def _measure_level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, repeats: int) -> Level | None:
+    """Measure messages that all ranks send to their peers at once; None if no rank has a peer."""
     rank = comm.rank
     sources = [source for source, peer in enumerate(peers) if peer == rank != source]
     if not any(peer != source for source, peer in enumerate(peers)):
         return None
 
-    def seconds(nbytes: int, turns: int) -> float:
+    def time_exchange(nbytes: int, turns: int) -> float:
         out = np.zeros(nbytes, np.uint8)
-        come = [np.zeros(nbytes, np.uint8) for _ in sources]
+        received = [np.zeros(nbytes, np.uint8) for _ in sources]
 
         def exchange() -> None:
-            requests = [comm.Irecv(buf, source) for buf, source in zip(come, sources, strict=True)]
+            requests = [comm.Irecv(buf, source) for buf, source in zip(received, sources, strict=True)]
             requests += [comm.Isend(out, peers[rank])] if peers[rank] != rank else []
             progress.complete(requests)
 
         subject = Subject("exchange", {"call": exchange})
         (times,) = time_in_turns([subject], turns, ready=lambda: progress.complete([comm.Ibarrier()]))
-        return slowest(comm, times["call"]).median
+        return find_slowest(comm, times["call"]).median
 
-    latency = seconds(_LATENCY_BYTES, repeats * _LATENCY_TURNS)
-    return Level(latency, {nbytes: seconds(nbytes, repeats) for nbytes in MESSAGES}, senders)
+    latency = time_exchange(_LATENCY_BYTES, repeats * _LATENCY_TURNS)
+    return Level(latency, {nbytes: time_exchange(nbytes, repeats) for nbytes in MESSAGES}, senders)
 
 
-def _codec(comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]) -> tuple[str, Speed, Speed]:
-    """Speed of encoding, and of decoding with a sum, as the collectives do it: with the frame of a message.
+def _measure_codec(
+    comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]
+) -> tuple[str, Speed, Speed]:
+    """Measure encoding, and decoding with a sum, as in collectives: with the frame of a message.
 
-    The first speed is that of the slowest rank by the clock, the second one by the seconds that a rank computes.
+    The first speed is that of the slowest rank by elapsed time, the second one by the mean processor time of a rank.
     """
     try:
         codec = get_codec(name)
@@ -247,15 +249,15 @@ def _codec(comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[]
         "encode few": _Computing(lambda: encode(_FEW)),
         "decode few": _Computing(lambda: decode(few, _FEW)),
     }
-    (own,) = time_in_turns([Subject(codec.name, calls)], repeats, ready=ready)
+    (times_of_rank,) = time_in_turns([Subject(codec.name, calls)], repeats, ready=ready)
     ratio = (message.size - frame.BYTES) / x.nbytes
-    by_the_clock = {what: slowest(comm, times).median for what, times in own.items()}
+    by_the_clock = {what: find_slowest(comm, times).median for what, times in times_of_rank.items()}
     computed = {what: comm.allreduce(call.median) / comm.size for what, call in calls.items()}
-    return codec.name, _speed(by_the_clock, x.nbytes, ratio), _speed(computed, x.nbytes, ratio)
+    return codec.name, _make_speed(by_the_clock, x.nbytes, ratio), _make_speed(computed, x.nbytes, ratio)
 
 
 class _Computing:
-    """A call, and the seconds of all the process's threads that it computes; the first one is left out."""
+    """A call with the processor time of all threads of the process. The first call does not count."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
@@ -271,7 +273,7 @@ class _Computing:
         return statistics.median(self._seconds[1:])
 
 
-def _speed(seconds: Mapping[str, float], nbytes: int, ratio: float) -> Speed:
+def _make_speed(seconds: Mapping[str, float], nbytes: int, ratio: float) -> Speed:
     return Speed(
         encode_bytes_per_s=nbytes / seconds["encode"],
         decode_bytes_per_s=nbytes / seconds["decode"],

@@ -1,11 +1,11 @@
-"""A measured network as a document."""
+"""Document of a measured network."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcbench.bench.network import Level, Network
-from hpcbench.bench.options import spelled
+from hpcbench.bench.network import Level, MeasuredNetwork
+from hpcbench.bench.options import format_size
 from hpcbench.comm.links import SCHEMA, Speed
 from hpcbench.present.document import Document, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, microseconds, rate, text_column
@@ -16,22 +16,22 @@ from hpcbench.present.results import Results
 class NetworkResults(Results):
     """Measurements of links, codecs and the MPI library."""
 
-    network: Network
+    network: MeasuredNetwork
     left_out: Sequence[str]
-    """Reasons why something was not measured."""
+    """Reasons for missing measurements."""
     title: str
     about: Mapping[str, Any]
-    """Further keys of the file."""
+    """Additional keys of the file."""
 
     def document(self, *, figures: bool = False) -> Document:
         """Return a table of links, of codecs, and of the library's collectives."""
-        tables = (_links(self.network), _codecs(self.network), _native(self.network))
+        tables = (_tabulate_links(self.network), _tabulate_codecs(self.network), _tabulate_native(self.network))
         left_out = Sentences(tuple(f"Not measured: {reason}" for reason in self.left_out), "warning")
         return Document("Network", (make_chapter(self.title, "", (*tables, left_out)),))
 
     def content(self) -> dict[str, Any]:
-        """Return the links by which plans are chosen, see `hpcbench.comm.links.load`."""
-        return {"schema": SCHEMA, **self.network.as_links(), **self.about}
+        """Return the links in the format of `hpcbench.comm.links.load`."""
+        return {"schema": SCHEMA, **self.network.to_links(), **self.about}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return an object for each of the library's collectives."""
@@ -41,7 +41,7 @@ class NetworkResults(Results):
         ]
 
 
-def _links(network: Network) -> Table | None:
+def _tabulate_links(network: MeasuredNetwork) -> Table | None:
     levels = {"within nodes, a rank": network.within, "between nodes, a node": network.between}
     measured = [(name, level) for name, level in levels.items() if level]
 
@@ -52,14 +52,14 @@ def _links(network: Network) -> Table | None:
         text_column("links", lambda item: item[0]),
         figure_column("latency us", lambda item: item[1].latency_s, microseconds),
         *(
-            figure_column(f"GB/s at {spelled(nbytes)}", rate_of(nbytes), rate)
+            figure_column(f"GB/s at {format_size(nbytes)}", rate_of(nbytes), rate)
             for nbytes in sorted({nbytes for _, level in measured for nbytes in level.seconds})
         ),
     ]
     return tabulate("links", "Links", measured, fields)
 
 
-def _codecs(network: Network) -> Table | None:
+def _tabulate_codecs(network: MeasuredNetwork) -> Table | None:
     fields: list[Field[tuple[str, Speed]]] = [
         text_column("codec, a rank", lambda item: item[0]),
         figure_column("encode GB/s", lambda item: item[1].encode_bytes_per_s, rate),
@@ -70,14 +70,14 @@ def _codecs(network: Network) -> Table | None:
     return tabulate("codecs", "Codecs", list(network.codecs.items()), fields)
 
 
-def _native(network: Network) -> Table | None:
+def _tabulate_native(network: MeasuredNetwork) -> Table | None:
     seconds = {(operation, nbytes): taken for operation, nbytes, taken in network.native}
 
     def seconds_of(operation: str) -> Callable[[int], float | None]:
         return lambda nbytes: seconds.get((operation, nbytes))
 
     fields: list[Field[int]] = [
-        text_column("bytes", spelled),
+        text_column("bytes", format_size),
         *(figure_column(name, seconds_of(name), microseconds) for name in dict.fromkeys(name for name, _ in seconds)),
     ]
     return tabulate("native", "MPI library, us", sorted({nbytes for _, nbytes in seconds}), fields)

@@ -1,7 +1,4 @@
-"""Options that several measurements share.
-
-They are checked before a measurement, so that no result is lost after it.
-"""
+"""Checks of options that several measurements share. They run before a measurement, so that no result is lost."""
 
 import difflib
 import re
@@ -15,21 +12,21 @@ from hpcbench.present.results import resolve_format
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
-def choice(option: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a value that is not among the known ones."""
-    if value not in known:
-        close = difflib.get_close_matches(value, known, 1)
+def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        close = difflib.get_close_matches(value, choices, 1)
         hint = f": did you mean {close[0]!r}?" if close else ""
-        raise UserError(f"{option} {value}: not known: use one of {', '.join(known)}{hint}")
+        raise UserError(f"{option} {value}: not known: use one of {', '.join(choices)}{hint}")
 
 
-def repeats(value: int) -> None:
-    """Refuse a number of turns that measures nothing."""
+def check_repeats(value: int) -> None:
+    """Refuse a number of turns below 1."""
     if value < 1:
         raise UserError(f"--repeats {value}: must be at least 1")
 
 
-def codecs(names: Sequence[str]) -> None:
+def check_codecs(names: Sequence[str]) -> None:
     """Refuse a codec that does not exist."""
     try:
         from hpcbench.codecs.registry import get_codec
@@ -42,25 +39,25 @@ def codecs(names: Sequence[str]) -> None:
             raise UserError(str(error) if name in str(error) else f"codec {name}: {error}") from None
 
 
-def size(option: str, text: str) -> int:
-    """Bytes of ``4096``, ``64K``, ``256M`` or ``1G``, with binary multiples as in other benchmarks."""
+def parse_size(option: str, text: str) -> int:
+    """Parse a size in bytes: ``4096``, ``64K``, ``256M`` or ``1G``, with binary multiples as in other benchmarks."""
     match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", text.strip().lower())
     if not match:
-        raise UserError(f"{option} {text}: is no size: write bytes, or 64K, 256M, 1G")
+        raise UserError(f"{option} {text}: not a size. Write bytes, or 64K, 256M, 1G")
     return int(match[1]) * _UNITS[match[2]]
 
 
-def sizes(least: int, most: int) -> list[int]:
-    """Sizes from `least` to `most` by factors of four."""
-    found = []
+def list_sizes(least: int, most: int) -> list[int]:
+    """List sizes from `least` to `most` by factors of four."""
+    sizes = []
     while least <= most:
-        found.append(least)
+        sizes.append(least)
         least *= 4
-    return found
+    return sizes
 
 
-def spelled(nbytes: int) -> str:
-    """A size in the form ``64K``, which `size` reads."""
+def format_size(nbytes: int) -> str:
+    """Format a size in the form ``64K``, which `parse_size` reads."""
     for unit in ("g", "m", "k"):
         if nbytes % _UNITS[unit] == 0 and nbytes:
             return f"{nbytes // _UNITS[unit]}{unit.upper()}"
@@ -74,7 +71,7 @@ def check_output(option: str, path: Path | None) -> None:
     if path.is_dir():
         raise UserError(f"{option} {path}: is a directory: name a file")
     if not path.absolute().parent.is_dir():
-        raise UserError(f"{option} {path}: {path.parent} is no directory: make it first")
+        raise UserError(f"{option} {path}: {path.parent} is not a directory. Create it first")
 
 
 def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures: bool = True) -> None:
@@ -87,7 +84,7 @@ def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures
     plots
         Directory for figures.
     figures
-        Whether the results have figures, which are part of a page.
+        Whether the results have figures, which an HTML page contains.
     """
     for path in outputs:
         check_output("--output", path)

@@ -1,4 +1,4 @@
-"""Plots error against bits per value, with a point for each codec, coloured by its encode speed.
+"""Plot of error against bits per value, with a point for each codec, colored by its encode speed.
 
 It needs matplotlib (extra ``report``).
 """
@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hpcbench.bench.codecs import Result, Row
+from hpcbench.bench.codecs import CodecRow, Result
 from hpcbench.plot_labels import place_labels
 from hpcbench.plot_style import INK, grid, power
 from hpcbench.present.document import Figure
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def figure(result: Result, title: str) -> Figure:
     """Return the figure of the measurements."""
-    caption = "Relative RMS error over the size of a value on the wire. The colour and the brackets give encode GB/s."
+    caption = "Relative RMS error over the size of a value on the wire. Color and brackets give encode GB/s."
     return Figure("codecs", "Error over size", caption, lambda canvas: _paint(canvas, result.rows, title))
 
 
-def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
+def _paint(figure: "Canvas", rows: Sequence[CodecRow], title: str) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import LogLocator
 
@@ -33,7 +33,7 @@ def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
     figure.suptitle(title)
     axes = figure.add_subplot()
     axes.set_xlabel(
-        "bits a value on the wire" + (f"\n(infinite error, not shown: {', '.join(left_out)})" if left_out else "")
+        "bits per value on the wire" + (f"\n(infinite error, left out: {', '.join(left_out)})" if left_out else "")
     )
     axes.set_ylabel("relative RMSE")
     axes.set_yscale("log")
@@ -47,7 +47,7 @@ def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
             [shown[k].bits_per_value for k in chosen],
             [heights[k] for k in chosen],
             c=[speeds[k] for k in chosen],
-            cmap="cividis",  # the same to colour-blind eyes, and dark to light in grey print
+            cmap="cividis",  # readable for color-blind people and in gray print
             norm=norm,
             marker=marker,
             s=40,
@@ -70,7 +70,7 @@ def _paint(figure: "Canvas", rows: Sequence[Row], title: str) -> None:
     place_labels(figure, [(axes, names)])
 
 
-def _floor(rows: list[Row]) -> float:
-    """Height at which codecs without error stand: a decade or more below the least error."""
+def _floor(rows: list[CodecRow]) -> float:
+    """Return the height of codecs without error: a decade or more below the least error."""
     least = min((row.relative_rmse for row in rows if row.relative_rmse), default=1e-6)
     return 10.0 ** (math.floor(math.log10(least)) - 1)

@@ -1,4 +1,4 @@
-"""Shows the progress of a long work on standard error: a bar on a terminal, and a line from time to time in a log."""
+"""Progress of a long operation on standard error: a bar on a terminal, and periodic lines in a log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,21 +14,21 @@ _SAY = 10.0
 """Seconds between two lines."""
 
 Show = Callable[[int, int, str], object]
-"""Called with the number of turns done, the number of all turns, and the name of the next subject."""
+"""Function that is called with the number of finished turns, the number of all turns, and the next subject."""
 
 
 @contextmanager
 def progress(
     console: Console | None = None, clock: Callable[[], float] = time.monotonic, unit: str = "turns"
 ) -> Iterator[Show]:
-    """A function to call with each turn, for as long as the context lasts.
+    """Provide a function to call with each turn within the context.
 
     Parameters
     ----------
     console
         Console to show it on; standard error by default.
     clock
-        Gives the seconds of a clock that never goes back.
+        Monotonic clock in seconds.
     unit
         Name of the counted units.
     """
@@ -59,12 +59,12 @@ def _bar(console: Console) -> Iterator[Show]:
 
 
 def _lines(console: Console, clock: Callable[[], float], unit: str) -> Show:
-    begin = said = clock()
+    begin = last = clock()
 
     def show(done: int, total: int, name: str) -> None:
-        nonlocal said
-        if clock() - said >= _SAY and done < total:
-            said = clock()
-            console.print(Text(f"[{span(said - begin):>5}] {done} of {total} {unit}, next {name}"), soft_wrap=True)
+        nonlocal last
+        if clock() - last >= _SAY and done < total:
+            last = clock()
+            console.print(Text(f"[{span(last - begin):>5}] {done} of {total} {unit}, next {name}"), soft_wrap=True)
 
     return show

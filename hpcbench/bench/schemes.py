@@ -1,6 +1,6 @@
-"""The schemes that collectives are measured with, and the result rows.
+"""Schemes of the collective measurements, and result rows.
 
-No MPI is needed, so that options are checked before ranks are started.
+This module does not need MPI, because options are checked before ranks start.
 """
 
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ _FLOAT = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
-class Scheme:
-    """A codec, and the algorithm that carries its messages."""
+class MeasuredScheme:
+    """A codec and an algorithm."""
 
     codec: str
     algorithm: Algorithm
     slices: int | None = None
 
     def channel(self) -> Channel:
-        """A new channel with empty counters.
+        """Return a new channel with empty counters.
 
         Raises
         ------
@@ -50,17 +50,17 @@ class Scheme:
 
 
 @dataclass(frozen=True)
-class Row:
+class CollectiveRow:
     """The result of a scheme, or of the library, at one size."""
 
     operation: str
     bytes: int
     """Bytes of the vector."""
     scheme: str
-    """The scheme that was asked for. ``native`` is the faster of the library's two calls."""
+    """Requested scheme. ``native`` is the faster of the library's two calls."""
     codec: str
     algorithm: str
-    """The algorithm that carried it out, or the library's call."""
+    """Algorithm of the call, or the library's call."""
     slices: int
     seconds: float
     """Median of the turns. The time of a turn is that of the slowest rank."""
@@ -70,14 +70,14 @@ class Row:
     bus_bandwidth: float
     """Bytes per second over each link if the algorithm were bandwidth-optimal (nccl-tests)."""
     speedup: float
-    """Seconds of the library's call divided by these: the median over turns that were taken side by side."""
+    """Seconds of the library's call divided by those of the scheme: the median over interleaved turns."""
     relative_error: float
     """Root of the squared error, divided by that of the squares of the exact result, summed in float64."""
     message_bytes: int
     """Bytes that all ranks sent, before the codec."""
     wire_bytes: int
     plain_calls: int
-    """1 if the plan left the call to the library, else 0."""
+    """1 if the library carried out the call, else 0."""
 
     @property
     def wire_share(self) -> float:
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def how(self) -> str:
-        """The plan in two words."""
+        """Algorithm and number of slices."""
         return f"{self.algorithm} x{self.slices}" if self.slices > 1 else self.algorithm
 
 
@@ -96,18 +96,18 @@ class Wanted:
 
     operations: tuple[str, ...]
     sizes: tuple[int, ...]
-    schemes: tuple[Scheme, ...]
+    schemes: tuple[MeasuredScheme, ...]
     repeats: int
 
     def cases(self) -> Iterator[tuple[str, int]]:
-        """Each operation with each size."""
+        """Return the pairs of operation and size."""
         return ((operation, nbytes) for operation in self.operations for nbytes in self.sizes)
 
 
-def planned(operation: str, nbytes: int, scheme: Scheme, topology: Topology, links: Links) -> Plan | str:
-    """The plan of a scheme, or the reason why there is none."""
+def make_plan(operation: str, nbytes: int, scheme: MeasuredScheme, topology: Topology, links: Links) -> Plan | str:
+    """Return the plan of a scheme, or the reason why there is none."""
     if operation == "all-to-all":
-        return "direct exchange, every part encoded: there is nothing to choose"
+        return "direct exchange with every part encoded; there are no alternatives"
     kind = Operation(operation)
     reason = refusal(kind, scheme.algorithm, topology)
     if reason:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hpcbench.bench.codecs import Result, Row
+from hpcbench.bench.codecs import CodecRow, Result
 from hpcbench.bench.plot import figure
 from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import error, figure_column, short, text_column
@@ -16,7 +16,7 @@ _SPEEDS = {
     "decode+add": "decode_add",
     "dec+add+enc": "decode_add_encode",
 }
-"""Operations by the head of their column."""
+"""Operations by column heading."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CodecResults(Results):
     """Codecs that the device does not have."""
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the table, with a sentence for each codec that breaks its promise."""
+        """Return the table, with a sentence for each codec whose error is above its bound."""
         broken = (describe_broken(row) for row in self.result.rows if row.broken)
         absent = [f"Not on this device: {', '.join(self.left_out)}"] if self.left_out else []
         blocks = [
@@ -58,14 +58,14 @@ class CodecResults(Results):
         return [{**asdict(row), "broken": row.broken} for row in self.result.rows]
 
 
-def describe_broken(row: Row) -> str:
+def describe_broken(row: CodecRow) -> str:
     """Return a sentence about a codec whose error is larger than its bound."""
     return f"{row.codec}: its error {row.max_error:.3g} is above its bound {row.error_bound:.3g}: a defect of the codec"
 
 
 def _table(result: Result) -> Table | None:
     copy = result.memcpy
-    fields: list[Field[Row]] = [
+    fields: list[Field[CodecRow]] = [
         text_column("codec", lambda row: row.codec),
         figure_column("ratio", lambda row: row.ratio, "{:.3f}".format),
         figure_column("bits/value", lambda row: row.bits_per_value, "{:.2f}".format),
@@ -75,23 +75,23 @@ def _table(result: Result) -> Table | None:
         figure_column("rel. RMSE", lambda row: row.relative_rmse, error, group=2),
         (Column("max_error", "max error", group=2), _max_error),
         figure_column("bound", lambda row: row.error_bound, error, group=2),
-        (Column("nan_inf", "NaN, Inf", words=True, group=2), _survival),
+        (Column("nan_inf", "NaN, Inf", text=True, group=2), _survival),
     ]
     note = f"A copy of the values runs at {short(copy.best)} ({short(copy.median)}) GB/s."
     return tabulate("codecs", "", result.rows, fields, notes=[note])
 
 
-def _speed(head: str, operation: str) -> Field[Row]:
-    def entry(row: Row) -> Entry:
+def _speed(head: str, operation: str) -> Field[CodecRow]:
+    def entry(row: CodecRow) -> Entry:
         speed = row.speeds[operation]
         return Entry(f"{short(speed.best)} ({short(speed.median)})", speed.best)
 
     return Column(operation, head, group=1), entry
 
 
-def _max_error(row: Row) -> Entry:
+def _max_error(row: CodecRow) -> Entry:
     return Entry(error(row.max_error), row.max_error, "bad" if row.broken else "")
 
 
-def _survival(row: Row) -> Entry:
+def _survival(row: CodecRow) -> Entry:
     return Entry(row.non_finite, row.non_finite, "warning" if row.non_finite == "lost" else "")

@@ -1,4 +1,4 @@
-"""Times calls in such a way that noise of the machine affects all in the same way."""
+"""Timing of calls in interleaved turns, so that noise of the machine affects all subjects in the same way."""
 
 import statistics
 import time
@@ -16,18 +16,18 @@ class Times:
 
     @property
     def best(self) -> float:
-        """The fastest time, which other programs on the machine disturbed least."""
+        """Fastest time, which other programs on the machine affected least."""
         return min(self.seconds)
 
     @property
     def median(self) -> float:
-        """The median time, which one can expect."""
+        """Median time, which is typical."""
         return statistics.median(self.seconds)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a measurement: a name, and calls that can be repeated."""
+    """A named subject of a measurement, with calls that can be repeated."""
 
     name: str
     calls: Mapping[str, Call]
@@ -42,10 +42,10 @@ def time_in_turns(
     wait: Call = lambda: None,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Times]]:
-    """Seconds of every call of every subject.
+    """Measure the seconds of every call of every subject.
 
-    All subjects have a turn before any has its next one, so that a slow moment of the machine affects all of them. The
-    first turn is not counted, because it meets cold caches and memory that was never touched.
+    All subjects have a turn before any of them has the next one, so that a slow moment of the machine affects all. The
+    first turn is not counted, because of cold caches and untouched memory.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ def time_in_turns(
     repeats
         Number of turns that count, at least 1.
     ready
-        Called before each call, and not counted. It restores values and waits for other ranks.
+        Function that is called before each call and not timed, to restore values and wait for other ranks.
     wait
-        Waits until the device has done the work of a call. It is counted as part of the call.
+        Function that waits for the device; its time is part of the call.
     progress
-        Called before each subject's turn with the number of turns done, the number of all turns, and the subject's
+        Function that is called before each turn with the number of finished turns, of all turns, and the subject's
         name.
 
     Returns

@@ -1,7 +1,7 @@
-"""The ranks that measure together. The user's launcher starts them, or this program itself.
+"""Ranks of a measurement, which the user's launcher or this program starts.
 
-MPI is imported only when it is known that there are ranks. If the launcher and the library do not speak the same
-interface, each process would believe to be a world of its own.
+MPI is imported only if there are ranks. If launcher and library do not use the same interface, each process gets a
+world of one rank.
 """
 
 import os
@@ -35,18 +35,18 @@ def _number(name: str) -> int:
     return int(value) if value.isdecimal() else 0
 
 
-def launched() -> bool:
+def is_launched() -> bool:
     """Whether a launcher started this process as one of its ranks."""
     return any(name in os.environ for name in (*_RANKS, *_SIZES)) or _number(_STEP) > 1
 
 
 def rank() -> int:
-    """Rank of this process by its launcher's variables, for use before MPI is imported or without it."""
-    return next((_number(name) for name in (*_RANKS, "SLURM_PROCID") if name in os.environ), 0) if launched() else 0
+    """Return the rank of this process from the launcher's variables, for use without MPI."""
+    return next((_number(name) for name in (*_RANKS, "SLURM_PROCID") if name in os.environ), 0) if is_launched() else 0
 
 
 def start(ranks: int | None, command: str) -> int | None:
-    """Start this same command on ranks of this machine; None if it already runs on ranks.
+    """Start the same command on ranks of this machine; return None if it already runs on ranks.
 
     Parameters
     ----------
@@ -63,39 +63,39 @@ def start(ranks: int | None, command: str) -> int | None:
     Raises
     ------
     UserError
-        There are no ranks, and their number was not given, or the launcher is missing.
+        There are no ranks and `ranks` is missing, or the launcher is missing.
     """
     if ranks is not None and ranks < 2:
-        raise UserError(f"--ranks {ranks}: nobody to send to: use 2 at least")
-    if launched():
+        raise UserError(f"--ranks {ranks}: a measurement needs at least 2 ranks")
+    if is_launched():
         return None
     if ranks is None:
         raise UserError(
-            f"{command}: needs several ranks: start it by `mpirun -n 8 hpcbench {command} ...`, or add --ranks 8"
+            f"{command}: needs several ranks. Start it with `mpirun -n 8 hpcbench {command} ...`, or add --ranks 8"
         )
-    beside = Path(sys.executable).with_name("mpiexec")
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    installed = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(installed) if installed.exists() else shutil.which("mpiexec")
     if mpiexec is None:
-        raise UserError("--ranks: no mpiexec beside the interpreter nor on PATH: pip install mpich")
+        raise UserError("--ranks: no mpiexec next to the interpreter or on PATH. Run `pip install mpich`")
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    if sys.stdout.isatty() and sys.stderr.isatty():  # the ranks write into pipes to a launcher that writes here
+    if sys.stdout.isatty() and sys.stderr.isatty():  # The ranks write to the terminal through the launcher.
         environment |= {"FORCE_COLOR": "1", "COLUMNS": str(shutil.get_terminal_size().columns)}
     argv = [mpiexec, "-n", str(ranks), sys.executable, "-m", "hpcbench", *sys.argv[1:]]
     return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 @contextmanager
-def one_voice() -> Iterator[None]:
-    """Let the first rank report an error that all ranks find. A rank that fails for another reason ends all of them."""
+def report_once() -> Iterator[None]:
+    """Report an error that all ranks detect on the first rank only. Any other exception on a rank ends all ranks."""
     try:
         yield
     except UserError:
         if rank() == 0:
             raise
-        time.sleep(1)  # some launchers end the first rank with this one, before it has spoken
+        time.sleep(1)  # Some launchers end the first rank as soon as another one ends.
         raise SystemExit(2) from None
     except Exception:
-        if not launched():
+        if not is_launched():
             raise
         traceback.print_exc()
         sys.stderr.flush()
@@ -105,78 +105,75 @@ def one_voice() -> Iterator[None]:
 
 
 def connect(ranks: int | None) -> "MPI.Comm":
-    """The communicator of all ranks.
+    """Return the communicator of all ranks.
 
     Raises
     ------
     UserError
-        It has another size than the wanted one, or only one rank.
+        The number of ranks is not the requested one, or 1.
     """
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise UserError(f"no MPI ({error}): load the site's modules, or pip install mpi4py mpich") from None
+        raise UserError(f"no MPI ({error}). Load the site's modules, or run `pip install mpi4py mpich`") from None
     comm = MPI.COMM_WORLD
     wanted = ranks or max(map(_number, (*_SIZES, _STEP)))
     if comm.size < wanted or (ranks and comm.size != ranks):
         raise UserError(
-            f"the launcher started a world of {comm.size} ranks, {wanted} were asked for: launcher and MPI library do "
-            "not speak the same interface (with srun, try --mpi=pmi2 or --mpi=pmix)"
+            f"the launcher started a world of {comm.size} ranks, {wanted} were requested: launcher and MPI library do "
+            "not use the same interface (with srun, try --mpi=pmi2 or --mpi=pmix)"
         )
     if comm.size == 1:
-        raise UserError("the launcher started a world of one rank: nobody to send to: start 2 at least")
+        raise UserError("the launcher started a world of one rank. Start at least 2")
     return comm
 
 
-def shared(comm: "MPI.Comm", read: Callable[[], T]) -> T:
-    """The result of `read` on the first rank, for every rank. An error of it is also raised on every rank."""
-    found: tuple[T | None, str | None] = None, None
+def share(comm: "MPI.Comm", read: Callable[[], T]) -> T:
+    """Call `read` on the first rank, and return its result on every rank. Its error is raised on every rank too."""
+    outcome: tuple[T | None, str | None] = None, None
     if comm.rank == 0:
         try:
-            found = read(), None
+            outcome = read(), None
         except UserError as error:
-            found = None, str(error)
-    value, wrong = comm.bcast(found)
+            outcome = None, str(error)
+    value, wrong = comm.bcast(outcome)
     if wrong is not None:
         raise UserError(wrong)
     result: T = value
     return result
 
 
-def neighbours(comm: "MPI.Comm") -> int:
-    """Ranks on this rank's machine. Virtual hosts on one machine share its cores and its memory."""
-    own = _machine()
-    return sum(label == own for label in comm.allgather(own))
+def count_neighbors(comm: "MPI.Comm") -> int:
+    """Return the number of ranks on this machine. Virtual hosts of a machine share its cores and its memory."""
+    machine = _identify_machine()
+    return sum(label == machine for label in comm.allgather(machine))
 
 
-def waiting(comm: "MPI.Comm") -> "Wait":
-    """The way in which ranks wait: they sleep as soon as any of them has no core of its own.
-
-    It is the same on every rank.
-    """
+def choose_wait(comm: "MPI.Comm") -> "Wait":
+    """Choose how all ranks wait: they sleep between tests if any rank has no core of its own."""
     from hpcbench.comm.wait import Wait
 
     cores: dict[str, set[int]] = {}
-    everyone = comm.allgather((_machine(), os.sched_getaffinity(0)))
+    everyone = comm.allgather((_identify_machine(), os.sched_getaffinity(0)))
     for machine, mine in everyone:
         cores.setdefault(machine, set()).update(mine)
     crowded = any(sum(label == machine for label, _ in everyone) > len(cores[machine]) for machine in cores)
     return Wait.GIVE_WAY if crowded else Wait.SPIN
 
 
-def description(comm: "MPI.Comm", wait: "Wait") -> dict[str, Any]:
-    """Library, hosts and way of waiting, for the files."""
+def describe_ranks(comm: "MPI.Comm", wait: "Wait") -> dict[str, Any]:
+    """Return library, hosts and kind of waiting, for the result files."""
     import socket
 
     from mpi4py import MPI
 
-    from hpcbench.bench.machine import machine
+    from hpcbench.bench.machine import describe_machine
     from hpcbench.comm.links import shape
     from hpcbench.comm.topology import Topology
 
     hosts = comm.allgather(socket.gethostname())
     return {
-        "machine": machine(("numpy", "ml_dtypes", "mpi4py")),
+        "machine": describe_machine(("numpy", "ml_dtypes", "mpi4py")),
         "mpi": " ".join(MPI.Get_library_version().split("\n")[0].rstrip("\0").split()),
         "hosts": list(dict.fromkeys(hosts)),
         "ranks_per_node": list(shape(Topology.of(comm))),
@@ -184,7 +181,7 @@ def description(comm: "MPI.Comm", wait: "Wait") -> dict[str, Any]:
     }
 
 
-def _machine() -> str:
+def _identify_machine() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The command line. Each command is a few lines that call a package, which is imported only then."""
+"""The command line. Each command imports its package when it is called."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import typer
 from hpcbench.bench.commands import bench
 from hpcbench.cli.answers import diagnose, predict, report
 from hpcbench.cli.jobs import cancel, retry, run, status, submit
-from hpcbench.cli.machine import doctor, schema, sites
+from hpcbench.cli.machine import doctor, schema, schemes, sites
 from hpcbench.errors import UserError
 
 app = typer.Typer(
@@ -39,7 +39,7 @@ def root(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version and revision, and exit."),
     ] = False,
 ) -> None:
-    """Print the version, or help if there is no command."""
+    """Print the version, or help without a command."""
 
 
 app.command()(submit)
@@ -51,13 +51,14 @@ app.command()(report)
 app.command()(diagnose)
 app.command()(predict)
 app.command()(sites)
+app.command()(schemes)
 app.command()(schema)
 app.command()(doctor)
 app.add_typer(bench, name="bench")
 
 
 def main() -> None:
-    """Run the command line. Each failure of the user's or the machine's is told in one line."""
+    """Run the command line. Failures of the user or of the machine are reported in one line."""
     sys.exit(_run())
 
 
@@ -75,7 +76,9 @@ def _run() -> int:
     except _usage_error as error:
         return _fail(f"{error.format_message()} (see hpcbench --help)", status=2)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; keep the exit quiet
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the reader has closed the pipe: exit without a message
         return 141
     except OSError as error:
         return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", status=2)

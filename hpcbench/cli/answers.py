@@ -1,4 +1,4 @@
-"""The commands that answer: what runs have shown, and what they would show."""
+"""Commands that analyze runs: report, predict, diagnose."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ def report(
         str | None,
         typer.Option(
             metavar="table|md|latex|csv|json|html|junit",
-            help="How to print; by default what --output's suffix says. html is a page to keep, junit for CI servers.",
+            help="Format; by default that of --output's suffix. html is a self-contained page, junit for CI servers.",
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
@@ -29,7 +29,7 @@ def report(
         typer.Option(
             metavar="NAME,...|all",
             help="Further tables: speed, phases, loss, traffic, axes, experts, sparse, sparsity, memory, energy, "
-            "schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error.",
+            "network, schemes, predicted, strong-scaling, weak-scaling, synchrony, runs, published, prediction-error.",
         ),
     ] = "",
     plots: Annotated[
@@ -54,14 +54,14 @@ def report(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory for what traced steps are made of (train.trace): a file a run, for Perfetto.",
+            help="Directory for the events of traced steps (train.trace): one file per run, for Perfetto.",
         ),
     ] = None,
     bundle: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File to pack submissions into, for somebody else's `hpcbench report FILE`: .tar.gz, .tar.xz or .tar.",
+            help="File to pack submissions into, for `hpcbench report FILE` elsewhere: .tar.gz, .tar.xz or .tar.",
         ),
     ] = None,
     anonymous: Annotated[
@@ -98,14 +98,16 @@ def predict(
     ] = None,
     ranks: Annotated[
         list[int] | None,
-        typer.Option(help="So many ranks, by more replicas with as many tokens each; may be given several times."),
+        typer.Option(
+            help="Number of ranks, with more replicas of the same number of tokens; may be given several times."
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="EXPR", help="Some of the runs, as `hpcbench submit --only`.", show_default=False),
+        typer.Option(metavar="EXPR", help="Only some runs, as for `hpcbench submit --only`.", show_default=False),
     ] = None,
     partition: Annotated[
         bool,
@@ -113,16 +115,14 @@ def predict(
     ] = False,
     format: Annotated[
         str | None,
-        typer.Option(
-            metavar="table|md|latex|csv|json|html", help="How to print; by default what --output's suffix says."
-        ),
+        typer.Option(metavar="table|md|latex|csv|json|html", help="Format; by default that of the suffix of --output."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
     plots: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Say a step's time, memory and traffic before it runs. The exit status is 1 if a run does not fit its devices."""
+    """Predict the time, memory and traffic of a step. The exit status is 1 if a run does not fit its devices."""
     from hpcbench.predict.results import predict_and_show
 
     raise typer.Exit(
@@ -168,7 +168,7 @@ def diagnose(
         typer.Option(metavar="GB/S", help="Speed of a codec in GB/s of values; by default 500 on a GPU, 50 on a core."),
     ] = None,
 ) -> int:
-    """Tell from profiler traces if the network is the bottleneck."""
+    """Find out from traces whether the network is the bottleneck."""
     from hpcbench.diagnose.command import check_options, diagnose_files
 
     check_options(group or (), output, codec_speed)

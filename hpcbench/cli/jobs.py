@@ -1,4 +1,4 @@
-"""The commands that hand work in, follow it, and end it."""
+"""Commands that submit, follow and end jobs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -31,39 +31,37 @@ def submit(
         str | None,
         typer.Option(
             metavar="EXPR",
-            help="Only some runs: key=pattern parts and run id patterns, joined by commas, all of which must hold: "
+            help="Only some runs: conditions key=pattern, and patterns of run ids, joined by commas. All must hold: "
             "'scheme=baseline,repeat=1', 'r1-*'.",
         ),
     ] = None,
     after: Annotated[
         str | None,
-        typer.Option(
-            help="Submission, or study, whose jobs must have completed before these begin.", show_default=False
-        ),
+        typer.Option(help="Submission, or study, whose jobs must complete before these start.", show_default=False),
     ] = None,
-    after_any: Annotated[bool, typer.Option("--after-any", help="Begin even if those jobs did not complete.")] = False,
+    after_any: Annotated[bool, typer.Option("--after-any", help="Start even if those jobs did not complete.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Submit runs again that already wait or run.")] = False,
     more: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Add N repeats to the newest submission of the study instead: new seeds, same cells.",
+            help="Add N repeats with new seeds to the newest submission of the study.",
             show_default=False,
         ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs until they end.")] = False,
 ) -> None:
-    """Hand the jobs of a study to the site's scheduler. Called again, it continues an interrupted submission."""
-    from hpcbench.batch.show_jobs import handing_in, show_submission
+    """Submit the jobs of a study. Called again, it continues an interrupted submission."""
+    from hpcbench.batch.show_jobs import show_progress, show_submission
     from hpcbench.batch.submit import Options
     from hpcbench.batch.submit import submit as submit_study
     from hpcbench.predict.memory_check import check_memory
 
     if check and not dry_run:
-        raise UserError("--check: belongs to --dry-run: without it, submit checks all of this anyway")
+        raise UserError("--check: needs --dry-run: a real submission makes these checks anyway")
     options = Options(site, dry_run, check, out, sets, only, after, after_any, again, more)
-    with handing_in() as progress:
+    with show_progress() as progress:
         submission = submit_study(study, options, progress, check_memory)
     show_submission(submission, dry_run=dry_run)
     if not dry_run and more is None:
@@ -116,9 +114,9 @@ def cancel(
 def retry(
     directory: Root = None,
     all: Annotated[
-        bool, typer.Option("--all", help="Also runs that failed by themselves, ran out of memory or were cancelled.")
+        bool, typer.Option("--all", help="Include runs that failed by themselves, ran out of memory or were cancelled.")
     ] = False,
-    whole: Annotated[
+    whole_jobs: Annotated[
         bool, typer.Option("--whole", help="Repeat all runs of those jobs, so that pairs share an allocation again.")
     ] = False,
     sets: Annotated[
@@ -128,16 +126,16 @@ def retry(
         ),
     ] = None,
     update: Annotated[
-        bool, typer.Option("--update", help="Write the job scripts anew by what the site file says now.")
+        bool, typer.Option("--update", help="Write the job scripts again from the current site file.")
     ] = False,
 ) -> None:
-    """Hand in again the runs that a second try can mend. Runs continue from their checkpoints."""
+    """Submit failed runs again. Runs continue from their checkpoints."""
     from hpcbench.batch.find_submission import find_root
-    from hpcbench.batch.retry import retry as hand_in_again
+    from hpcbench.batch.retry import retry as submit_again
     from hpcbench.batch.show_jobs import show_retried
 
     root = find_root(directory)
-    show_retried(root, hand_in_again(root, all=all, whole=whole, sets=sets or (), update=update))
+    show_retried(root, submit_again(root, all=all, whole_jobs=whole_jobs, sets=sets or (), update=update))
 
 
 def run(
@@ -149,17 +147,15 @@ def run(
         str | None, typer.Option(help="Scheme by name or file, for the program's messages.", show_default=False)
     ] = None,
     groups: Annotated[
-        Path | None, typer.Option(help="File that tells what the program's groups are.", show_default=False)
+        Path | None, typer.Option(help="File with the dimensions of the program's groups.", show_default=False)
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry", help="Change nothing; only list what the program sends.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory that keeps a file from each rank.", show_default=False)
-    ] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Change nothing; only list the program's messages.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Directory for one file per rank.", show_default=False)] = None,
     log: Annotated[
-        Path | None, typer.Option(help="File for what was sent: events, one JSON object a line.", show_default=False)
+        Path | None, typer.Option(help="File for the traffic: events, one JSON object per line.", show_default=False)
     ] = None,
 ) -> None:
-    """Run any PyTorch program, its messages compressed or counted."""
+    """Run a PyTorch program with compressed or counted messages."""
     from hpcbench.programs.command import run as run_program
 
     raise typer.Exit(run_program(command or [], scheme=scheme, groups=groups, dry=dry, out=out, log=log))

@@ -1,4 +1,4 @@
-"""The commands about sites, the files that describe them, and this machine."""
+"""Commands for sites, schemas and this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from hpcbench.errors import UserError
 
 
 def sites(
-    words: Annotated[
+    arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="[NAME|FILE | check FILE...]", help="A site to show, or site files to check."),
     ] = None,
@@ -17,16 +17,23 @@ def sites(
     """List the sites, show one, or check site files. The exit status is 2 if there are faults."""
     from hpcbench.batch.sites.show_site import check_sites, show_site, show_sites
 
-    if not words:
+    if not arguments:
         show_sites()
-    elif words[0] == "check":
-        raise typer.Exit(check_sites(words[1:]))
-    elif len(words) > 1:
-        raise UserError(
-            f"sites: one site is shown at a time: to check files, use `hpcbench sites check {words[0]} ...`"
-        )
+    elif arguments[0] == "check":
+        raise typer.Exit(check_sites(arguments[1:]))
+    elif len(arguments) > 1:
+        raise UserError(f"sites: name one site to show: to check files, use `hpcbench sites check {arguments[0]} ...`")
     else:
-        show_site(words[0])
+        show_site(arguments[0])
+
+
+def schemes(
+    name: Annotated[str | None, typer.Argument(help="Scheme or system to show; by default all are listed.")] = None,
+) -> None:
+    """List the scheme presets and the compression systems of others, or show one."""
+    from hpcbench.study.show_schemes import show_scheme, show_schemes
+
+    show_scheme(name) if name else show_schemes()
 
 
 def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study") -> None:
@@ -44,7 +51,8 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
 
 def doctor(
     site: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE", help="Site whose needs are checked; by default this machine's.")
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="Site whose requirements are checked; by default this machine's."),
     ] = None,
     run: Annotated[
         bool,
@@ -54,11 +62,11 @@ def doctor(
     ] = False,
     json: Annotated[Path | None, typer.Option(help="File for the findings.")] = None,
     draft_site: Annotated[
-        bool, typer.Option("--draft-site", help="Print a first site file for this machine, and check nothing.")
+        bool, typer.Option("--draft-site", help="Print a draft of a site file for this machine instead.")
     ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the drafted site; by default the cluster's.")] = None,
 ) -> None:
-    """Check what works here, or draft a site file. The exit status is 1 if something that is needed does not work."""
+    """Check this machine, or draft a site file. The exit status is 1 if a requirement is not met."""
     if draft_site:
         from hpcbench.doctor.draft_site import draft
 

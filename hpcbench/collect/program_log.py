@@ -160,9 +160,24 @@ class ProgramReader:
             before = step
             log.steps.add(step)
 
+    def find_times(self, log: RunLog) -> dict[int, float]:
+        """Return when the line of each step was printed, in seconds since the start of the program."""
+        return {step.step: self._stamps[step.line - 1] for step in log.steps.values()}
+
 
 def read_program(path: Path, form: LogForm) -> RunLog:
     """Read the whole log of a program's run.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    """
+    return feed_all(path, form).close()
+
+
+def feed_all(path: Path, form: LogForm) -> ProgramReader:
+    """Return a reader that has been fed the whole log.
 
     Raises
     ------
@@ -173,7 +188,7 @@ def read_program(path: Path, form: LogForm) -> RunLog:
     with path.open("rb") as stream:
         while chunk := stream.read(1 << 16):
             reader.feed(chunk)
-    return reader.close()
+    return reader
 
 
 def form_of(settings: LoggedSettings) -> LogForm | None:

@@ -1,14 +1,14 @@
 """A channel: one kind of traffic with its codec and its counters."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.keeper import ChannelKeeper, MadeOf
+from hpcbench.comm.keeper import ChannelKeeper, MessageTensors
 from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.comm.rounding import is_half
@@ -79,6 +79,8 @@ class Channel:
     """Recorder of its calls while a step is traced."""
     keeper: ChannelKeeper | None = field(default=None, repr=False, compare=False)
     """Sampler of its messages, if the run samples messages."""
+    tensors: MessageTensors = field(default=None, repr=False, compare=False)
+    """The tensors in the next message (`describe`); None if unknown."""
 
     @property
     def traffic(self) -> Traffic:
@@ -98,10 +100,18 @@ class Channel:
         """Return the reason why a message is not encoded; None if it is encoded."""
         return self._treatment.plain_because(nbytes, one_node=one_node)
 
-    def keep(self, operation: str, place: Place, values: Sequence[Any], made_of: MadeOf) -> None:
+    def describe(self, tensors: MessageTensors) -> "Channel":
+        """Return the channel to send a message on that contains these tensors.
+
+        It shares counters, recorder and sampler with this channel. Only the sampler reads the description, so without
+        one it is this channel.
+        """
+        return self if self.keeper is None else replace(self, tensors=tensors)
+
+    def sample(self, operation: str, place: Place, values: Sequence[Any]) -> None:
         """Offer a message that is about to be sent to the sampler, if there is one."""
         if self.keeper is not None:
-            self.keeper.message(operation, place, values, self.travels_as(values[0].dtype), made_of)
+            self.keeper.message(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 
     def rounds(self, dtype: np.dtype[Any]) -> bool:
         """Whether values of `dtype` travel in another type."""

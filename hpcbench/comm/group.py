@@ -15,7 +15,6 @@ from hpcbench.comm import collectives, messages
 from hpcbench.comm.arrays import Array
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
-from hpcbench.comm.keeper import MadeOf
 from hpcbench.comm.links import DEFAULT, Links
 from hpcbench.comm.member import Member
 from hpcbench.comm.memory import Slice
@@ -100,13 +99,7 @@ class Group:
         return self._own.size
 
     def all_reduce(
-        self,
-        buf: Array,
-        *,
-        channel: Channel,
-        op: MPI.Op = MPI.SUM,
-        feedback: Feedback | None = None,
-        made_of: MadeOf = None,
+        self, buf: Array, *, channel: Channel, op: MPI.Op = MPI.SUM, feedback: Feedback | None = None
     ) -> Work:
         """Reduce `buf` over the ranks, in place. Only the sum can be encoded.
 
@@ -120,8 +113,6 @@ class Group:
             The operation. Only native channels can do others than the sum.
         feedback
             Residuals of this vector, kept from call to call.
-        made_of
-            The tensors in it, for a run that samples messages; the same in the other operations.
 
         Raises
         ------
@@ -133,33 +124,25 @@ class Group:
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._own.places.of(buf)
-        channel.keep("all-reduce", place, (buf,), made_of)
+        channel.sample("all-reduce", place, (buf,))
         return collectives.all_reduce(self._own, place, buf, channel, op, feedback)
 
-    def reduce_scatter(
-        self,
-        src: Array,
-        dst: Array,
-        *,
-        channel: Channel,
-        feedback: Feedback | None = None,
-        made_of: MadeOf = None,
-    ) -> Work:
+    def reduce_scatter(self, src: Array, dst: Array, *, channel: Channel, feedback: Feedback | None = None) -> Work:
         """Sum `src` over the ranks. `dst` receives this rank's piece, cut by `shards`."""
         place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
-        channel.keep("reduce-scatter", place, (src,), made_of)
+        channel.sample("reduce-scatter", place, (src,))
         return collectives.reduce_scatter(self._own, place, src, dst, channel, feedback)
 
-    def all_gather(self, src: Array, dst: Array, *, channel: Channel, made_of: MadeOf = None) -> Work:
+    def all_gather(self, src: Array, dst: Array, *, channel: Channel) -> Work:
         """Join `src` of all ranks in `dst`. The pieces are those of `shards`."""
         place, (src, dst) = self._own.places.of(src, dst)
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
-        channel.keep("all-gather", place, (src,), made_of)
+        channel.sample("all-gather", place, (src,))
         return collectives.all_gather(self._own, place, src, dst, channel)
 
     def all_gather_counts(self, src: Array, dst: Array, counts: Sequence[int], *, channel: Channel) -> Work:
@@ -173,19 +156,19 @@ class Group:
         if self.size == 1:
             place.copy(dst, src)
             return Work.nothing(channel)
-        channel.keep("all-gather", place, (src,), None)
+        channel.sample("all-gather", place, (src,))
         return collectives.all_gather_counts(self._own, place, src, dst, _spans(counts), channel)
 
-    def broadcast(self, buf: Array, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
+    def broadcast(self, buf: Array, root: int, *, channel: Channel) -> Work:
         """Send `buf` of the root to all ranks. The root holds the decoded values afterwards, too."""
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._own.places.of(buf)
         if self.rank == root:
-            channel.keep("broadcast", place, (buf,), made_of)
+            channel.sample("broadcast", place, (buf,))
         return collectives.broadcast(self._own, place, buf, root, channel)
 
-    def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel, made_of: MadeOf = None) -> Work:
+    def reduce(self, src: Array, dst: Array | None, root: int, *, channel: Channel) -> Work:
         """Sum `src` over the ranks into `dst` of the root. The other ranks need no `dst`, and `src` does not change."""
         at_root = self.rank == root
         into = dst if at_root and dst is not None else src[:0]
@@ -194,17 +177,11 @@ class Group:
             place.copy(into, src)
             return Work.nothing(channel)
         if not at_root:
-            channel.keep("reduce", place, (src,), made_of)
+            channel.sample("reduce", place, (src,))
         return collectives.reduce(self._own, place, src, into, root, channel)
 
     def all_to_all(
-        self,
-        src: Array,
-        dst: Array,
-        counts: tuple[Sequence[int], Sequence[int]],
-        *,
-        channel: Channel,
-        made_of: MadeOf = None,
+        self, src: Array, dst: Array, counts: tuple[Sequence[int], Sequence[int]], *, channel: Channel
     ) -> Work:
         """Send part i of `src` to rank i, and receive the parts of all ranks in `dst`, in rank order.
 
@@ -226,19 +203,10 @@ class Group:
             return Work.nothing(channel)
         if channel.keeper is not None:
             leaving = [src[slice(*span)] for peer, span in enumerate(sends) if peer != self.rank]
-            channel.keep("all-to-all", place, leaving, made_of)
+            channel.sample("all-to-all", place, leaving)
         return collectives.all_to_all(self._own, place, src, dst, sends, receives, channel)
 
-    def send(
-        self,
-        buf: Array,
-        peer: int,
-        *,
-        tag: int,
-        channel: Channel,
-        feedback: Feedback | None = None,
-        made_of: MadeOf = None,
-    ) -> Work:
+    def send(self, buf: Array, peer: int, *, tag: int, channel: Channel, feedback: Feedback | None = None) -> Work:
         """Encode `buf` and send it; the caller may change `buf` at once.
 
         Parameters
@@ -254,7 +222,7 @@ class Group:
         """
         if channel.keeper is not None:
             place, (there,) = self._own.places.of(buf)
-            channel.keep("send", place, (there,), made_of)
+            channel.sample("send", place, (there,))
         return messages.send(self._own, buf, peer, tag, channel, feedback)
 
     def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
@@ -268,16 +236,14 @@ class Group:
         """Receive a message of `peer` and decode it into `buf`."""
         return messages.recv(self._own, buf, peer, tag, channel)
 
-    def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel, made_of: MadeOf = None) -> Work:
+    def shift(self, src: Array, dst: Array, *, by: int, tag: int = 0, channel: Channel) -> Work:
         """Send `src` to the rank `by` places ahead on the ring, and receive `dst` from the rank `by` places behind."""
         if by % self.size and channel.keeper is not None:
             place, (there,) = self._own.places.of(src)
-            channel.keep("shift", place, (there,), made_of)
+            channel.sample("shift", place, (there,))
         return messages.shift(self._own, src, dst, by, tag, channel)
 
-    def pass_on(
-        self, src: Array, dst: Array, relay: Relay, *, tag: int, channel: Channel, made_of: MadeOf = None
-    ) -> Work:
+    def pass_on(self, src: Array, dst: Array, relay: Relay, *, tag: int, channel: Channel) -> Work:
         """Send `src` to the next rank of the ring, and receive `dst` from the one before: a hop of blocks.
 
         Parameters
@@ -291,7 +257,7 @@ class Group:
         """
         if channel.keeper is not None and not relay.begun and self.size > 1:  # later blocks are other ranks' own
             place, (there,) = self._own.places.of(src)
-            channel.keep("pass-on", place, (there,), made_of)
+            channel.sample("pass-on", place, (there,))
         relay.begun = True
         return messages.pass_on(self._own, src, dst, relay, tag, channel)
 

@@ -14,7 +14,7 @@ from hpcbench.comm.places import Place
 from hpcbench.comm.rounding import narrow
 from hpcbench.contract.message_samples import MessagePart, SampledMessage
 
-MadeOf = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
+MessageTensors = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
 """The tensors in a message: a function that lists them, or the shape of the only one. A first dim of -1 stands for the
 length that fits the message."""
 
@@ -75,7 +75,7 @@ class Keeper:
         place: Place,
         values: Sequence[Any],
         dtype: Any,
-        content: MadeOf,
+        tensors: MessageTensors,
     ) -> None:
         """Sample a message whose values are these vectors, concatenated."""
         size, width = sum(vector.size for vector in values), np.dtype(dtype).itemsize
@@ -90,7 +90,7 @@ class Keeper:
             if taken.size:
                 narrow(place.sample(taken), copy[filled : filled + taken.size])
             filled += taken.size
-        parts = _list_parts(content, size)
+        parts = _list_parts(tensors, size)
         message = SampledMessage(channel, operation, number, copy.dtype.name, size, parts, copy.tobytes())
         self._kept.append(message)
 
@@ -118,7 +118,7 @@ class ChannelKeeper:
         """End a step."""
         self.seen, self._counts = self._number, False
 
-    def message(self, operation: str, place: Place, values: Sequence[Any], dtype: Any, content: MadeOf) -> None:
+    def message(self, operation: str, place: Place, values: Sequence[Any], dtype: Any, tensors: MessageTensors) -> None:
         """Count a message that is about to be sent, and sample it if it was chosen.
 
         Parameters
@@ -131,14 +131,14 @@ class ChannelKeeper:
             Its vectors, to be concatenated.
         dtype
             Type in which they travel.
-        content
+        tensors
             The tensors in the message; None if unknown.
         """
         if not self._counts:
             return
         number, self._number = self._number, self._number + 1
         if number in self._chosen:
-            self._keeper.add(self._channel, operation, number, place, values, dtype, content)
+            self._keeper.add(self._channel, operation, number, place, values, dtype, tensors)
 
 
 def spread(count: int, each: int) -> frozenset[int]:
@@ -150,11 +150,11 @@ def spread(count: int, each: int) -> frozenset[int]:
     return frozenset(round(k * (count - 1) / (each - 1)) for k in range(each))
 
 
-def _list_parts(content: MadeOf, size: int) -> tuple[MessagePart, ...]:
-    if content is None:
+def _list_parts(tensors: MessageTensors, size: int) -> tuple[MessagePart, ...]:
+    if tensors is None:
         return ()
-    if callable(content):
-        return tuple(content())
-    first, *inner = map(int, content)
+    if callable(tensors):
+        return tuple(tensors())
+    first, *inner = map(int, tensors)
     row = math.prod(inner)
     return (MessagePart("", (size // row if first == -1 and row else first, *inner), 0),)

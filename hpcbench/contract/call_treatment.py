@@ -74,8 +74,6 @@ def explain_undecidable(scheme: Scheme) -> str | None:
     """Return why a scheme cannot be applied to a program, whose calls do not show their pass; None if it can."""
     if scheme.optimizer is not None:
         return "it sets an optimizer, and the program has its own: use another scheme"
-    if scheme.environment:
-        return "its variables are for MPI libraries, which do not carry the program's messages: use another scheme"
     if scheme.algorithm == "homomorphic":
         return "algorithm homomorphic needs the MPI library to sum: use algorithm encoded"
     for dimension in ("DP", "TP", "PP", "CP", "EP"):

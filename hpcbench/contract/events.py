@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcbench.contract.damaged_line import DamagedLine
+from hpcbench.contract.event.applied import AppliedScheme
 from hpcbench.contract.event.asked import (
     Configuration,
     IdleRule,
@@ -47,6 +48,7 @@ from hpcbench.features.events import EVENTS
 __all__ = [
     "BEGIN",
     "KINDS",
+    "AppliedScheme",
     "Binding",
     "CallGroup",
     "Calls",
@@ -101,6 +103,7 @@ _KINDS: tuple[type[Event], ...] = (
     Start,
     CheckpointDamaged,
     Environment,
+    AppliedScheme,
     Binding,
     IdleRule,
     WholeGradients,

@@ -248,8 +248,8 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
     if layout.dp % layout.ep:
         return Misfit(
             ("layout", "ep"),
-            f"{layout.ep} does not divide layout.dp {layout.dp}, the number of replicas that shard the experts: use one "
-            f"of {_divisors(layout.dp)}",
+            f"{layout.ep} does not divide layout.dp {layout.dp}, the number of replicas that shard the experts: use "
+            f"one of {_divisors(layout.dp)}",
         )
     part = train.micro_batch * layout.dp
     if train.global_batch % part:

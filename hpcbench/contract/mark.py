@@ -88,8 +88,12 @@ def read_mark(directory: Path) -> Mark | None:
     return Mark("") if exists(path) else None
 
 
-def write_mark(directory: Path, mark: Mark) -> None:
-    """Write a status file as a job script does. Fields with the value None are left out."""
+def format_mark(mark: Mark) -> str:
+    """Return the text of a mark's file. Fields with the value None are left out."""
     fields = ((key, getattr(mark, key)) for key in (JOB_KEYS if mark.job is None else RUN_KEYS))
-    content = json.dumps({key: value for key, value in fields if value is not None})
-    (directory / FILE).write_text(f"{content}\n", encoding="utf-8")
+    return json.dumps({key: value for key, value in fields if value is not None}) + "\n"
+
+
+def write_mark(directory: Path, mark: Mark) -> None:
+    """Write a status file as a job script does."""
+    (directory / FILE).write_text(format_mark(mark), encoding="utf-8")

@@ -134,7 +134,9 @@ def _describe_finding(finding: Any, schema: type[BaseModel], path: FieldPath) ->
     if kind == "string_type" and path and path[-1] in _SPANS and type(value) is int:
         return f"{value} has no unit: write {value}m for minutes or {value}s for seconds"
     if kind in _TYPES:
-        return f"must be {_TYPES[kind]}, not {'nothing' if value is None else show(value)}{_suggest_quotes(kind, value)}"
+        return (
+            f"must be {_TYPES[kind]}, not {'nothing' if value is None else show(value)}{_suggest_quotes(kind, value)}"
+        )
     if kind == "literal_error":
         near = suggest(value, _list_choices(context)) if isinstance(value, str) else ""
         return f"must be {context['expected']}, not {show(value)}{near}"

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,6 +38,8 @@ PRINTED = ("step", "steps", "loss", "seconds", "samples_per_s", "tokens_per_s", 
 """Groups in the regular expression of a step's line: the names of a step's quantities."""
 OWN = ("seed", "ranks", "nodes", "ranks_per_node", "node_rank", "host", "port", "run")
 """Names that a command may contain in braces, in addition to those of `values`."""
+ARGUMENTS = "{arguments}"
+"""Word of a command that is replaced by the arguments of the scheme."""
 _BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -90,8 +92,9 @@ class Program(Section):
 
     command: Line = Field(
         min_length=1,
-        description="Command of a rank or a node, in shell syntax, without a launcher. {seed} is replaced with the seed "
+        description="Command of a rank or a node, in shell syntax, without a launcher. {seed} is replaced by the seed "
         f"of the repeat, and so are {', '.join('{' + name + '}' for name in OWN[1:])} and the names of values. "
+        "The word {arguments} is replaced by the arguments of the scheme, which otherwise follow the command. "
         "The words python and torchrun mean those of the site's interpreter.",
     )
     log: LogForm = Field(description=f"Framework that prints the log: {', '.join(Framework.__args__)}; or LogLines.")  # type: ignore[attr-defined]
@@ -108,15 +111,22 @@ class Program(Section):
         description="First steps that do not count for the speed; by default those of the first step line in the log.",
     )
     seed: int = Field(1234, ge=0, le=2**31 - 1, description="Seed of the first repeat; repeat k uses seed + k - 1.")
-    env: dict[Variable, Line] = Field(default_factory=dict, description="Environment variables of the program, with braces like command.")
+    env: dict[Variable, Line] = Field(
+        default_factory=dict, description="Environment variables of the program, with braces like command."
+    )
     values: dict[Variable, Scalar] = Field(
         default_factory=dict, description="Values for names in braces. A matrix may vary them as program.values.NAME."
     )
     directory: File | None = Field(None, description="Working directory; by default the directory of the study file.")
-    groups: Groups = Field(default_factory=Groups, description="Parallel dimensions of the program's groups, and the calls that may be lossy.")
+    groups: Groups = Field(
+        default_factory=Groups,
+        description="Parallel dimensions of the program's groups, and the calls that may be lossy.",
+    )
     global_batch: Count | None = Field(None, description="Sequences per step, to compute samples/s.")
     seq_len: Count | None = Field(None, description="Tokens per sequence, to compute tokens/s.")
-    precision: Precision | None = Field(None, description="Number format of weights and activations, only shown in reports.")
+    precision: Precision | None = Field(
+        None, description="Number format of weights and activations, only shown in reports."
+    )
 
     @field_validator("command")
     @classmethod
@@ -132,14 +142,19 @@ class Program(Section):
     @model_validator(mode="after")
     def _braces_are_known(self) -> "Program":
         names = (*OWN, *self.values)
-        for where, text in (("command", self.command), *((f"env.{name}", text) for name, text in self.env.items())):
+        command = " ".join(argument for argument in shlex.split(self.command) if argument != ARGUMENTS)
+        for where, text in (("command", command), *((f"env.{name}", text) for name, text in self.env.items())):
             odd = next((name for name in _BRACES.findall(text) if name not in names), None)
+            if odd == "arguments":
+                raise ValueError(f"{where} has {ARGUMENTS} inside of an argument: write it in command as its own word")
             if odd:
-                raise ValueError(f"{where} has the unknown name {{{odd}}}: use {', '.join(names)}, or add it to program.values")
+                raise ValueError(
+                    f"{where} has the unknown name {{{odd}}}: use {', '.join(names)}, or add it to program.values"
+                )
         cut = next((name for name, value in self.values.items() if isinstance(value, str) and "\0" in value), None)
         if cut:
             raise ValueError(f"values.{cut} has a NUL character, which a command cannot contain: remove it")
-        taken = next((name for name in self.values if name in OWN), None)
+        taken = next((name for name in self.values if name in (*OWN, "arguments")), None)
         if taken:
             raise ValueError(f"values.{taken} is a name that hpcbench sets: choose another")
         return self
@@ -155,9 +170,20 @@ class Program(Section):
                 raise ValueError(f"values.{name} is not used: write {{{name}}} in command or env, or remove it")
         return self
 
-    def fill_command(self, values: Mapping[str, object]) -> list[str]:
-        """Return the arguments of the command, with braces filled in."""
-        return [fill_braces(word, {**self.values, **values}) for word in shlex.split(self.command)]
+    def fill_command(self, values: Mapping[str, object], arguments: Sequence[str] = ()) -> list[str]:
+        """Return the command as words, with braces filled in.
+
+        Parameters
+        ----------
+        values
+            Values of the names in braces, in addition to those of the study.
+        arguments
+            Arguments of the scheme. They replace the word {arguments}, or follow the command if it has none.
+        """
+        words = shlex.split(self.command)
+        place = words.index(ARGUMENTS) if ARGUMENTS in words else len(words)
+        words[place : place + 1] = arguments
+        return [fill_braces(word, {**self.values, **values}) for word in words if word != ARGUMENTS]
 
     def fill_environment(self, values: Mapping[str, object]) -> dict[str, str]:
         """Return the program's environment variables, with braces filled in."""

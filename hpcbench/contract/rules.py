@@ -99,14 +99,14 @@ def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | N
         if there.is_random or back.is_random:
             name = scheme.name_rule((there if there.is_random else back).rule)
             return (
-                f"{name} rounds gathered weights at random, so forward and backward pass use different weights: choose a "
-                "codec without stochastic rounding for ZERO"
+                f"{name} rounds gathered weights at random, so forward and backward pass use different weights: choose "
+                "a codec without stochastic rounding for ZERO"
             )
         if setting.train.node_copy:
             if not (back.is_lossless or back.between_nodes):
                 return (
-                    f"{scheme.name_rule(back.rule)} encodes the weights of the node's copy a second time, so forward and "
-                    "backward pass use different weights: give ZERO BACKWARD a lossless codec, such as none"
+                    f"{scheme.name_rule(back.rule)} encodes the weights of the node's copy a second time, so forward "
+                    "and backward pass use different weights: give ZERO BACKWARD a lossless codec, such as none"
                 )
         elif not (there.is_lossless and back.is_lossless) and there != back:
             return (
@@ -121,8 +121,8 @@ def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | N
                 name = scheme.name_rule(treatment.rule)
                 if streamed:
                     return (
-                        f"{name} rounds at random, but tensor {setting.layout.tensor} sends activations and weights again "
-                        "for the backward pass, and they would differ: use a codec without stochastic rounding"
+                        f"{name} rounds at random, but tensor {setting.layout.tensor} sends activations and weights "
+                        "again for the backward pass, and they would differ: use a codec without stochastic rounding"
                     )
                 return (
                     f"{name} rounds at random, so recomputed activations differ from those of the forward pass: use a "
@@ -142,13 +142,13 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
     name = scheme.name_rule(treatment.rule)
     if setting.layout.context != "ulysses":
         return (
-            f"{name} rounds at random, but context {setting.layout.context} sends keys and values again for the backward "
-            "pass, and they would differ: use a codec without stochastic rounding, or context ulysses"
+            f"{name} rounds at random, but context {setting.layout.context} sends keys and values again for the "
+            "backward pass, and they would differ: use a codec without stochastic rounding, or context ulysses"
         )
     if setting.train.recompute != "none":
         return (
-            f"{name} rounds at random, so recomputed attention differs from that of the forward pass: use a codec without "
-            "stochastic rounding, or recompute: none"
+            f"{name} rounds at random, so recomputed attention differs from that of the forward pass: use a codec "
+            "without stochastic rounding, or recompute: none"
         )
     return None
 
@@ -189,8 +189,8 @@ def explain_drifting_copies(scheme: Scheme, setting: TrafficSettings) -> str | N
         for traffic, treatment in resolve_treatments(scheme, setting).items():
             if traffic in (("ZERO", "STEP", "PARAM"), ("DP", "STEP", "OPTIM")) and treatment.is_random:
                 return (
-                    f"{scheme.name_rule(treatment.rule)} rounds at random, so the copies of the tied weight on the first "
-                    "and the last stage would drift apart: use a codec without stochastic rounding, or a model whose "
-                    "weights are not tied"
+                    f"{scheme.name_rule(treatment.rule)} rounds at random, so the copies of the tied weight on the "
+                    "first and the last stage would drift apart: use a codec without stochastic rounding, or a model "
+                    "whose weights are not tied"
                 )
     return None

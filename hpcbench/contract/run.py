@@ -104,7 +104,10 @@ def _run_misfit(run: Run) -> Misfit | None:
     if run.layout.automatic:
         return Misfit(("layout", "stages"), f"auto is only allowed in a study: {_REMEDY}")
     if run.scheme.optimizer not in (None, run.train.optimizer):
-        return Misfit(("scheme", "optimizer"), f"{run.scheme.optimizer} differs from train.optimizer {run.train.optimizer}: {_REMEDY}")
+        return Misfit(
+            ("scheme", "optimizer"),
+            f"{run.scheme.optimizer} differs from train.optimizer {run.train.optimizer}: {_REMEDY}",
+        )
     unequal = rules.explain_wrong_gradients(run.scheme, run.setting) or rules.explain_drifting_copies(
         run.scheme, run.setting
     )

@@ -1,16 +1,14 @@
-"""A scheme: the codec for each kind of traffic, and environment variables."""
+"""A scheme: the codec for each kind of traffic, and what it changes in the processes of its runs."""
 
-import re
-import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
-from hpcbench.contract.section import Line, Name, Section, Variable
+from hpcbench.contract.process_changes import check_environment, check_preload, describe_changes, split_arguments
+from hpcbench.contract.section import File, Line, Name, Section, Variable
 from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_possible_traffic
 from hpcbench.contract.training import Optimizer
 
@@ -30,37 +28,6 @@ def check_codec(name: str) -> str:
         There is no such codec.
     """
     return spec.parse(name).name
-
-
-_FIXED = (
-    (
-        r"PATH|LD_.*|PYTHON.*|VIRTUAL_ENV|BASH_ENV|ENV",
-        "changes which programs and libraries run, not how they communicate",
-    ),
-    (r"HPCBENCH_.*", "is hpcbench's own"),
-    (r"OMP_.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES", "follows from the site and the layout"),
-)
-"""Variables that must be the same in all runs of a comparison, and why."""
-
-
-def check_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Check that a scheme may set these variables.
-
-    Raises
-    ------
-    ValueError
-        One of them would change more than the communication.
-    """
-    for name in environment:
-        for pattern, reason in _FIXED:
-            if re.fullmatch(pattern, name):
-                raise ValueError(f"{name} {reason}: if all runs need it, set it in the site file")
-    return environment
-
-
-def format_assignments(environment: Mapping[str, str]) -> str:
-    """Return a scheme's variables as assignments of a shell."""
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
 class Rule(Section):
@@ -191,6 +158,10 @@ class Treatment:
         return "between nodes only, and here is one" if self.between_nodes and one_node else None
 
 
+_PROCESS_FIELDS = {"environment", "arguments", "preload", "setup"}
+"""Fields of a scheme that change the processes of its runs."""
+
+
 @lru_cache(maxsize=256)
 def _default_rule(codec: str) -> Rule:
     return Rule(codec=codec)
@@ -222,8 +193,24 @@ class Scheme(Section):
     )
     environment: dict[Variable, Line] = Field(
         default_factory=dict,
-        description="Variables of this scheme's runs alone, taken literally: for MPI libraries that compress by "
-        "themselves. What such a library sends is not known to hpcbench.",
+        description="Environment variables of this scheme's runs alone, taken literally: for libraries that compress "
+        "by themselves. hpcbench does not see what such a library sends.",
+    )
+    arguments: Line = Field(
+        "",
+        description="Arguments of the program in this scheme's runs, in the words of a shell: appended to its command, "
+        "or placed at {arguments}. Only for programs.",
+    )
+    preload: File | None = Field(
+        None,
+        description="Shared library that this scheme's ranks load first (LD_PRELOAD), such as a collective library "
+        "that compresses. A relative path starts at the study file. Each rank checks that the file exists.",
+    )
+    setup: list[Line] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Shell lines that each rank of this scheme's runs executes first, such as `module load`. A line "
+        "that fails ends the run.",
     )
     optimizer: Optimizer | None = Field(
         None, description="Optimizer of this scheme's runs, in place of train.optimizer."
@@ -231,6 +218,22 @@ class Scheme(Section):
 
     _default = field_validator("default")(check_codec)
     _environment = field_validator("environment")(check_environment)
+    _preload = field_validator("preload")(check_preload)
+
+    @field_validator("arguments")
+    @classmethod
+    def _has_words(cls, arguments: str) -> str:
+        split_arguments(arguments)
+        return arguments
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_algorithm(cls, data: Any) -> Any:
+        """Leave the collectives to the library where a scheme names no codec and changes the processes only."""
+        names = data.keys() if isinstance(data, dict) else set()
+        if names & _PROCESS_FIELDS and not names & {"algorithm", "default", "rules", "optimizer"}:
+            return {**data, "algorithm": "native"}
+        return data
 
     @model_validator(mode="after")
     def _algorithm_carries_out_each_rule(self) -> "Scheme":
@@ -240,13 +243,12 @@ class Scheme(Section):
                 raise ValueError(f"{self.name_rule(treatment.rule)}: {treatment.refusal}")
         return self
 
-    @model_validator(mode="after")
-    def _environment_says_whose_collectives(self) -> "Scheme":
-        if self.environment and "algorithm" not in self.model_fields_set:
-            raise ValueError(
-                "environment needs an algorithm: add `algorithm: native` for the MPI library's own collectives"
-            )
-        return self
+    @property
+    def process_changes(self) -> str:
+        """Environment variables, arguments, library and setup lines of the scheme's runs as one phrase."""
+        return describe_changes(
+            environment=self.environment, arguments=self.arguments, preload=self.preload, setup=self.setup
+        )
 
     @property
     def all_rules(self) -> list[Rule]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcbench.contract.event.part import LogObject
+from hpcbench.contract.process_changes import describe_changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +103,25 @@ class SchemeSettings(LogObject):
     default: str | None = None
     rules: tuple[RuleSettings, ...] | None = None
     environment: dict[str, Any] | None = None
+    arguments: str | None = None
+    preload: str | None = None
+    setup: tuple[str, ...] | None = None
     optimizer: str | None = None
 
     @property
-    def variables(self) -> dict[str, str]:
-        """Environment variables that only the runs of the scheme had. The MPI library may compress because of them."""
-        return {str(name): str(value) for name, value in (self.environment or {}).items()}
+    def process_changes(self) -> str:
+        """Variables, arguments, library and setup lines of the scheme's runs. Another system may compress by them."""
+        return describe_changes(
+            environment={str(name): str(value) for name, value in (self.environment or {}).items()},
+            arguments=self.arguments or "",
+            preload=self.preload,
+            setup=self.setup or (),
+        )
+
+    @property
+    def hides_traffic(self) -> bool:
+        """Whether a library may change what is sent, so that counted bytes need not be those on the network."""
+        return bool(self.environment or self.preload or self.setup)
 
     @property
     def codecs(self) -> set[str | None]:
@@ -117,8 +131,8 @@ class SchemeSettings(LogObject):
 
     @property
     def is_uncompressed(self) -> bool:
-        """Whether nothing compresses the traffic. It is False if the scheme is unknown or has its own variables."""
-        return self.codecs == {"none"} and not self.variables
+        """Whether nothing compresses the traffic. It is False if the scheme is unknown or changes processes."""
+        return self.codecs == {"none"} and not self.process_changes
 
 
 @dataclass(frozen=True, kw_only=True)

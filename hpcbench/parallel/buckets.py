@@ -128,7 +128,7 @@ class Bucket:
             if start < stop:
                 yield slot, slice(start - owned.start, stop - owned.start)
 
-    def made_of(self, owned: slice | None = None) -> list[MessagePart]:
+    def list_message_parts(self, owned: slice | None = None) -> list[MessagePart]:
         """List the parameters in a message of the whole bucket, or the whole rows in a message of the piece `owned`."""
         parts = []
         everything = slice(0, self.values.numel())

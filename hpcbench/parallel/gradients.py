@@ -211,10 +211,9 @@ class Gradients:
             packed = piece.packing.pack_residuals(feedback, piece.master) if feedback else None
         buffer = to_buffer(gradients)
         divide(buffer, divisor)
-        made_of = None if piece.packing else piece.bucket.made_of  # a message without zeros contains no whole matrix
-        piece.reduction = start_sum(
-            piece, buffer, group, channel, scattered=self._scattered, residuals=packed, made_of=made_of
-        )
+        if not piece.packing:  # a message without zeros contains no whole matrix
+            channel = channel.describe(piece.bucket.list_message_parts)
+        piece.reduction = start_sum(piece, buffer, group, channel, scattered=self._scattered, residuals=packed)
         if self._overlap:
             piece.reduction.work.in_background()
 
@@ -243,8 +242,8 @@ class Gradients:
         for piece in (piece for piece in self._pieces if piece.bucket.tied):
             buffer = to_buffer(piece.gradient)
             divide(buffer, 1 / scale)  # small gradients would vanish in fp16 without the loss scale
-            made_of = partial(piece.bucket.made_of, piece.owned)
-            self._mesh.ends.all_reduce(buffer, channel=self._tied, made_of=made_of).wait()
+            tensors = partial(piece.bucket.list_message_parts, piece.owned)
+            self._mesh.ends.all_reduce(buffer, channel=self._tied.describe(tensors)).wait()
             divide(buffer, scale)
             copy(piece.gradient, from_buffer(buffer, piece.gradient))
             clear_padding(piece)
@@ -259,8 +258,8 @@ class Gradients:
             if summands.numel():
                 buffer = to_buffer(summands)
                 divide(buffer, 1 / scale)
-                made_of = partial(piece.bucket.made_of, piece.owned)
-                self._mesh.over(axes).all_reduce(buffer, channel=channel, made_of=made_of).wait()
+                tensors = partial(piece.bucket.list_message_parts, piece.owned)
+                self._mesh.over(axes).all_reduce(buffer, channel=channel.describe(tensors)).wait()
                 divide(buffer, scale)
                 copy(summands, from_buffer(buffer, summands))
 

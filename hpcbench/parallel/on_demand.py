@@ -198,8 +198,9 @@ class OnDemand:
         if phase is Phase.BACKWARD and self._node and entry.copy is not None and entry.fresh:
             group, source = self._node, entry.copy
             owned = cut_evenly(entry.bucket.values.numel(), group.size)[group.rank]
-        made_of = None if packing else partial(entry.bucket.made_of, owned)
-        work = group.all_gather(to_buffer(source), gathered, channel=self._channels[phase], made_of=made_of)
+        tensors = None if packing else partial(entry.bucket.list_message_parts, owned)
+        channel = self._channels[phase].describe(tensors)
+        work = group.all_gather(to_buffer(source), gathered, channel=channel)
         entry.arriving = gathered, work.in_background() if self._overlap else work
 
     def _arrive(self, entry: GatheredBucket) -> None:

@@ -119,9 +119,8 @@ class OneBitAdam(DataParallel):
             momentum /= self._mesh.dp.size
             work = self._mesh.dp.all_reduce(
                 momentum,
-                channel=self._momenta,
+                channel=self._momenta.describe(piece.bucket.list_message_parts),
                 feedback=piece.feedback if self._momenta.feedback else None,
-                made_of=piece.bucket.made_of,
             )
             averages.append((piece, momentum, work.in_background() if self._overlap else work))
         for piece, momentum, work in averages:

@@ -170,7 +170,7 @@ class Pipeline:
         channel = self._forward_channel if forward else self._backward_channel
         peer = (self._stage + (1 if forward else -1)) % self._stages
         tag = self._tag(i, boundary, forward=forward)
-        message = self._pp.send(to_buffer(x), peer, tag=tag, channel=channel, made_of=x.shape)
+        message = self._pp.send(to_buffer(x), peer, tag=tag, channel=channel.describe(x.shape))
         self._sendings.append(message.in_background())
 
     def _receive(self, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Tensor:

@@ -30,7 +30,7 @@ def all_reduce(x: Tensor, group: Group, channel: Channel, op: MPI.Op = MPI.SUM) 
     if group.size == 1 or not x.numel():
         return x
     buffer = to_buffer(x.clone())
-    group.all_reduce(buffer.reshape(-1), channel=channel, op=op, made_of=x.shape).wait()
+    group.all_reduce(buffer.reshape(-1), channel=channel.describe(x.shape), op=op).wait()
     return from_buffer(buffer, x)
 
 

@@ -22,7 +22,7 @@ def all_gather(x: Tensor, group: Group, channel: Channel) -> Tensor:
         return x.view_as(x)
     b, held, *inner = x.shape
     gathered = room((group.size, b, held, *inner), like=x)  # [t, b, s/t, ...]
-    group.all_gather(to_buffer(x).reshape(-1), gathered.reshape(-1), channel=channel, made_of=x.shape).wait()
+    group.all_gather(to_buffer(x).reshape(-1), gathered.reshape(-1), channel=channel.describe(x.shape)).wait()
     return from_buffer(gathered, x).transpose(0, 1).reshape(b, group.size * held, *inner)
 
 
@@ -33,8 +33,7 @@ def reduce_scatter(x: Tensor, group: Group, channel: Channel) -> Tensor:
     b, s, *inner = x.shape
     by_owner = to_buffer(x.view(b, group.size, s // group.size, *inner).transpose(0, 1))  # [t, b, s/t, ...]
     summed = room(by_owner.shape[1:], like=x)
-    shape = by_owner.shape
-    group.reduce_scatter(by_owner.reshape(-1), summed.reshape(-1), channel=channel, made_of=shape).wait()
+    group.reduce_scatter(by_owner.reshape(-1), summed.reshape(-1), channel=channel.describe(by_owner.shape)).wait()
     return from_buffer(summed, x)
 
 

@@ -49,8 +49,8 @@ class GatheredAfterStep:
         """Begin to gather the bucket, in the background if overlap is wanted."""
         source, gathered = to_send(source, piece.bucket, piece.packing)
         group = self._mesh.replicas(piece.bucket.ep)
-        made_of = None if piece.packing else partial(piece.bucket.made_of, piece.owned)
-        work = group.all_gather(to_buffer(source), gathered, channel=self._channel, made_of=made_of)
+        tensors = None if piece.packing else partial(piece.bucket.list_message_parts, piece.owned)
+        work = group.all_gather(to_buffer(source), gathered, channel=self._channel.describe(tensors))
         work.in_background() if self._overlap else work.wait()
         self._arriving.append((piece, gathered, work))
 

@@ -3,7 +3,6 @@
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.group import Group
-from hpcbench.comm.keeper import MadeOf
 from hpcbench.parallel.buffers import Buffer, room, to_tensor
 from hpcbench.parallel.pieces import Piece, Reduction
 
@@ -16,7 +15,6 @@ def start_sum(
     *,
     scattered: bool,
     residuals: Feedback | None,
-    made_of: MadeOf = None,
 ) -> Reduction:
     """Begin to sum the replicas' buffers (a collective call).
 
@@ -32,13 +30,11 @@ def start_sum(
         Whether this rank needs the sum of its piece only. If not, the sum takes the place of the values.
     residuals
         Residuals of error feedback; None if there is none.
-    made_of
-        The tensors in the message.
     """
     if scattered:
         result = room((len(buffer) // group.size,), like=piece.bucket.values)
-        work = group.reduce_scatter(buffer, result, channel=channel, feedback=residuals, made_of=made_of)
+        work = group.reduce_scatter(buffer, result, channel=channel, feedback=residuals)
     else:
         result = buffer
-        work = group.all_reduce(buffer, channel=channel, feedback=residuals, made_of=made_of)
+        work = group.all_reduce(buffer, channel=channel, feedback=residuals)
     return Reduction(to_tensor(result), work, buffer, residuals=residuals)

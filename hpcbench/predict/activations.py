@@ -1,4 +1,4 @@
-"""How many micro-batches' activations a pipeline stage keeps, and how large they are (pure arithmetic)."""
+"""Activations that a pipeline stage keeps: the number of micro-batches, and bytes per layer. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,14 +6,14 @@ from hpcbench.parallel.schedule import Action
 
 
 def count_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) -> int:
-    """The most that one stage keeps at a time, from a forward to its backward.
+    """Return the largest number of forward passes of a stage whose backward pass has not run yet.
 
     Parameters
     ----------
     actions
         Actions of the stage, in the order of its schedule.
     layers
-        Layers of each of its chunks: then layers are counted, else (micro-batch, chunk) pairs.
+        Number of layers of each chunk of the stage. If given, layers are counted, else pairs (micro-batch, chunk).
     """
     alive = most = 0
     for action in actions:
@@ -24,11 +24,12 @@ def count_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) 
 
 
 def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
-    """`count_alive` of a schedule in closed form.
+    """Return `count_alive` of a schedule in closed form.
 
-    ``m`` for GPipe, ``min(p - r, m)`` for 1F1B (arXiv 2104.04473, section 2.2), and one more than Megatron-LM's warm-up
-    for interleaved: ``min(2 (p - r - 1) + (v - 1) p + 1, v m)``, which on the first stage is 1 + (p - 1)/(p v) times
-    the p v chunks of 1F1B (arXiv 2205.05198, section 4.2.3). Without a flush ``p - r``, however few a step has.
+    For stage r of p, m micro-batches and v chunks: ``m`` for GPipe and ``min(p - r, m)`` for 1F1B (arXiv 2104.04473,
+    section 2.2). The interleaved schedule keeps one more than the warm-up of Megatron-LM, ``min(2 (p - r - 1) + (v - 1)
+    p + 1, v m)``. On the first stage this is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv 2205.05198, section
+    4.2.3). A pipeline without a flush keeps ``p - r``, whatever the number of micro-batches in a step.
     """
     counts = {
         "gpipe": microbatches,
@@ -50,16 +51,16 @@ def count_layer_bytes(
     sequence_parallel: bool = False,
     recompute: str | int = "none",
 ) -> float:
-    """Bytes that one layer keeps of one micro-batch in 16 bits, on one rank (arXiv 2205.05198, table 2).
+    """Return the bytes that one layer keeps of one micro-batch in 16 bits on one rank (arXiv 2205.05198, table 2).
 
-    ``s b h (10 + 24/t + 5 a s / (h t))``, and with sequence parallelism ``s b h (34/t + 5 a s / (h t))``: the 10 are
-    norms, dropouts and the inputs of column layers. Selective recomputation drops the last term. With full
-    recomputation only the input is left, ``2 s b h``, of every n-th layer where n layers are recomputed together; the
-    t-th part of it where the stream is spread by positions. Dropout masks are counted as in the paper (s b h bytes
-    each), and the scores as if the attention kernel kept them.
+    The formula is ``s b h (10 + 24/t + 5 a s / (h t))``, and with sequence parallelism ``s b h (34/t + 5 a s / (h
+    t))``. The 10 stands for norms, dropouts and the inputs of column layers. Selective recomputation drops the last
+    term. Full recomputation keeps only the input, ``2 s b h``; if n layers are recomputed together, only every n-th
+    layer keeps it. With sequence parallelism each rank keeps the t-th part of it. As in the paper, dropout masks count
+    s b h bytes each, and scores count as if the attention kernel kept them.
 
-    With sequence parallelism the paper gathers the inputs of column layers again for the backward pass; this engine
-    keeps them gathered, ``4 s b h (1 - 1/t)`` more without full recomputation.
+    With sequence parallelism the paper gathers the inputs of column layers again for the backward pass. This engine
+    keeps them gathered: ``4 s b h (1 - 1/t)`` more without full recomputation.
     """
     tokens = seq_len * micro_batch * hidden
     spread = tp if sequence_parallel else 1

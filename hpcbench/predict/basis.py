@@ -1,4 +1,4 @@
-"""What a predicted number rests on, and how far off it may be."""
+"""Sources of the numbers in a prediction, and the error of each source."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from hpcbench.predict.constants import ERRORS
 
 
 class InputBasis(str, Enum):
-    """Where an input comes from, the best first."""
+    """Source of an input, the most reliable first."""
 
     HERE = "measured here"
     ELSEWHERE = "measured elsewhere"
@@ -18,18 +18,18 @@ class InputBasis(str, Enum):
 
     @property
     def error(self) -> float:
-        """Relative error of such a number."""
+        """Relative error of a number from this source."""
         return ERRORS[self.value]
 
 
 def find_worst(bases: Iterable[InputBasis]) -> InputBasis:
-    """The least certain of them; what rests on nothing is exact, as if measured here."""
+    """Return the least reliable source; without any, `HERE`, because what depends on no input is exact."""
     order = list(InputBasis)
     return max(bases, key=order.index, default=InputBasis.HERE)
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PredictedValue:
     """A predicted number with its interval."""
 
     value: float
@@ -38,16 +38,16 @@ class Estimate:
     basis: InputBasis
 
     @classmethod
-    def around(cls, value: float, error: float, basis: InputBasis) -> "Estimate":
-        """`value` and as much as `error` on both sides, no lower than 0."""
+    def around(cls, value: float, error: float, basis: InputBasis) -> "PredictedValue":
+        """Return `value` with an interval of `error` on both sides, cut off at 0."""
         return cls(value, max(value - error, 0.0), value + error, basis)
 
-    def inverse(self, numerator: float) -> "Estimate":
-        """`numerator` over this, such as samples a second of seconds."""
+    def inverse(self, numerator: float) -> "PredictedValue":
+        """Return `numerator` divided by this estimate, for example samples per second from seconds."""
         value, low, high = (numerator / at if at else math.inf for at in (self.value, self.high, self.low))
-        return Estimate(value, low, high, self.basis)
+        return PredictedValue(value, low, high, self.basis)
 
 
 def combine_errors(parts: Iterable[tuple[float, float]]) -> float:
-    """Error of a sum of (value, relative error) whose errors are independent."""
+    """Return the error of a sum of pairs (value, relative error) whose errors are independent."""
     return math.sqrt(sum((value * error) ** 2 for value, error in parts))

@@ -1,13 +1,15 @@
 """Where a scheme begins to pay: the bandwidth at which it is as fast as the baseline, in closed form.
 
-A step takes ``own + bytes / B`` seconds, with the bytes that it waits for on a node's network of bandwidth B. Baseline
-and scheme are equally fast at ``B* = (bytes of the baseline - bytes of the scheme) / (own of the scheme - own of the
-baseline)``: on slower networks the scheme wins, on faster ones it loses. A scheme whose own time is no longer always
-wins, and one that saves no bytes on the network never does, except by that.
+A step takes ``local + bytes / B`` seconds: the time apart from the network, and the bytes that it waits for on a node's
+network of bandwidth B. Baseline and scheme are equally fast at ``B* = (bytes of the baseline - bytes of the scheme) /
+(local time of the scheme - local time of the baseline)``. The scheme wins on slower networks and loses on faster ones.
+A scheme with a shorter local time always wins, unless it sends more bytes. A scheme that saves no bytes never wins
+otherwise.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from hpcbench.predict.step import StepTime
 
@@ -24,8 +26,15 @@ class BreakEven:
     gain: float | None
     """At the machine's bandwidth: baseline's seconds over the scheme's, less 1; None if the bandwidth is assumed."""
     surely: bool
-    """The interval of the gain leaves 0 out."""
-    words: str
+    """Whether the interval of the gain excludes 0."""
+    sentence: str
+    """The result in words."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        fields = asdict(self)
+        sentence = fields.pop("sentence")
+        return {**fields, "words": sentence}
 
 
 def leave_undecided(links: str) -> BreakEven:
@@ -34,7 +43,7 @@ def leave_undecided(links: str) -> BreakEven:
     Parameters
     ----------
     links
-        The links and their assumed bandwidth, in words.
+        Description of the links and their assumed bandwidth.
     """
     return BreakEven(None, None, False, f"unknown: run `hpcbench bench network` ({links} is assumed)")
 
@@ -45,33 +54,33 @@ def compare_steps(baseline: StepTime, scheme: StepTime, bandwidth: float) -> Bre
     Parameters
     ----------
     bandwidth
-        Bytes a second of a node's network.
+        Bandwidth of a node's network in bytes per second.
     """
     gain = baseline.seconds.value / scheme.seconds.value - 1
-    # waiting for the slowest rank is a share of all the rest: it moves no threshold
+    # Waiting for the slowest rank is a share of the other time. It does not move the break-even.
     at = find_break_even(
-        own=scheme.seconds.value - scheme.parts["waiting"] - scheme.network_seconds,
+        local=scheme.seconds.value - scheme.parts["waiting"] - scheme.network_seconds,
         network_bytes=scheme.network_seconds * bandwidth,
-        baseline_own=baseline.seconds.value - baseline.parts["waiting"] - baseline.network_seconds,
+        baseline_local=baseline.seconds.value - baseline.parts["waiting"] - baseline.network_seconds,
         baseline_bytes=baseline.network_seconds * bandwidth,
     )
-    # what both have in common is off by the same: only where they differ the inputs' errors count
+    # Errors of the inputs are the same for the parts that both have in common. They count only where the parts differ.
     difference = abs(baseline.seconds.value - scheme.seconds.value)
     parts = {*baseline.parts, *scheme.parts}
-    doubt = 0.3 * sum(abs(baseline.parts.get(one, 0.0) - scheme.parts.get(one, 0.0)) for one in parts)
+    doubt = 0.3 * sum(abs(baseline.parts.get(part, 0.0) - scheme.parts.get(part, 0.0)) for part in parts)
     surely = difference > doubt
-    return BreakEven(at, gain, surely, _words(gain, at, surely))
+    return BreakEven(at, gain, surely, _describe(gain, at, surely))
 
 
-def find_break_even(*, own: float, network_bytes: float, baseline_own: float, baseline_bytes: float) -> float:
-    """The bandwidth at which ``own + network_bytes / B`` and the baseline's are equal."""
-    saved, cost = baseline_bytes - network_bytes, own - baseline_own
+def find_break_even(*, local: float, network_bytes: float, baseline_local: float, baseline_bytes: float) -> float:
+    """Return the bandwidth B in bytes per second at which ``local + network_bytes / B`` equals the baseline's time."""
+    saved, cost = baseline_bytes - network_bytes, local - baseline_local
     if cost <= 0:
         return math.inf if saved >= 0 else 0.0
     return saved / cost if saved > 0 else 0.0
 
 
-def _words(gain: float, at: float, surely: bool) -> str:
+def _describe(gain: float, at: float, surely: bool) -> str:
     limit = "" if at in (0.0, math.inf) else f": it pays below {at * 8e-9:.3g} Gbit/s a node"
     if abs(gain) < EQUAL:
         return f"as fast as the baseline{limit}"

@@ -1,4 +1,4 @@
-"""What a rank holds of a model, and how it lies in buckets: from the settings alone, as the engine does it. Pure."""
+"""Parameters of a rank and their layout in buckets, computed from the settings as the engine does it. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -19,24 +19,24 @@ from hpcbench.parallel.fusion import Item, fuse, padded
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a part of the model.
+    """A parameter of one part of the model.
 
     Attributes
     ----------
     shape
-        In the whole model.
+        Shape in the whole model.
     cuts
-        The axes of the tensor grid that cut each dim.
+        Axes of the tensor grid that cut each dim.
     units
-        Places of the units that use it: embedding, blocks, norm and head are units, in this order.
+        Indices of the units that use the parameter. Units are the embedding, the blocks, the norm and the head.
     tied
-        It is one of the two copies of a tied weight.
+        Whether it is one of the two copies of a tied weight.
     ep
-        Number of data-parallel ranks that hold different experts in its place; 1 if it is of no expert.
+        Number of data-parallel ranks that hold different experts in its place; 1 for a parameter outside of experts.
     by_rows
-        Its gradient may travel by the rows that were touched.
+        Whether its gradient may be sent as the rows that were touched.
     role
-        BlockParameter and attribute, as ``mlp.up.weight``, of what can become sparse; empty for all else.
+        Layer and attribute, such as ``mlp.up.weight``, of a parameter that can be pruned; else empty.
     """
 
     shape: tuple[int, ...]
@@ -50,24 +50,25 @@ class Parameter:
 
 @dataclass(frozen=True)
 class PredictedBucket:
-    """Some parameters of a rank.
+    """A bucket of parameters on one rank.
 
     Attributes
     ----------
     length
-        Elements, padding included.
+        Number of elements, padding included.
     filled
-        Elements of parameters.
+        Number of elements without padding.
     summands
-        The axes of the tensor grid along which the gradients are summands.
+        Axes of the tensor grid along which the gradients must be summed.
     tied
-        It holds one of the two copies of a tied weight.
+        Whether it holds one of the two copies of a tied weight.
     gathers
-        Runs of neighbouring units that use it: so often ZeRO-3 gathers it in the forward pass of a micro-batch.
+        Number of times that ZeRO-3 gathers the bucket in the forward pass of a micro-batch: once for each run of
+        neighboring units that use it.
     ep
-        Number of data-parallel ranks that hold different experts in its place; 1 if it has none.
+        Number of data-parallel ranks that hold different experts in its place; 1 for a bucket without experts.
     width
-        Values of a row, if it is a table whose gradient may travel by the rows that were touched; else 0.
+        Values per row of a table whose gradient may be sent as the rows that were touched; else 0.
     """
 
     length: int
@@ -78,25 +79,25 @@ class PredictedBucket:
     ep: int = 1
     width: int = 0
     free: tuple[tuple[int, int], ...] = ()
-    """Runs of elements that can become zero, each from its first element up to its end."""
+    """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
-    """Elements of a message of gradients, and of weights before the update; 0 means all."""
+    """Number of elements in a message of gradients, or of weights before the update; 0 for all."""
     given: int = 0
-    """Elements of a message of updated weights; 0 means all."""
+    """Number of elements in a message of updated weights; 0 for all."""
 
 
 class BucketLayout(NamedTuple):
-    """The buckets of a part of the model, of which many are alike.
+    """Buckets of one part of the model, with equal buckets counted once.
 
     Attributes
     ----------
     kinds
-        Those that differ, each with how many there are.
+        Distinct buckets, each with its number of copies.
     order
-        Places in `kinds`, in the order in which the backward pass fills them.
+        Indices in `kinds`, in the order in which the backward pass fills the buckets.
     together
-        The most elements that ZeRO-3 has of them at a time: of a unit, of the one before, whose weights are under way,
-        and of the one after, whose gradients are not all added yet.
+        Largest number of elements that ZeRO-3 holds at a time: those of a unit, of the previous one, whose weights are
+        being gathered, and of the next one, whose gradients are being summed.
     """
 
     kinds: tuple[tuple[PredictedBucket, int], ...]
@@ -105,17 +106,17 @@ class BucketLayout(NamedTuple):
 
 
 def get_itemsize(train: Train) -> int:
-    """Bytes of a value in the precision in which sums are made."""
+    """Return the bytes of a value in the precision of sums: 8 for fp64, else 4."""
     return 8 if train.precision == "fp64" else 4
 
 
 def list_buckets(model: Model, train: Train, layout: Layout, rank: int) -> list[PredictedBucket]:
-    """The buckets of a rank, of all parts of the model that it holds."""
+    """List the buckets of a rank in all parts of the model that it holds."""
     return [laid.kinds[k][0] for laid in lay_out_buckets(model, train, layout, rank).values() for k in laid.order]
 
 
 def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, BucketLayout]:
-    """The same by the number of the part."""
+    """Return the buckets of a rank by number of the part."""
     stage, _, index = layout.coordinates(rank)
     mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     spread = train.sequence_parallel or layout.tensor != "1d"
@@ -125,7 +126,7 @@ def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> di
 
 
 class _Part(NamedTuple):
-    """What decides on the parameters of a part: those of equal terms have equal buckets."""
+    """Properties of a part that determine its parameters. Equal parts have equal buckets."""
 
     model: Model
     seq_len: int
@@ -134,13 +135,13 @@ class _Part(NamedTuple):
     first: bool
     last: bool
     apart: bool
-    """The two copies of a tied weight are on different stages."""
+    """Whether the two copies of a tied weight are on different stages."""
     by_rows: bool
-    """The embedding's gradient may travel by the rows that were touched."""
+    """Whether the gradient of the embedding may be sent as the rows that were touched."""
 
 
 class _Mesh(NamedTuple):
-    """The tensor grid and the replicas, and a rank's place in the grid."""
+    """The tensor grid, the number of replicas, and the index of a rank in the grid."""
 
     mode: Mode
     tp: int
@@ -155,15 +156,15 @@ class _Mesh(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """How parameters are laid in buckets."""
+    """Settings that determine how parameters are put into buckets."""
 
     itemsize: int
     bucket_mb: float
     spread: bool
-    """Gradients of what tensor-parallel ranks hold alike are summands."""
+    """Whether gradients of parameters that tensor-parallel ranks replicate must be summed over these ranks."""
     mesh: _Mesh
     roles: tuple[str, ...] = ()
-    """The parameters of a block that can have zeros."""
+    """Roles of the parameters that can be pruned."""
 
 
 def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
@@ -176,7 +177,7 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
 
 @lru_cache(maxsize=4096)
 def _laid(part: _Part, rules: _Rules) -> BucketLayout:
-    """The buckets of a part: many stages and many runs have the same."""
+    """Compute the buckets of a part; cached, because many stages and runs have equal parts."""
     grid, place = rules.mesh.grid, rules.mesh.place
 
     @cache
@@ -185,15 +186,15 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
         return Item(math.prod(shape) * rules.itemsize / parts, grid.alike(cuts), alone, ep)
 
     @cache
-    def held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
-        """Elements on this rank."""
+    def count_held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
+        """Return the number of elements on this rank."""
         return math.prod(
             count_elements(cut_evenly(size, grid.count(axes))[grid.index(place, axes)]) if axes else size
             for size, axes in zip(shape, cuts, strict=True)
         )
 
     def bucket(inside: list[Parameter], users: set[int]) -> PredictedBucket:
-        ends = [*accumulate(held(parameter.shape, parameter.cuts) for parameter in inside)]
+        ends = [*accumulate(count_held(parameter.shape, parameter.cuts) for parameter in inside)]
         filled = ends[-1]
         runs = zip(inside, [0, *ends], ends, strict=False)
         return PredictedBucket(
@@ -207,23 +208,28 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
             free=tuple((start, end) for parameter, start, end in runs if parameter.role in rules.roles),
         )
 
-    backwards = [*_parameters(part, grid, rules.mesh.ep)][::-1]
-    items = (item(one.shape, one.cuts, one.tied or one.by_rows, one.ep) for one in backwards)
+    reversed_parameters = [*_parameters(part, grid, rules.mesh.ep)][::-1]
+    items = (
+        item(item_bucket.shape, item_bucket.cuts, item_bucket.tied or item_bucket.by_rows, item_bucket.ep)
+        for item_bucket in reversed_parameters
+    )
     filled = fuse(items, limit_bytes=rules.bucket_mb * 1e6)
-    groups = [[backwards[place] for place in places] for places in filled]
+    groups = [[reversed_parameters[place] for place in places] for places in filled]
     used = [{unit for parameter in group for unit in parameter.units} for group in groups]
     buckets = [*map(bucket, groups, used)]
     present: dict[int, int] = {}
-    for one, units in zip(buckets, used, strict=True):
+    for item_bucket, units in zip(buckets, used, strict=True):
         for unit in {unit + step for unit in units for step in (-1, 0, 1)}:
-            present[unit] = present.get(unit, 0) + one.length
-    kinds = {one: k for k, one in enumerate(dict.fromkeys(buckets))}
-    order = tuple(kinds[one] for one in buckets)
-    return BucketLayout(tuple((one, order.count(k)) for one, k in kinds.items()), order, max(present.values()))
+            present[unit] = present.get(unit, 0) + item_bucket.length
+    kinds = {item_bucket: k for k, item_bucket in enumerate(dict.fromkeys(buckets))}
+    order = tuple(kinds[item_bucket] for item_bucket in buckets)
+    return BucketLayout(
+        tuple((item_bucket, order.count(k)) for item_bucket, k in kinds.items()), order, max(present.values())
+    )
 
 
 def list_parameters(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
-    """A rank's parameters of one of the parts that the pipeline cuts the model into, in the model's order."""
+    """List a rank's parameters of part `number` of the pipeline, in the model's order."""
     return _parameters(_part(model, train, layout, number), layout.grid, layout.ep)
 
 
@@ -248,11 +254,11 @@ def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:
 
 
 BlockParameter = tuple[tuple[int, ...], str, str, str]
-"""Shape of a parameter, whose it is, and its role."""
+"""Shape of a parameter, its layer in the tensor grid, its attribute, and its role."""
 
 
 def _block(h: int, experts: Experts | None, ep: int) -> Iterator[BlockParameter]:
-    """The parameters of a block: twice a norm and a column and a row layer, or after the second norm experts."""
+    """List the parameters of a block: norm, attention, norm, and an MLP or experts."""
     yield from _norm(h)
     yield from _pair(h, 3 * h, h, roles=("attention.qkv", "attention.out"))
     yield from _norm(h)
@@ -274,7 +280,7 @@ def _norm(h: int) -> Iterator[BlockParameter]:
 def _pair(
     h: int, entry: int, middle: int, of: str = "", *, roles: tuple[str, str] = ("", "")
 ) -> Iterator[BlockParameter]:
-    """A column and a row layer."""
+    """List the parameters of a column layer followed by a row layer."""
     column, row = roles
     yield (entry, h), f"{of}column", "weight", f"{column}.weight"
     yield (entry,), f"{of}column", "bias", f"{column}.bias"

@@ -1,30 +1,31 @@
-"""One call of a training step, and the bytes that it sends. Pure."""
+"""A call of a training step, and the bytes that it sends. Pure."""
 
 from dataclasses import dataclass
 
 from hpcbench.contract.traffic import Traffic
 
 WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of a value."""
+"""Bytes of a value, by precision."""
 
 
 @dataclass(frozen=True)
 class PredictedCall:
-    """One collective, or one message.
+    """A collective or a message.
 
     Attributes
     ----------
     channel
-        What it belongs to.
+        Channel of the traffic that the call belongs to.
     operation
-        ``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``; ``broadcast`` and ``reduce``
-        are one of each rank's piece, one after another.
+        ``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``. ``broadcast`` and ``reduce``
+        stand for one collective per rank, of that rank's piece, one after another.
     elements, width
-        Elements of the whole vector, and bytes of each as it is sent. Of an all-to-all it is the vector of a rank.
+        Number of elements of the whole vector, and bytes of an element as it is sent. For an all-to-all the vector is
+        that of one rank.
     group
-        ``tp``, ``cp``, ``dp`` (the replicas), ``node`` (replicas that are neighbours and share a node), ``ep`` (those
-        that share out experts), ``edp`` (those that hold the same experts), ``pp``, ``ends`` (first and last stage),
-        ``world``, or axes of the tensor grid, each a letter.
+        ``tp``, ``cp``, ``dp`` (the replicas), ``node`` (neighboring replicas on one node), ``ep`` (ranks that hold
+        different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage),
+        ``world``, or axes of the tensor grid, one letter each.
     """
 
     channel: Traffic
@@ -34,13 +35,13 @@ class PredictedCall:
     group: str
 
     def message_bytes(self, size: int, index: int) -> int:
-        """Bytes that member `index` of `size` sends."""
+        """Return the bytes that member `index` of a group of `size` ranks sends."""
         if self.operation == "send":
             return self.elements * self.width
-        # what `contract.shards` says of pieces that differ by one at most, without making a list for thousands of ranks
+        # Pieces are cut as in `contract.shards`; no list is made, because a group may have thousands of ranks.
         base, longer = divmod(self.elements, size)
-        own = base + (index < longer)
-        scattered, gathered = self.elements - own, (size - 1) * own
+        piece = base + (index < longer)
+        scattered, gathered = self.elements - piece, (size - 1) * piece
         elements = {
             "all-reduce": scattered + gathered,
             "reduce-scatter": scattered,
@@ -53,4 +54,4 @@ class PredictedCall:
 
 
 RepeatedCall = tuple[PredictedCall, int]
-"""A call, and how often it is made, one after another."""
+"""A call, and the number of times that it is made, one after another."""

@@ -1,8 +1,8 @@
-"""What GPUs can do at most: dense matrix products a second, by precision, as their makers say.
+"""Dense peaks of GPUs in FLOP/s, by precision, from the makers' data sheets.
 
-Sparsity, which doubles what data sheets print first, is not counted. Where matrix units take a precision their rate
-counts, since that is what the libraries of matrix products use; fp32 is without TF32, which PyTorch leaves off unless
-it is told otherwise.
+Sparsity, which doubles the figures that data sheets print first, is not counted. Rates of matrix units count for every
+precision that they support, because the libraries for matrix products use them. fp32 is without TF32, which PyTorch
+leaves off by default.
 """
 
 import re
@@ -17,25 +17,25 @@ class Chip:
 
     name: str
     pattern: str
-    """Matches the whole name that PyTorch prints: a part of a GPU, or one made for a single machine, has less or more
-    than the chip whose name it begins with, and must not be taken for it."""
+    """Regular expression of the whole name that PyTorch prints. A prefix is not enough: a slice of a GPU, or a variant
+    made for one machine, begins with the name of the chip but has another peak."""
     tflops: Mapping[str, float]
-    """Precision of a run -> dense peak in TFLOP/s; a precision that the chip lacks is left out."""
+    """Dense peak in TFLOP/s by precision of a run; a precision that the chip lacks is left out."""
     source: str
 
     def peak(self, precision: str) -> float | None:
-        """Dense peak in FLOP/s; None where the chip lacks the precision."""
+        """Return the dense peak in FLOP/s; None if the chip lacks the precision."""
         tflops = self.tflops.get(precision)
         return tflops * 1e12 if tflops else None
 
 
 def find_chip(name: str) -> Chip | None:
-    """The chip that PyTorch calls so; None for one that is not in the table."""
+    """Return the chip with this PyTorch name; None if the table does not have it."""
     return next((chip for chip in CHIPS if re.fullmatch(chip.pattern, name.strip())), None)
 
 
 def _tflops(*, half: float, fp32: float, fp64: float, bf16: float | None = None) -> Mapping[str, float]:
-    """`bf16` is `half` unless it is given; 0 for a chip without it."""
+    """Return peaks by precision. `bf16` is the same as `half` by default; 0 removes a precision."""
     peaks = {"fp16": half, "bf16": half if bf16 is None else bf16, "fp32": fp32, "fp64": fp64}
     return MappingProxyType({precision: peak for precision, peak in peaks.items() if peak})
 

@@ -1,4 +1,4 @@
-"""``hpcbench predict``: from a study and a site to tables, a file or a page."""
+"""The function behind ``hpcbench predict``: predictions of a study on a site."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def predict_study(
     Raises
     ------
     UserError
-        Study, site or options are wrong, or the study uses what the model lacks.
+        The study, the site or an option is wrong, or the study uses a setting that the model does not cover.
     """
     loaded = load_study(study, list(sets))
     name = site or loaded.study.site
@@ -58,36 +58,36 @@ def predict_runs(
     skip: bool = False,
     partition: bool = False,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
-    """Predict each cell and scheme of a study once: repeats differ by nothing that is predicted.
+    """Predict each cell and scheme of a study once, because repeats have the same prediction.
 
     Parameters
     ----------
     runs
-        The runs of the study, or some of them.
+        All runs of the study, or a selection.
     place
         The site.
     base
-        Directory that relative paths of the study start from.
+        Directory that relative paths in the study start from.
     measured
-        Directory with measured tables or completed runs.
+        Directory with measured tables, or with completed runs.
     ranks
-        Numbers of ranks to predict instead of the study's.
+        Numbers of ranks to predict instead of those of the study.
     skip
-        Leave out what cannot be predicted, with the reason among what the predictions rest on; else it is an error.
+        Whether to leave out runs that cannot be predicted. The reasons are in the second result, key ``refused``.
     partition
-        Cut the models over the ranks, too: `plans` of what is said beside the predictions.
+        Whether to cut the models over the ranks, too; the second result has the ``plans``.
 
     Returns
     -------
-    The predictions, what they rest on, and the last cell's machine.
+    The predictions, a description of their inputs, and the machine of the last cell.
 
     Raises
     ------
     UserError
-        An option is wrong, or the study uses what the model lacks.
+        An option is wrong, or the study uses a setting that the model does not cover.
     """
     study = runs[0].study
-    known = tables.read_tables(measured or Path("measured") / place.site, asked_for=measured is not None)
+    measured_tables = tables.read_tables(measured or Path("measured") / place.site, asked_for=measured is not None)
     refused: list[str] = []
     cells: dict[tuple[str, int], list[tuple[str, Workload]]] = {}
     for run in runs:
@@ -100,23 +100,25 @@ def predict_runs(
                 raise
             refused.append(str(error))
             continue
-        words = format_cell(run.cell)
+        cell = format_cell(run.cell)
         for count in ranks or [run.size.layout.ranks]:
             try:
                 scaled = workload if count == run.size.layout.ranks else scale_to_ranks(workload, count)
             except ValueError as error:
                 raise UserError(f"--ranks {count}: {error}: give another number") from None
-            cells.setdefault((words, count), []).append((run.scheme_name, scaled))
-    lesson = _lesson(place, known, measured)
-    found: list[Prediction] = []
+            cells.setdefault((cell, count), []).append((run.scheme_name, scaled))
+    lesson = _lesson(place, measured_tables, measured)
+    predictions: list[Prediction] = []
     plans: list[Plans] = []
     machine = None
-    for (words, _), workloads in cells.items():
-        machine, speeds = lesson.applied(_measured_machine(place, workloads[0][1], known))
+    for (cell, _), workloads in cells.items():
+        machine, speeds = lesson.apply(_measured_machine(place, workloads[0][1], measured_tables))
         left_out = refused if skip else None
         if partition:
-            plans += [plan_stages(words, name, workload, machine, speeds) for name, workload in workloads]
-        found += predict(words, workloads, machine, baseline=study.baseline.scheme, speeds=speeds, refused=left_out)
+            plans += [plan_stages(cell, name, workload, machine, speeds) for name, workload in workloads]
+        predictions += predict(
+            cell, workloads, machine, baseline=study.baseline.scheme, speeds=speeds, refused=left_out
+        )
     if machine is None:
         raise UserError(
             refused[0]
@@ -129,39 +131,41 @@ def predict_runs(
         "site": place.site,
         "baseline": study.baseline.scheme,
         "device": machine.device.name,
-        "measured": [str(known.directory / name) for name in known.names] if known.directory else [],
-        "learned": lesson.words(),
+        "measured": [str(measured_tables.directory / name) for name in measured_tables.names]
+        if measured_tables.directory
+        else [],
+        "learned": lesson.describe(),
         "refused": list(dict.fromkeys(refused)),
         "plans": plans,
         "products": {"basis": machine.products.basis.value, "source": machine.products.source},
         "links": {"within": machine.fabric.within_basis.value, "between": machine.fabric.between_basis.value},
     }
-    return found, about, machine
+    return predictions, about, machine
 
 
-def _lesson(place: Site, known: tables.MeasuredTables, directory: Path | None) -> Calibration:
-    """What the runs below the directory that was named teach."""
+def _lesson(place: Site, measured_tables: tables.MeasuredTables, directory: Path | None) -> Calibration:
+    """Calibrate the model by the completed runs below the directory that `--measured` names."""
     if directory is None:
         return Calibration()
     runs = find_runs(directory, place.site)
-    if not runs and not known.names:
+    if not runs and not measured_tables.names:
         raise UserError(
             f"--measured {directory}: holds neither {tables.PRODUCTS} nor {tables.NETWORK}, nor completed runs on "
             f"{place.site}: see `hpcbench bench gemm`"
         )
-    return calibrate(runs, lambda workload: _measured_machine(place, workload, known))
+    return calibrate(runs, lambda workload: _measured_machine(place, workload, measured_tables))
 
 
 def _measured_machine(
-    place: Site, workload: Workload, known: tables.MeasuredTables
+    place: Site, workload: Workload, measured_tables: tables.MeasuredTables
 ) -> tuple[Machine, dict[str, CodecSpeed]]:
     machine = describe_site(place, workload.ranks_per_node, workload.layout.ranks)
-    return tables.apply_tables(machine, known, workload.train.precision)
+    return tables.apply_tables(machine, measured_tables, workload.train.precision)
 
 
-def make_document(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
-    """Everything as plain data."""
-    runs = [one.to_json(machine.device.peak(one.workload.train.precision)) for one in found]
+def make_document(predictions: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    """Return all predictions and their inputs as plain data."""
+    runs = [prediction.to_json(machine.device.peak(prediction.workload.train.precision)) for prediction in predictions]
     plans = [plan.to_json() for plan in about["plans"]]
     others = {key: value for key, value in about.items() if key != "plans"}
     return {**others, **({"partition": plans} if plans else {}), "predictions": runs}

@@ -1,6 +1,6 @@
-"""What attention over the ranks of context parallelism sends in a layer, of one micro-batch. Pure.
+"""Calls of context-parallel attention in one layer and micro-batch. Pure.
 
-With n values of each of queries, keys, values and results on a rank, and p ranks that share positions:
+Queries, keys, values and results have n values each on a rank; p ranks share the positions:
 
 ======== ========================== ==========================================================
 way      forward                    backward
@@ -22,7 +22,7 @@ BACKWARD: Traffic = ("CP", "BACKWARD", "GRAD")
 
 
 class AttentionCall(NamedTuple):
-    """Calls of a layer that are alike."""
+    """Identical calls of one layer."""
 
     channel: Traffic
     operation: str
@@ -31,7 +31,7 @@ class AttentionCall(NamedTuple):
 
 
 def count_values(model: Model, train: Train, layout: Layout) -> int:
-    """Values of a rank's queries, or keys, of one micro-batch."""
+    """Return the number of values in a rank's queries (or keys) of one micro-batch."""
     cut = layout.tp
     if layout.tensor != "1d":
         inner = layout.grid.inner
@@ -40,18 +40,18 @@ def count_values(model: Model, train: Train, layout: Layout) -> int:
 
 
 def count_turns(model: Model, train: Train, layout: Layout) -> int:
-    """In how many turns Ulysses exchanges the heads of a rank."""
+    """Return the number of rounds in which Ulysses exchanges the heads of a rank."""
     cut = layout.tp if layout.tensor == "1d" else layout.grid.count(layout.grid.inner.columns)
     return 2 if train.overlap and model.heads // cut // layout.cp % 2 == 0 else 1
 
 
 def list_forward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
-    """AttentionCall by the attention of a layer in the forward pass, and once more where it is recomputed."""
+    """List the calls of a layer's attention in its forward pass, also when it is recomputed."""
     return _sent(FORWARD, model, train, layout)
 
 
 def list_backward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
-    """AttentionCall by the attention of a layer in the backward pass."""
+    """List the calls of a layer's attention in its backward pass."""
     again = [] if layout.context == "ulysses" else list_forward(model, train, layout)
     return again + _sent(BACKWARD, model, train, layout)
 

@@ -1,28 +1,23 @@
-"""What messages cost the cores where ranks share them: there a message is work before it is anything else.
+"""Core time of messages if ranks share cores, where most of the cost of a message is work.
 
-Ranks of one machine send through its memory and its kernel, which copy each message several times and wake whoever
-waits. `hpcbench bench network` measures on links without a limit what a call adds to a turn of all ranks that is
-otherwise work. While one rank waits another one works, so that no core rests: a rank's own part of the time that a call
-adds is the cores for each rank.
+Ranks of one machine send through its memory and its kernel, which copy each message several times and wake the waiting
+rank. `hpcbench bench network` measures, on links without a limit, the seconds that a call adds to a turn in which all
+ranks compute. No core is idle, because another rank computes while one waits. The core time of a call on one rank is
+therefore the added time multiplied by cores per rank.
 """
 
 import bisect
 import math
-import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-PLANNED = "planned all-reduce"
-"""The all-reduce of a codec's plan, without a codec: two steps, in each of which a rank sends to all others."""
-BACKGROUND = "background all-reduce"
-"""The library's all-reduce while its rank works: a thread drives it."""
-WORK_S = 2e-3
-"""Seconds of a core that a rank works before each call, where nothing else is said."""
+from hpcbench.predict import constants
+
 Curve = tuple[tuple[float, float], ...]
-"""Bytes, and seconds of a core on each rank; in order of bytes."""
+"""Pairs (bytes, seconds of a core on each rank), in order of bytes."""
 Grouping = tuple[int, bool]
-"""Ranks of a group, and whether it lies on several nodes."""
+"""Number of ranks in a group, and whether it has several nodes."""
 
 
 @dataclass(frozen=True)
@@ -32,200 +27,89 @@ class CoreCosts:
     Attributes
     ----------
     calls
-        Curves by operation, a collective's name or ``send``, and by the groups on which they were measured: pairs, and
-        all ranks.
+        Curves by operation, which is a collective or ``send``, and by measured group: pairs, and all ranks.
     """
 
     calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
-    call_s: float = 0.0
-    """Seconds for a call that is carried out by a plan, beside its messages: what Python does to begin and end it."""
-    part_s: float = 0.0
-    """Seconds for each message of a step of a plan beyond the first."""
-    background_s: float = 0.0
-    """Seconds for handing a call to the thread that drives it while its rank computes, and for taking it back."""
-    waiting: float = 0.0
-    """Share of a core that a rank takes from those who compute while it waits."""
-    driving: float = 0.0
-    """Share of a core that a thread takes while it drives what is under way and its rank computes."""
+    call_s: float = constants.PLAN_CALL_S
+    """Seconds for a call of a plan in addition to its messages, for its begin and end in Python."""
+    part_s: float = constants.PLAN_MESSAGE_S
+    """Seconds for each message of a plan's step after the first one."""
     networks: float = 0.0
-    """Cores that the kernel takes while all nodes send as much as their links allow."""
-    plan_factor: float = 1.0
-    """What a plan's steps take, over what their messages take alone: sums, copies and frames come on top."""
-    work_s: float = WORK_S
-    """Seconds of a core before each call, when this was measured."""
-    less_work: tuple["CoreCosts", ...] = ()
-    """The same with less work before each call, the least first: ranks that call often do not miss each other long."""
+    """Cores that the kernel takes while all nodes send at the bandwidth of their links."""
+    plan_factor: float = constants.PLAN_FACTOR
+    """Time of a plan's steps over that of their messages alone, because of sums, copies and frames."""
 
-    def after(self, work_s: float) -> "CoreCosts":
-        """What calls cost with so much work of a core before each, on straight lines between what was measured."""
-        known = [*self.less_work, self]
-        k = bisect.bisect_left([one.work_s for one in known], work_s)
-        if k in (0, len(known)):
-            return known[min(k, len(known) - 1)]
-        below, above = known[k - 1], known[k]
-        return _between(below, above, (work_s - below.work_s) / (above.work_s - below.work_s))
+    def time_message(self, nbytes: float, *, crossing: bool) -> float:
+        """Return the seconds for one message that a rank sends while it receives one."""
+        return self.time_collective("send", nbytes, ranks=2, crossing=crossing)
 
-    def message(self, nbytes: float, *, crossing: bool) -> float:
-        """Seconds for one message that a rank sends while it receives one."""
-        return self.collective("send", nbytes, ranks=2, crossing=crossing)
-
-    def collective(self, operation: str, nbytes: float, *, ranks: int, crossing: bool) -> float:
-        """Seconds for a library's collective of `nbytes`, the whole vector.
+    def time_collective(self, operation: str, nbytes: float, *, ranks: int, crossing: bool) -> float:
+        """Return the seconds for a library's collective of a vector of `nbytes`.
 
         Between a pair and the measured number of ranks they grow with the logarithm of the ranks.
         """
         curves = dict(dict(self.calls).get(operation, ()))
-        if not curves:  # an all-to-all: a message to each other rank
-            return (ranks - 1) * self.message(nbytes / ranks, crossing=crossing)
+        if not curves:  # An all-to-all is one message to each other rank.
+            return (ranks - 1) * self.time_message(nbytes / ranks, crossing=crossing)
         most = max(size for size, _ in curves)
         pair = curves.get((2, crossing), curves.get((2, not crossing)))
-        whole = next((curve for (size, _), curve in curves.items() if size == most), pair)
-        if pair is None or whole is None or most == 2:
-            return interpolate_curve(pair or whole or (), nbytes)
+        largest = next((curve for (size, _), curve in curves.items() if size == most), pair)
+        if pair is None or largest is None or most == 2:
+            return interpolate_curve(pair or largest or (), nbytes)
         share = math.log2(ranks / 2) / math.log2(most / 2)
-        return max(
-            interpolate_curve(pair, nbytes)
-            + share * (interpolate_curve(whole, nbytes) - interpolate_curve(pair, nbytes)),
-            0.0,
-        )
+        pair_s, largest_s = (interpolate_curve(curve, nbytes) for curve in (pair, largest))
+        return max(pair_s + share * (largest_s - pair_s), 0.0)
 
-    def step(self, parts: Sequence[tuple[float, bool]]) -> float:
-        """Seconds for messages that are sent at the same time, and waited for once: bytes, and whether they cross."""
+    def time_step(self, parts: Sequence[tuple[float, bool]]) -> float:
+        """Return the seconds for messages that are sent at the same time: pairs (bytes, whether between nodes)."""
         if not parts:
             return 0.0
-        starts = [self.message(0.0, crossing=crossing) for _, crossing in parts]
+        starts = [self.time_message(0.0, crossing=crossing) for _, crossing in parts]
         moving = sum(
-            self.message(nbytes, crossing=crossing) - start
+            self.time_message(nbytes, crossing=crossing) - start
             for (nbytes, crossing), start in zip(parts, starts, strict=True)
         )
         return self.plan_factor * (max(starts) + (len(parts) - 1) * self.part_s + moving)
 
 
 def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
-    """The work of messages by a table of links without a limit; None if its ranks had cores of their own.
+    """Read the core costs from a table of links without a limit; None if each of its ranks had its own core.
 
     Parameters
     ----------
     cores
-        That the ranks shared.
+        Number of cores that the ranks shared.
     """
     ranks, rows = sum(raw["ranks_per_node"]), raw.get("between_work", [])
     if not rows or ranks <= cores:
         return None
-    # what those who compute lose is more than what a clock of those who wait counts; older tables have that alone
-    waiting = raw.get("waiting_takes")
-    waiting = raw.get("waiting_share", 0.0) if waiting is None else waiting
-    driving = raw.get("driving_takes")
-    driving = waiting if driving is None else driving
-    found = replace(_of_rows(rows, cores / ranks), waiting=waiting, driving=driving)
-    less = [replace(_of_rows(one["rows"], cores / ranks), work_s=one["work_s"]) for one in raw.get("less_work", [])]
-    return replace(found, less_work=tuple(sorted(less, key=lambda one: one.work_s)))
+    return _fit_rows(rows, cores / ranks)
 
 
-def _of_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
-    """The work of messages by what calls added to a turn of all ranks, of which a rank has this share."""
+def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
+    """Derive the core costs from the seconds that calls added to a turn. A rank has this share of the cores."""
     points: dict[str, dict[Grouping, list[tuple[float, float]]]] = {}
     for row in rows:
         curve = points.setdefault(row["operation"], {}).setdefault((row["ranks"], row["crossing"]), [])
         curve.append((float(row["bytes"]), row["seconds"] * share))
     calls = {
-        operation: {grouping: _rising(curve) for grouping, curve in curves.items()}
+        operation: {grouping: _make_monotonic(curve) for grouping, curve in curves.items()}
         for operation, curves in points.items()
     }
-    made = tuple((operation, tuple(curves.items())) for operation, curves in calls.items())
-    planned = calls.get(PLANNED, {})
-    found = CoreCosts(made, part_s=_part_s(planned), background_s=_background_s(calls))
-    found = replace(found, call_s=_call_s(found, planned))
-    return replace(found, plan_factor=_plan_factor(found, planned))
+    return CoreCosts(tuple((operation, tuple(by_group.items())) for operation, by_group in calls.items()))
 
 
-def _between(below: CoreCosts, above: CoreCosts, share: float) -> CoreCosts:
-    """Costs that are so far on the way from one to the other. Both were measured with the same calls."""
-
-    def mean(low: float, high: float) -> float:
-        return low + share * (high - low)
-
-    calls = {
-        operation: tuple(
-            (grouping, tuple((nbytes, mean(low, high)) for (nbytes, low), (_, high) in zip(curve, other, strict=True)))
-            for (grouping, curve), (_, other) in zip(curves, dict(above.calls)[operation], strict=True)
-        )
-        for operation, curves in below.calls
-    }
-    return replace(
-        above,
-        calls=tuple(calls.items()),
-        call_s=mean(below.call_s, above.call_s),
-        part_s=mean(below.part_s, above.part_s),
-        background_s=mean(below.background_s, above.background_s),
-        plan_factor=mean(below.plan_factor, above.plan_factor),
-    )
-
-
-def _call_s(found: CoreCosts, planned: dict[Grouping, Curve]) -> float:
-    """What the smallest all-reduce of a pair by a plan takes beyond its two messages: the mean over the groups."""
-    beyond = [
-        max(curve[0][1] - 2 * found.message(curve[0][0] / 2, crossing=crossing), 0.0)
-        for (ranks, crossing), curve in planned.items()
-        if ranks == 2
-    ]
-    return statistics.mean(beyond) if beyond else 0.0
-
-
-def _background_s(calls: dict[str, dict[Grouping, Curve]]) -> float:
-    """What the smallest all-reduce of a pair takes more in the background: the mean over the groups."""
-    alone = calls.get("all-reduce", {})
-    more = [max(curve[0][1] - alone[pair][0][1], 0.0) for pair, curve in calls.get(BACKGROUND, {}).items()]
-    return statistics.mean(more) if more else 0.0
-
-
-def count_lost_cores(asleep: float, awake: float, *, cores: int, waiting: int) -> float:
-    """Cores that each rank which waits takes from those who compute on all cores.
-
-    Parameters
-    ----------
-    asleep, awake
-        Seconds of the same work while the others sleep, and while they wait.
-    waiting
-        Number of those that wait.
-    """
-    return max(cores * (1 - asleep / awake), 0.0) / waiting
-
-
-def _plan_factor(found: CoreCosts, planned: dict[Grouping, Curve]) -> float:
-    """Measured over reckoned seconds of a plan's all-reduces, but the smallest ones."""
-    ratios = [
-        max(seconds - found.call_s, 0.1 * seconds) / (2 * found.step([(nbytes / ranks, crossing)] * (ranks - 1)))
-        for (ranks, crossing), curve in planned.items()
-        for nbytes, seconds in curve[1:]
-    ]
-    return math.exp(statistics.mean(map(math.log, ratios))) if ratios else 1.0
-
-
-def _part_s(planned: dict[Grouping, Curve]) -> float:
-    """Seconds for a further message of a step, by what a plan's smallest all-reduce takes of all ranks and of a pair.
-
-    It has two steps, in each of which a rank sends to all others.
-    """
-    starts = {grouping: curve[0][1] for grouping, curve in planned.items()}
-    most = max((ranks for ranks, _ in starts), default=2)
-    if most == 2:
-        return 0.0
-    pairs = [seconds for (ranks, _), seconds in starts.items() if ranks == 2]
-    whole = [seconds for (ranks, _), seconds in starts.items() if ranks == most]
-    return max(whole[0] - max(pairs), 0.0) / (2 * (most - 2)) if pairs else 0.0
-
-
-def _rising(points: Sequence[tuple[float, float]]) -> Curve:
-    """Points in order of bytes; what takes less than a smaller one does so by noise."""
-    found: list[tuple[float, float]] = []
+def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:
+    """Sort points by bytes and raise those that are below a smaller one, which is noise."""
+    curve: list[tuple[float, float]] = []
     for nbytes, seconds in sorted(points):
-        found.append((nbytes, max(seconds, found[-1][1] if found else 0.0)))
-    return tuple(found)
+        curve.append((nbytes, max(seconds, curve[-1][1] if curve else 0.0)))
+    return tuple(curve)
 
 
 def interpolate_curve(curve: Curve, nbytes: float) -> float:
-    """Seconds at a size: on straight lines between points, and beyond the last in proportion to the bytes."""
+    """Return the seconds at a size: linear between points, and proportional to the bytes after the last one."""
     if not curve or nbytes <= curve[0][0]:
         return curve[0][1] if curve else 0.0
     most, longest = curve[-1]

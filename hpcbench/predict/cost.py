@@ -1,4 +1,4 @@
-"""What a call costs, by where the time goes, and how fast a codec is."""
+"""Cost of a call, split by where the time is spent, and the speed of a codec."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from hpcbench.predict.basis import InputBasis
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one call, with nothing else on the links."""
+    """Cost of one call without other traffic on the links. Times are in seconds."""
 
     encode: float = 0.0
     decode: float = 0.0
     inside: float = 0.0
-    """Latency, and the links within a node."""
+    """Time of latency and of links within a node."""
     network: float = 0.0
-    """The node's network is busy."""
+    """Time for which the network of the node is busy."""
     wire_bytes: float = 0.0
-    """That the rank sends."""
+    """Bytes that the rank sends."""
     network_bytes: float = 0.0
-    """Those of the bytes that leave the node."""
+    """Part of `wire_bytes` that leaves the node."""
 
     @property
     def seconds(self) -> float:
@@ -48,7 +48,7 @@ class Cost:
 
 
 def sum_costs(costs: Iterable[tuple[Cost, float]]) -> Cost:
-    """The sum of costs, each so many times."""
+    """Return the sum of pairs (cost, number of repetitions)."""
     encode = decode = inside = network = wire = left = 0.0
     for cost, times in costs:
         encode += times * cost.encode
@@ -62,11 +62,11 @@ def sum_costs(costs: Iterable[tuple[Cost, float]]) -> Cost:
 
 @dataclass(frozen=True)
 class CodecSpeed:
-    """A codec on one rank."""
+    """Speed of a codec on one rank. Bytes are counted before encoding."""
 
     encode_bytes_per_s: float
     decode_bytes_per_s: float
     call_s: float
     ratio: float | None
-    """Measured; None takes the codec's own size."""
+    """Measured encoded bytes per byte; None to compute them from the codec's format."""
     basis: InputBasis

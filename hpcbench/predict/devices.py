@@ -1,4 +1,4 @@
-"""What ranks compute on: peaks and memory from data sheets, bandwidth as others measured it."""
+"""Devices that ranks compute on: peaks and memory from data sheets, bandwidth as published."""
 
 import re
 from collections.abc import Mapping
@@ -11,27 +11,27 @@ from hpcbench.predict.chips import CHIPS
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """One device, or the share of a node's cores that a rank has."""
+    """A GPU, or a rank's share of the cores of a node."""
 
     name: str
     family: str
     """Which tables are its own: ``V100``, ``A100``, ``H100``, or ``assume_cpu``."""
     tflops: Mapping[str, float] = field(hash=False)
-    """Precision -> dense peak in TFLOP/s."""
+    """Dense peak in TFLOP/s, by precision."""
     units: int
-    """Streaming multiprocessors, or cores, which share the tiles of a product."""
+    """Number of streaming multiprocessors, or of cores, among which the tiles of a product are divided."""
     memory_bytes: float | None
-    """None where nobody said."""
+    """Memory in bytes; None if unknown."""
     copy_bytes_per_s: float
-    """Read and written together, by a large copy."""
+    """Memory bandwidth of a large copy, bytes read and written."""
     link_bytes_per_s: float
-    """From one device to others of its node, one way."""
+    """Bandwidth from one device to the others of its node, one way."""
     basis: InputBasis
-    """The basis of `copy_bytes_per_s`."""
+    """Source of `copy_bytes_per_s`."""
     source: str
 
     def peak(self, precision: str) -> float:
-        """Dense peak in FLOP/s; that of fp32 for a precision that the device lacks."""
+        """Return the dense peak in FLOP/s; that of fp32 for a precision that the device lacks."""
         return (self.tflops.get(precision) or self.tflops["fp32"]) * 1e12
 
 
@@ -51,12 +51,12 @@ _SHEETS = (
 
 
 def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
-    """The GPU that a site calls so; None for one of which nothing is known.
+    """Return the GPU with this name in the site file; None if it is not in the table.
 
     Parameters
     ----------
     memory_gb
-        Memory of the device, if the site says it.
+        Memory of the device as given by the site; None for the usual size.
     """
     for pattern, chip_name, family, units, memory, copy, link, basis in _SHEETS:
         if re.search(rf"(?<![A-Z]){pattern}", name):
@@ -67,7 +67,7 @@ def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
 
 
 def assume_cpu(cores: int, memory_bytes: float | None) -> DeviceSpec:
-    """A rank's share of a node's cores, of which nothing was measured."""
+    """Return a rank's share of the cores of a node without measurements."""
     peak = constants.CPU_FLOPS_A_CORE * cores / 1e12
     return DeviceSpec(
         f"{cores} cores",

@@ -1,11 +1,12 @@
-"""What earlier runs of a machine teach the next prediction: how long they computed, encoded and waited.
+"""Calibration of the model by earlier runs on a machine: their computation, their codecs, and their waiting.
 
-Each completed run of a results tree is predicted with the same tables as the next one. Measured over predicted gives a
-factor for its computing (the ``hosts`` event of its log) and one for what its baseline waited on the network; codecs
-tell their speed themselves (the ``traffic`` event). The factors are geometric means over the runs.
+Each completed run of a results tree is predicted with the same tables as the next run. Measured over predicted seconds
+give a factor for computation (event ``hosts`` of the log) and a factor for the time that the baseline waits for the
+network. The speed of codecs comes from the event ``traffic``. Factors are geometric means over the runs.
 
-Where ranks share cores, messages make computing longer. There the first factor is for all that the cores do: the one
-with which the model comes to the part of a step in which ranks wait for no call. What they wait says nothing of it.
+Where ranks share cores, messages slow down computation. There the first factor applies to all work of the cores. It is
+chosen so that the model predicts the measured part of a step in which ranks are not blocked in a call. The blocked part
+contains no information about it.
 """
 
 import math
@@ -30,13 +31,13 @@ from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
-"""Part of a step that a baseline waits for messages, by the model: below it nothing is learned of the network."""
+"""Least predicted share of a step that a baseline waits for messages, for the run to calibrate the network."""
 _DEPTH = 4
-"""Directories below the one that is named in which submissions are looked for."""
+"""Depth of the search for submissions below the directory that the user names."""
 
 MachineAndCodecs = tuple[Machine, dict[str, CodecSpeed]]
 FindMachine = Callable[[Workload], MachineAndCodecs]
-"""Machine and codecs of a run, by the tables alone."""
+"""Function that returns the machine and codecs of a run from the tables alone."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +47,29 @@ class EarlierRun:
     where: Path
     workload: Workload
     seconds: float
-    """Mean of its steps after the warm-up."""
+    """Mean seconds of a step after the warm-up."""
     compute_s: float | None
-    """Seconds of a step on the host that computed the longest."""
+    """Seconds of computation in a step, on the host that computed the longest; None if the log has none."""
     log: RunLog
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the runs say.
+    """Factors and codec speeds derived from earlier runs.
 
     Attributes
     ----------
     runs
-        So many.
+        Number of runs.
     work
-        Factor of computing, and where ranks share cores of all that the cores do; 1 where nothing was learned.
+        Factor of the computation, or of all work of the cores where ranks share them; 1 without information.
     waiting
-        Factor of what a baseline waits for messages.
+        Factor of the time that a baseline waits for messages.
     codecs
-        Speeds.
+        Speed of each codec.
     before, after
-        Relative errors of the runs' step times as the tables predict them, and with what was learned of the *other*
-        runs.
+        Relative errors of the predicted step times of these runs: by the tables alone, and after calibration by the
+        *other* runs.
     """
 
     runs: int = 0
@@ -78,11 +79,11 @@ class Calibration:
     before: tuple[float, ...] = ()
     after: tuple[float, ...] = ()
 
-    def applied(self, known: MachineAndCodecs) -> MachineAndCodecs:
-        """Machine and codecs with what was learned; what a table of `bench network` says of a codec stands."""
+    def apply(self, uncalibrated: MachineAndCodecs) -> MachineAndCodecs:
+        """Return machine and codecs after calibration. A codec's speed from `bench network` takes precedence."""
         if not self.runs:
-            return known
-        machine, speeds = known
+            return uncalibrated
+        machine, speeds = uncalibrated
         fabric = machine.fabric
         if self.waiting != 1.0:
             fabric = replace(fabric, share=fabric.share / self.waiting, between_basis=InputBasis.HERE)
@@ -93,8 +94,8 @@ class Calibration:
             learned = replace(learned, work_factor=machine.work_factor * self.work, work_basis=InputBasis.HERE)
         return learned, {**self.codecs, **speeds}
 
-    def words(self) -> list[str]:
-        """For people, a sentence each."""
+    def describe(self) -> list[str]:
+        """Return the calibration as sentences."""
         if not self.runs:
             return []
         lines = [
@@ -111,75 +112,85 @@ class Calibration:
 
 
 def find_runs(directory: Path, site: str) -> list[EarlierRun]:
-    """The completed runs of a site below a directory, of all submissions there."""
+    """Return the completed runs of a site in all submissions below a directory."""
     return [run for root in _submissions(directory) for run in _runs(root, site)]
 
 
 def calibrate(runs: Sequence[EarlierRun], place: FindMachine) -> Calibration:
-    """What the runs teach; its errors are left-one-out, so that they say what is to be hoped of the next run."""
+    """Return the calibration by some runs.
+
+    Its errors are leave-one-out errors: an estimate of the error of the next prediction.
+    """
     if not runs:
         return Calibration()
-    known = [place(run.workload) for run in runs]
-    plain = [_predicted(run, one) for run, one in zip(runs, known, strict=True)]
-    lesson = _lesson(runs, plain, known)
+    uncalibrated = [place(run.workload) for run in runs]
+    plain = [_predicted(run, machine) for run, machine in zip(runs, uncalibrated, strict=True)]
+    lesson = _combine_runs(runs, plain, uncalibrated)
     after = []
     if len(runs) > 1:
         for k, run in enumerate(runs):
-            others = _lesson(*([*each[:k], *each[k + 1 :]] for each in (runs, plain, known)))
-            after.append(_predicted(run, others.applied(known[k])).seconds.value / run.seconds - 1)
-    before = [made.seconds.value / run.seconds - 1 for run, made in zip(runs, plain, strict=True)]
+            others = _combine_runs(*([*each[:k], *each[k + 1 :]] for each in (runs, plain, uncalibrated)))
+            after.append(_predicted(run, others.apply(uncalibrated[k])).seconds.value / run.seconds - 1)
+    before = [step.seconds.value / run.seconds - 1 for run, step in zip(runs, plain, strict=True)]
     return replace(lesson, before=tuple(before), after=tuple(after))
 
 
-def fit_slowdown(workload: Workload, known: MachineAndCodecs, compute_s: float) -> float:
-    """How many times as long all takes that shared cores do, by a log's seconds of computing in a step; 1/4 to 4.
+def fit_slowdown(workload: Workload, uncalibrated: MachineAndCodecs, compute_s: float) -> float:
+    """Return the slowdown of all work of shared cores, between 1/4 and 4, that matches a log.
 
-    It is found by halving, for the computing grows with it.
+    The predicted computation grows with the factor, which is found by bisection.
+
+    Parameters
+    ----------
+    compute_s
+        Measured seconds of computation in a step.
     """
     low, high = _SLOWEST
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
-        if predict_step_time(workload, *Calibration(1, work=middle).applied(known)).computed < compute_s:
+        if predict_step_time(workload, *Calibration(1, work=middle).apply(uncalibrated)).computed < compute_s:
             low = middle
         else:
             high = middle
     return math.sqrt(low * high)
 
 
-def fit_waiting(workload: Workload, known: MachineAndCodecs, seconds: float, compute_s: float) -> float | None:
-    """How many times as long a baseline on shared cores waits for messages; None if links hardly let it wait."""
-    made = predict_step_time(workload, *known)
-    by_links = made.network_seconds > LEAST_SHARE * made.seconds.value
+def fit_waiting(workload: Workload, calibrated: MachineAndCodecs, seconds: float, compute_s: float) -> float | None:
+    """Return measured over predicted waiting of a baseline on shared cores; None if it hardly waits for the links."""
+    step = predict_step_time(workload, *calibrated)
+    by_links = step.network_seconds > LEAST_SHARE * step.seconds.value
     if workload.scheme.algorithm != "native" or not by_links or seconds <= compute_s:
         return None
-    return (seconds - compute_s) / (made.seconds.value - made.computed)
+    return (seconds - compute_s) / (step.seconds.value - step.computed)
 
 
 _SLOWEST = 1 / 4, 4.0
 _HALVINGS = 12
 
 
-def _lesson(runs: Sequence[EarlierRun], plain: Sequence[StepTime], known: Sequence[MachineAndCodecs]) -> Calibration:
+def _combine_runs(
+    runs: Sequence[EarlierRun], plain: Sequence[StepTime], machines: Sequence[MachineAndCodecs]
+) -> Calibration:
     work, waiting = [], []
-    for run, made, place in zip(runs, plain, known, strict=True):
-        if place[0].fabric.core_costs:
-            if run.compute_s and made.computed:
-                work.append(fit_slowdown(run.workload, place, run.compute_s))
+    for run, step, machine in zip(runs, plain, machines, strict=True):
+        if machine[0].fabric.core_costs:
+            if run.compute_s and step.computed:
+                work.append(fit_slowdown(run.workload, machine, run.compute_s))
                 factor = fit_waiting(
-                    run.workload, Calibration(1, work=work[-1]).applied(place), run.seconds, run.compute_s
+                    run.workload, Calibration(1, work=work[-1]).apply(machine), run.seconds, run.compute_s
                 )
                 waiting += [factor] if factor else []
             continue
-        parts = made.parts
+        parts = step.parts
         computed = sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))
         if run.compute_s and computed:
             work.append(run.compute_s / computed)
         waited = sum(parts[name] for name in ("tensor", "pipeline", "data"))
-        if run.compute_s and run.workload.scheme.algorithm == "native" and waited > LEAST_SHARE * made.seconds.value:
+        if run.compute_s and run.workload.scheme.algorithm == "native" and waited > LEAST_SHARE * step.seconds.value:
             scale = run.compute_s / computed if computed else 1.0
-            rest = run.seconds - run.compute_s - parts["bubble"] * scale
-            if rest > 0:
-                waiting.append(rest / waited)
+            unexplained = run.seconds - run.compute_s - parts["bubble"] * scale
+            if unexplained > 0:
+                waiting.append(unexplained / waited)
     return Calibration(len(runs), _mean(work), _mean(waiting), _speeds(run.log for run in runs))
 
 
@@ -188,19 +199,19 @@ def _mean(factors: Sequence[float]) -> float:
 
 
 def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
-    """Speeds of codecs, by what all channels of all runs say together."""
+    """Compute the speed of each codec from the traffic of all channels of all runs."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0, 0.0])
     for log in logs:
         for channel in log.read_event(TrafficTotals).channels or ():
             if not channel.codec or channel.codec == "none" or not channel.coded_bytes:
                 continue
-            whole = not channel.plain_calls and channel.wire_bytes and channel.message_bytes
+            has_ratio = not channel.plain_calls and channel.wire_bytes and channel.message_bytes
             added = (
                 channel.coded_bytes,
                 channel.encode_s or 0.0,
                 channel.decode_s or 0.0,
-                channel.wire_bytes if whole and channel.coded_bytes == channel.message_bytes else 0,
-                channel.message_bytes if whole and channel.coded_bytes == channel.message_bytes else 0,
+                channel.wire_bytes if has_ratio and channel.coded_bytes == channel.message_bytes else 0,
+                channel.message_bytes if has_ratio and channel.coded_bytes == channel.message_bytes else 0,
             )
             sums[channel.codec] = [a + float(b or 0) for a, b in zip(sums[channel.codec], added, strict=True)]
     return {
@@ -210,8 +221,8 @@ def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
     }
 
 
-def _predicted(run: EarlierRun, known: MachineAndCodecs) -> StepTime:
-    return predict_step_time(run.workload, *known)
+def _predicted(run: EarlierRun, machine: MachineAndCodecs) -> StepTime:
+    return predict_step_time(run.workload, *machine)
 
 
 def _submissions(directory: Path) -> Iterator[Path]:
@@ -221,7 +232,7 @@ def _submissions(directory: Path) -> Iterator[Path]:
 
 
 def _runs(root: Path, site: str) -> Iterator[EarlierRun]:
-    """The runs of a submission that completed, and that the model knows."""
+    """List the completed runs of a submission that the model covers."""
     plan = read_submission(root)
     if plan.site != site:
         return
@@ -234,11 +245,11 @@ def _runs(root: Path, site: str) -> Iterator[EarlierRun]:
             run, _ = load(root / planned.path / "run.json")
             workload = make_workload(run, ranks_per_node=_per_node(run))
         except (UserError, ValueError):
-            continue  # of another version, or with what the model lacks: it teaches nothing
-        found = _measured(run, log)
-        if found is not None:
-            hosts = [one.compute_s for one in log.read_event(Hosts).hosts or () if one.compute_s]
-            yield EarlierRun(path, workload, found, max(hosts, default=None), log)
+            continue  # The run is of another version or uses a setting that the model does not cover.
+        seconds = _measured(run, log)
+        if seconds is not None:
+            hosts = [host.compute_s for host in log.read_event(Hosts).hosts or () if host.compute_s]
+            yield EarlierRun(path, workload, seconds, max(hosts, default=None), log)
 
 
 def _per_node(run: Run) -> int:
@@ -246,7 +257,7 @@ def _per_node(run: Run) -> int:
 
 
 def _measured(run: Run, log: RunLog) -> float | None:
-    """Seconds of a step; None where the run did not come to its end."""
+    """Return the mean seconds of a step; None if the run did not complete."""
     if log.ending.state != State.COMPLETED.value:
         return None
     first = find_first_counted(run.train.warmup_steps, run.train.steps, log.resumed_from)

@@ -1,4 +1,4 @@
-"""What layers with experts send and keep, as integers from the settings alone. Pure."""
+"""Traffic and memory of layers with experts, as integers from the settings alone. Pure."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from hpcbench.predict.flops import DENSE, ExpertShape
 class Routed(NamedTuple):
     """Rows of tokens that one rank handled in a step, over all its layers with experts and all micro-batches.
 
-    Without drops only the router knows them. A forward pass and a backward pass count once, what is recomputed does
+    Without drops the counts depend on the router. A forward pass and a backward pass count once, recomputation does
     not.
     """
 
@@ -22,14 +22,14 @@ class Routed(NamedTuple):
     received: int
     """Rows that came from other ranks."""
     computed: int
-    """Rows that went through this rank's experts, those of its own tokens included."""
+    """Rows that went through this rank's experts, including those of its own tokens."""
 
 
 def count_rows(experts: Experts, train: Train, cp: int) -> int:
-    """Rows that leave a rank for a layer's experts in a micro-batch, and that come: places, empty ones included.
+    """Return the rows that a rank sends to a layer's experts in a micro-batch, which equals those that it receives.
 
-    Without drops it is the number of choices, which is what comes if every rank's experts get equally many; of `cp`
-    ranks that share positions each has its own.
+    The result is the number of places, including empty ones. Without drops it is the number of choices of the rank's
+    tokens: the rank receives as many if all experts get the same number. `cp` ranks share the positions.
     """
     if experts.drop == "none":
         return train.micro_batch * (train.seq_len // cp) * experts.top
@@ -37,7 +37,7 @@ def count_rows(experts: Experts, train: Train, cp: int) -> int:
 
 
 class ExpertCalls:
-    """What layers with experts send: rows to the experts and back, and what tensor parallelism sums of each expert.
+    """Calls of layers with experts: rows to the experts and back, and the tensor-parallel sums of each expert.
 
     Parameters
     ----------
@@ -50,17 +50,17 @@ class ExpertCalls:
         self._ep, self._tp, self._cp = layout.ep, layout.tp, layout.cp
         self._width = WIDTHS[train.message_formats["activations"]]
 
-    def calls(self, phase: str, layers: int, *, counted: bool) -> Iterator[RepeatedCall]:
-        """The calls of so many layers in one pass of a micro-batch.
+    def list_pass(self, phase: str, layers: int, *, counted: bool) -> Iterator[RepeatedCall]:
+        """List the calls of `layers` layers in one pass of a micro-batch.
 
         Parameters
         ----------
         phase
             ``FORWARD`` or ``BACKWARD``.
         layers
-            Layers with experts.
+            Number of layers with experts.
         counted
-            Whether `counted_calls` gives what the router alone knows.
+            Whether `list_counted` lists the calls that depend on the router.
         """
         experts, kind = self._experts, "ACT" if phase == "FORWARD" else "GRAD"
         if experts is None or not layers:
@@ -78,17 +78,17 @@ class ExpertCalls:
         if self._tp > 1:
             yield PredictedCall(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), layers
 
-    def counted_calls(self, routed: Routed, *, forwards: int) -> Iterator[RepeatedCall]:
-        """What experts that drop nothing send in a step, by the counts of the router.
+    def list_counted(self, routed: Routed, *, forwards: int) -> Iterator[RepeatedCall]:
+        """List the calls of experts that drop no tokens in a step, by the counts of the router.
 
-        Rows that leave come back as results, and rows that come leave again.
+        Rows that are sent return as results, and rows that are received are sent back.
 
         Parameters
         ----------
         routed
-            The counts.
+            Counts of rows.
         forwards
-            Forward passes of each micro-batch: 2 with recomputation.
+            Number of forward passes of each micro-batch: 2 with recomputation.
         """
         if self._experts is None or self._experts.drop != "none":
             return
@@ -102,10 +102,11 @@ class ExpertCalls:
 
 
 def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
-    """Elements that a layer's experts keep of a micro-batch for the backward pass, beyond the layer's input.
+    """Return the elements that a layer's experts keep of a micro-batch, without the layer's input.
 
-    These are the rows that leave, those that come, in the order of the experts, both sides of the activation, and the
-    results, before and after they travel back. A shared expert keeps both sides of its activation.
+    They are the sent rows, the received rows in the order of the experts, input and output of the activation, and the
+    results before and after they are sent back. A shared expert keeps input and output of its activation. All are kept
+    until the backward pass.
     """
     if model.experts is None:
         return 0.0
@@ -125,7 +126,8 @@ def describe_experts(model: Model, train: Train, layout: Layout) -> ExpertShape:
 def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp: int) -> ExpertShape:
     """Return the experts of a model with `layers` layers, for the formulas of operations and parameters.
 
-    Rows travel in places where ranks share out or cut experts. Elsewhere only rows that are kept are computed.
+    If ranks share or split experts, rows are sent in places, including empty ones. Otherwise only kept rows are
+    computed.
     """
     return ExpertShape(
         layers=layers // experts.every,

@@ -1,8 +1,8 @@
-"""How long messages and the libraries' own collectives take, by size and place: measured curves and nominal links.
+"""Time of messages and of library collectives, by size and placement, from measured curves and nominal links.
 
 A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, a broadcast and a reduction to
 a root, and ``(n-1)/n`` for the others. Within a node the bus has the bandwidth that was measured for the size and the
-number of devices. Between nodes the node's network carries what all groups send at a time that the node has ranks of.
+number of devices. Between nodes, all groups with ranks on a node share the network of this node.
 """
 
 import csv
@@ -16,11 +16,12 @@ from hpcbench.predict.core_costs import CoreCosts
 from hpcbench.predict.products import TABLES
 
 ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1, "broadcast": 2, "reduce": 2}
-"""A large broadcast is a scatter and an all-gather, a reduction to a root a reduce-scatter and a gather."""
+"""Rounds of a collective. A large broadcast is a scatter and an all-gather, a reduction to a root is a reduce-scatter
+and a gather."""
 PIECEWISE = ("broadcast", "reduce")
-"""One collective for each rank's piece, one after another."""
-_STRAIGHT = ("reduce-scatter", "all-gather")
-"""What a library may carry out by a message from each rank to each other one."""
+"""Operations that consist of one collective per rank, of that rank's piece, one after another."""
+_PAIRWISE = ("reduce-scatter", "all-gather")
+"""Operations that a library may carry out by one message between each two ranks."""
 _LOOKED_UP = {
     "V100": ("one node", "V100"),
     "A100": ("one node", "A100"),
@@ -30,16 +31,16 @@ _LOOKED_UP = {
 
 @dataclass(frozen=True)
 class GroupPlacement:
-    """Where a group's ranks lie.
+    """Placement of a group's ranks.
 
     Attributes
     ----------
     nodes
-        That it reaches.
+        Number of nodes with ranks of the group.
     per_node
-        Its ranks on a node.
-    alike
-        Groups like it that send at the same time on each of those nodes.
+        Number of the group's ranks on each of these nodes.
+    concurrent
+        Number of groups of the same kind that send at the same time on each of these nodes.
     """
 
     nodes: int
@@ -59,11 +60,11 @@ class Fabric:
     Attributes
     ----------
     family
-        Whose curves hold within a node; ``cpu`` for memory.
+        Family of devices, for the curves within a node; ``cpu`` for links through memory.
     within_bytes_per_s
-        Bandwidth of one rank, used if there is no curve.
+        Bandwidth of one rank within a node in bytes per second, used if the family has no curve.
     node_bytes_per_s
-        Bandwidth of a node's network, one way, as its maker says.
+        Nominal bandwidth of a node's network in one direction in bytes per second.
     """
 
     family: str
@@ -72,15 +73,15 @@ class Fabric:
     node_bytes_per_s: float
     node_latency_s: float
     share: float
-    """Part of the nominal bandwidth that is reached."""
+    """Reached share of the nominal bandwidth."""
     within_basis: InputBasis
     between_basis: InputBasis
     library: tuple[tuple[str, float], ...] = ()
-    """Collective -> what the library's own takes, measured, over what is reckoned here for a large vector."""
+    """Pairs of a library collective, and its measured time over the time of this model for a large vector."""
     library_place: GroupPlacement | None = None
-    """Where that was measured."""
+    """Placement of the ranks in that measurement."""
     core_costs: CoreCosts | None = None
-    """What messages cost cores that ranks share; None where ranks have cores of their own."""
+    """Core time of messages if ranks share cores; None if each rank has its own cores."""
 
     def describe(self, *, between: bool) -> str:
         """Return the bandwidth of the links between nodes, or within them, in words."""
@@ -89,32 +90,33 @@ class Fabric:
         return f"{self.within_bytes_per_s / 1e9:.4g} GB/s a rank within nodes"
 
     def library_factor(self, operation: str, place: GroupPlacement) -> float:
-        """Factor of a library's collective; that of an all-reduce if it was not measured.
+        """Return the factor of a library's collective; that of an all-reduce if the operation was not measured.
 
-        A library that sends each piece straight to its owner sends more between nodes than a ring does, if a node has
-        several ranks: as much of the factor as that explains goes with the place. Two ranks exchange in the same way
-        whatever the algorithm; from there to the measured number of ranks the rest grows with the rounds.
+        A library that sends each piece directly to its owner sends more bytes between nodes than a ring, if a node has
+        several ranks. The part of the factor that these bytes explain depends on the placement. Two ranks exchange the
+        same bytes with every algorithm: the other part grows with the rounds, from 1 for two ranks to the measured
+        number of ranks.
         """
-        known, measured = dict(self.library), self.library_place
-        factor = known.get(operation, known.get("all-reduce", 1.0))
+        factors, measured = dict(self.library), self.library_place
+        factor = factors.get(operation, factors.get("all-reduce", 1.0))
         if measured is None or measured.ranks <= 2:
             return factor
-        if operation in _STRAIGHT and measured.nodes > 1 and place.nodes > 1:
-            more = _straight(measured) - 1
+        if operation in _PAIRWISE and measured.nodes > 1 and place.nodes > 1:
+            more = _compare_pairwise(measured) - 1
             share = min(max(factor - 1, 0.0) / more, 1.0) if more > 0 else 0.0
-            return factor * (1 + share * (_straight(place) - 1)) / (1 + share * more)
+            return factor * (1 + share * (_compare_pairwise(place) - 1)) / (1 + share * more)
         if place.ranks >= measured.ranks:
             return factor
         return float(factor ** (math.log2(place.ranks / 2) / math.log2(measured.ranks / 2)))
 
     def collective_seconds(self, operation: str, nbytes: float, place: GroupPlacement) -> float:
-        """Seconds of a library's collective of `nbytes` a rank (the whole vector), with nothing else on the links."""
+        """Return the seconds of a library's collective of a vector of `nbytes`, without other traffic on the links."""
         return sum(self.collective_parts(operation, nbytes, place))
 
     def collective_parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
-        """Seconds that cost latency or the links within a node, and those that the node's network is busy.
+        """Return the seconds of latency and links within a node, and the seconds for which the node's network is busy.
 
-        The slower of the two links decides; what it leaves of the other one is hidden.
+        The slower of the two links determines the time; the time of the faster one is hidden behind it.
         """
         if place.ranks == 1 or not nbytes:
             return 0.0, 0.0
@@ -124,7 +126,7 @@ class Fabric:
         return self._parts(operation, nbytes, place)
 
     def _start(self, operation: str, place: GroupPlacement) -> float:
-        """What a collective costs whatever it moves."""
+        """Return the seconds of a collective that do not depend on its size."""
         if place.nodes == 1:
             return constants.COLLECTIVE_S + ROUNDS[operation] * (place.per_node - 1) * self.within_latency_s
         return constants.COLLECTIVE_S + ROUNDS[operation] * math.log2(place.nodes) * self.node_latency_s
@@ -142,10 +144,10 @@ class Fabric:
         waiting = constants.COLLECTIVE_S + hops * self.node_latency_s
         return waiting + max(inside - network, 0.0), network
 
-    def message_parts(self, nbytes: float, *, crossing: bool, alike: int = 1) -> tuple[float, float]:
-        """The same of a message to one rank; `alike` ranks of the node send one at the same time."""
+    def message_parts(self, nbytes: float, *, crossing: bool, concurrent: int = 1) -> tuple[float, float]:
+        """Return `collective_parts` of a message to one rank, if `concurrent` ranks of the node send one at a time."""
         if crossing:
-            return self.node_latency_s, nbytes * alike / (self.node_bytes_per_s * self.share)
+            return self.node_latency_s, nbytes * concurrent / (self.node_bytes_per_s * self.share)
         return self.within_latency_s + nbytes / (0.75 * self.within_bytes_per_s), 0.0
 
     def _within(self, operation: str, nbytes: float, ranks: int) -> float:
@@ -157,17 +159,20 @@ class Fabric:
             return constants.COLLECTIVE_S + steps * self.within_latency_s + moved / (0.75 * self.within_bytes_per_s)
         rate = _bus(curve, nbytes)
         if operation != "all-reduce" and self.family == "H100":
-            rate = min(rate, 362e9)  # sums in the switch serve all-reduces only
+            rate = min(rate, 362e9)  # The switch sums all-reduces only.
         return constants.COLLECTIVE_S / 2 + moved / rate
 
 
-def _straight(place: GroupPlacement) -> float:
-    """Bytes between nodes with a message from each rank to each other one, over those of a ring."""
+def _compare_pairwise(place: GroupPlacement) -> float:
+    """Return the bytes between nodes with one message between each two ranks, over those of a ring."""
     return place.per_node * (place.ranks - place.per_node) / (place.ranks - 1)
 
 
 def _bus(curve: tuple[tuple[float, float], ...], nbytes: float) -> float:
-    """Bytes a second at a size: linear in both logarithms; below the smallest size the time stays the same."""
+    """Return the bytes per second of the bus at a size, interpolated linearly in the logarithms of both.
+
+    Below the smallest size the time is constant.
+    """
     x = math.log(nbytes)
     if x <= curve[0][0]:
         return math.exp(curve[0][1] + x - curve[0][0]) if x > curve[0][0] - 3 else math.exp(curve[0][1] - 3)
@@ -180,16 +185,16 @@ def _bus(curve: tuple[tuple[float, float], ...], nbytes: float) -> float:
 
 @lru_cache(maxsize=64)
 def _curve(family: str, ranks: int) -> tuple[tuple[float, float], ...]:
-    """Logarithms of bytes and of the bus's bytes a second of an all-reduce in a node, of the nearest count of ranks."""
+    """Return (log bytes, log bytes per second of the bus) of all-reduces in a node, for the nearest number of ranks."""
     if family not in _LOOKED_UP:
         return ()
     system, gpu = _LOOKED_UP[family]
-    found: dict[int, list[tuple[float, float]]] = {}
+    curves: dict[int, list[tuple[float, float]]] = {}
     with (TABLES / "links.csv").open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             if (row["system"], row["gpu"], row["collective"]) == (system, gpu, "all_reduce") and row["size_bytes"]:
                 point = math.log(float(row["size_bytes"])), math.log(float(row["busbw_GBps"]) * 1e9)
-                found.setdefault(int(row["gpus"]), []).append(point)
-    if not found:
+                curves.setdefault(int(row["gpus"]), []).append(point)
+    if not curves:
         return ()
-    return tuple(sorted(found[min(found, key=lambda count: abs(count - ranks))]))
+    return tuple(sorted(curves[min(curves, key=lambda count: abs(count - ranks))]))

@@ -1,9 +1,9 @@
-"""How much longer a layer takes in a step than its parts by tables of single kernels: measured with whole layers.
+"""Factors between the time of a layer in a step and the sum of its kernels in the tables, measured with whole layers.
 
-Tables time a product alone, in a loop, on values that a cache may hold. In a step a layer's weights come from memory,
-what it keeps needs new memory, and Python starts each operator. The factor is measured by width and tokens, and
-interpolated on logarithms, as efficiencies of products are. Layers that tensor parallelism has split have factors of
-their own: on one rank less is multiplied, and as much is started.
+Tables time each product alone, in a loop, and its values may be in a cache. In a step, a layer's weights come from
+memory, its activations need new memory, and Python starts each operator. The factor is measured by width and number of
+tokens, and interpolated on logarithms like the efficiency of products. Layers that are split by tensor parallelism have
+their own factors: a rank multiplies less and starts the same number of operators.
 """
 
 import math
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 _NEIGHBOURS = 4
 _NEAR = 1e-3
-"""Squared distance of logarithms within which neighbours count alike."""
+"""Squared distance of logarithms below which neighbors have about the same weight."""
 
 
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """A measured layer, or one rank's part of it: how much longer its passes took than the sum of its kernels."""
+    """Measured factors of a layer, or of one rank's part of it, over the sum of its kernels."""
 
     positions: str
     hidden: int
@@ -25,9 +25,9 @@ class MeasuredLayer:
     forward: float
     backward: float
     ways: int = 1
-    """Ranks of tensor parallelism."""
+    """Number of tensor-parallel ranks."""
     spread: bool = False
-    """Whether each of them holds a part of the positions between layers."""
+    """Whether each of these ranks holds a part of the positions between layers."""
 
 
 def interpolate_factors(
@@ -39,32 +39,33 @@ def interpolate_factors(
     ways: int = 1,
     spread: bool = False,
 ) -> tuple[float, float]:
-    """Factors of the forward and the backward pass of a layer; 1 where nothing was measured.
+    """Return the factors of the forward and the backward pass of a layer; 1 if no layer was measured.
 
     Parameters
     ----------
     hidden, tokens
-        Width of the whole layer, and the tokens that pass it.
+        Width of the whole layer, and number of tokens.
     ways, spread
-        How it is split. Where no split layer was measured, a whole layer with as many weights as the rank's part tells.
+        Split of the layer. If no split layer was measured, the factors are those of a whole layer with the same number
+        of weights as the rank's part.
     """
-    split = [one for one in measured if one.ways > 1 and one.spread == spread] if ways > 1 else []
-    those = split or [one for one in measured if one.ways == 1]
-    those = [one for one in those if one.positions == positions] or those
-    if not those:
+    split = [layer for layer in measured if layer.ways > 1 and layer.spread == spread] if ways > 1 else []
+    candidates = split or [layer for layer in measured if layer.ways == 1]
+    candidates = [layer for layer in candidates if layer.positions == positions] or candidates
+    if not candidates:
         return 1.0, 1.0
     x, y = math.log(hidden if split else hidden / ways**0.5), math.log(tokens)
     near = sorted(
         (
-            (math.log(one.hidden) - x) ** 2
-            + (math.log(one.tokens) - y) ** 2
-            + (math.log(one.ways / ways) ** 2 if split else 0.0),
+            (math.log(layer.hidden) - x) ** 2
+            + (math.log(layer.tokens) - y) ** 2
+            + (math.log(layer.ways / ways) ** 2 if split else 0.0),
             k,
         )
-        for k, one in enumerate(those)
+        for k, layer in enumerate(candidates)
     )
-    weights = [(1 / (distance + _NEAR), those[k]) for distance, k in near[:_NEIGHBOURS]]
+    weights = [(1 / (distance + _NEAR), candidates[k]) for distance, k in near[:_NEIGHBOURS]]
     total = sum(weight for weight, _ in weights)
-    forward = sum(weight * math.log(one.forward) for weight, one in weights) / total
-    backward = sum(weight * math.log(one.backward) for weight, one in weights) / total
+    forward = sum(weight * math.log(layer.forward) for weight, layer in weights) / total
+    backward = sum(weight * math.log(layer.backward) for weight, layer in weights) / total
     return math.exp(forward), math.exp(backward)

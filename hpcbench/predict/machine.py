@@ -1,4 +1,4 @@
-"""A machine as the model sees it: a device, the speed of its products, and the links between devices."""
+"""The machine of the model: a device, the speed of its products, and the links between devices."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from hpcbench.predict.products import MeasuredProduct, Products
 
 @dataclass(frozen=True)
 class Machine:
-    """What a step runs on."""
+    """The machine that a step runs on."""
 
     name: str
     device: DeviceSpec
@@ -20,17 +20,18 @@ class Machine:
     fabric: Fabric
     ranks_per_node: int
     shared_cores: float | None = None
-    """Cores that all ranks of a run share, as on virtual hosts of one machine; None where each rank has its own."""
+    """Number of cores that all ranks of a run share, for example on virtual hosts of one machine; None if each rank has
+    its own cores."""
     oversubscribed: bool = False
-    """Whether ranks may share their cores with each other or with other programs, as the site says."""
+    """Whether the site allows ranks to share their cores with each other or with other programs."""
     work_factor: float = 1.0
-    """What earlier runs took to compute, over what tables say."""
+    """Computing time of earlier runs over that of the tables."""
     work_basis: InputBasis | None = None
-    """InputBasis of the work, if earlier runs have said something; None for that of the tables."""
+    """Source of `work_factor` if it comes from earlier runs; None for that of the tables."""
     layers: tuple[MeasuredLayer, ...] = ()
     """Measured layers."""
     update_s: float | None = None
-    """Measured seconds of the optimizer's update of a parameter."""
+    """Measured seconds of the optimizer's update per parameter."""
 
     @property
     def gpu(self) -> bool:
@@ -47,14 +48,14 @@ def make_gpu_machine(
     latency_s: float | None = None,
     within_gb_s: float | None = None,
 ) -> Machine | None:
-    """A cluster of GPUs that tables and data sheets describe; None for a GPU of which nothing is known.
+    """Build a cluster of GPUs from tables and data sheets; None if the GPU is in none of them.
 
     Parameters
     ----------
     node_gbit
-        Bandwidth of a node's network, one way; None for 100 Gbit/s a node, assumed.
+        Bandwidth of a node's network in one direction in Gbit/s; None to assume 100 Gbit/s.
     within_gb_s
-        Bandwidth of the links between the GPUs of a node, where they differ from the usual ones of such a GPU.
+        Bandwidth in GB/s of the links between the GPUs of a node, if it differs from the usual one of this GPU.
     """
     device = devices.find_device(name, memory_gb)
     table = products.read_published(device.family) if device else None
@@ -76,7 +77,7 @@ def make_gpu_machine(
 def make_cpu_machine(
     name: str, *, cores: int, ranks_per_node: int, memory_bytes: float | None, node_gbit: float | None
 ) -> Machine:
-    """A cluster without GPUs, of which nothing was measured."""
+    """Build a cluster without GPUs and without measurements."""
     device = devices.assume_cpu(cores, memory_bytes)
     table = Products((("fwd", (MeasuredProduct(1024, 1024, 1024, 0.7),)),), cores, InputBasis.ASSUMED, "assumed")
     fabric = Fabric(

@@ -1,8 +1,7 @@
-"""What was measured on a machine, as the model takes it: tables that ``hpcbench bench`` left in a directory.
+"""Measurements of a machine as inputs of the model: tables that ``hpcbench bench`` has written into a directory.
 
-``gemm.json`` is of `hpcbench bench gemm`, ``network.json`` of `hpcbench bench network --output`. Where ranks share
-cores, ``cores.json`` is of the same command on links without a limit; within one node ``network.json`` is of such
-links.
+``gemm.json`` comes from `hpcbench bench gemm`, ``network.json`` from `hpcbench bench network --output`. If ranks share
+cores, ``cores.json`` comes from the same command on links without a limit. Within one node ``network.json`` is used.
 """
 
 import json
@@ -41,45 +40,50 @@ class MeasuredTables:
     @property
     def names(self) -> list[str]:
         """Names of the files that were found."""
-        found = ((PRODUCTS, self.products), (NETWORK, self.network), (CORES, self.cores))
-        return [name for name, table in found if table is not None]
+        tables = ((PRODUCTS, self.products), (NETWORK, self.network), (CORES, self.cores))
+        return [name for name, table in tables if table is not None]
 
 
 def read_tables(directory: Path | None, *, asked_for: bool = False) -> MeasuredTables:
-    """The tables of a directory; nothing where there is none.
+    """Read the tables of a directory; no tables if it does not exist.
+
+    Parameters
+    ----------
+    asked_for
+        Whether the user named the directory, which then must exist.
 
     Raises
     ------
     UserError
-        What was asked for is no directory, or a table is not what it should be.
+        The named directory does not exist, or a table is invalid.
     """
     if directory is None or not directory.is_dir():
         if asked_for:
-            raise UserError(f"--measured {directory}: is no directory: write one with `hpcbench bench gemm`")
+            raise UserError(f"--measured {directory}: not a directory. Create one with `hpcbench bench gemm`")
         return MeasuredTables()
-    products, network, cores = (_table(directory / name) for name in (PRODUCTS, NETWORK, CORES))
+    products, network, cores = (_read_table(directory / name) for name in (PRODUCTS, NETWORK, CORES))
     return MeasuredTables(directory, products, network, cores)
 
 
-def _table(path: Path) -> dict[str, Any] | None:
+def _read_table(path: Path) -> dict[str, Any] | None:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {error}: measure again with `hpcbench bench`") from None
+        raise UserError(f"{path}: {error}. Measure again with `hpcbench bench`") from None
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-        raise UserError(f"{path}: is of another version: measure again with `hpcbench bench`")
+        raise UserError(f"{path}: was written by another version. Measure again with `hpcbench bench`")
     return raw
 
 
 def apply_tables(machine: Machine, measured: MeasuredTables, precision: str) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """The machine with what was measured on it in place of what was assumed, and the speeds of codecs.
+    """Return the machine with measurements instead of assumptions, and the speeds of codecs.
 
     Raises
     ------
     UserError
-        A table lacks something.
+        A field of a table is missing or invalid.
     """
     try:
         if measured.products:
@@ -89,7 +93,7 @@ def apply_tables(machine: Machine, measured: MeasuredTables, precision: str) -> 
             machine, speeds = _with_network(machine, measured.network, measured.cores)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{measured.directory}: a table lacks {error}: measure again with `hpcbench bench gemm` and `network`"
+            f"{measured.directory}: a table lacks {error}. Measure again with `hpcbench bench gemm` and `network`"
         ) from None
     return machine, speeds
 
@@ -99,31 +103,31 @@ def _with_products(machine: Machine, raw: dict[str, Any], precision: str) -> Mac
     if not rows:
         return machine
     rates = [2.0 * row["m"] * row["n"] * row["k"] / row["seconds"] for row in rows]
-    # shares of the fastest product: what a CPU could do at most, nobody says
+    # Efficiencies are relative to the fastest product, because the peak of a CPU is not specified.
     peak = max(rates)
     device = replace(machine.device, tflops={**machine.device.tflops, precision: peak / 1e12})
     points: dict[str, list[MeasuredProduct]] = {}
     for row, rate in zip(rows, rates, strict=True):
         points.setdefault(row["pass"], []).append(MeasuredProduct(row["m"], row["n"], row["k"], rate / peak))
-    table = tuple((passage, tuple(found)) for passage, found in points.items())
+    table = tuple((passage, tuple(measured)) for passage, measured in points.items())
     copies = [(row["bytes"], row["seconds"]) for row in raw["memory"] if row["operation"] == "copy"]
     if copies:
-        nbytes, seconds = max(copies)  # what no cache holds
+        nbytes, seconds = max(copies)  # the largest copy, which does not fit into a cache
         device = replace(device, copy_bytes_per_s=nbytes / seconds, basis=InputBasis.HERE)
     products = Products(table, machine.products.units, InputBasis.HERE, raw["device"])
     machine = replace(machine, device=device, products=products, update_s=raw.get("update_s"))
-    return replace(machine, layers=_layers(machine, raw.get("layers", []), precision))
+    return replace(machine, layers=_compute_factors(machine, raw.get("layers", []), precision))
 
 
-def _layers(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> tuple[MeasuredLayer, ...]:
-    """MeasuredTables layers beside the sums of their kernels."""
+def _compute_factors(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> tuple[MeasuredLayer, ...]:
+    """Return the factors of measured layers over the sums of their kernels."""
     passes: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in raw:
         if row["precision"] == precision:
             how = row.get("tp", 1), row.get("sequence_parallel", False)
             key = row["positions"], row["hidden"], row["heads"], row["micro_batch"], row["seq_len"], *how
             passes.setdefault(key, {})[row["pass"]] = row["seconds"]
-    found = []
+    layers = []
     for (positions, hidden, heads, micro_batch, seq_len, ways, spread), seconds in passes.items():
         model = Model(layers=1, hidden=hidden, heads=heads, positions="rotary" if positions == "rotary" else "learned")
         train = make_train(
@@ -133,16 +137,16 @@ def _layers(machine: Machine, raw: Sequence[dict[str, Any]], precision: str) -> 
             precision=precision,
             sequence_parallel=spread,
         )
-        reckoned = ComputeCosts(machine, model, train, Layout(tp=ways), ENGINE).layer
-        factors = seconds["forward"] / reckoned.forward.total, seconds["backward"] / reckoned.backward.total
-        found.append(MeasuredLayer(positions, hidden, micro_batch * seq_len, *factors, ways, spread))
-    return tuple(found)
+        modeled = ComputeCosts(machine, model, train, Layout(tp=ways), ENGINE).layer
+        factors = seconds["forward"] / modeled.forward.total, seconds["backward"] / modeled.backward.total
+        layers.append(MeasuredLayer(positions, hidden, micro_batch * seq_len, *factors, ways, spread))
+    return tuple(layers)
 
 
 def _with_network(
     machine: Machine, raw: dict[str, Any], free: dict[str, Any] | None
 ) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """The machine with a table of its links, and with one of links without a limit."""
+    """Return the machine and its codecs with a table of its links, `raw`, and of links without a limit, `free`."""
     fabric, within, between = machine.fabric, raw["within"], raw["between"]
     if within:
         fabric = replace(
@@ -161,14 +165,14 @@ def _with_network(
             between_basis=InputBasis.HERE,
         )
     ranks_per_node = raw.get("ranks_per_node") or []
-    if len(set(ranks_per_node)) == 1:  # else, or if the table does not say on which nodes, nobody knows where
+    if len(set(ranks_per_node)) == 1:  # Otherwise the placement is uneven or unknown.
         place = GroupPlacement(len(ranks_per_node), ranks_per_node[0])
-        fabric = replace(fabric, library=_library(fabric, raw["native"], place), library_place=place)
+        fabric = replace(fabric, library=_compare_library(fabric, raw["native"], place), library_place=place)
     free = free or (raw if not between else None)
     if machine.shared_cores and free:
         work = core_costs.read_core_costs(free, machine.shared_cores)
         fabric = replace(fabric, core_costs=replace(work, networks=raw.get("softirq_cores", 0.0)) if work else None)
-    # on cores that ranks share all of them encoded at the same time, and the simulation reckons with that by itself
+    # All ranks encoded at the same time. If they share cores, the simulation slows the codec down again.
     computed = raw.get("codecs_of_a_core") if machine.shared_cores else None
     alone = max(1.0, sum(ranks_per_node) / machine.shared_cores) if machine.shared_cores and not computed else 1.0
     speeds = {
@@ -184,13 +188,13 @@ def _with_network(
     return replace(machine, fabric=fabric), speeds
 
 
-def _library(
+def _compare_library(
     fabric: Fabric, native: Sequence[tuple[str, int, float]], place: GroupPlacement
 ) -> tuple[tuple[str, float], ...]:
-    """MeasuredTables over reckoned seconds of the library's collectives, each at its largest size."""
-    found = {}
+    """Return measured over modeled seconds of each collective of the library, at its largest size."""
+    factors = {}
     for operation, nbytes, seconds in sorted(native, key=lambda row: row[1]):
-        reckoned = fabric.collective_seconds(operation, nbytes, place) if operation in ROUNDS else 0.0
-        if reckoned:
-            found[operation] = seconds / reckoned
-    return tuple(found.items())
+        modeled = fabric.collective_seconds(operation, nbytes, place) if operation in ROUNDS else 0.0
+        if modeled:
+            factors[operation] = seconds / modeled
+    return tuple(factors.items())

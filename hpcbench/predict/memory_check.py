@@ -1,4 +1,4 @@
-"""Whether the runs of a study fit the memory of their devices, before they are handed in."""
+"""Check that the runs of a study fit into the memory of their devices, before they are submitted."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,20 +12,20 @@ from hpcbench.study.expand import Run
 
 
 def check_memory(runs: Sequence[Run], site: Site, base: Path) -> None:
-    """Refuse a study one of whose runs needs more memory than its devices have, even by the low end of the estimate.
+    """Refuse a study if one of its runs needs more memory than its devices have, even by the low end of the estimate.
 
-    Of a site without GPUs, or with GPUs of which nothing is known, nothing is refused; nor is a run that the model does
-    not know: `hpcbench predict` names what it lacks.
+    No study is refused on a site without GPUs, or with GPUs of unknown memory. Runs that the model does not cover are
+    skipped: `hpcbench predict` names the setting.
 
     Raises
     ------
     UserError
-        A run does not fit, with the remedy.
+        A run does not fit. The message contains a remedy.
     """
     if site.device == "cpu":
         return
-    known = devices.find_device(site.node.gpu or "", site.node.gpu_memory_gb)
-    limit = known.memory_bytes if known else site.node.gpu_memory_gb and site.node.gpu_memory_gb * 1e9
+    device = devices.find_device(site.node.gpu or "", site.node.gpu_memory_gb)
+    limit = device.memory_bytes if device else site.node.gpu_memory_gb and site.node.gpu_memory_gb * 1e9
     if not limit:
         return
     for run in runs:

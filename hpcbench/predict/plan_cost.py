@@ -1,4 +1,4 @@
-"""What a call costs that one of our plans carries out: its steps, timed on the machine's links or cores."""
+"""Cost of a call that is carried out by a plan of hpcbench: its steps, timed on the machine's links or cores."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,85 +13,89 @@ if TYPE_CHECKING:
     from hpcbench.comm.steps import Part
 
 _NOT_HIDDEN = 0.25
-"""As in `comm.links`: of the shorter of wire and work."""
+"""Share of the shorter of wire time and work that is not hidden, as in `comm.links`."""
 
 
 def cost_plan(
     plan: "Plan", place: GroupPlacement, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float
 ) -> Cost:
-    """Cost of a plan's call.
+    """Return the cost of a plan's call.
 
     Parameters
     ----------
     plan
-        The plan for the root 0, if it has one.
+        The plan; with root 0 if it has a root.
     place, fabric
-        Where the group's ranks are, and the links.
+        Placement of the group's ranks, and the links.
     width
         Bytes of an element.
     speed
-        The codec's; None if nothing is encoded.
+        Speed of the codec; None if nothing is encoded.
     ratio
-        Bytes after the codec for each before it.
+        Encoded bytes per byte.
     """
-    # with a root ranks do different things
+    # The steps of ranks differ only in operations with a root.
     ranks = range(place.ranks) if plan.operation.value in PIECEWISE else range(1)
-    steps = [_steps(plan, rank, place, fabric, width, speed, ratio) for rank in ranks]
+    steps = [_cost_steps(plan, rank, place, fabric, width, speed, ratio) for rank in ranks]
     mean = sum_costs((each, len(plan.slices) / len(ranks)) for each in steps)
     if not fabric.core_costs:
-        alone = _on_links(steps[0], len(plan.slices))
+        alone = _cost_slices(steps[0], len(plan.slices))
         return replace(alone, wire_bytes=mean.wire_bytes, network_bytes=mean.network_bytes)
-    # cores work for all ranks that share them, and the simulation lets the network move meanwhile
+    # Cores work for all ranks that share them. The simulation overlaps this work with the network.
     return replace(mean, inside=mean.inside + fabric.core_costs.call_s, network=steps[0].network * len(plan.slices))
 
 
-def _on_links(first: Cost, slices: int) -> Cost:
-    """The steps of rank 0 in the first slice; the other slices follow behind it."""
-    own, network = first.encode + first.decode + first.inside, first.network
-    total = own + network + (slices - 1) * (max(own, network) + _NOT_HIDDEN * min(own, network))
+def _cost_slices(first: Cost, slices: int) -> Cost:
+    """Return the cost of all slices of a call from the steps of rank 0 in the first slice."""
+    local, network = first.encode + first.decode + first.inside, first.network
+    total = local + network + (slices - 1) * (max(local, network) + _NOT_HIDDEN * min(local, network))
     busy = slices * network
-    shown = max(total - busy, 0.0) / own if own else 0.0
-    return Cost(first.encode * shown, first.decode * shown, first.inside * shown, busy)
+    exposed = max(total - busy, 0.0) / local if local else 0.0
+    return Cost(first.encode * exposed, first.decode * exposed, first.inside * exposed, busy)
 
 
-def _steps(
+def _cost_steps(
     plan: "Plan", rank: int, place: GroupPlacement, fabric: Fabric, width: int, speed: CodecSpeed | None, ratio: float
 ) -> Cost:
-    """What the steps of a rank in the first slice take, one after another."""
+    """Return the cost of a rank's steps in the first slice, one after another."""
     topology = plan.topology
     cost = Cost()
     for step in plan.steps(rank, 0):
         shrink = ratio if step.coded else 1.0
-        came = [part for part in step.receives if part.peer != rank]  # its own summand is no message, and stays exact
+        came = [part for part in step.receives if part.peer != rank]  # A rank's own summand is not sent or encoded.
         ways = [[(part.span.size * width * shrink, not topology.near(rank, part.peer)) for part in parts]
                 for parts in (step.sends, came)]  # fmt: skip
-        # at the root of a sum what comes is more than what goes
-        shown = max(ways, key=_bytes) if plan.operation.value == "reduce" else ways[0]
-        far = _bytes(part for part in shown if part[1])
-        inside = _worked(fabric.core_costs, ways) if fabric.core_costs else _moved(fabric, _bytes(shown) - far, far)
+        # The root of a sum receives more than it sends.
+        larger = max(ways, key=_sum_bytes) if plan.operation.value == "reduce" else ways[0]
+        far = _sum_bytes(part for part in larger if part[1])
+        inside = (
+            _sum_core_seconds(fabric.core_costs, ways)
+            if fabric.core_costs
+            else _time_links(fabric, _sum_bytes(larger) - far, far)
+        )
         network = far * place.per_node * place.concurrent / (fabric.node_bytes_per_s * fabric.share)
-        sent = _bytes(ways[0]), _bytes(part for part in ways[0] if part[1])
-        coding = _coded(step.sends, came, width, speed) if step.coded and speed else Cost()
+        sent = _sum_bytes(ways[0]), _sum_bytes(part for part in ways[0] if part[1])
+        coding = _cost_codec(step.sends, came, width, speed) if step.coded and speed else Cost()
         cost += coding + Cost(0.0, 0.0, inside, network, *sent)
     return cost
 
 
-def _bytes(parts: Iterable[tuple[float, bool]]) -> float:
+def _sum_bytes(parts: Iterable[tuple[float, bool]]) -> float:
     return sum(nbytes for nbytes, _ in parts)
 
 
-def _worked(core_costs: CoreCosts, ways: Sequence[Sequence[tuple[float, bool]]]) -> float:
-    """Seconds of a core: what was measured of a message is both its ends."""
-    return sum(core_costs.step(parts) for parts in ways) / 2
+def _sum_core_seconds(core_costs: CoreCosts, ways: Sequence[Sequence[tuple[float, bool]]]) -> float:
+    """Return the seconds of a core. The measured time of a message includes both of its ends."""
+    return sum(core_costs.time_step(parts) for parts in ways) / 2
 
 
-def _moved(fabric: Fabric, near: float, far: float) -> float:
+def _time_links(fabric: Fabric, near: float, far: float) -> float:
     start = fabric.node_latency_s if far else fabric.within_latency_s
     return start + near / (0.75 * fabric.within_bytes_per_s)
 
 
-def _coded(sends: "Sequence[Part]", came: "Sequence[Part]", width: int, speed: CodecSpeed) -> Cost:
-    """A span is encoded once for all to whom it goes."""
+def _cost_codec(sends: "Sequence[Part]", came: "Sequence[Part]", width: int, speed: CodecSpeed) -> Cost:
+    """Return the cost of the codec. A span is encoded once for all of its receivers."""
     spans = {part.span for part in sends}
     sizes = sum(span.size for span in spans), sum(part.span.size for part in came)
     return Cost(

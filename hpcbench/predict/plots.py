@@ -17,37 +17,35 @@ from hpcbench.present.document import Figure
 _FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Factors of the site's bandwidth."""
 _SCALES = (1, 2, 4, 8)
-"""Multiples of replicas, and of micro-batches a replica."""
+"""Multiples of the number of replicas, and of micro-batches per replica."""
 
 _CLOCK = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
-def draw_figures(found: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
-    """Return all figures. The curves are of the first cell."""
-    first = [
-        one for one in found if (one.cell, one.workload.layout.ranks) == (found[0].cell, found[0].workload.layout.ranks)
-    ]
-    workloads = [(one.scheme, one.workload) for one in first]
-    unit, scale = find_byte_unit(one.memory.bytes for one in first)
-    longest = max(one.time.seconds.value for one in first)
+def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
+    """Return all figures. The curves are those of the first cell."""
+    cell, ranks = predictions[0].cell, predictions[0].workload.layout.ranks
+    first = [each for each in predictions if (each.cell, each.workload.layout.ranks) == (cell, ranks)]
+    workloads = [(each.scheme, each.workload) for each in first]
+    unit, scale = find_byte_unit(each.memory.bytes for each in first)
+    longest = max(each.time.seconds.value for each in first)
     clock, second = next((unit for unit in _CLOCK if longest >= unit[1]), _CLOCK[-1])
     bars = [
         _bars(
-            ("predicted-time", "Where the time of a step goes"),
-            [one.scheme for one in first],
-            {part: [one.time.parts[part] / second for one in first] for part in PARTS},
+            ("predicted-time", "Parts of the step time"),
+            [each.scheme for each in first],
+            {part: [each.time.parts[part] / second for each in first] for part in PARTS},
             f"time of a step / {clock}",
         ),
         _bars(
             ("predicted-memory", "Memory of the rank that needs the most, at the three peaks"),
-            [f"{one.scheme}, {peak}" for one in first for peak in PEAKS],
-            {kind: [one.memory.peaks[peak][kind] / scale for one in first for peak in PEAKS] for kind in KINDS},
+            [f"{each.scheme}, {peak}" for each in first for peak in PEAKS],
+            {kind: [each.memory.peaks[peak][kind] / scale for each in first for peak in PEAKS] for kind in KINDS},
             unit,
         ),
     ]
-    if about["baseline"] not in dict(workloads) or all(
-        one.against is None or one.against.gain is None for one in first
-    ):
+    gains = [each.against.gain for each in first if each.against]
+    if about["baseline"] not in dict(workloads) or all(gain is None for gain in gains):
         return bars
     baseline = about["baseline"]
     fabric = machine.fabric
@@ -55,11 +53,10 @@ def draw_figures(found: Sequence[Prediction], about: dict[str, Any], machine: Ma
         replace(machine, fabric=replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * factor))
         for factor in _FACTORS
     ]
-    ranks = first[0].workload.layout.ranks
     train = workloads[0][1].train
     tokens = train.global_batch // workloads[0][1].layout.dp * train.seq_len
-    more_ranks = [[(name, scale_to_ranks(one, ranks * scale)) for name, one in workloads] for scale in _SCALES]
-    more_tokens = [[(name, _longer(one, scale)) for name, one in workloads] for scale in _SCALES]
+    more_ranks = [[(name, scale_to_ranks(run, ranks * scale)) for name, run in workloads] for scale in _SCALES]
+    more_tokens = [[(name, _scale_batch(run, scale)) for name, run in workloads] for scale in _SCALES]
     return [
         *bars,
         _curves(
@@ -69,32 +66,32 @@ def draw_figures(found: Sequence[Prediction], about: dict[str, Any], machine: Ma
             "Gbit/s a node",
         ),
         _curves(
-            ("predicted-gain-ranks", "Gain over ranks, with as many tokens a replica"),
+            ("predicted-gain-ranks", "Gain over ranks, with constant tokens per replica"),
             [ranks * scale for scale in _SCALES],
-            _over(more_ranks, machine, baseline),
+            _list_gains(more_ranks, machine, baseline),
             "ranks",
         ),
         _curves(
-            ("predicted-gain-tokens", "Gain over tokens a replica"),
+            ("predicted-gain-tokens", "Gain over tokens per replica"),
             [tokens * scale for scale in _SCALES],
-            _over(more_tokens, machine, baseline),
-            "tokens a replica and step",
+            _list_gains(more_tokens, machine, baseline),
+            "tokens per replica and step",
         ),
     ]
 
 
-def _longer(workload: Workload, scale: int) -> Workload:
+def _scale_batch(workload: Workload, scale: int) -> Workload:
     batch = workload.train.global_batch * scale
     return replace(workload, train=workload.train.model_copy(update={"global_batch": batch}))
 
 
-def _over(cells: Sequence[list[tuple[str, Workload]]], machine: Machine, baseline: str) -> dict[str, list[float]]:
-    """Gains of the schemes of each cell, one after the other."""
-    found: dict[str, list[float]] = {}
+def _list_gains(cells: Sequence[list[tuple[str, Workload]]], machine: Machine, baseline: str) -> dict[str, list[float]]:
+    """List the gains of each scheme in all cells."""
+    gains: dict[str, list[float]] = {}
     for workloads in cells:
         for name, (gain,) in compute_gains(workloads, [machine], baseline).items():
-            found.setdefault(name, []).append(gain)
-    return found
+            gains.setdefault(name, []).append(gain)
+    return gains
 
 
 _NAMES = 130.0

@@ -1,4 +1,4 @@
-"""A run predicted: time, bytes and memory, and what they rest on."""
+"""Prediction of a run: time, bytes, memory, and the sources of the inputs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -6,13 +6,13 @@ from typing import Any
 
 from hpcbench.errors import UserError
 from hpcbench.predict import flops
-from hpcbench.predict.basis import Estimate, InputBasis
+from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.break_even import BreakEven, compare_steps, leave_undecided
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.experts import describe_experts
 from hpcbench.predict.fabric import Fabric
 from hpcbench.predict.machine import Machine
-from hpcbench.predict.memory import MemoryUse, predict_memory
+from hpcbench.predict.memory import PredictedMemory, predict_memory
 from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload
@@ -26,18 +26,18 @@ class Prediction:
     scheme: str
     workload: Workload
     time: StepTime
-    memory: MemoryUse
+    memory: PredictedMemory
     against: BreakEven | None = None
-    """None for the baseline, and if no baseline was predicted."""
+    """Comparison with the baseline; None for the baseline, and if no baseline was predicted."""
 
     @property
-    def samples_per_s(self) -> Estimate:
-        """Samples of a step over its seconds."""
+    def samples_per_s(self) -> PredictedValue:
+        """Samples per second."""
         return self.time.seconds.inverse(self.workload.train.global_batch)
 
     @property
     def tflops(self) -> float:
-        """TFLOP/s of a rank by the model's operations."""
+        """TFLOP/s of a rank, by the operations of the model."""
         model, train = self.workload.model, self.workload.train
         count = flops.count_model_flops(
             layers=model.layers,
@@ -49,7 +49,7 @@ class Prediction:
         return count * train.global_batch / self.workload.layout.ranks / self.time.seconds.value / 1e12
 
     def to_json(self, peak: float) -> dict[str, Any]:
-        """Plain data; `peak` in FLOP/s gives the MFU."""
+        """Return the prediction as plain data. `peak` is the FLOP/s of the device, for the MFU."""
         return {
             "cell": self.cell,
             "scheme": self.scheme,
@@ -68,7 +68,7 @@ class Prediction:
                 "limit": self.memory.limit,
                 "fits": self.memory.fits,
             },
-            "against_baseline": asdict(self.against) if self.against else None,
+            "against_baseline": self.against.to_json() if self.against else None,
         }
 
 
@@ -81,14 +81,14 @@ def predict(
     speeds: dict[str, CodecSpeed] | None = None,
     refused: list[str] | None = None,
 ) -> list[Prediction]:
-    """Predict the schemes of one cell, and compare them with the baseline among them.
+    """Predict the schemes of one cell, and compare them with the baseline if it is one of them.
 
     Parameters
     ----------
     refused
-        Takes in why a scheme cannot be predicted, which is then left out; None raises the error.
+        List that receives the error of each scheme that cannot be predicted; None to raise the error.
     """
-    made = []
+    predictions = []
     for name, workload in workloads:
         try:
             time = predict_step_time(workload, machine, speeds)
@@ -97,35 +97,38 @@ def predict(
                 raise
             refused.append(str(error))
             continue
-        held = predict_memory(workload, machine.device.memory_bytes if machine.gpu else None)
-        made.append(Prediction(cell, name, workload, time, held))
-    base = next((one for one in made if one.scheme == baseline), None)
+        memory = predict_memory(workload, machine.device.memory_bytes if machine.gpu else None)
+        predictions.append(Prediction(cell, name, workload, time, memory))
+    base = next((prediction for prediction in predictions if prediction.scheme == baseline), None)
     if base is None:
-        return made
-    return [one if one is base else replace(one, against=_compare(base, one, machine.fabric)) for one in made]
+        return predictions
+    return [
+        prediction if prediction is base else replace(prediction, against=_compare(base, prediction, machine.fabric))
+        for prediction in predictions
+    ]
 
 
-def _compare(base: Prediction, one: Prediction, fabric: Fabric) -> BreakEven:
+def _compare(base: Prediction, prediction: Prediction, fabric: Fabric) -> BreakEven:
     crossing = base.workload.crosses_nodes
     if (fabric.between_basis if crossing else fabric.within_basis) is InputBasis.ASSUMED:
         return leave_undecided(fabric.describe(between=crossing))
-    return compare_steps(base.time, one.time, fabric.node_bytes_per_s)
+    return compare_steps(base.time, prediction.time, fabric.node_bytes_per_s)
 
 
 def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
-    """The same run with so many ranks: more replicas, each with the tokens that it had.
+    """Return the same run on `ranks` ranks: the number of replicas changes, and the tokens of each replica do not.
 
     Raises
     ------
     ValueError
-        The number is no multiple of a replica's ranks.
+        The number of ranks is not a multiple of the ranks of a replica.
     """
     layout = workload.layout
     replica = layout.ranks // layout.dp
     if ranks % replica or ranks < replica:
         names = ("cp", "tp", "pp") if layout.cp > 1 else ("tp", "pp")
         sizes = " x ".join(str(getattr(layout, name)) for name in names)
-        raise ValueError(f"{ranks} ranks are no multiple of {' x '.join(names)} = {sizes} = {replica}")
+        raise ValueError(f"{ranks} ranks are not a multiple of {' x '.join(names)} = {sizes} = {replica}")
     dp = ranks // replica
     batch = workload.train.global_batch // layout.dp * dp
     return replace(
@@ -138,12 +141,12 @@ def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
 def compute_gains(
     workloads: Sequence[tuple[str, Workload]], machines: Sequence[Machine], baseline: str
 ) -> dict[str, list[float]]:
-    """Gain of each scheme over the baseline on each machine: a curve."""
-    found: dict[str, list[float]] = {name: [] for name, _ in workloads if name != baseline}
+    """Return the gain of each scheme over the baseline on each machine."""
+    gains: dict[str, list[float]] = {name: [] for name, _ in workloads if name != baseline}
     base = dict(workloads)[baseline]
     for machine in machines:
         plain = predict_step_time(base, machine).seconds.value
         for name, workload in workloads:
             if name != baseline:
-                found[name].append(plain / predict_step_time(workload, machine).seconds.value - 1)
-    return found
+                gains[name].append(plain / predict_step_time(workload, machine).seconds.value - 1)
+    return gains

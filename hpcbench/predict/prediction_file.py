@@ -1,4 +1,4 @@
-"""``prediction.json``: what it is called, and how it is read back beside what was measured."""
+"""The file ``prediction.json`` of a submission: its name, and how the report reads it."""
 
 import math
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ SCHEMA = 1
 
 
 def format_cell(cell: Mapping[str, Any]) -> str:
-    """A cell as predictions name it."""
+    """Return a cell as predictions name it."""
     return ", ".join(f"{key}={value}" for key, value in cell.items())
 
 
 @dataclass(frozen=True)
 class StoredStep:
-    """The predicted step of a cell and scheme, in seconds."""
+    """The predicted time of a step of one cell and scheme, in seconds."""
 
     value: float
     low: float
@@ -29,10 +29,10 @@ class StoredStep:
 
 
 def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
-    """The predictions that a submission keeps, by cell and scheme; none where nothing that can be used was kept."""
+    """Return the predictions of a submission by (cell, scheme); empty if the file is missing or unusable."""
     raw = read_json(root / NAME) or {}
     runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
-    found = {}
+    predictions = {}
     for run in runs if isinstance(runs, list) else []:
         cell, scheme, basis = (get_text(run, *path) for path in (("cell",), ("scheme",), ("step_seconds", "basis")))
         figures = [get_number(run, "step_seconds", name) for name in ("value", "low", "high")]
@@ -40,5 +40,5 @@ def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
             continue
         value, low, high = (float(figure or 0.0) for figure in figures)
         if math.isfinite(value) and value > 0:
-            found[cell, scheme] = StoredStep(value, low, high, basis or "")
-    return found
+            predictions[cell, scheme] = StoredStep(value, low, high, basis or "")
+    return predictions

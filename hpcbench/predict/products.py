@@ -1,9 +1,9 @@
-"""How fast matrix products are, by shape: measured tables, interpolated.
+"""Speed of matrix products by shape, interpolated from measured tables.
 
 Efficiency is the share of the dense peak. Tiles and waves make it jump with the shape (arXiv 2401.14489): a product of
-109 tiles takes two waves on 108 multiprocessors. What is interpolated is therefore the efficiency with half of that
-loss, on a logarithmic scale, taken out; the weights fall with the distance of the logarithms of m, n and k. Outside the
-table the nearest shapes decide.
+109 tiles takes two waves on 108 multiprocessors. Half of this loss, on a logarithmic scale, is removed before the
+efficiencies are interpolated. Weights decrease with the distance of the logarithms of m, n and k. Outside of the table
+the nearest shapes are used.
 """
 
 import csv
@@ -20,12 +20,12 @@ TABLES = Path(__file__).with_name("machines")
 _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.97), (256, 64, 0.9), (64, 256, 0.9), (128, 64, 0.8))
 """Rows, columns and relative speed of the tiles that libraries choose from."""
 _QUANTISATION = 0.5
-"""Power of the tile and wave loss that is taken out: 1 overstates it, since libraries split k, and 0 understates it."""
+"""Power of the tile and wave loss that is removed: 1 overstates it, because libraries split k, and 0 understates it."""
 _NEIGHBOURS = 6
 _NEAR = 1e-3
-"""Squared distance of logarithms within which neighbours count alike."""
+"""Squared distance of logarithms below which neighbors have about the same weight."""
 _ENOUGH = 20
-"""Points that a pass of its own needs to be preferred to the forward pass's."""
+"""Least number of points of a pass; with fewer points, those of the forward pass are used."""
 
 
 class MeasuredProduct(NamedTuple):
@@ -47,37 +47,37 @@ class Products:
     source: str
 
     def efficiency(self, m: int, n: int, k: int, passage: str = "fwd") -> float:
-        """Share of the peak of a product, interpolated."""
-        return _efficiency(self, m, n, k, passage)
+        """Return the share of the peak that a product reaches, interpolated."""
+        return _interpolate_efficiency(self, m, n, k, passage)
 
-    def left_out(self, passage: str = "fwd", least_flops: float = 0.0) -> list[float]:
-        """Relative error of the time of each point when the others predict it."""
-        points = self._of(passage)
-        found = []
+    def list_left_out_errors(self, passage: str = "fwd", least_flops: float = 0.0) -> list[float]:
+        """Return the relative error of the time of each point, predicted from the other points."""
+        points = self._get_points(passage)
+        errors = []
         for i, (m, n, k, efficiency) in enumerate(points):
             if 2.0 * m * n * k >= least_flops:
                 others = (*points[:i], *points[i + 1 :])
-                found.append(efficiency / interpolate(others, m, n, k, self.units) - 1)
-        return found
+                errors.append(efficiency / interpolate(others, m, n, k, self.units) - 1)
+        return errors
 
-    def _of(self, passage: str) -> tuple[MeasuredProduct, ...]:
+    def _get_points(self, passage: str) -> tuple[MeasuredProduct, ...]:
         table = dict(self.points)
-        own = table.get(passage, ())
-        return own if len(own) >= _ENOUGH or "fwd" not in table else table["fwd"]
+        points = table.get(passage, ())
+        return points if len(points) >= _ENOUGH or "fwd" not in table else table["fwd"]
 
 
 @lru_cache(maxsize=65536)
-def _efficiency(products: Products, m: int, n: int, k: int, passage: str) -> float:
-    return interpolate(products._of(passage), m, n, k, products.units)
+def _interpolate_efficiency(products: Products, m: int, n: int, k: int, passage: str) -> float:
+    return interpolate(products._get_points(passage), m, n, k, products.units)
 
 
 def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units: int) -> float:
-    """Efficiency at a shape: the mean of the nearest shapes', by inverse squared distance.
+    """Return the efficiency at a shape: the mean of the nearest shapes, weighted by inverse squared distance.
 
     Raises
     ------
     ValueError
-        There is no point.
+        `points` is empty.
     """
     if not points:
         raise ValueError("no measured product to interpolate between")
@@ -95,7 +95,7 @@ def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units
 
 @lru_cache(maxsize=65536)
 def compute_fill(m: int, n: int, units: int) -> float:
-    """Share of the multiprocessors' work that is not padding of tiles or an empty place in the last wave."""
+    """Return the share of the multiprocessors' work that is not padding of tiles or an empty place in the last wave."""
     best = 0.0
     for rows, columns, speed in _TILES:
         down, across = -(-m // rows), -(-n // columns)
@@ -106,7 +106,7 @@ def compute_fill(m: int, n: int, units: int) -> float:
 
 @lru_cache(maxsize=8)
 def read_published(family: str) -> Products | None:
-    """The table of a family of GPUs, from `machines/gemm.csv`; None where there is none."""
+    """Read the table of a family of GPUs from `machines/gemm.csv`; None if there is none."""
     peaks, units = {"V100": (125.0, 80), "A100": (312.0, 108), "H100": (989.4, 132)}, 0
     if family not in peaks:
         return None
@@ -118,10 +118,10 @@ def read_published(family: str) -> Products | None:
             if not row["gpu"].startswith(family) or row["dtype"] == "fp8" or row["op"] == "best":
                 continue
             if row["layout"] == "" or row["batch"] not in ("", "1"):
-                continue  # charts, mostly of zeros: upper bounds
+                continue  # Charts, mostly of products of zeros: these are upper bounds.
             shape = (int(row["m"]), int(row["n"]), int(row["k"]))
             passage = {"any": "fwd", "wgrad_fp32acc": "wgrad"}.get(row["op"], row["op"])
             table.setdefault(passage, []).append(MeasuredProduct(*shape, float(row["tflops"]) / peak))
             sources[row["source"].partition(",")[0]] = None
-    points = tuple((passage, tuple(found)) for passage, found in table.items())
+    points = tuple((passage, tuple(measured)) for passage, measured in table.items())
     return Products(points, units, InputBasis.ELSEWHERE, "; ".join(sources))

@@ -1,34 +1,34 @@
-"""Which program trains: what differs between this package's engine and those whose runs were published."""
+"""Training programs: the differences between hpcbench's engine and programs with published runs."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class TrainingProgram:
-    """How a program computes and sends, beyond what the settings of a run say.
+    """Properties of a training program that the settings of a run do not contain.
 
     Attributes
     ----------
     fused_attention
-        Scores stay on the chip.
+        Whether attention scores stay on the chip.
     attention
-        Which fused kernel: ``FA1`` or ``FA2``.
+        Fused kernel: ``FA1`` or ``FA2``.
     dropout
-        After attention, on its scores and after the MLP.
+        Whether dropout follows attention, its scores and the MLP.
     fused
-        Bias, activation, dropout and residual are one kernel.
+        Whether bias, activation, dropout and residual are one kernel.
     overlaps_tensor
-        ``backward``: tensor-parallel sums of the backward pass move while weights' gradients are computed; ``all``: the
-        other ones and gatherings move beside the products that they belong to, which are then made in pieces.
+        Tensor-parallel communication that is overlapped. ``backward``: sums of the backward pass, while gradients of
+        weights are computed. ``all``: also other sums and gathers, with their own products, which are made in pieces.
     gathers_ahead
-        Updated weights of ZeRO-1 are gathered while the next forward pass has begun.
+        Whether updated weights of ZeRO-1 are gathered during the next forward pass.
     sends_once
-        Between stages each tensor-parallel rank sends its part and the receivers gather within the node (scatter-gather
-        of arXiv 2104.04473, section 4.1).
+        Whether each tensor-parallel rank sends only its part to the next stage, and receivers gather the parts within
+        the node (scatter-gather of arXiv 2104.04473, section 4.1).
     waits_for_messages
-        A stage does nothing else while its message to the next one moves (Megatron-LM before 2023).
+        Whether a stage is blocked during a message to the next one (Megatron-LM before 2023).
     wide_gradients
-        Weight gradients are added in fp32 by the product itself, and sent so.
+        Whether products add weight gradients in fp32, and messages have this precision.
     """
 
     name: str

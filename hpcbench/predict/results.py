@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.predict import plots as predicted_plots
-from hpcbench.predict.basis import Estimate
+from hpcbench.predict.basis import PredictedValue
 from hpcbench.predict.break_even import EQUAL, BreakEven
 from hpcbench.predict.command import make_document, predict_study
 from hpcbench.predict.machine import Machine
@@ -17,7 +17,7 @@ from hpcbench.predict.partition.plans import describe_plans
 from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS, ChannelBytes
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
-from hpcbench.present.notation import figure_column, percent, text_column, whole
+from hpcbench.present.notation import figure_column, integer, percent, text_column
 from hpcbench.present.results import Results, resolve_format
 
 
@@ -34,7 +34,7 @@ def predict_and_show(
     only: str | None = None,
     partition: bool = False,
 ) -> int:
-    """Predict and print; gives the exit status: 1 where a run does not fit.
+    """Predict a study and print the results; return the exit status, which is 1 if a run does not fit.
 
     Raises
     ------
@@ -49,32 +49,32 @@ def predict_and_show(
     )
     predicted.save((), plots)
     predicted.show(format, output)
-    return int(any(one.memory.fits is False for one in predicted.found))
+    return int(any(prediction.memory.fits is False for prediction in predicted.predictions))
 
 
 @dataclass(frozen=True)
 class Predicted(Results):
-    """Predictions, with what they rest on."""
+    """Predictions and the sources of their inputs."""
 
-    found: Sequence[Prediction]
+    predictions: Sequence[Prediction]
     about: dict[str, Any]
     machine: Machine
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return the tables, and below them what does not fit and what the figures rest on."""
-        found, machine = self.found, self.machine
+        """Return the tables, followed by runs that do not fit and by sources of the inputs."""
+        predictions, machine = self.predictions, self.machine
         title = f"{self.about['study']} on {self.about['site']}, predicted"
         misfits = (
-            f"{_name(one)}: does not fit: {suggest_remedy(one.workload, one.memory)}."
-            for one in found
-            if one.memory.fits is False
+            f"{_name(each)}: does not fit: {suggest_remedy(each.workload, each.memory)}."
+            for each in predictions
+            if each.memory.fits is False
         )
         blocks = (
-            _time(found, machine),
-            _split(found),
-            _memory(found),
-            _traffic(found),
-            *(predicted_plots.draw_figures(found, self.about, machine) if figures else ()),
+            _tabulate_time(predictions, machine),
+            _tabulate_parts(predictions),
+            _tabulate_memory(predictions),
+            _tabulate_traffic(predictions),
+            *(predicted_plots.draw_figures(predictions, self.about, machine) if figures else ()),
             Sentences(tuple(misfits), "bad"),
             Sentences(tuple(list_notes(self.about, machine)), "warning"),
         )
@@ -82,7 +82,7 @@ class Predicted(Results):
 
     def content(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return make_document(self.found, self.about, self.machine)
+        return make_document(self.predictions, self.about, self.machine)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the predictions."""
@@ -91,13 +91,13 @@ class Predicted(Results):
 
 
 def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
-    """What the numbers rest on, and what the reader must know, one sentence each."""
+    """List the sources of the inputs and limits of the results, one sentence each."""
     products, fabric = about["products"], machine.fabric
     lines = [
         f"Products: {products['basis']} ({products['source']}). Links: "
         f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
         f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",
-        "Intervals come from the errors of these inputs; they are no confidence intervals of repeated runs.",
+        "Intervals come from the errors of these inputs; they are not confidence intervals of repeated runs.",
     ]
     lines += about["learned"]
     if about["measured"]:
@@ -109,61 +109,65 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
     return [*lines, *describe_plans(about["plans"])]
 
 
-def _name(one: Prediction) -> str:
-    return " ".join(part for part in (one.scheme, f"({one.cell})" if one.cell else "") if part)
+def _name(prediction: Prediction) -> str:
+    cell = f" ({prediction.cell})" if prediction.cell else ""
+    return f"{prediction.scheme}{cell}"
 
 
-def _names(of: Callable[[Item], Prediction]) -> list[Field[Item]]:
+def _list_name_columns(of: Callable[[Item], Prediction]) -> list[Field[Item]]:
     return [text_column("scheme", lambda item: of(item).scheme), text_column("cell", lambda item: of(item).cell)]
 
 
-def _first(item: tuple[Any, ...]) -> Prediction:
+def _get_prediction(item: tuple[Any, ...]) -> Prediction:
     prediction: Prediction = item[0]
     return prediction
 
 
-def _interval(figure: Estimate, digits: int = 3) -> Entry:
-    words = f"{figure.value:.{digits}g} ({figure.low:.{digits}g} to {figure.high:.{digits}g})"
-    return Entry(words, figure.value)
+def _make_interval_entry(figure: PredictedValue, digits: int = 3) -> Entry:
+    text = f"{figure.value:.{digits}g} ({figure.low:.{digits}g} to {figure.high:.{digits}g})"
+    return Entry(text, figure.value)
 
 
-def _time(found: Sequence[Prediction], machine: Machine) -> Table | None:
-    def mfu(one: Prediction) -> float:
-        return one.tflops * 1e12 / machine.device.peak(one.workload.train.precision)
+def _tabulate_time(predictions: Sequence[Prediction], machine: Machine) -> Table | None:
+    def compute_mfu(item: Prediction) -> float:
+        return item.tflops * 1e12 / machine.device.peak(item.workload.train.precision)
 
     fields: list[Field[Prediction]] = [
-        *_names(lambda one: one),
-        figure_column("ranks", lambda one: one.workload.layout.ranks, whole),
-        (Column("step_s", "step s"), lambda one: _interval(one.time.seconds)),
-        figure_column("samples/s", lambda one: one.samples_per_s.value, "{:.4g}".format),
-        figure_column("TFLOPS", lambda one: one.tflops, "{:.3g}".format, help="Model FLOPS of a rank."),
-        figure_column("MFU", mfu, percent, help="Model FLOPS over the device's peak."),
-        (Column("gain", "gain", help="Speed over the baseline's, less 1."), lambda one: _gain(one.against)),
+        *_list_name_columns(lambda item: item),
+        figure_column("ranks", lambda item: item.workload.layout.ranks, integer),
+        (Column("step_s", "step s"), lambda item: _make_interval_entry(item.time.seconds)),
+        figure_column("samples/s", lambda item: item.samples_per_s.value, "{:.4g}".format),
+        figure_column("TFLOPS", lambda item: item.tflops, "{:.3g}".format, help="Model FLOPS of a rank."),
+        figure_column("MFU", compute_mfu, percent, help="Model FLOPS over the device's peak."),
+        (
+            Column("gain", "gain", help="Speed over that of the baseline, minus 1."),
+            lambda item: _make_gain(item.against),
+        ),
         (
             Column("break_even_gbit_per_s", "break-even Gbit/s", help="Bandwidth of a node below which it pays."),
-            lambda one: _break_even(one.against),
+            lambda item: _make_break_even(item.against),
         ),
-        text_column("rests on", lambda one: one.time.seconds.basis.value),
+        text_column("rests on", lambda item: item.time.seconds.basis.value),
     ]
-    answers = [f"{_name(one)}: {one.against.words}." for one in found if one.against]
-    return tabulate("time", "Predicted time of a step", found, fields, notes=answers)
+    answers = [f"{_name(item)}: {item.against.sentence}." for item in predictions if item.against]
+    return tabulate("time", "Predicted time of a step", predictions, fields, notes=answers)
 
 
-def _gain(against: BreakEven | None) -> Entry:
+def _make_gain(against: BreakEven | None) -> Entry:
     if against is None:
         return Entry()
     return Entry("unknown", "unknown") if against.gain is None else Entry(f"{100 * against.gain:+.1f} %", against.gain)
 
 
-def _break_even(against: BreakEven | None) -> Entry:
-    words = describe_break_even(against)
+def _make_break_even(against: BreakEven | None) -> Entry:
+    text = describe_break_even(against)
     if against is None or against.bytes_per_s is None:
-        return Entry(words, None if against is None else words)
-    return Entry(words, against.bytes_per_s * 8e-9)
+        return Entry(text, None if against is None else text)
+    return Entry(text, against.bytes_per_s * 8e-9)
 
 
 def describe_break_even(against: BreakEven | None) -> str:
-    """Return the bandwidth of a break-even in Gbit/s, or what holds at every bandwidth."""
+    """Return the bandwidth of a break-even in Gbit/s, or the result that holds at every bandwidth."""
     if against is None:
         return "-"
     if against.bytes_per_s is None:
@@ -178,44 +182,47 @@ def describe_break_even(against: BreakEven | None) -> str:
     return "none: saves no bytes between nodes" if against.gain > 0 else "none: slower at any bandwidth"
 
 
-def _split(found: Sequence[Prediction]) -> Table | None:
-    def share(part: str) -> Callable[[Prediction], float | None]:
-        return lambda one: one.time.parts[part] / one.time.seconds.value or None
+def _tabulate_parts(predictions: Sequence[Prediction]) -> Table | None:
+    def get_share(part: str) -> Callable[[Prediction], float | None]:
+        return lambda item: item.time.parts[part] / item.time.seconds.value or None
 
-    fields = [*_names(lambda one: one), *(figure_column(part, share(part), percent) for part in PARTS)]
-    return tabulate("split", "Where it goes, on the stage that works longest", found, fields)
+    fields = [
+        *_list_name_columns(lambda item: item),
+        *(figure_column(part, get_share(part), percent) for part in PARTS),
+    ]
+    return tabulate("split", "Parts of the step time, on the stage with the most work", predictions, fields)
 
 
-def _memory(found: Sequence[Prediction]) -> Table | None:
-    def size(kind: str) -> Callable[[tuple[Prediction, str]], float]:
+def _tabulate_memory(predictions: Sequence[Prediction]) -> Table | None:
+    def get_size(kind: str) -> Callable[[tuple[Prediction, str]], float]:
         return lambda item: item[0].memory.peaks[item[1]][kind]
 
-    def total(item: tuple[Prediction, str]) -> float:
+    def sum_kinds(item: tuple[Prediction, str]) -> float:
         return sum(item[0].memory.peaks[item[1]].values())
 
-    def fits(item: tuple[Prediction, str]) -> str:
+    def describe_fit(item: tuple[Prediction, str]) -> str:
         memory, peak = item[0].memory, item[1]
         return {True: "yes", False: "NO", None: "?"}[memory.fits] if peak == memory.peak else ""
 
     fields: list[Field[tuple[Prediction, str]]] = [
-        *_names(_first),
+        *_list_name_columns(_get_prediction),
         text_column("peak", lambda item: item[1]),
-        *(figure_column(kind, size(kind), format_bytes) for kind in KINDS),
-        figure_column("all", total, format_bytes),
-        text_column("fits", fits),
+        *(figure_column(kind, get_size(kind), format_bytes) for kind in KINDS),
+        figure_column("all", sum_kinds, format_bytes),
+        text_column("fits", describe_fit),
     ]
-    peaks = [(one, peak) for one in found for peak in PEAKS]
+    peaks = [(prediction, peak) for prediction in predictions for peak in PEAKS]
     return tabulate("memory", "Memory of the rank that needs the most", peaks, fields)
 
 
-def _traffic(found: Sequence[Prediction]) -> Table | None:
+def _tabulate_traffic(predictions: Sequence[Prediction]) -> Table | None:
     fields: list[Field[tuple[Prediction, str, ChannelBytes]]] = [
-        *_names(_first),
+        *_list_name_columns(_get_prediction),
         text_column("channel", lambda item: item[1]),
         figure_column("message", lambda item: item[2].message_bytes, format_bytes),
         figure_column("wire", lambda item: item[2].wire_bytes, format_bytes),
         figure_column("between nodes", lambda item: item[2].network_bytes, format_bytes),
     ]
-    channels = [(one, " ".join(key), sent) for one in found for key, sent in one.time.channels.items()]
-    title = "What a rank sends in a step, the mean of the stages' first ranks"
+    channels = [(item, " ".join(key), sent) for item in predictions for key, sent in item.time.channels.items()]
+    title = "Bytes that a rank sends in a step, mean of the first ranks of all stages"
     return tabulate("traffic", title, channels, fields)

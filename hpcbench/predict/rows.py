@@ -1,4 +1,4 @@
-"""What an embedding's gradient sends that may travel by the rows that were touched. Pure."""
+"""Calls of an embedding's gradient that may be sent as touched rows only. Pure."""
 
 from typing import NamedTuple
 
@@ -7,47 +7,47 @@ from hpcbench.predict.call import PredictedCall, RepeatedCall
 
 
 class SentRows(NamedTuple):
-    """Rows of one rank in a step, over all reductions that travelled by rows. Only the text knows them."""
+    """Counts of one rank in a step, over all reductions that were sent as rows. They depend on the text."""
 
     left: int
-    """Rows that left the rank, once for each rank that got them."""
+    """Rows that the rank sent, counted once for each receiver."""
     reductions: int
-    """Reductions that travelled by rows; the others sent the whole gradient."""
+    """Number of reductions that were sent as rows; the others sent the whole gradient."""
     gathered: bool
-    """Whether every replica got all rows, not only the owners of their pieces."""
+    """Whether every replica received all rows, not only the owners of their pieces."""
 
 
 def list_reductions(
-    whole: PredictedCall, times: int, width: int, replicas: int, rows: SentRows | None
+    reduction: PredictedCall, times: int, width: int, replicas: int, rows: SentRows | None
 ) -> list[RepeatedCall]:
-    """The reductions of a bucket in a step.
+    """List the reductions of a bucket in a step.
 
     Parameters
     ----------
-    whole
-        The reduction of the whole bucket.
+    reduction
+        Reduction of the whole bucket.
     times
-        Reductions of a step.
+        Number of reductions in a step.
     width
-        Values of a row, if the bucket's gradient may travel by rows; else 0.
+        Number of values in a row, if the bucket's gradient may be sent as rows; else 0.
     replicas
-        Ranks that add up the gradient.
+        Number of ranks that sum the gradient.
     rows
-        The rows that were counted.
+        Counted rows.
 
     Raises
     ------
     ValueError
-        The gradient may travel by rows, and nobody has counted them.
+        The gradient may be sent as rows, and `rows` is missing.
     """
     if not width or replicas == 1:
-        return [(whole, times)]
+        return [(reduction, times)]
     if rows is None:
-        raise ValueError("the bytes of an embedding's gradient by rows follow from counts of the text: give `rows`")
+        raise ValueError("the bytes of an embedding's gradient in rows depend on the text: pass counted `rows`")
     exact, counts = ("EXACT", "BACKWARD", "GRAD"), 1 if rows.gathered else replicas
     return [
-        (PredictedCall(exact, "all-gather", counts * replicas, COUNT_BYTES, whole.group), times),
-        (PredictedCall(exact, "send", rows.left, INDEX_BYTES, whole.group), 1),
-        (PredictedCall(whole.channel, "send", rows.left * width, whole.width, whole.group), 1),
-        (whole, times - rows.reductions),
+        (PredictedCall(exact, "all-gather", counts * replicas, COUNT_BYTES, reduction.group), times),
+        (PredictedCall(exact, "send", rows.left, INDEX_BYTES, reduction.group), 1),
+        (PredictedCall(reduction.channel, "send", rows.left * width, reduction.width, reduction.group), 1),
+        (reduction, times - rows.reductions),
     ]

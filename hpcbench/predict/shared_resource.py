@@ -1,4 +1,4 @@
-"""What several share evenly at a time: the network of a node, or the cores of a machine."""
+"""Resources that users share evenly at a time: the network of a node, or the cores of a machine."""
 
 from typing import Generic, TypeVar
 
@@ -6,20 +6,19 @@ T = TypeVar("T")
 
 
 class SharedResource(Generic[T]):
-    """Something of which each that uses it has an even share, and no more than a whole.
+    """A resource whose capacity is divided evenly among its users. No user gets more than 1.
 
     Parameters
     ----------
     capacity
-        How many have a whole one.
+        Number of users that can have a share of 1 at the same time.
 
     Attributes
     ----------
     flows
-        Those that use it, a heap: when each is through in virtual time, its number, and what it is. Virtual time passes
-        as fast as each of them gets on.
+        Heap of the users: end in virtual time, number, and payload. Virtual time runs at the rate of a user's share.
     version
-        Grows whenever the first end may have changed.
+        Counter that grows whenever the first end may have changed.
     """
 
     def __init__(self, capacity: float = 1.0) -> None:
@@ -29,16 +28,16 @@ class SharedResource(Generic[T]):
         self.version = 0
 
     def advance(self, now: float) -> None:
-        """Let the time pass until now."""
+        """Advance the time to `now`."""
         if self.flows:
             self.virtual += (now - self.last) * self.share
         self.last = now
 
     @property
     def share(self) -> float:
-        """The share of each."""
+        """Share of each user."""
         return min(1.0, self.capacity / len(self.flows))
 
-    def end(self) -> float:
-        """When the first of its flows is through, if none is added."""
+    def find_end(self) -> float:
+        """Return the time at which the first flow ends if no flow is added."""
         return self.last + max(self.flows[0][0] - self.virtual, 0.0) / self.share

@@ -1,7 +1,7 @@
-"""A discrete simulation of one step: what every pipeline stage does, in order, and the networks that they share.
+"""Discrete-event simulation of one step: the operations of every pipeline stage, and the networks that stages share.
 
-Ranks that behave alike are simulated once: one of each stage stands for its tensor- and data-parallel neighbours. What
-is on a node's network at the same time shares its bandwidth evenly.
+One rank of each stage is simulated, because its tensor- and data-parallel neighbors do the same. Transfers that are on
+a node's network at the same time share its bandwidth evenly.
 """
 
 import heapq
@@ -15,61 +15,62 @@ from hpcbench.predict.shared_resource import SharedResource
 
 
 class CoreUse(NamedTuple):
-    """What takes cores from stages that compute, in stages' cores."""
+    """Cores that are not available to stages that compute, in units of a stage's cores."""
 
     waiting: float
-    """A stage that waits: it wakes up again and again to look."""
+    """Cores that a waiting stage takes, because it wakes up repeatedly to test its messages."""
     driving: float
-    """A stage that computes while a thread of its ranks drives what is under way."""
+    """Cores that the progress threads of a stage take while it computes."""
     networks: float
-    """All networks while they are busy: what limits virtual links works for each packet."""
+    """Cores that all networks take while they are busy: the kernel works on each packet of virtual links."""
 
 
 @dataclass
 class StageState:
-    """What became of one stage."""
+    """Progress and times of one stage."""
 
     operations: Sequence[StageOperation]
     network: int
     at: int = 0
     time: float = 0.0
     busy: float = 0.0
-    """Seconds in which it computed, or worked on calls."""
+    """Seconds in which the stage computed, or worked on calls."""
     computed: float = 0.0
-    """Part of these seconds that a log would call computing."""
+    """Part of `busy` that a log counts as computation."""
     computes: float = 1.0
-    """That part of what it does now."""
+    """Share of the current operation that a log counts as computation."""
     shared: float = 0.0
-    """Part of these seconds by which it took longer because other stages computed on the same cores."""
+    """Part of `busy` that is lost because other stages computed on the same cores."""
     waited: dict[str, float] = field(default_factory=dict)
-    """By kind of `BlockingTransfer` and `WaitForTransfer`."""
+    """Seconds of waiting, by kind of `BlockingTransfer` and `WaitForTransfer`."""
 
 
 _CORES = -1
-"""Number of the resource that is the cores."""
+"""Number of the resource that stands for the cores."""
 
 
 class DeadlockError(ValueError):
-    """Stages that wait for each other for ever."""
+    """A deadlock: stages wait for each other forever."""
 
 
 _Crossing = tuple[int, BackgroundTransfer | None, float, float]
-"""StageState, what it posted if it does not wait itself, seconds alone on the network, and seconds after it."""
+"""Number of the stage, its background transfer if it is not blocked, seconds alone on the network, and seconds after
+it."""
 
 
 class Simulation:
-    """Stages at work.
+    """Simulation of the stages of a pipeline.
 
     Parameters
     ----------
     programs
-        What each stage does.
+        Operations of each stage.
     networks
-        Number of the network that each stage's node has.
+        Number of the network of each stage's node.
     cores
-        How many stages can compute at the same time at full speed; None where each has its own cores.
+        Number of stages that can compute at full speed at the same time; None if each stage has its own cores.
     takes
-        What else needs these cores.
+        Other uses of these cores.
     """
 
     def __init__(
@@ -94,37 +95,37 @@ class Simulation:
         self._driven: Counter[int] = Counter()
 
     def run(self) -> float:
-        """Carry out everything; gives the seconds from the begin to the end of the last stage.
+        """Simulate all operations; return the seconds until the end of the last stage.
 
         Raises
         ------
         DeadlockError
-            A stage waits for something that nobody sends.
+            A stage waits for a transfer that no stage starts.
         """
         for number in range(len(self.stages)):
-            self._go(number, 0.0)
+            self._advance_stage(number, 0.0)
         events = self._events
         while events:
             now, _, what, payload = heapq.heappop(events)
             if what == "drain":
                 self._drain(payload, now)
             elif what == "go":
-                self._go(payload, now)
+                self._advance_stage(payload, now)
             elif what == "enter":
                 self._enter(payload, now)
             else:
-                self._arrived(payload, now)
+                self._receive(payload, now)
         for number, stage in enumerate(self.stages):
             if stage.at < len(stage.operations):
-                raise DeadlockError(f"stage {number} waits for ever before {stage.operations[stage.at]}")
+                raise DeadlockError(f"stage {number} waits forever before {stage.operations[stage.at]}")
         return max(stage.time for stage in self.stages)
 
     def _push(self, time: float, what: str, payload: Any) -> None:
         self._count += 1
         heapq.heappush(self._events, (time, self._count, what, payload))
 
-    def _go(self, number: int, now: float) -> None:
-        """Let a stage go on until it has to wait."""
+    def _advance_stage(self, number: int, now: float) -> None:
+        """Carry out operations of a stage until it has to wait."""
         stage = self.stages[number]
         operations = stage.operations
         while stage.at < len(operations):
@@ -143,15 +144,14 @@ class Simulation:
                 now += operation.seconds
                 stage.at += 1
                 if stage.at < len(operations) and type(operations[stage.at]) is not Compute:
-                    self._push(now, "go", number)  # others act before
+                    self._push(now, "go", number)  # Earlier events of other stages come first.
                     stage.time = now
                     return
             elif type(operation) is BackgroundTransfer:
                 stage.at += 1
                 self._post(number, operation, now)
             elif type(operation) is WaitForTransfer:
-                came = self._there.get(operation.key)
-                if came is None:
+                if operation.key not in self._there:
                     self._waiting[operation.key] = number
                     self._begin_waiting(number, operation.kind, now)
                     return
@@ -169,21 +169,21 @@ class Simulation:
         self._leave_cores(now)
 
     def _leave_cores(self, now: float) -> None:
-        """Those that compute share what those that wait, and the networks, leave of the cores."""
+        """Update the cores that computing stages share, without those of waiting stages, threads and networks."""
         if self._takes is None:
             return
         waiting = {number for number, (_, kind) in self._begun.items() if kind}
-        driving = set(+self._driven) - waiting  # who waits drives what is under way by itself
+        driving = set(+self._driven) - waiting  # A waiting rank tests its messages itself.
         networks = [bool(resource.flows) for number, resource in self._resources.items() if number != _CORES]
         taken = len(waiting) * self._takes.waiting + len(driving) * self._takes.driving
         taken += sum(networks) / len(networks) * self._takes.networks
         resource = self._resources[_CORES]
         resource.advance(now)
         resource.capacity = max(self._cores - taken, 0.1 * self._cores)
-        self._again(_CORES)
+        self._schedule_drain(_CORES)
 
     def _post(self, number: int, post: BackgroundTransfer, now: float) -> None:
-        self._drive(number, post, 1, now)
+        self._count_driven(number, post, 1, now)
         if post.queue is not None:
             queue = self._queues.setdefault((number, post.queue), [])
             queue.append((post, now))
@@ -191,7 +191,7 @@ class Simulation:
                 return
         self._push(now + post.before, "enter", (number, post, post.network, post.after))
 
-    def _drive(self, number: int, post: BackgroundTransfer, more: int, now: float) -> None:
+    def _count_driven(self, number: int, post: BackgroundTransfer, more: int, now: float) -> None:
         if post.driven:
             self._driven[number] += more
             self._leave_cores(now)
@@ -199,7 +199,7 @@ class Simulation:
     def _enter(self, payload: _Crossing, now: float) -> None:
         number, post, work, after = payload
         if work <= 0:
-            self._through(number, post, after, now)
+            self._finish(number, post, after, now)
             return
         self._join(self.stages[number].network, payload, now)
 
@@ -208,16 +208,16 @@ class Simulation:
         resource.advance(now)
         self._count += 1
         heapq.heappush(resource.flows, (resource.virtual + payload[2], self._count, payload))
-        self._again(number)
+        self._schedule_drain(number)
         if number != _CORES and len(resource.flows) == 1:
             self._leave_cores(now)
 
-    def _again(self, number: int) -> None:
-        """Look at a resource once more when the first of those who share it is through."""
+    def _schedule_drain(self, number: int) -> None:
+        """Schedule the event at which the first flow of a resource ends."""
         resource = self._resources[number]
         resource.version += 1
         if resource.flows:
-            self._push(resource.end(), "drain", (number, resource.version))
+            self._push(resource.find_end(), "drain", (number, resource.version))
 
     def _drain(self, payload: tuple[int, int], now: float) -> None:
         number, version = payload
@@ -226,17 +226,17 @@ class Simulation:
             return
         resource.advance(now)
         _, _, (stage, post, _, after) = heapq.heappop(resource.flows)
-        self._again(number)
+        self._schedule_drain(number)
         if number != _CORES and not resource.flows:
             self._leave_cores(now)
-        self._through(stage, post, after, now)
+        self._finish(stage, post, after, now)
 
-    def _through(self, number: int, post: BackgroundTransfer | None, after: float, now: float) -> None:
+    def _finish(self, number: int, post: BackgroundTransfer | None, after: float, now: float) -> None:
         if post is None:
             self._resume(number, now)
             return
         self._push(now + after, "arrived", post.key)
-        self._drive(number, post, -1, now)
+        self._count_driven(number, post, -1, now)
         if post.queue is not None:
             queue = self._queues[number, post.queue]
             queue.pop(0)
@@ -244,13 +244,13 @@ class Simulation:
                 following = queue[0][0]
                 self._push(now + following.before, "enter", (number, following, following.network, following.after))
 
-    def _arrived(self, key: object, now: float) -> None:
+    def _receive(self, key: object, now: float) -> None:
         self._there[key] = now
         if key in self._waiting:
             self._resume(self._waiting.pop(key), now)
 
     def _resume(self, number: int, now: float) -> None:
-        """The stage has what it waited for."""
+        """Resume a stage whose transfer or computation has ended."""
         stage = self.stages[number]
         begun, kind = self._begun.pop(number)
         if kind:
@@ -264,4 +264,4 @@ class Simulation:
             following = stage.operations[stage.at]
             stage.at += isinstance(following, WaitForTransfer) and following.key in self._there
         stage.time = max(stage.time, now)
-        self._go(number, now)
+        self._advance_stage(number, now)

@@ -1,4 +1,4 @@
-"""What each thing costs that a stage of the pipeline does. Stages that hold alike parts have alike costs."""
+"""Cost of each operation of a pipeline stage. Stages with the same parts have the same costs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,33 +19,35 @@ from hpcbench.predict.workload import Workload
 
 @dataclass
 class PassCost:
-    """Forward or backward of a part, of one micro-batch."""
+    """Cost of the forward or backward pass of a part, for one micro-batch."""
 
     work: float = 0.0
+    """Seconds of computation."""
     again: float = 0.0
+    """Seconds of recomputation."""
     cost: Cost = field(default_factory=Cost)
-    """Within the action."""
+    """Cost of the calls within the pass."""
     gathered: float = 0.0
-    """Seconds of `cost` that gathering weights takes."""
+    """Seconds of `cost` for gathering weights."""
 
     @property
-    def own(self) -> float:
+    def busy(self) -> float:
         """Seconds in which the stage itself is busy."""
         return self.work + self.again + self.cost.encode + self.cost.decode + self.cost.inside
 
 
 class StagePart(NamedTuple):
-    """What decides on the costs of a part of the model."""
+    """Properties of a part of the model that determine its costs."""
 
     layers: int
     first: bool
     last: bool
     routed: int = 0
-    """Those of the layers that have experts."""
+    """Number of the layers with experts."""
 
 
-def classify_stage(workload: Workload, stage: int) -> tuple[StagePart, ...]:
-    """What decides on the costs of a stage."""
+def find_stage_parts(workload: Workload, stage: int) -> tuple[StagePart, ...]:
+    """Return the parts of a stage. Stages with equal parts have the same costs."""
     layout = workload.layout
     cut = layout.layers_of(workload.model.layers)
     numbers = range(stage, layout.parts, layout.pp)
@@ -62,10 +64,10 @@ def classify_stage(workload: Workload, stage: int) -> tuple[StagePart, ...]:
 
 
 def group_buckets(buckets: int) -> list[int]:
-    """Into how large groups the buckets of a part are put, in their order, at most a 24th of all: 1, 1, 2, ... 2, 1, 1.
+    """Return the sizes of the groups of a part's buckets, in order, each at most a 24th of all: 1, 1, 2, ... 2, 1, 1.
 
-    Groups spare events. A group goes when its last bucket is filled, which is later than need be by less than a 24th of
-    the backward pass; the first and the last ones, whose time shows, are alone.
+    Groups reduce the number of events. A group is sent when its last bucket is filled, which is late by less than a
+    24th of the backward pass. The first and the last buckets are alone, because their time is exposed.
     """
     most, ahead, left, size = max(1, buckets // _GROUPS), list[int](), buckets, 1
     while left >= 2 * size:
@@ -79,25 +81,25 @@ _GROUPS = 24
 
 
 class StageCosts:
-    """ComputeCosts of the stages of one kind.
+    """Costs of the stages of one kind.
 
     Parameters
     ----------
     workload, machine
-        The run, and where.
+        The run and its machine.
     traffic, costs
-        What calls cost, and what work does.
+        Costs of calls and of computation.
     stage
-        The first of its kind.
+        Number of the first stage of this kind.
 
     Attributes
     ----------
     chunks
-        Forward and backward of each part that a stage holds.
+        Forward and backward pass of each part of the stage.
     reductions
-        Reductions of each of these parts, buckets in the order in which they are filled: how many, and their cost.
+        Reductions of each of these parts: pairs (number of buckets, cost) in the order in which buckets are filled.
     tail
-        Cost of what comes after the reductions.
+        Cost of the calls after the reductions.
     """
 
     def __init__(self, workload: Workload, machine: Machine, traffic: Costing, costs: ComputeCosts, stage: int) -> None:
@@ -105,49 +107,43 @@ class StageCosts:
         rank = stage * workload.layout.replicas * workload.layout.tp
         node = workload.place_group("node").per_node if workload.train.node_copy else None
         self.calls = StepCalls(workload.model, workload.train, workload.layout, rank, updates=10**9, node_ranks=node)
-        self.parts = classify_stage(workload, stage)
+        self.parts = find_stage_parts(workload, stage)
         numbers = list(self.calls.parts)
         pairs = zip(numbers, self.parts, strict=True)
         self.chunks = [(self._forward(number, part), self._backward(number, part)) for number, part in pairs]
-        self.reductions = [self._reductions(self.calls.laid[number]) for number in numbers]
+        self.reductions = [self._group_reductions(self.calls.laid[number]) for number in numbers]
         end = self.calls.end()
         self.tail = self.cost(end)
         if workload.program.gathers_ahead:
-            gathers = self.cost([one for one in end if one[0].channel[0] == "ZERO"])
+            gathers = self.cost([(call, times) for call, times in end if call.channel[0] == "ZERO"])
             ahead = sum(forward.work for forward, _ in self.chunks)
             hidden = min(1.0, ahead / gathers.seconds) if gathers.seconds else 0.0
             self.tail += gathers * -hidden
         held = sum(bucket.length * count for bucket, count in self.calls.buckets)
         owned = held / (workload.layout.replicas if workload.train.zero else 1)
-        self.optimizer = costs.optimizer_seconds(owned, held)
-        self.host = costs.host_seconds(owned, workload.micro_batches)
+        self.optimizer = costs.time_optimizer(owned, held)
+        self.host = costs.time_host_update(owned, workload.micro_batches)
 
-    def cost(self, repeated: Iterable[RepeatedCall], after_s: float | None = None) -> Cost:
-        """Cost of calls, one after another, with so much work before each."""
+    def cost(self, repeated: Iterable[RepeatedCall]) -> Cost:
+        """Return the cost of calls, one after another."""
         cost, place = self._traffic.cost, self.calls.locate
-        return sum_costs((cost(call, size=place(call)[0], after_s=after_s), times) for call, times in repeated)
+        return sum_costs((cost(call, size=place(call)[0]), times) for call, times in repeated)
 
-    def _between(self, work: float, repeated: Sequence[RepeatedCall]) -> float | None:
-        """ComputeTime of a rank before each of these calls, of which a product's pieces are several."""
-        place = self.calls.locate
-        calls = sum(times * (place(call)[0] if call.operation in PIECEWISE else 1) for call, times in repeated)
-        return work / calls if calls and self._machine.fabric.core_costs else None
-
-    def _reductions(self, laid: BucketLayout) -> list[tuple[int, Cost]]:
+    def _group_reductions(self, laid: BucketLayout) -> list[tuple[int, Cost]]:
         costs = [self.cost([(self.calls.reduction(bucket), 1)]) for bucket, _ in laid.kinds]
-        found, begin = [], 0
+        groups, begin = [], 0
         for size in group_buckets(len(laid.order)):
             group = laid.order[begin : begin + size]
             begin += size
-            found.append((size, sum_costs((costs[k], group.count(k)) for k in set(group))))
-        return found
+            groups.append((size, sum_costs((costs[k], group.count(k)) for k in set(group))))
+        return groups
 
-    def _gathered(self, number: int, of: Callable[[PredictedBucket], RepeatedCall | None]) -> list[RepeatedCall]:
-        found = ((of(bucket), count) for bucket, count in self.calls.laid[number].kinds)
-        return [(one[0], one[1] * count) for one, count in found if one]
+    def _list_gathers(self, number: int, of: Callable[[PredictedBucket], RepeatedCall | None]) -> list[RepeatedCall]:
+        gathers = ((of(bucket), count) for bucket, count in self.calls.laid[number].kinds)
+        return [(repeated[0], repeated[1] * count) for repeated, count in gathers if repeated]
 
-    def _work(self, part: StagePart) -> ComputeTime:
-        """ComputeTime of one micro-batch."""
+    def _sum_work(self, part: StagePart) -> ComputeTime:
+        """Return the computation of one micro-batch."""
         total = NOTHING + self._costs.layer * part.layers
         if part.routed:
             total += self._costs.experts * part.routed
@@ -158,65 +154,64 @@ class StageCosts:
         return total * self._machine.work_factor
 
     def _forward(self, number: int, part: StagePart) -> PassCost:
-        work, calls = self._work(part), self.calls.forward(number)
-        gathered = self._gathered(number, self.calls.gathered_forward)
-        cost = self.cost(calls, self._between(work.forward.total, calls))
+        work, calls = self._sum_work(part), self.calls.forward(number)
+        gathers = self._list_gathers(number, self.calls.gathered_forward)
+        cost = self.cost(calls)
         if self._workload.program.overlaps_tensor == "all":
             sums = self.cost([(call, times) for call, times in calls if call.operation == "reduce-scatter"])
-            # the last piece of a sum has no product beside it; a gathering begins with the rank's own piece
-            cost = _hidden(cost, cost + sums * (-1 / self._workload.layout.tp), work.forward.products)
-        cost = self._beside_products(cost, calls, work.forward.products)
-        cost += self._beside_attention(self.calls.attention_forward(number), work.forward.attention)
-        return self._with_gathers(PassCost(work.forward.total, 0.0, cost), self.cost(gathered), part)
+            # The last piece of a sum cannot overlap with a product. A gather begins with the rank's own piece.
+            cost = _hide(cost, cost + sums * (-1 / self._workload.layout.tp), work.forward.products)
+        cost = self._hide_behind_products(cost, calls, work.forward.products)
+        cost += self._hide_behind_attention(self.calls.attention_forward(number), work.forward.attention)
+        return self._add_gathers(PassCost(work.forward.total, 0.0, cost), self.cost(gathers), part)
 
     def _backward(self, number: int, part: StagePart) -> PassCost:
-        work, program, calls = self._work(part), self._workload.program, self.calls.backward(number)
-        cost = self.cost(calls, self._between(work.backward.total + work.again.total, calls))
-        cost = self._beside_products(cost, calls, work.backward.products)
+        work, program, calls = self._sum_work(part), self._workload.program, self.calls.backward(number)
+        cost = self._hide_behind_products(self.cost(calls), calls, work.backward.products)
         if program.overlaps_tensor != "none":
-            # sums stand beside the product of weights' gradients; gatherings come before both products
-            beside = [
+            # Sums overlap with the product of weights' gradients. Gathers come before both products.
+            overlapped = [
                 (call, times)
                 for call, times in calls
                 if program.overlaps_tensor == "all"
                 or (call.channel[1] == "BACKWARD" and call.operation != "all-gather")
             ]
-            cost = _hidden(cost, self.cost(beside), work.weight_gradients)
+            cost = _hide(cost, self.cost(overlapped), work.weight_gradients)
         attention = work.backward.attention + work.again.attention
-        cost += self._beside_attention(self.calls.attention_backward(number), attention)
-        gathered = self._gathered(number, self.calls.gathered_backward)
-        return self._with_gathers(PassCost(work.backward.total, work.again.total, cost), self.cost(gathered), part)
+        cost += self._hide_behind_attention(self.calls.attention_backward(number), attention)
+        gathers = self._list_gathers(number, self.calls.gathered_backward)
+        return self._add_gathers(PassCost(work.backward.total, work.again.total, cost), self.cost(gathers), part)
 
-    def _beside_products(self, cost: Cost, calls: Sequence[RepeatedCall], products: float) -> Cost:
-        """What is left of a cost beside the products of a tensor grid.
+    def _hide_behind_products(self, cost: Cost, calls: Sequence[RepeatedCall], products: float) -> Cost:
+        """Return the part of a cost that the products of a tensor grid do not hide.
 
-        All pieces but the first come while the one before is multiplied; weights that are gathered, and sums of their
-        gradients, move while another product is made.
+        Each piece but the first arrives while the previous one is multiplied. Gathered weights, and sums of their
+        gradients, move during another product.
         """
         train, layout = self._workload.train, self._workload.layout
         if layout.tensor == "1d" or not train.overlap or self._machine.fabric.core_costs:
             return cost
         pieces = max(layout.grid.sizes.values())
-        for one in calls:
-            operation, channel = one[0].operation, one[0].channel
+        for repeated in calls:
+            operation, channel = repeated[0].operation, repeated[0].channel
             if operation in PIECEWISE:
                 share = 1 - 1 / pieces
             else:
                 share = 0.5 if len(channel) == 4 and carries_weights(channel[3]) else 0.0
-            beside = self.cost([one])
-            moving = share * (beside.inside + beside.network)
+            call_cost = self.cost([repeated])
+            moving = share * (call_cost.inside + call_cost.network)
             if moving and products > 0:
                 hidden = min(moving, share * products)
                 products -= hidden
-                left = hidden / (beside.inside + beside.network)
-                cost += Cost(inside=-left * beside.inside, network=-left * beside.network)
+                part = hidden / (call_cost.inside + call_cost.network)
+                cost += Cost(inside=-part * call_cost.inside, network=-part * call_cost.network)
         return cost
 
-    def _beside_attention(self, calls: Sequence[RepeatedCall], attention: float) -> Cost:
-        """What is left of the calls of attention over ranks, beside what attention itself computes.
+    def _hide_behind_attention(self, calls: Sequence[RepeatedCall], attention: float) -> Cost:
+        """Return the part of the calls of context parallelism that the computation of attention does not hide.
 
-        In a ring all blocks but the last are computed while another one comes. Of the two halves of Ulysses' exchange
-        one half hides.
+        In a ring all blocks but the last are computed while another one arrives. In Ulysses' exchange one of two halves
+        is hidden.
         """
         cost, layout = self.cost(calls), self._workload.layout
         moving = cost.inside + cost.network
@@ -226,21 +221,21 @@ class StageCosts:
         hidden = min(1.0, share * attention / moving)
         return cost + Cost(inside=-hidden * cost.inside, network=-hidden * cost.network)
 
-    def _with_gathers(self, action: PassCost, gathers: Cost, part: StagePart) -> PassCost:
-        """ZeRO-3: what is gathered ahead hides behind the work of the unit before."""
+    def _add_gathers(self, action: PassCost, gathers: Cost, part: StagePart) -> PassCost:
+        """Add the gathers of ZeRO-3. A gather is hidden behind the work of the previous unit."""
         if not gathers.seconds:
             return action
-        # where ranks share cores, the simulation lets the network move while they compute
+        # If ranks share cores, the simulation overlaps the network with computation.
         if self._workload.train.overlap and not self._machine.fabric.core_costs:
-            hidden = min(action.own, gathers.seconds) * (1 - 1 / max(part.layers, 1))
+            hidden = min(action.busy, gathers.seconds) * (1 - 1 / max(part.layers, 1))
             gathers *= 1 - hidden / gathers.seconds
         action.gathered = gathers.inside + gathers.network
         action.cost += gathers
         return action
 
 
-def _hidden(cost: Cost, beside: Cost, products: float) -> Cost:
-    """`cost` without what of its part `beside` is hidden behind products, which lose some of their speed."""
-    if not beside.inside:
+def _hide(cost: Cost, overlapped: Cost, products: float) -> Cost:
+    """Return `cost` without the part of `overlapped` that products hide. The products lose some of their speed."""
+    if not overlapped.inside:
         return cost
-    return cost + Cost(inside=-min(products, beside.inside) * (1 - constants.OVERLAP_COST))
+    return cost + Cost(inside=-min(products, overlapped.inside) * (1 - constants.OVERLAP_COST))

@@ -1,4 +1,4 @@
-"""What one stage of the pipeline does in a step, in the order of its schedule."""
+"""Operations of one pipeline stage in a step, in the order of its schedule."""
 
 from collections.abc import Iterable
 
@@ -20,37 +20,39 @@ class StageProgram:
     Parameters
     ----------
     workload, machine
-        The run, and where.
+        The run and its machine.
     traffic
-        What calls cost.
+        Costs of calls.
     costs
-        Costs of its kind.
+        Costs of the stages of this kind.
     stage
-        Its number.
+        Number of the stage.
     """
 
     def __init__(self, workload: Workload, machine: Machine, traffic: Costing, costs: StageCosts, stage: int) -> None:
         self._workload, self._machine, self._traffic = workload, machine, traffic
         self.costs, self.stage = costs, stage
 
-    def operations(self, micro_batches: int, steps: int = 1) -> list[StageOperation]:
-        """In the order of the schedule, with so many micro-batches a step.
+    def list_operations(self, micro_batches: int, steps: int = 1) -> list[StageOperation]:
+        """List the operations in the order of the schedule, with `micro_batches` micro-batches per step.
 
-        Only without a flush are several steps more than one step several times.
+        In a schedule without a flush steps overlap. Otherwise the operations of a step are repeated.
         """
         train, layout = self._workload.train, self._workload.layout
-        found: list[StageOperation] = []
+        operations: list[StageOperation] = []
         if train.schedule in UNFLUSHED:
             stream = Stream(layout.pp, micro_batches, steps)
             for step in range(steps):
-                self._step(found, stream.actions(self.stage, step), micro_batches)
-            return found
+                self._add_step(operations, stream.actions(self.stage, step), micro_batches)
+            return operations
         for _ in range(steps):
             actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
-            self._step(found, actions, micro_batches)
-        return found
+            self._add_step(operations, actions, micro_batches)
+        return operations
 
-    def _step(self, found: list[StageOperation], actions: Iterable[PipelineAction], micro_batches: int) -> None:
+    def _add_step(
+        self, operations: list[StageOperation], actions: Iterable[PipelineAction], micro_batches: int
+    ) -> None:
         train, layout, costs = self._workload.train, self._workload.layout, self.costs
         last_part = layout.parts - 1
         message, back = costs.calls.activations(0), costs.calls.gradients_back(1)
@@ -64,98 +66,98 @@ class StageProgram:
             forward, backward = costs.chunks[chunk]
             if work == "forward":
                 if number:
-                    found.append(WaitForTransfer(("forward", i, number), "pipeline"))
-                    _busy(found, sending.decode)
-                self._act(found, forward, 1.0)
+                    operations.append(WaitForTransfer(("forward", i, number), "pipeline"))
+                    _add_busy(operations, sending.decode)
+                self._add_pass(operations, forward, 1.0)
                 if number < last_part:
-                    _busy(found, sending.encode)
-                    self._send(found, ("forward", i, number + 1), sending)
+                    _add_busy(operations, sending.encode)
+                    self._send(operations, ("forward", i, number + 1), sending)
                 continue
             if number < last_part:
-                found.append(WaitForTransfer(("backward", i, number), "pipeline"))
-                _busy(found, returning.decode)
+                operations.append(WaitForTransfer(("backward", i, number), "pipeline"))
+                _add_busy(operations, returning.decode)
             buckets = costs.reductions[chunk]
             if overlaps and buckets and (each_time or (i + 1) % micro_batches == 0):
                 share = 1 / sum(size for size, _ in buckets)
                 for k, (size, cost) in enumerate(buckets):
-                    self._act(found, backward, share * size)
+                    self._add_pass(operations, backward, share * size)
                     key = ("reduced", number, i, k, self.stage)
-                    self._post(found, key, cost)
+                    self._post(operations, key, cost)
                     posted.append((key, cost))
             else:
-                self._act(found, backward, 1.0)
+                self._add_pass(operations, backward, 1.0)
                 if each_time:
                     for _, cost in buckets:
-                        self._call(found, cost, "data")
+                        self._add_call(operations, cost, "data")
             if number:
-                _busy(found, returning.encode)
-                self._send(found, ("backward", i, number - 1), returning)
+                _add_busy(operations, returning.encode)
+                self._send(operations, ("backward", i, number - 1), returning)
         for reduced, cost in posted:
-            found.append(WaitForTransfer(reduced, "data"))
+            operations.append(WaitForTransfer(reduced, "data"))
             if not self._machine.gpu:
-                _busy(found, cost.decode)
+                _add_busy(operations, cost.decode)
         if reduces and not overlaps and not each_time:
             for buckets in costs.reductions:
                 for _, cost in buckets:
-                    self._call(found, cost, "data")
-        self._call(found, costs.tail, "data")
-        found.append(Compute(costs.optimizer + costs.host))
+                    self._add_call(operations, cost, "data")
+        self._add_call(operations, costs.tail, "data")
+        operations.append(Compute(costs.optimizer + costs.host))
 
-    def _act(self, found: list[StageOperation], action: PassCost, share: float) -> None:
-        """Compute a share of an action. Where ranks share cores, others compute while one waits for the network."""
+    def _add_pass(self, operations: list[StageOperation], action: PassCost, share: float) -> None:
+        """Compute a share of a pass. If ranks share cores, others compute while one waits for the network."""
         network = action.cost.network * share
-        computing = Compute(action.own * share, (action.work + action.again) / action.own if action.own else 1.0)
+        computing = Compute(action.busy * share, (action.work + action.again) / action.busy if action.busy else 1.0)
         if network > 0 and self._machine.fabric.core_costs:
-            key = ("act", self.stage, len(found))
+            key = ("act", self.stage, len(operations))
             post = BackgroundTransfer(key, 0.0, network, driven=self._workload.train.overlap)
-            found += [post, computing, WaitForTransfer(key, "tensor")]
+            operations += [post, computing, WaitForTransfer(key, "tensor")]
             return
-        found.append(computing)
+        operations.append(computing)
         if network > 0:
-            found.append(BlockingTransfer(0.0, network, "tensor"))
+            operations.append(BlockingTransfer(0.0, network, "tensor"))
 
-    def _send(self, found: list[StageOperation], key: object, cost: Cost) -> None:
+    def _send(self, operations: list[StageOperation], key: object, cost: Cost) -> None:
         if self._machine.fabric.core_costs:
-            _busy(found, cost.inside)
-            # messages to one rank come in the order in which they were sent, over one connection
+            _add_busy(operations, cost.inside)
+            # Messages to one rank arrive in the order in which they were sent, because they use one connection.
             way = key[0] if isinstance(key, tuple) else key
-            found.append(
+            operations.append(
                 BackgroundTransfer(key, 0.0, cost.network, 0.0, f"pp {way}", driven=self._workload.train.overlap)
             )
         elif self._workload.program.waits_for_messages:
-            found.append(BlockingTransfer(cost.inside, cost.network, "pipeline"))
-            found.append(BackgroundTransfer(key, 0.0, 0.0))
+            operations.append(BlockingTransfer(cost.inside, cost.network, "pipeline"))
+            operations.append(BackgroundTransfer(key, 0.0, 0.0))
         else:
-            found.append(BackgroundTransfer(key, cost.inside, cost.network))
+            operations.append(BackgroundTransfer(key, cost.inside, cost.network))
 
-    def _post(self, found: list[StageOperation], key: object, cost: Cost) -> None:
-        """A reduction in the background. A GPU encodes beside its products; a core has none beside itself."""
+    def _post(self, operations: list[StageOperation], key: object, cost: Cost) -> None:
+        """Add a reduction in the background. A GPU encodes while it computes; a core does one after the other."""
         if self._machine.gpu:
-            found.append(BackgroundTransfer(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
+            operations.append(BackgroundTransfer(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
         elif self._machine.fabric.core_costs:
-            _busy(found, cost.encode)
-            found.append(BackgroundTransfer(key, 0.0, cost.network, 0.0, "dp", driven=True))
-            _busy(found, cost.inside)
+            _add_busy(operations, cost.encode)
+            operations.append(BackgroundTransfer(key, 0.0, cost.network, 0.0, "dp", driven=True))
+            _add_busy(operations, cost.inside)
         else:
-            _busy(found, cost.encode)
-            found.append(BackgroundTransfer(key, cost.inside, cost.network, 0.0, "dp"))
+            _add_busy(operations, cost.encode)
+            operations.append(BackgroundTransfer(key, cost.inside, cost.network, 0.0, "dp"))
 
-    def _call(self, found: list[StageOperation], cost: Cost, kind: str) -> None:
+    def _add_call(self, operations: list[StageOperation], cost: Cost, kind: str) -> None:
         if self._machine.gpu:
-            found.append(BlockingTransfer(cost.encode + cost.inside + cost.decode, cost.network, kind))
+            operations.append(BlockingTransfer(cost.encode + cost.inside + cost.decode, cost.network, kind))
         elif self._machine.fabric.core_costs:
-            key = ("call", self.stage, len(found))
-            _busy(found, cost.encode, 0.0)
-            found.append(BackgroundTransfer(key, 0.0, cost.network))
-            _busy(found, cost.inside, 0.0)
-            found.append(WaitForTransfer(key, kind))
-            _busy(found, cost.decode, 0.0)
+            key = ("call", self.stage, len(operations))
+            _add_busy(operations, cost.encode, 0.0)
+            operations.append(BackgroundTransfer(key, 0.0, cost.network))
+            _add_busy(operations, cost.inside, 0.0)
+            operations.append(WaitForTransfer(key, kind))
+            _add_busy(operations, cost.decode, 0.0)
         else:
-            _busy(found, cost.encode, 0.0)
-            found.append(BlockingTransfer(cost.inside, cost.network, kind))
-            _busy(found, cost.decode, 0.0)
+            _add_busy(operations, cost.encode, 0.0)
+            operations.append(BlockingTransfer(cost.inside, cost.network, kind))
+            _add_busy(operations, cost.decode, 0.0)
 
 
-def _busy(found: list[StageOperation], seconds: float, computes: float = 1.0) -> None:
+def _add_busy(operations: list[StageOperation], seconds: float, computes: float = 1.0) -> None:
     if seconds:
-        found.append(Compute(seconds, computes))
+        operations.append(Compute(seconds, computes))

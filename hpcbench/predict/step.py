@@ -1,4 +1,4 @@
-"""The time of one step: the calls and the work of each stage, in the order of the schedule, simulated."""
+"""Time of one step, by simulation of the calls and the computation of each stage in the order of the schedule."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
-from hpcbench.predict.basis import Estimate, InputBasis, combine_errors, find_worst
+from hpcbench.predict.basis import InputBasis, PredictedValue, combine_errors, find_worst
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.simulator import CoreUse, Simulation
-from hpcbench.predict.stage import StageCosts, classify_stage
+from hpcbench.predict.stage import StageCosts, find_stage_parts
 from hpcbench.predict.stage_program import StageProgram
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import ComputeCosts
@@ -30,12 +30,12 @@ PARTS = (
     "host link",
     "waiting",
 )
-"""What the time of a step is split into; tensor, pipeline and data are exposed communication of these dimensions."""
+"""Parts of the step time. ``tensor``, ``pipeline`` and ``data`` are exposed communication of these dimensions."""
 
 
 @dataclass(frozen=True)
 class ChannelBytes:
-    """What one rank sends through a channel in a step."""
+    """Bytes that one rank sends through a channel in a step."""
 
     message_bytes: int
     wire_bytes: float
@@ -46,46 +46,43 @@ class ChannelBytes:
 class StepTime:
     """A predicted step."""
 
-    seconds: Estimate
+    seconds: PredictedValue
     parts: dict[str, float]
-    """Seconds of each of `PARTS`, on the stage that works the longest."""
+    """Seconds of each of `PARTS`, on the stage with the most work."""
     network_seconds: float
-    """Part of these seconds in which that stage waits for the node's network."""
+    """Seconds in which this stage waits for the node's network."""
     channels: dict[Traffic, ChannelBytes] = field(default_factory=dict)
-    """Traffic by channel: the mean over all ranks of the stage's kind."""
+    """Traffic of a rank by channel: the mean over the stages."""
     computed: float = 0.0
-    """Part of these seconds in which that stage waits for no call, as a run's log counts them."""
+    """Seconds in which this stage is not blocked in a call, as a run's log counts them."""
 
 
 class StepModel:
-    """A step of a run on a machine.
+    """Model of a step of a run on a machine.
 
     Parameters
     ----------
-    workload
-        The run.
-    machine
-        Where.
+    workload, machine
+        The run and its machine.
     speeds
-        Speeds of codecs, as measured here.
+        Measured speeds of codecs.
     """
 
     def __init__(self, workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
         self.workload, self.machine = workload, machine
         self.traffic = Costing(workload, machine, speeds)
         costs = ComputeCosts(machine, workload.model, workload.train, workload.layout, workload.program)
-        kinds = [classify_stage(workload, stage) for stage in range(workload.layout.pp)]
-        made = {
+        kinds = [find_stage_parts(workload, stage) for stage in range(workload.layout.pp)]
+        self._kinds = {
             kind: StageCosts(workload, machine, self.traffic, costs, kinds.index(kind)) for kind in dict.fromkeys(kinds)
         }
         self._count = Counter(kinds)
-        self._kinds = made
         self._programs = [
-            StageProgram(workload, machine, self.traffic, made[kind], stage) for stage, kind in enumerate(kinds)
+            StageProgram(workload, machine, self.traffic, self._kinds[kind], stage) for stage, kind in enumerate(kinds)
         ]
 
     def run(self) -> StepTime:
-        """Simulate it."""
+        """Simulate the step."""
         layout = self.workload.layout
         stage_ranks = layout.replicas * layout.tp
         networks = [stage * stage_ranks // self.workload.ranks_per_node for stage in range(layout.pp)]
@@ -94,14 +91,14 @@ class StepModel:
         m, few = self.workload.micro_batches, 3 * layout.pp
         if self._unflushed:
             filled = 2 * -(-layout.pp // m) + 1
-            less, more = (self._outcome(networks, m, steps) for steps in (filled, filled + 2))
-            outcome = less.each_further(more, 2)
+            less, more = (self._simulate(networks, m, steps) for steps in (filled, filled + 2))
+            outcome = less.isolate_step(more, 2)
         elif m <= 2 * few:
-            outcome = self._outcome(networks, m)
+            outcome = self._simulate(networks, m)
         else:
-            # a full pipeline repeats itself: what one more round of micro-batches takes, all further ones take
-            less, more = (self._outcome(networks, count) for count in (few, few + layout.pp))
-            outcome = less.further(more, (m - few) / layout.pp)
+            # A full pipeline repeats itself: each further round of micro-batches takes the same time.
+            less, more = (self._simulate(networks, count) for count in (few, few + layout.pp))
+            outcome = less.extrapolate(more, (m - few) / layout.pp)
         longest = max(range(layout.pp), key=lambda stage: outcome.busy[stage])
         return self._split(outcome, longest)
 
@@ -109,14 +106,16 @@ class StepModel:
     def _unflushed(self) -> bool:
         return self.workload.train.schedule in UNFLUSHED
 
-    def _outcome(self, networks: list[int], micro_batches: int, steps: int = 1) -> "_Outcome":
+    def _simulate(self, networks: list[int], micro_batches: int, steps: int = 1) -> "_Outcome":
         layout, cores = self.workload.layout, self.machine.shared_cores
-        programs = [program.operations(micro_batches, steps) for program in self._programs]
+        programs = [program.list_operations(micro_batches, steps) for program in self._programs]
         alike, core_costs = layout.replicas * layout.tp, self.machine.fabric.core_costs
         takes: CoreUse | None = None
         if core_costs:
             takes = CoreUse(
-                waiting=core_costs.waiting, driving=core_costs.driving, networks=core_costs.networks / alike
+                waiting=constants.WAITING_CORES,
+                driving=constants.DRIVING_CORES,
+                networks=core_costs.networks / alike,
             )
         simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
         seconds, stages = simulation.run(), simulation.stages
@@ -130,7 +129,7 @@ class StepModel:
         )
 
     def _split(self, outcome: "_Outcome", stage: int) -> StepTime:
-        """Where the time of the stage that works longest has gone."""
+        """Split the time of the stage with the most work into parts."""
         costs, seconds, waited = self._programs[stage].costs, outcome.seconds, outcome.waited[stage]
         m = self.workload.micro_batches
         parts = dict.fromkeys(PARTS, 0.0)
@@ -146,7 +145,7 @@ class StepModel:
                 gathered += m * action.gathered
         parts["optimizer"], parts["host link"] = costs.optimizer, costs.host
         self._add_reductions(parts, outcome, stage)
-        # cores that ranks share make all that they do longer
+        # On shared cores all work of a stage takes longer.
         longer = outcome.busy[stage] / (outcome.busy[stage] - outcome.shared[stage]) if outcome.shared[stage] else 1.0
         parts = {name: part * (1.0 if name == "data" else longer) for name, part in parts.items()}
         parts["tensor"] += waited.get("tensor", 0.0)
@@ -158,38 +157,38 @@ class StepModel:
         moved = min(gathered, parts["tensor"])
         parts["tensor"] -= moved
         parts["data"] += moved
-        known = sum(parts.values())
-        parts["pipeline"] += max(seconds - known, 0.0) if self.workload.layout.pp > 1 else 0.0
+        total = sum(parts.values())
+        parts["pipeline"] += max(seconds - total, 0.0) if self.workload.layout.pp > 1 else 0.0
         parts["waiting"] = constants.WAIT_SHARE * seconds if self.workload.layout.ranks > 1 else 0.0
         total = seconds + parts["waiting"]
         return StepTime(
-            self._figure(total, parts),
+            self._estimate_interval(total, parts),
             parts,
-            _network_seconds(costs, waited),
-            self._channels(),
+            _estimate_network_seconds(costs, waited),
+            self._average_channels(),
             outcome.computed[stage],
         )
 
     def _add_reductions(self, parts: dict[str, float], outcome: "_Outcome", stage: int) -> None:
-        """What reductions and the tail add: waiting, and what is encoded of it."""
+        """Add the parts of the reductions and the tail: waiting, encoding and decoding."""
         costs, data = self._programs[stage].costs, outcome.waited[stage].get("data", 0.0)
         times = self.workload.micro_batches if self.workload.train.zero >= 2 else 1
         exchange = [cost for buckets in costs.reductions for _, cost in buckets]
         encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode
         decode = times * sum(cost.decode for cost in exchange) + costs.tail.decode
-        if not self.machine.gpu:  # a core's own work, and no part of what it waits
+        if not self.machine.gpu:  # A core encodes itself; this is not part of its waiting time.
             parts["encode"] += encode
             parts["decode"] += decode
             parts["data"] = data
             return
-        whole = times * sum(cost.seconds for cost in exchange) + costs.tail.seconds
-        exposed = min(data / whole, 1.0) if whole and self.workload.layout.ranks > 1 else 0.0
+        total = times * sum(cost.seconds for cost in exchange) + costs.tail.seconds
+        exposed = min(data / total, 1.0) if total and self.workload.layout.ranks > 1 else 0.0
         parts["encode"] += encode * exposed
         parts["decode"] += decode * exposed
         parts["data"] = max(data - (encode + decode) * exposed, 0.0)
 
-    def _figure(self, total: float, parts: dict[str, float]) -> Estimate:
-        """The interval: errors of the inputs, each on its own part of the time."""
+    def _estimate_interval(self, total: float, parts: dict[str, float]) -> PredictedValue:
+        """Return the step time with its interval. The error of each input applies to its own part of the time."""
         machine, fabric = self.machine, self.machine.fabric
         between = fabric.between_basis if self.workload.crosses_nodes else fabric.within_basis
         compute = machine.work_basis or find_worst((machine.products.basis, machine.device.basis))
@@ -211,14 +210,14 @@ class StepModel:
         used = find_worst(
             of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting"
         )
-        return Estimate.around(total, error, used)
+        return PredictedValue.around(total, error, used)
 
-    def _channels(self) -> dict[Traffic, ChannelBytes]:
-        """What the first rank of each stage sends, the mean over the stages."""
+    def _average_channels(self) -> dict[Traffic, ChannelBytes]:
+        """Return the bytes that the first rank of a stage sends, the mean over the stages."""
         total: dict[Traffic, list[float]] = {}
         for kind, costs in self._kinds.items():
             stages = self._count[kind]
-            for call, times in costs.calls.all():
+            for call, times in costs.calls.list_all():
                 size, index = costs.calls.locate(call)
                 if size == 1:
                     continue
@@ -235,17 +234,17 @@ class StepModel:
         }
 
 
-def _network_seconds(costs: StageCosts, waits: dict[str, float]) -> float:
-    """Part of a stage's waiting in which the node's network is busy."""
+def _estimate_network_seconds(costs: StageCosts, waits: dict[str, float]) -> float:
+    """Return the part of a stage's waiting time in which the node's network is busy."""
     waited = sum(seconds for kind, seconds in waits.items() if kind != "pipeline")
     exchange = sum(cost.network for buckets in costs.reductions for _, cost in buckets) + costs.tail.network
-    whole = sum(cost.seconds for buckets in costs.reductions for _, cost in buckets) + costs.tail.seconds
-    return waited * exchange / whole if whole else 0.0
+    total = sum(cost.seconds for buckets in costs.reductions for _, cost in buckets) + costs.tail.seconds
+    return waited * exchange / total if total else 0.0
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a simulation has come to, by stage."""
+    """Result of a simulation, by stage."""
 
     seconds: float
     end: list[float]
@@ -254,8 +253,8 @@ class _Outcome:
     shared: list[float]
     waited: list[dict[str, float]]
 
-    def each_further(self, more: "_Outcome", steps: int) -> "_Outcome":
-        """One of the steps that `more` has over this, in the middle of a run, where no stage comes to its end."""
+    def isolate_step(self, more: "_Outcome", steps: int) -> "_Outcome":
+        """Return one step of a long run. `more` has `steps` more steps than this result."""
         seconds = (more.seconds - self.seconds) / steps
         pairs = ((self.busy, more.busy), (self.computed, more.computed), (self.shared, more.shared))
         busy, computed, shared = ([(there - here) / steps for here, there in zip(*pair, strict=True)] for pair in pairs)
@@ -265,20 +264,20 @@ class _Outcome:
         ]
         return _Outcome(seconds, [seconds] * len(self.end), busy, computed, shared, waited)
 
-    def further(self, more: "_Outcome", times: float) -> "_Outcome":
-        """So many times what `more` has over this, on top of this."""
+    def extrapolate(self, more: "_Outcome", times: float) -> "_Outcome":
+        """Return this result plus `times` times the difference to `more`."""
 
-        def on(here: float, there: float) -> float:
+        def extend(here: float, there: float) -> float:
             return here + times * (there - here)
 
         return _Outcome(
-            on(self.seconds, more.seconds),
-            [*map(on, self.end, more.end)],
-            [*map(on, self.busy, more.busy)],
-            [*map(on, self.computed, more.computed)],
-            [*map(on, self.shared, more.shared)],
+            extend(self.seconds, more.seconds),
+            [*map(extend, self.end, more.end)],
+            [*map(extend, self.busy, more.busy)],
+            [*map(extend, self.computed, more.computed)],
+            [*map(extend, self.shared, more.shared)],
             [
-                {kind: on(here.get(kind, 0.0), there.get(kind, 0.0)) for kind in {**here, **there}}
+                {kind: extend(here.get(kind, 0.0), there.get(kind, 0.0)) for kind in {**here, **there}}
                 for here, there in zip(self.waited, more.waited, strict=True)
             ],
         )

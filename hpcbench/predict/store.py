@@ -1,4 +1,4 @@
-"""A prediction that stays with a submission, for the report to be held against what was measured."""
+"""Prediction that is stored with a submission. The report compares it with the measurements."""
 
 import json
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from hpcbench.study.expand import Run
 
 
 def store_prediction(root: Path, runs: Sequence[Run], site: Site, base: Path) -> None:
-    """Write ``prediction.json`` next to a new submission. It says why it leaves out what cannot be predicted.
+    """Write ``prediction.json`` into a new submission. The file contains the reason if a run cannot be predicted.
 
     Parameters
     ----------
     root
         Directory of the submission.
     runs, site
-        Its runs, and the site.
+        Runs and site of the submission.
     base
         Directory that relative paths of the study start from.
     """
@@ -28,7 +28,7 @@ def store_prediction(root: Path, runs: Sequence[Run], site: Site, base: Path) ->
     if path.exists():
         return
     try:
-        found = make_document(*predict_runs(runs, site, base, skip=True))
+        document = make_document(*predict_runs(runs, site, base, skip=True))
     except UserError as error:
-        found = {"schema": SCHEMA, "predictions": [], "why_none": str(error)}
-    write_json(path, json.loads(json.dumps(found)))
+        document = {"schema": SCHEMA, "predictions": [], "why_none": str(error)}
+    write_json(path, json.loads(json.dumps(document)))

@@ -1,4 +1,4 @@
-"""A site and a study's run, as the model takes them."""
+"""Inputs of the model from a site file and a study."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +13,17 @@ from hpcbench.study.run import run_file
 
 
 def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
-    """The site as the model sees it.
+    """Describe a site as a machine of the model.
 
     Parameters
     ----------
     ranks
-        Ranks of the run. The nodes of a site without a scheduler are this machine, whose cores the ranks share.
+        Number of ranks of the run. On a site without a scheduler all nodes are this machine, and ranks share its cores.
 
     Raises
     ------
     UserError
-        Nothing is known of its GPU.
+        The site's GPU has no table.
     """
     node, gbit = site.node, site.network.bandwidth_gbit if site.network else None
     if site.device == "cpu":
@@ -39,10 +39,10 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
         )
         shared_cores = float(together) if ranks > together else None
         return replace(machine, shared_cores=shared_cores, oversubscribed=site.oversubscribe)
-    # a node's four GPUs in two sockets are joined by a slower link than NVLink between the sockets
+    # With four V100 in two sockets, the link between the sockets is slower than NVLink.
     within = 32.0 if "V100" in (node.gpu or "") and node.sockets == 2 and ranks_per_node > node.gpus // 2 else None
     latency = site.network.latency_us * 1e-6 if site.network and site.network.latency_us else None
-    found = make_gpu_machine(
+    gpu_machine = make_gpu_machine(
         node.gpu or "",
         memory_gb=node.gpu_memory_gb,
         gpus_per_node=ranks_per_node,
@@ -50,21 +50,21 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
         latency_s=latency,
         within_gb_s=within,
     )
-    if found is None:
+    if gpu_machine is None:
         raise UserError(
-            f"{site.site}: node.gpu: {node.gpu!r} has no table of products: known are V100, A100, H100, H200 and what "
-            "is like them: measure it with `hpcbench bench gemm`"
+            f"{site.site}: node.gpu: {node.gpu!r} has no table of products (V100, A100, H100, H200 and their variants "
+            "have one). Measure it with `hpcbench bench gemm`"
         )
-    return found
+    return gpu_machine
 
 
 def read_workload(run: Run, site: Site, base: Path) -> Workload:
-    """A study's run as the model takes it.
+    """Read the workload of a study's run.
 
     Raises
     ------
     UserError
-        It uses something that the model lacks.
+        The run has a setting that the model does not cover.
     """
     raw = run_file(
         run,
@@ -77,4 +77,4 @@ def read_workload(run: Run, site: Site, base: Path) -> Workload:
     try:
         return make_workload(contract.Run.model_validate(raw), ranks_per_node=run.size.ranks_per_node)
     except ValueError as error:
-        raise UserError(f"{run.where(('train',))}: {error}: predict the study without it") from None
+        raise UserError(f"{run.where(('train',))}: {error}. Predict the study without this setting") from None

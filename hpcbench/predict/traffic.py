@@ -1,12 +1,11 @@
-"""What a call costs under a scheme: encoding, decoding, the links within a node, and the node's network.
+"""Cost of a call under a scheme: encoding, decoding, links within a node, and the node's network.
 
-The engine's own choice of a plan is asked for (`comm.choice`), with the links that the engine would know; the steps of
-the plan are then timed on the machine's links. NumPy is imported only where a scheme has plans of its own: the baseline
-is the library's.
+The engine's own function chooses the plan (`comm.choice`), with the links that the engine would use. The steps of the
+plan are then timed on the machine's links. NumPy is imported only for schemes with their own plans; the baseline uses
+the MPI library.
 """
 
 import importlib.util
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,51 +36,33 @@ class Costing:
     workload
         The run, with its scheme.
     machine
-        Its links and codecs.
+        The machine, with its links.
     speeds
-        Speeds of codecs, as measured here.
+        Measured speeds of codecs.
     """
 
     def __init__(self, workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
         self._workload, self._machine = workload, machine
         self._speeds = speeds or {}
-        self._costs: dict[tuple[PredictedCall, float | None], Cost] = {}
+        self._costs: dict[PredictedCall, Cost] = {}
         self._setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
         self._choices: dict[str, Any] = {}
         self.bases: set[InputBasis] = set()
 
-    def cost(self, call: PredictedCall, *, size: int, after_s: float | None = None) -> Cost:
-        """Cost of one call over a group of `size`.
-
-        Parameters
-        ----------
-        after_s
-            Seconds that the rank works before the call, which cores that ranks share are told by; None for long.
-        """
+    def cost(self, call: PredictedCall, *, size: int) -> Cost:
+        """Return the cost of one call over a group of `size` ranks."""
         if size == 1 or not call.elements:
             return Cost()
-        if (call, after_s) not in self._costs:
-            fabric = self._machine.fabric
-            if fabric.core_costs and after_s is not None:
-                fabric = replace(fabric, core_costs=fabric.core_costs.after(after_s))
-            self._costs[call, after_s] = self._cost(call, fabric) + self._handed(call, fabric.core_costs)
-        return self._costs[call, after_s]
-
-    def _handed(self, call: PredictedCall, core_costs: CoreCosts | None) -> Cost:
-        """What a thread takes that drives the call while the rank computes; each piece is a call of its own."""
-        workload = self._workload
-        at_once = call.channel[0] in ("TP", "SP") and workload.layout.tensor == "1d"
-        if not core_costs or not workload.train.overlap or at_once or call.channel[0] == "EXACT":
-            return Cost()
-        pieces = workload.place_group(call.group).ranks if call.operation in PIECEWISE else 1
-        return Cost(inside=pieces * core_costs.background_s)
+        if call not in self._costs:
+            self._costs[call] = self._cost_call(call, self._machine.fabric)
+        return self._costs[call]
 
     def treatment(self, key: Traffic) -> Treatment:
         """Return how the engine carries out the messages of a channel."""
         return resolve_treatment(self._workload.scheme, key, self._setting)
 
     def speed(self, codec: str) -> CodecSpeed:
-        """Speed of a codec on this machine."""
+        """Return the speed of a codec on this machine."""
         if codec in self._speeds:
             return self._speeds[codec]
         family = self._machine.device.family
@@ -93,25 +74,25 @@ class Costing:
         return CodecSpeed(rate, rate, call, ratio, InputBasis.ASSUMED)
 
     def ratio(self, codec: str, elements: int, width: int) -> float:
-        """Bytes after the codec for each before it."""
+        """Return the encoded bytes per byte of a codec."""
         if codec == "none":
             return 1.0
         measured = self.speed(codec).ratio
-        return measured if measured is not None else _exact_ratio(codec, min(elements, 1 << 20), width)
+        return measured if measured is not None else _compute_ratio(codec, min(elements, 1 << 20), width)
 
-    def _cost(self, call: PredictedCall, fabric: Fabric) -> Cost:
+    def _cost_call(self, call: PredictedCall, fabric: Fabric) -> Cost:
         place = self._workload.place_group(call.group)
         nbytes = call.elements * call.width
         if call.operation == "send":
-            return self._message(call, nbytes, fabric)
+            return self._cost_message(call, nbytes, fabric)
         if self.treatment(call.channel).algorithm is Algorithm.NATIVE:
-            return self._library(call.operation, nbytes, place, fabric)
+            return self._cost_library(call.operation, nbytes, place, fabric)
         if call.operation == "all-to-all":
-            return self._exchange(call, nbytes, place, fabric)
-        plan = self._plan(call, place)
+            return self._cost_exchange(call, nbytes, place, fabric)
+        plan = self._choose_plan(call, place)
         if plan is None or plan.algorithm.value in ("native", "homomorphic"):
             ratio = 1.0 if plan is None or plan.algorithm.value == "native" else 0.5
-            return self._library(call.operation, nbytes * ratio, place, fabric)
+            return self._cost_library(call.operation, nbytes * ratio, place, fabric)
         codec = plan.codec.name
         speed = self.speed(codec) if codec != "none" else None
         self.bases |= {speed.basis} if speed else set()
@@ -119,24 +100,24 @@ class Costing:
         cost = cost_plan(plan, place, fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
-    def _library(self, operation: str, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
+    def _cost_library(self, operation: str, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
         factor = fabric.library_factor(operation, place)
         inside, network = (part * factor for part in fabric.collective_parts(operation, nbytes, place))
         if fabric.core_costs:
-            inside = self._worked(fabric.core_costs, operation, nbytes, place)
+            inside = self._sum_core_seconds(fabric.core_costs, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
-    def _worked(self, core_costs: CoreCosts, operation: str, nbytes: float, place: GroupPlacement) -> float:
-        """Seconds of a core that a library's collective takes."""
+    def _sum_core_seconds(self, core_costs: CoreCosts, operation: str, nbytes: float, place: GroupPlacement) -> float:
+        """Return the seconds of a core for a library's collective."""
         pieces = place.ranks if operation in PIECEWISE else 1
-        once = core_costs.collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
+        once = core_costs.time_collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
         return pieces * once
 
-    def _exchange(self, call: PredictedCall, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
-        """An all-to-all: every rank encodes a part for each other rank, and decodes those that come.
+    def _cost_exchange(self, call: PredictedCall, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
+        """Return the cost of an all-to-all: each rank encodes a part for each other rank, and decodes what it receives.
 
-        A rule for traffic between nodes leaves parts for ranks of the same node as they are.
+        A rule for traffic between nodes does not encode parts for ranks of the same node.
         """
         treatment = self.treatment(call.channel)
         codec, part = treatment.codec, nbytes / place.ranks
@@ -144,7 +125,7 @@ class Costing:
         ratio = self.ratio(codec, call.elements // place.ranks, call.width) if coded else 1.0
         inside, network = fabric.collective_parts("all-to-all", nbytes * ratio, place)
         if fabric.core_costs:
-            inside = self._worked(fabric.core_costs, "all-to-all", nbytes * ratio, place)
+            inside = self._sum_core_seconds(fabric.core_costs, "all-to-all", nbytes * ratio, place)
         encode = decode = 0.0
         near, away = place.per_node - 1, place.ranks - place.per_node
         crossing = away * part * ratio
@@ -160,22 +141,22 @@ class Costing:
                 staying = near * part
         return Cost(encode, decode, inside, network, staying + crossing, crossing)
 
-    def _message(self, call: PredictedCall, nbytes: float, fabric: Fabric) -> Cost:
+    def _cost_message(self, call: PredictedCall, nbytes: float, fabric: Fabric) -> Cost:
         workload = self._workload
         treatment = self.treatment(call.channel)
         crossing = workload.stage_crosses
-        alike = min(workload.ranks_per_node, workload.layout.replicas * workload.layout.tp) if crossing else 1
-        if call.group == "cp":  # the slowest link of the ring is between nodes, where there are several
+        concurrent = min(workload.ranks_per_node, workload.layout.replicas * workload.layout.tp) if crossing else 1
+        if call.group == "cp":  # With several nodes, the slowest link of the ring is between nodes.
             place = workload.place_group("cp")
-            crossing, alike = place.nodes > 1, place.concurrent
+            crossing, concurrent = place.nodes > 1, place.concurrent
         codec = "none" if treatment.plain_because(nbytes, one_node=not crossing) else treatment.codec
         ratio = self.ratio(codec, call.elements, call.width)
         wire = nbytes * ratio
         if workload.program.sends_once and crossing and not workload.train.sequence_parallel:
-            alike = max(1, alike // workload.layout.tp)
-        inside, network = fabric.message_parts(wire, crossing=crossing, alike=alike)
+            concurrent = max(1, concurrent // workload.layout.tp)
+        inside, network = fabric.message_parts(wire, crossing=crossing, concurrent=concurrent)
         if fabric.core_costs:
-            inside = fabric.core_costs.message(wire, crossing=crossing)
+            inside = fabric.core_costs.time_message(wire, crossing=crossing)
         encode = decode = 0.0
         if codec != "none":
             speed = self.speed(codec)
@@ -184,8 +165,8 @@ class Costing:
             decode = nbytes / speed.decode_bytes_per_s + speed.call_s
         return Cost(encode, decode, inside, network, wire, wire if crossing else 0.0)
 
-    def _plan(self, call: PredictedCall, place: GroupPlacement) -> "Plan | None":
-        _need_numpy(self._workload.scheme.name)
+    def _choose_plan(self, call: PredictedCall, place: GroupPlacement) -> "Plan | None":
+        _require_numpy(self._workload.scheme.name)
         import numpy as np
 
         from hpcbench.comm import links
@@ -195,33 +176,35 @@ class Costing:
         from hpcbench.comm.topology import Topology
 
         if call.group not in self._choices:
-            known = links.load(Path(self._workload.links)) if self._workload.links else links.DEFAULT
-            self._choices[call.group] = Choice(0, Topology.regular(place.nodes, place.per_node), known)
-        dtype = _dtype(self._workload.train.precision, call.width)
-        stand_in = np.broadcast_to(np.zeros(1, np.float64 if call.width == 8 else np.float32), _vector(call, place))
+            speeds = links.load(Path(self._workload.links)) if self._workload.links else links.DEFAULT
+            self._choices[call.group] = Choice(0, Topology.regular(place.nodes, place.per_node), speeds)
+        dtype = _get_dtype(self._workload.train.precision, call.width)
+        stand_in = np.broadcast_to(
+            np.zeros(1, np.float64 if call.width == 8 else np.float32), _count_elements(call, place)
+        )
         try:
             channel = resolve_channel(self._workload.scheme, call.channel, dtype if dtype != stand_in.dtype else None)
-            found: Plan | None = self._choices[call.group].plan(
+            plan: Plan | None = self._choices[call.group].plan(
                 Operation(call.operation), stand_in, channel, feedback=channel.feedback
             )
         except ValueError as error:
             raise UserError(f"scheme {self._workload.scheme.name}: {error}") from None
-        return found
+        return plan
 
 
-def _vector(call: PredictedCall, place: GroupPlacement) -> int:
-    """Elements of the vector that a plan is made for."""
+def _count_elements(call: PredictedCall, place: GroupPlacement) -> int:
+    """Return the number of elements of a plan's vector."""
     return call.elements // place.ranks if call.operation in PIECEWISE else call.elements
 
 
-def _need_numpy(scheme: str) -> None:
+def _require_numpy(scheme: str) -> None:
     if importlib.util.find_spec("numpy") is None:
         raise UserError(
-            f"scheme {scheme}: its plans need NumPy: `pip install numpy ml_dtypes`, or predict the baseline"
+            f"scheme {scheme}: its plans need NumPy. Run `pip install numpy ml_dtypes`, or predict the baseline"
         )
 
 
-def _dtype(precision: str, width: int) -> Any:
+def _get_dtype(precision: str, width: int) -> Any:
     import numpy as np
 
     if width == 2 and precision == "bf16":
@@ -232,8 +215,8 @@ def _dtype(precision: str, width: int) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _exact_ratio(codec: str, elements: int, width: int) -> float:
-    _need_numpy(codec)
+def _compute_ratio(codec: str, elements: int, width: int) -> float:
+    _require_numpy(codec)
     import numpy as np
 
     from hpcbench.codecs.registry import get_codec

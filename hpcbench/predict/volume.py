@@ -1,9 +1,10 @@
 """Message bytes of a training step, as integers that equal the engine's counters. Pure.
 
-A collective counts what its bandwidth-optimal form sends, as the MPI library's own are counted: over t ranks and n
-bytes (t-1) n for a reduce-scatter and for an all-gather, twice that for an all-reduce, each rank by the piece that it
-owns. Two-shot sends as much in all, but cuts the pieces of an all-reduce by blocks of a codec: there the sum over the
-ranks is what equals. Hierarchical algorithms send more within nodes, recursive doubling sends whole vectors.
+A collective counts the bytes of its bandwidth-optimal form, as the counters do for the MPI library. Over t ranks and n
+bytes all ranks together send (t-1) n for a reduce-scatter or an all-gather, and twice that for an all-reduce; each rank
+counts the piece that it owns. Two-shot sends the same sum over all ranks, but cuts the pieces of an all-reduce by
+blocks of a codec, so that single ranks differ. Hierarchical algorithms send more within nodes, and recursive doubling
+sends whole vectors.
 """
 
 from collections import Counter
@@ -29,28 +30,30 @@ def count_step_bytes(
     rows: SentRows | None = None,
     zeros: Zeros | None = None,
 ) -> dict[Traffic, int]:
-    """What one rank sends in a step, by channel; channels that carry nothing are left out.
+    """Count the bytes that one rank sends in a step, by channel without those that carry nothing.
 
-    Schedules do not matter: each has the same messages in another order. Evaluations and checkpoints belong to no step.
-    A scheme with a codec that does not carry overflows makes one more exact sum a step, as long as the norm's.
+    The bytes do not depend on the schedule, which only changes the order of messages. Evaluations and checkpoints do
+    not belong to a step. A scheme with a codec that cannot represent overflows makes one more exact sum per step, of
+    the size of the norm's.
 
     Parameters
     ----------
     model, train, layout
-        The run's model, settings and layout.
+        Model, settings and layout of the run.
     rank
-        In the world.
+        Rank in the world.
     updates
-        Number of steps that the optimizer took before this one. It tells 1-bit Adam whether its variance is frozen.
+        Number of steps that the optimizer took before this one. It determines whether the variance of 1-bit Adam is
+        frozen.
     node_ranks
-        Neighbours of a data-parallel group that share a node, for `node_copy`; they divide the group. None for all.
+        Number of neighbors of a data-parallel group that share a node, for `node_copy`. It divides the size of the
+        group; None for the whole group.
     routed
-        Rows of experts that drop nothing, as counted in the step. None takes as many as if all experts got equally
-        many.
+        Counted rows of experts that drop nothing; None if all experts get the same number.
     rows
-        Rows of the embedding's gradient, as counted in the step, where they may travel by themselves.
+        Counted rows of the embedding's gradient, if they may be sent without the others.
     zeros
-        Zeros of sparse weights, as counted in the masks. None takes them as evenly spread, which 2:4 always are.
+        Counted zeros of sparse weights in the masks; None for evenly distributed zeros, as with 2:4.
     """
     calls = StepCalls(
         *(model, train, layout, rank),
@@ -61,7 +64,7 @@ def count_step_bytes(
         zeros=zeros,
     )
     sent = Counter[Traffic]()
-    for call, times in calls.all():
+    for call, times in calls.list_all():
         sent[call.channel] += times * call.message_bytes(*calls.locate(call))
     return dict(+sent)
 
@@ -69,7 +72,7 @@ def count_step_bytes(
 def count_all_ranks_bytes(
     model: Model, train: Train, layout: Layout, *, updates: int = 0, node_ranks: int | None = None
 ) -> dict[Traffic, int]:
-    """What all ranks send in a step: the sum of `count_step_bytes`."""
+    """Count the bytes that all ranks send in a step: the sum of `count_step_bytes`."""
     total = Counter[Traffic]()
     for rank in range(layout.ranks):
         total.update(count_step_bytes(model, train, layout, rank, updates=updates, node_ranks=node_ranks))

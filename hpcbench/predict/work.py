@@ -1,8 +1,8 @@
-"""What the parts of a model cost to compute, of one micro-batch on one rank: products, attention, memory traffic.
+"""Computing time of the parts of a model for one micro-batch on one rank: products, attention, memory traffic.
 
-Bytes an element of memory-bound kernels are counted in 16 bits: LayerNorm 4 forward and 8 backward, bias with GELU 4
-and 6, a residual sum 6, bias with dropout and residual 7 and 5, causal softmax 3 and 4 an element of the square, its
-dropout 5 and 5. Other widths cost in proportion.
+Memory-bound kernels move these bytes per element in 16 bits, forward and backward: LayerNorm 4 and 8, bias with GELU 4
+and 6, a residual sum 6, bias with dropout and residual 7 and 5, causal softmax 3 and 4 per element of the square, its
+dropout 5 and 5. Other precisions cost in proportion to their width.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Time by what takes it."""
+    """Seconds by kind of work."""
 
     products: float = 0.0
     attention: float = 0.0
@@ -43,14 +43,14 @@ class Seconds:
 
 @dataclass(frozen=True)
 class ComputeTime:
-    """ComputeTime of a part of the model."""
+    """Computing time of a part of the model."""
 
     forward: Seconds
     backward: Seconds
     again: Seconds
-    """What is recomputed before the backward pass."""
+    """Recomputation before the backward pass."""
     weight_gradients: float = 0.0
-    """Seconds of those products of the backward pass under which a tensor-parallel sum may hide."""
+    """Seconds of those products of the backward pass that can hide a tensor-parallel sum."""
 
     def __add__(self, other: "ComputeTime") -> "ComputeTime":
         return ComputeTime(
@@ -70,16 +70,16 @@ NOTHING = ComputeTime(Seconds(), Seconds(), Seconds())
 
 
 class ComputeCosts:
-    """ComputeCosts on one machine.
+    """Computing times of a run on one machine.
 
     Parameters
     ----------
     machine
-        Its device, and the table of its products.
+        Machine with the device and the table of its products.
     model, train, layout
-        What is computed, and how it is cut.
+        Model, settings and layout of the run.
     program
-        How.
+        Training program.
     """
 
     def __init__(self, machine: Machine, model: Model, train: Train, layout: Layout, program: TrainingProgram) -> None:
@@ -90,10 +90,10 @@ class ComputeCosts:
         self._layout = layout
         self._tokens = train.micro_batch * train.seq_len // layout.cp
         spread = layout.tp if train.sequence_parallel or self._grid else 1
-        self._own = self._tokens * model.hidden // spread
-        """Values of the residual stream that a rank holds between tensor-parallel regions."""
+        self._stream = self._tokens * model.hidden // spread
+        """Number of values of the residual stream that a rank holds between tensor-parallel regions."""
         self._floor = constants.KERNEL_S if machine.gpu else 0.0
-        # no layer on a grid is measured: a whole one with as many weights as the rank's part tells
+        # Layers on a grid are not measured. The factor is that of a whole layer with the weights of the rank's part.
         ways = layout.tp if self._grid is None else 1
         self._longer = interpolate_factors(
             machine.layers,
@@ -109,60 +109,60 @@ class ComputeCosts:
         if machine.gpu and not measured_here and "PCIe" not in machine.name:
             self._in_step *= constants.TABLE_OF_PCIE.get(family, 1.0)
 
-    def _product(self, m: int, n: int, k: int, passage: str) -> float:
+    def _time_product(self, m: int, n: int, k: int, passage: str) -> float:
         rate = self._machine.products.efficiency(m, n, k, passage) * self._in_step
         return max(2.0 * m * n * k / (self._device.peak(self._train.precision) * rate), self._floor)
 
-    def _layer(self, word: str, out: int, into: int) -> tuple[float, float, float]:
-        """Forward, gradient of the input, gradient of the weight of a layer, whose sizes are the whole model's."""
+    def _time_layer(self, word: str, out: int, into: int) -> tuple[float, float, float]:
+        """Return the seconds of a layer's forward product, input gradient and weight gradient; sizes are global."""
         if self._grid is None:
             cut_out, cut_into = (1, self._tp) if word == "row" else (self._tp, 1)
-            return self._beside_messages(word, self._tokens, out // cut_out, into // cut_into)
+            return self._time_overlapped(word, self._tokens, out // cut_out, into // cut_into)
         at, streamed = self._grid.products[word].at, self._grid.products[word].streamed
         pieces = self._grid.products[word].forward.pieces
         sizes = {"M": self._tokens, "K": into, "N": out}
         m, k, n = (
             size // self._grid.count(at[dim]) // (pieces if dim == streamed else 1) for dim, size in sizes.items()
         )
-        there, back, weight = self._linear(m, n, k)
+        there, back, weight = self._time_linear(m, n, k)
         return there * pieces, back * pieces, weight * pieces
 
-    def _beside_messages(self, word: str, tokens: int, out: int, into: int) -> tuple[float, float, float]:
-        """Forward, gradient of the input, gradient of the weight, where messages move beside products.
+    def _time_overlapped(self, word: str, tokens: int, out: int, into: int) -> tuple[float, float, float]:
+        """Return the seconds of a layer's products if messages overlap with them.
 
-        A product whose rows come from other ranks, or go to them, is then made in pieces: the forward pass of both
-        kinds of layers, and the gradient of a row-parallel layer's input. The other products stay whole.
+        A product whose rows come from other ranks, or are sent to them, is made in pieces: the forward pass of both
+        kinds of layers, and the gradient of a row-parallel layer's input. The other products are not cut.
         """
-        there, back, weight = self._linear(tokens, out, into)
+        there, back, weight = self._time_linear(tokens, out, into)
         if self._tp == 1 or self._program.overlaps_tensor != "all" or not self._train.sequence_parallel:
             return there, back, weight
         pieces = self._tp / min(constants.PIECES_AT_ONCE, self._tp)
         rows = max(1, round(tokens / pieces))
-        there = max(there, pieces * self._product(rows, out, into, "fwd"))
+        there = max(there, pieces * self._time_product(rows, out, into, "fwd"))
         if word == "row":
-            back = max(back, pieces * self._product(rows, into, out, "dgrad"))
+            back = max(back, pieces * self._time_product(rows, into, out, "dgrad"))
         return there, back, weight
 
-    def _linear(self, tokens: int, out: int, into: int) -> tuple[float, float, float]:
+    def _time_linear(self, tokens: int, out: int, into: int) -> tuple[float, float, float]:
         return (
-            self._product(tokens, out, into, "fwd"),
-            self._product(tokens, into, out, "dgrad"),
-            self._product(out, into, tokens, "wgrad"),
+            self._time_product(tokens, out, into, "fwd"),
+            self._time_product(tokens, into, out, "dgrad"),
+            self._time_product(out, into, tokens, "wgrad"),
         )
 
-    def _memory(self, *moved: float) -> float:
-        """Seconds of memory-bound kernels that move so many bytes each, counted in 16 bits."""
+    def _time_memory(self, *moved: float) -> float:
+        """Return the seconds of memory-bound kernels that each move some bytes, counted in 16 bits."""
         rate = self._device.copy_bytes_per_s * constants.MEMORY_IN_STEP
         width = _WIDTHS[self._train.precision]
         least = constants.SMALL_KERNEL_S if self._machine.gpu else 0.0
         return sum(least + nbytes * width / rate for nbytes in moved if nbytes)
 
-    def _core(self) -> tuple[Seconds, Seconds, Seconds]:
-        """Attention's scores and weighted sums: forward, backward, and the forward once more."""
+    def _time_core(self) -> tuple[Seconds, Seconds, Seconds]:
+        """Return the times of attention's scores and weighted sums: forward, backward, and recomputation."""
         model, train, program = self._model, self._train, self._program
         heads = train.micro_batch * model.heads // self._tp
         s, d, cp, context = train.seq_len, model.hidden // model.heads, self._layout.cp, self._layout.context
-        if cp > 1 and context == "rsa":  # whole rows of scores, of which the causal half is computed
+        if cp > 1 and context == "rsa":  # The causal half of whole rows of scores is computed.
             there, back = (
                 time_unfused_product(
                     *(self._machine.products, self._device),
@@ -175,8 +175,8 @@ class ComputeCosts:
                 for n, k in ((s // 2, d), (d, s // 2))
             )
             rows = heads * s * s // cp
-            forward = Seconds(attention=there + back, memory=self._memory(3 * rows))
-            return forward, Seconds(attention=2 * (there + back), memory=self._memory(4 * rows)), forward
+            forward = Seconds(attention=there + back, memory=self._time_memory(3 * rows))
+            return forward, Seconds(attention=2 * (there + back), memory=self._time_memory(4 * rows)), forward
         if program.fused_attention:
             flops = 2.0 * heads * s * s * d / cp  # causal: half of two products of 2 s s d
             long = s if context == "ulysses" else s // cp
@@ -192,36 +192,36 @@ class ComputeCosts:
         )
         square = heads * s * s
         drop = 5 * square if program.dropout else 0
-        forward = Seconds(attention=scores + sums, memory=self._memory(3 * square, drop))
-        backward = Seconds(attention=2 * (scores + sums), memory=self._memory(4 * square, drop))
+        forward = Seconds(attention=scores + sums, memory=self._time_memory(3 * square, drop))
+        backward = Seconds(attention=2 * (scores + sums), memory=self._time_memory(4 * square, drop))
         return forward, backward, forward
 
     @cached_property
     def layer(self) -> ComputeTime:
-        """One block."""
+        """Time of one block."""
         model, train, program, t = self._model, self._train, self._program, self._tp
-        h, tokens, norms = model.hidden, self._tokens, self._own
+        h, tokens, norms = model.hidden, self._tokens, self._stream
         shapes = (("column", 3 * h, h), ("row", h, h), ("column", 4 * h, h), ("row", h, 4 * h))
-        linear = [self._layer(*shape) for shape in shapes]
-        there, back, again = self._core()
-        wide = [12 * out * into // t for _, out, into in shapes]  # gradients are read, added to and written in fp32
+        linear = [self._time_layer(*shape) for shape in shapes]
+        there, back, again = self._time_core()
+        wide = [12 * out * into // t for _, out, into in shapes]  # fp32 gradients: read, add, write
         middle = tokens * 4 * h // t
         rotary = 8 * 2 * tokens * h // t * model.rotary_fraction if model.positions == "rotary" else 0.0
-        moves = 4 * tokens * h // t  # positions and heads change places
+        moves = 4 * tokens * h // t  # transposition of positions and heads
         if program.fused:
             residual, residual_back = (7 * norms, 11 * norms) if program.dropout else (6 * norms, 8 * norms)
             added, added_back = [residual] * 2, [residual_back] * 2
         else:
             added, added_back = [6 * norms] * 2, [6 * norms] * 2
         forward = Seconds(
-            products=sum(one[0] for one in linear),
-            memory=self._memory(4 * norms, 4 * norms, *added, 4 * middle, rotary, moves, moves),
+            products=sum(product[0] for product in linear),
+            memory=self._time_memory(4 * norms, 4 * norms, *added, 4 * middle, rotary, moves, moves),
         )
         grown = [] if program.wide_gradients else [nbytes / 2 for nbytes in wide]
         backward = Seconds(
-            products=sum(one[1] + one[2] for one in linear),
-            memory=self._memory(8 * norms, 8 * norms, *added_back, 6 * middle, rotary, moves, moves)
-            + self._memory(*grown) / _WIDTHS[train.precision],
+            products=sum(product[1] + product[2] for product in linear),
+            memory=self._time_memory(8 * norms, 8 * norms, *added_back, 6 * middle, rotary, moves, moves)
+            + self._time_memory(*grown) / _WIDTHS[train.precision],
         )
         recomputed = Seconds()
         if train.recompute == "selective":
@@ -230,81 +230,83 @@ class ComputeCosts:
             recomputed = forward + again
         if self._machine.gpu:
             least = constants.HOST_KERNEL_S * 20
-            forward, there = _at_least(forward, there, least)
-            backward, back = _at_least(backward, back, 2 * least)
-        return self._in_layers(ComputeTime(forward + there, backward + back, recomputed, sum(one[2] for one in linear)))
+            forward, there = _extend(forward, there, least)
+            backward, back = _extend(backward, back, 2 * least)
+        weight_gradients = sum(product[2] for product in linear)
+        return self._apply_factors(ComputeTime(forward + there, backward + back, recomputed, weight_gradients))
 
-    def _in_layers(self, work: ComputeTime) -> ComputeTime:
-        """ComputeTime with the measured factors of whole layers."""
+    def _apply_factors(self, work: ComputeTime) -> ComputeTime:
+        """Multiply a time by the measured factors of whole layers."""
         there, back = self._longer
         return ComputeTime(work.forward * there, work.backward * back, work.again * there, work.weight_gradients * back)
 
     @cached_property
     def experts(self) -> ComputeTime:
-        """What a layer with experts does beyond a block with an MLP.
+        """Time of a layer with experts minus that of a block with an MLP.
 
-        Experts are products of their own with the rows that come to them; an MLP's products are taken off.
+        Each expert multiplies the rows that it receives. The products of the MLP are subtracted.
         """
         model, train, t = self._model, self._train, self._tp
         if model.experts is None:
             return NOTHING
         h, held = model.hidden, model.experts.count // self._ep
-        came = round(train.micro_batch * describe_experts(model, train, self._layout).executed) // self._layout.cp
-        mlp = [self._linear(self._tokens, 4 * h // t, h), self._linear(self._tokens, h, 4 * h // t)]
-        each = max(came // held, 1)
-        routed = [self._linear(each, 4 * h // t, h), self._linear(each, h, 4 * h // t)]
-        router = self._linear(self._tokens, model.experts.count, h)
+        received = round(train.micro_batch * describe_experts(model, train, self._layout).executed) // self._layout.cp
+        mlp = [self._time_linear(self._tokens, 4 * h // t, h), self._time_linear(self._tokens, h, 4 * h // t)]
+        each = max(received // held, 1)
+        routed = [self._time_linear(each, 4 * h // t, h), self._time_linear(each, h, 4 * h // t)]
+        router = self._time_linear(self._tokens, model.experts.count, h)
         times = model.experts.shared - 1
-        there = held * sum(one[0] for one in routed) + times * sum(one[0] for one in mlp) + router[0]
-        back = held * sum(one[1] + one[2] for one in routed) + times * sum(one[1] + one[2] for one in mlp)
-        middle = 4 * 4 * (came + times * self._tokens) * h // t
-        moves = 4 * came * h  # rows change places on their way out, on arrival, and again on their way back
-        forward = Seconds(products=there, memory=self._memory(max(middle, 0), *[moves] * 4))
+        there = held * sum(row[0] for row in routed) + times * sum(row[0] for row in mlp) + router[0]
+        back = held * sum(row[1] + row[2] for row in routed) + times * sum(row[1] + row[2] for row in mlp)
+        middle = 4 * 4 * (received + times * self._tokens) * h // t
+        moves = 4 * received * h  # Rows are reordered before sending and after arrival, in both directions.
+        forward = Seconds(products=there, memory=self._time_memory(max(middle, 0), *[moves] * 4))
         backward = Seconds(
-            products=back + router[1] + router[2], memory=self._memory(max(middle * 3 // 2, 0), *[moves] * 4)
+            products=back + router[1] + router[2], memory=self._time_memory(max(middle * 3 // 2, 0), *[moves] * 4)
         )
         again = forward if train.recompute not in ("none", "selective") else Seconds()
-        return self._in_layers(ComputeTime(forward, backward, again))
+        return self._apply_factors(ComputeTime(forward, backward, again))
 
     @cached_property
     def embedding(self) -> ComputeTime:
-        """The look-up, forward and backward."""
-        once = Seconds(memory=self._memory(4 * self._own))
+        """Time of the embedding's lookup, forward and backward."""
+        once = Seconds(memory=self._time_memory(4 * self._stream))
         return ComputeTime(once, once * 2, Seconds())
 
     @cached_property
     def head(self) -> ComputeTime:
-        """The last norm, logits and loss."""
+        """Time of the last norm, the logits and the loss."""
         vocab, h = self._model.vocab // self._tp, self._model.hidden
-        forward, data, weight = self._layer("head", self._model.vocab, h)
+        forward, data, weight = self._time_layer("head", self._model.vocab, h)
         loss = constants.LOSS_BYTES * self._tokens * vocab / (self._device.copy_bytes_per_s)
-        norm = self._own
+        norm = self._stream
         work = ComputeTime(
-            Seconds(products=forward, memory=loss / 2 + self._memory(4 * norm)),
-            Seconds(products=data + weight, memory=loss / 2 + self._memory(8 * norm)),
+            Seconds(products=forward, memory=loss / 2 + self._time_memory(4 * norm)),
+            Seconds(products=data + weight, memory=loss / 2 + self._time_memory(8 * norm)),
             Seconds(),
         )
-        return self._in_layers(work)
+        return self._apply_factors(work)
 
-    def optimizer_seconds(self, owned: float, held: float) -> float:
-        """Seconds of an update.
+    def time_optimizer(self, owned: float, held: float) -> float:
+        """Return the seconds of an update.
+
+        With a measured update, reading the owned gradients for the norm, dividing the held gradients by the number of
+        replicas and writing the held weights are added.
 
         Parameters
         ----------
         owned
-            Parameters that the rank updates. Where the update itself was measured, their gradients are read once more
-            for the norm and moved.
+            Number of parameters that the rank updates.
         held
-            Parameters that the rank has. There, their gradients are divided by the replicas, and the new weights are
-            written where the model has them.
+            Number of parameters that the rank holds.
         """
         factor, rate = self._machine.work_factor, self._device.copy_bytes_per_s
         if self._machine.update_s is None:
             return constants.OPTIMIZER_BYTES * owned / rate * factor
         return factor * (owned * (self._machine.update_s + 12 / rate) + held * 16 / rate)
 
-    def host_seconds(self, owned: float, micro_batches: int) -> float:
-        """With offload: reduced gradients down, the update of so many parameters by the host's cores, weights up."""
+    def time_host_update(self, owned: float, micro_batches: int) -> float:
+        """Return the seconds of an offloaded update: gradients to the host, its update, and weights to the device."""
         train = self._train
         if not train.offload:
             return 0.0
@@ -313,7 +315,7 @@ class ComputeCosts:
         return owned * 4 * (times + 1) / link + owned * constants.HOST_UPDATE_BYTES / constants.HOST_BYTES_PER_S
 
 
-def _at_least(first: Seconds, second: Seconds, least: float) -> tuple[Seconds, Seconds]:
-    """Both, the first with what is missing to `least` in its memory time: the host starts kernels no faster."""
+def _extend(first: Seconds, second: Seconds, least: float) -> tuple[Seconds, Seconds]:
+    """Extend the memory time of `first` until both take at least `least`, the time in which the host starts kernels."""
     missing = max(least - first.total - second.total, 0.0)
     return first + Seconds(memory=missing), second

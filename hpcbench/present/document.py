@@ -16,8 +16,8 @@ class Column:
     """Name of the column, unique in its table: letters, digits and underscores, the same in every version."""
     head: str
     """Text above the column, with the unit."""
-    words: bool = False
-    """Whether it holds words, which may wrap, and not figures."""
+    text: bool = False
+    """Whether the column contains text, which may wrap, and not figures."""
     group: int = 0
     """Group of the column.
 
@@ -192,5 +192,5 @@ def _needs(table: Table, length: Callable[[str], int]) -> list[int]:
         if i == 0:
             needs.append(min(max(widest, length(column.head)), LONGEST_NAME))
         else:
-            needs.append(max(min(widest, _LONGEST_WORDS) if column.words else widest, length(column.head)))
+            needs.append(max(min(widest, _LONGEST_WORDS) if column.text else widest, length(column.head)))
     return needs

@@ -68,13 +68,13 @@ def _tabular(table: Table, part: Part) -> Iterator[str]:
     yield _row(escape(table.columns[i].head) for i in part)
     yield r"\midrule"
     for row in table.rows:
-        yield _row(escape(row[i].shown) if table.columns[i].words else _figure(row[i].shown) for i in part)
+        yield _row(escape(row[i].shown) if table.columns[i].text else _figure(row[i].shown) for i in part)
     yield r"\bottomrule"
     yield r"\end{tabular}"
 
 
 def _kind(table: Table, column: int) -> str:
-    if not table.columns[column].words:
+    if not table.columns[column].text:
         return "r"
     longest = max((len(row[column].shown) for row in table.rows), default=0)
     return r"p{0.3\linewidth}" if longest > _WRAPS else "l"

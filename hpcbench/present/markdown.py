@@ -33,7 +33,7 @@ def _table(table: Table) -> Iterable[str]:
         yield f"**{escape(table.title)}**"
         yield ""
     yield _line([escape(column.head) for column in table.columns])
-    yield _line(["---" if column.words else "---:" for column in table.columns])
+    yield _line(["---" if column.text else "---:" for column in table.columns])
     yield from (_line([escape(entry.shown) for entry in row]) for row in table.rows)
     yield ""
 

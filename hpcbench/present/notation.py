@@ -17,7 +17,7 @@ _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
 
-class Interval(Protocol):
+class IntervalLike(Protocol):
     """An estimate, and the bounds of its interval if it has one."""
 
     @property
@@ -33,7 +33,7 @@ class Interval(Protocol):
         """The upper bound."""
 
 
-AnyInterval = TypeVar("AnyInterval", bound=Interval)
+AnyInterval = TypeVar("AnyInterval", bound=IntervalLike)
 
 
 def significant(value: float | None) -> str:
@@ -47,7 +47,7 @@ def significant(value: float | None) -> str:
 
 
 @dataclass(frozen=True)
-class Unit:
+class DisplayUnit:
     """Unit of a column, with the format of its figures."""
 
     scale: float
@@ -60,25 +60,25 @@ class Unit:
         return self.write(None if value is None else value / self.scale)
 
 
-def flops_unit(values: Iterable[float | None], gpu: bool) -> Unit:
+def flops_unit(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
     """Return the unit that gives the largest of `values` (FLOP/s per rank) one to three digits before the point."""
     unit = _unit(values, _FLOPS, 1e12 if gpu else 1e9)
-    return Unit(unit.scale, f"{unit.name}/{'GPU' if gpu else 'rank'}")
+    return DisplayUnit(unit.scale, f"{unit.name}/{'GPU' if gpu else 'rank'}")
 
 
-def seconds_unit(values: Iterable[float | None]) -> Unit:
+def seconds_unit(values: Iterable[float | None]) -> DisplayUnit:
     """Return the unit of time in which the largest of `values` (s) is at least one."""
     return _unit(values, _SECONDS, 1.0)
 
 
-def bytes_unit(values: Iterable[float | None]) -> Unit:
+def bytes_unit(values: Iterable[float | None]) -> DisplayUnit:
     """Return the unit of memory in which the largest of `values` (B) is at least one."""
     return _unit(values, _BYTES, 2.0**30)
 
 
-def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], usual: float) -> Unit:
+def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], usual: float) -> DisplayUnit:
     largest = max((value for value in values if value and math.isfinite(value)), default=usual)
-    return Unit(*next((unit for unit in units if largest >= unit[0]), units[-1]))
+    return DisplayUnit(*next((unit for unit in units if largest >= unit[0]), units[-1]))
 
 
 def ratio(value: float | Literal["unknown"] | None) -> str:
@@ -91,7 +91,7 @@ def thousandths(value: float | None) -> str:
     return ratio(value)
 
 
-def whole(value: float | None) -> str:
+def integer(value: float | None) -> str:
     """Format a number without decimals."""
     return "-" if value is None else f"{value:.0f}"
 
@@ -106,12 +106,12 @@ def loss(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def speed_interval(interval: Interval | None) -> str:
+def speed_interval(interval: IntervalLike | None) -> str:
     """Format a ratio of speeds with its interval."""
     return between(interval, "{:.2f}".format)
 
 
-def loss_interval(interval: Interval | None) -> str:
+def loss_interval(interval: IntervalLike | None) -> str:
     """Format a difference of losses with its interval."""
     return between(interval, "{:+.4f}".format)
 
@@ -136,7 +136,7 @@ def error(value: float | None) -> str:
     return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
-def between(interval: Interval | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
+def between(interval: IntervalLike | None, show: Callable[[float], str], lone: str = " (1 pair)") -> str:
     """Format an estimate with the bounds of its interval, or with the text `lone` if it has none."""
     if interval is None:
         return "-"
@@ -145,7 +145,7 @@ def between(interval: Interval | None, show: Callable[[float], str], lone: str =
     return f"{show(interval.estimate)} ({bounds(interval, show)})"
 
 
-def bounds(interval: Interval, show: Callable[[float], str]) -> str:
+def bounds(interval: IntervalLike, show: Callable[[float], str]) -> str:
     """Format the bounds of an interval; ``1 pair`` if it has none."""
     if interval.low is None or interval.high is None:
         return "1 pair"
@@ -189,8 +189,8 @@ def figure_column(
 
 
 def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
-    """Return a column of words, named after its head."""
-    return Column(column_name(head), head, words=True, help=help), lambda item: phrase(of(item))
+    """Return a column of text, named after its head."""
+    return Column(column_name(head), head, text=True, help=help), lambda item: phrase(of(item))
 
 
 def column_name(head: str) -> str:

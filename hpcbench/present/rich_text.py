@@ -74,7 +74,7 @@ def _grid(table: Table, part: Part, gap: int) -> Grid:
     for i in part:
         column = table.columns[i]
         head = Text(make_printable(column.head))
-        if i == 0 or column.words:
+        if i == 0 or column.text:
             grid.add_column(head, overflow="fold", max_width=LONGEST_NAME if i == 0 else None)
         else:
             grid.add_column(head, justify="right", no_wrap=True)

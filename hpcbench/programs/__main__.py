@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from hpcbench import __version__
-from hpcbench.collect.program_log import read_program
+from hpcbench.collect.program_log import feed_all
+from hpcbench.contract.event.applied import AppliedScheme
 from hpcbench.contract.event.base import Event
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.program import ProgramRun, load
@@ -27,6 +28,8 @@ from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
 from hpcbench.programs.exact import is_idle, state_idle
+from hpcbench.programs.network import measure_network
+from hpcbench.programs.rank import APPLIED, NETWORK
 from hpcbench.programs.sent import events, reported
 from hpcbench.programs.table import summed
 
@@ -45,17 +48,23 @@ def main(arguments: list[str]) -> int:
     except (UserError, IndexError) as error:
         print(f"hpcbench.program: {error}", file=sys.stderr)
         return 2
-    begin = time.monotonic()
+    begin, begin_time = time.monotonic(), time.time()
     _log(_start(run))
     _log(_configuration(run))
+    (path.parent / APPLIED).unlink(missing_ok=True)
     status, stopped = _launch(run, path, launcher, arguments[0], begin)
-    log = read_program(path.parent / "log.txt", run.program.log)
+    if applied := _read_applied(path.parent / APPLIED):
+        _log(applied)
+    reader = feed_all(path.parent / "log.txt", run.program.log)
+    log = reader.close()
     last = max((step for step in log.steps), default=None)
     ranks = reported(path.parent / RANKS) if run.interposed else []
     seconds = time.monotonic() - begin
     if ranks and last:
         for event in events(ranks, run.scheme, (1, last)):
             _log(event)
+    if network := measure_network(run, reader, log, path.parent, begin_time):
+        _log(network)
     if stopped:
         _log(End(time=format_now(), state="stopped", steps=last, seconds=seconds))
         return STOPPED_EXIT
@@ -65,6 +74,13 @@ def main(arguments: list[str]) -> int:
     state = "failed" if why else "completed"
     _log(End(time=format_now(), state=state, steps=last, seconds=seconds, reason=why or None))
     return 1 if why else 0
+
+
+def _read_applied(path: Path) -> AppliedScheme | None:
+    try:
+        return AppliedScheme.from_line(path.read_text(encoding="utf-8"))
+    except OSError:  # no rank has started: the launcher's messages give the reason
+        return None
 
 
 def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
@@ -92,9 +108,10 @@ def _launch(run: ProgramRun, path: Path, launcher: list[str], run_file: str, beg
     Ranks get the path of the run file as in the job script: in a container, links of the host may not resolve.
     """
     directory = path.parent
-    (directory / RANKS).mkdir(exist_ok=True)
-    for earlier in (directory / RANKS).glob("rank-*"):
-        earlier.unlink()
+    for name in (RANKS, NETWORK):
+        (directory / name).mkdir(exist_ok=True)
+        for earlier in (directory / name).iterdir():
+            earlier.unlink()
     meeting = f"{time.time_ns():x}"  # a separate name for each attempt: a file server may show an old file for a while
     command = [*launcher, "-u", "-m", "hpcbench.programs.rank", run_file, meeting]
     process = subprocess.Popen(

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.contract.interpose import VARIABLE, Interposition
+from hpcbench.contract.process_changes import split_arguments
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
+from hpcbench.train.process_start import add_preload, write_setup_script
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,24 @@ def environment(settings: Interposition, before: Mapping[str, str]) -> dict[str,
 
 
 def launch(command: Sequence[str], settings: Interposition) -> Ended:
-    """Run the program to its end.
+    """Run the program to its end, with the scheme's arguments, variables, library and setup lines.
 
     Raises
     ------
     UserError
-        There is no such command.
+        There is no such command, or the library to preload does not exist.
     """
     if shutil.which(command[0]) is None:
         raise UserError(f"{command[0]}: no such command: give the whole command after --, such as -- torchrun train.py")
     out = Path(settings.out)
     for earlier in out.glob("rank-*.json"):
         earlier.unlink()
-    process = subprocess.Popen(list(command), env=environment(settings, os.environ))
+    scheme = settings.scheme
+    full_command = [*command, *split_arguments(scheme.arguments)]
+    if scheme.setup:
+        full_command = ["bash", "-c", write_setup_script(scheme), "hpcbench", *full_command]
+    variables = add_preload(scheme, {**os.environ, **scheme.environment})
+    process = subprocess.Popen(full_command, env=environment(settings, variables))
 
     def pass_on(number: int, frame: object) -> None:
         process.send_signal(number)

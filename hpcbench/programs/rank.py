@@ -14,11 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpcbench.contract.interpose import VARIABLE, Interposition
+from hpcbench.contract.process_changes import split_arguments
 from hpcbench.contract.program import ProgramRun, load
 from hpcbench.errors import UserError
+from hpcbench.features.network.sampler import start_sampler
 from hpcbench.files import read_json, shown_path
 from hpcbench.programs.launch import environment
+from hpcbench.train.applied import describe_applied
 from hpcbench.train.container import check_version
+from hpcbench.train.process_start import add_preload, execute_setup
 
 PLACES = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH's Hydra, and Intel's
@@ -30,6 +34,10 @@ PLACES = (
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
 """Variables in which launchers set the rank, the number of ranks, and the rank on the node."""
+APPLIED = "applied.json"
+"""File of a run that holds the event about what the scheme has changed in the first rank's process."""
+NETWORK = "network"
+"""Subdirectory of a run with the samples of network counters, one file per node."""
 _PATIENCE_S = 300.0
 
 
@@ -116,13 +124,29 @@ def prepared(
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
         }
-    environ |= run.program.fill_environment(values)
+    environ |= {**run.program.fill_environment(values), **run.scheme.environment}
     if run.interposed:
         settings = Interposition(scheme=run.scheme, groups=run.program.groups, out=str(path.parent / "ranks"))
         environ = environment(settings, environ)
     else:
         environ.pop(VARIABLE, None)
-    return interpreted(run.program.fill_command(values)), environ
+    command = interpreted(run.program.fill_command(values, split_arguments(run.scheme.arguments)))
+    return command, add_preload(run.scheme, environ)
+
+
+def observe(run: ProgramRun, path: Path, command: list[str], variables: Mapping[str, str]) -> None:
+    """Start the sampler of network counters on each node, and describe the first rank's process in a file."""
+    rank, _, local = place(variables)
+    per_node = run.shape.ranks_per_node
+    first_on_node = run.program.start == "node" or (rank % per_node if local is None else local) == 0
+    if first_on_node:
+        node = rank if run.program.start == "node" else rank // per_node
+        directory = path.parent / NETWORK
+        directory.mkdir(exist_ok=True)
+        start_sampler(directory / f"{os.uname().nodename}-{node}.jsonl", os.getpid())
+    if rank == 0:
+        applied = describe_applied(run.scheme, command, variables)
+        (path.parent / APPLIED).write_text(applied.to_line() + "\n", encoding="utf-8")
 
 
 def interpreted(command: list[str]) -> list[str]:
@@ -140,7 +164,9 @@ def main(arguments: list[str]) -> int:
     try:
         check_version()
         run = load(path)
+        execute_setup(run.scheme, [sys.executable, "-u", "-m", "hpcbench.programs.rank", *arguments], os.environ)
         command, variables = prepared(run, path, arguments[1], os.environ)
+        observe(run, path, command, variables)
         _become(run, command, variables)
     except UserError as error:
         print(f"hpcbench.program: {error}", file=sys.stderr)

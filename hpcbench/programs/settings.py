@@ -36,7 +36,7 @@ def load_scheme(name: str) -> NamedScheme:
 
 def _named(name: str, entry: Any) -> NamedScheme:
     try:
-        return NamedScheme(name=name, **entry.model_dump(exclude={"description"}, exclude_unset=True))
+        return NamedScheme(name=name, **entry.model_dump(exclude={"description", "system"}, exclude_unset=True))
     except ValidationError as error:
         raise UserError(f"--scheme {name}: {error.errors()[0]['msg']}: rename the file") from None
 

@@ -1,4 +1,4 @@
-"""The facts that a run's numbers rest on: the work of a step, the number of ranks, and the chips."""
+"""Basis of a run's numbers: the work of a step, the number of ranks, and the chips."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from hpcbench.report.expert_layers import experts
 class Basis:
     """The facts from a run's settings and its first events.
 
-    A fact is None if they do not give it, as in foreign logs.
+    A fact is None if it is missing, as in logs of other programs.
     """
 
     first: int
@@ -64,19 +64,21 @@ class Basis:
 
 
 def basis(run: RunResult, log: RunLog) -> Basis:
-    """Read the facts that the run's numbers rest on."""
+    """Read the basis of a run's numbers."""
     work = run.settings.work
     configuration = log.read_event(Configuration)
     shape, recompute = _shape(run.settings), _recompute(work.recompute)
-    kept = _with_kept(shape, log)
+    kept_shape = _with_kept(shape, log)
 
     executed = {"recompute": "none" if recompute is None else recompute}
 
     def without_dropped(name: str, formula: Callable[..., float], **mode: Any) -> float | None:
-        known = finite(getattr(configuration, f"{name}_flops_per_sample"))
-        if known is None or kept == shape:
-            return known
-        return finite(known - formula(**shape, **mode) + formula(**kept, **mode)) if shape and kept else None
+        stated = finite(getattr(configuration, f"{name}_flops_per_sample"))
+        if stated is None or kept_shape == shape:
+            return stated
+        return (
+            finite(stated - formula(**shape, **mode) + formula(**kept_shape, **mode)) if shape and kept_shape else None
+        )
 
     return Basis(
         first=first_counted(run, log),
@@ -120,31 +122,31 @@ def _shape(settings: LoggedSettings) -> dict[str, Any] | None:
     model, layout = settings.model, settings.layout
     stated = {"layers": model.layers, "hidden": model.hidden, "vocab": model.vocab, "seq_len": settings.train.seq_len}
     sizes = {name: _positive(size) for name, size in stated.items()}
-    known = {name: size for name, size in sizes.items() if size is not None}
-    if len(known) != len(sizes):
+    positive = {name: size for name, size in sizes.items() if size is not None}
+    if len(positive) != len(sizes):
         return None
     if model.experts is None:
-        return known
+        return positive
     ep, tp = _positive(layout.ep) or 1, _positive(layout.tp) or 1
     try:
         settled = Experts.model_validate(model.experts)
     except ValidationError:
         return None
     return {
-        **known,
-        "experts": shape_of_experts(settled, layers=known["layers"], seq_len=known["seq_len"], ep=ep, tp=tp),
+        **positive,
+        "experts": shape_of_experts(settled, layers=positive["layers"], seq_len=positive["seq_len"], ep=ep, tp=tp),
     }
 
 
 def _with_kept(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
-    """Return a shape with the rows that the run's experts kept; None if it does not tell what they dropped."""
+    """Return a shape with the rows that the run's experts kept; None if the log does not contain the dropped rows."""
     if shape is None or not _drops(shape):
         return shape
     counts = experts(log)
     if counts is None:
         return None
     layer: flops.ExpertShape = shape["experts"]
-    return {**shape, "experts": layer._replace(kept=layer.chosen * (1 - counts.dropped_part))}
+    return {**shape, "experts": layer._replace(kept_rows=layer.chosen * (1 - counts.dropped_part))}
 
 
 def _drops(shape: Mapping[str, Any]) -> bool:
@@ -153,7 +155,7 @@ def _drops(shape: Mapping[str, Any]) -> bool:
 
 
 def _gpu(rank: Rank) -> str | None:
-    """PyTorch's name of a rank's GPU."""
+    """Return PyTorch's name of a rank's GPU."""
     device, _, name = (rank.device or "").partition(" ")
     return name if device.startswith("cuda") and name else None
 
@@ -164,18 +166,18 @@ def _chip(ranks: Sequence[Rank]) -> str | None:
 
 
 def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | None:
-    """Peak of a rank: the sum over all GPUs divided by the number of ranks.
+    """Return the peak of a rank: the sum over all GPUs divided by the number of ranks.
 
-    Two ranks that share a GPU have half of it each.
+    Two ranks that share a GPU have half of its peak each.
     """
     if not ranks or precision is None:
         return None
-    own = get_number(site, precision)
+    of_site = get_number(site, precision)
     peaks: dict[Any, float] = {}
     for place, rank in enumerate(ranks):
         name = _gpu(rank)
         chip = chips.find_chip(name) if name else None
-        peak = own * 1e12 if own and name else chip.peak(precision) if chip else None
+        peak = of_site * 1e12 if of_site and name else chip.peak(precision) if chip else None
         if peak is None:
             return None
         peaks[(rank.gpu.uuid or rank.gpu.pci if rank.gpu else None) or place] = peak
@@ -183,17 +185,17 @@ def _peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> float | No
 
 
 def _positive(value: int | None) -> int | None:
-    """Return the value; None if no run can have it. Products of other values fit into a float."""
+    """Return the value; None if it is impossible. Products of accepted values fit into a float."""
     return value if value is not None and 0 < value < 1 << 53 else None
 
 
 def finite(value: float | None) -> float | None:
-    """Return the value; None if no number of operations can have it."""
+    """Return the value; None if it cannot be a number of operations."""
     return value if value is not None and isfinite(value) and value > 0 else None
 
 
 def flops_of(shape: Mapping[str, Any]) -> dict[str, float]:
-    """Operations of one sequence of this shape by each formula in use, with the one that hpcbench prints first.
+    """Return the operations of one sequence of this shape by formula. The first is the one that hpcbench prints.
 
     GPT-NeoX's formula with recomputation is Megatron-LM's.
     """

@@ -1,4 +1,4 @@
-"""Builds the content of a report: a chapter for each cell, with its tables, the answer, the trouble and the notes."""
+"""Content of a report: a chapter for each cell with its tables, the answer, failed runs and notes."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -10,18 +10,18 @@ from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 from hpcbench.present.document import Block, Chapter, Document, Sentences, make_chapter
 from hpcbench.report import identical
-from hpcbench.report.answer import findings, method, trouble
+from hpcbench.report.answer import list_findings, list_methods, list_trouble
 from hpcbench.report.compare import Cell
-from hpcbench.report.notes import all_notes
+from hpcbench.report.notes import list_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.tables import OF_CELL, OF_SUBMISSION
 from hpcbench.report.tables.comparison import tabulate_comparison
-from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks as beside
+from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
 from hpcbench.report.tables.overview import tabulate_overview
 from hpcbench.report.tables.predicted import over_all
 from hpcbench.report.tables.runs import tabulate_logs
-from hpcbench.report.thresholds import broken
+from hpcbench.report.thresholds import list_broken
 from hpcbench.report.titles import place_words, title
 from hpcbench.report.weaknesses import weakened_together
 
@@ -30,30 +30,23 @@ Section = tuple[Submission, list[Cell]]
 
 ALL = "all"
 DEFAULT = ("predicted", "strong-scaling", "weak-scaling", "synchrony")
-"""The tables that a report has unasked, beside the comparison."""
+"""Further tables that every report has."""
 
 
-def table_names(wanted: str) -> tuple[str, ...]:
-    """Names of the tables that a report has beside the comparison.
+def resolve_tables(wanted: str) -> tuple[str, ...]:
+    """Return the names of the tables that a report has in addition to the comparison.
 
-    Parameters
-    ----------
-    wanted
-        Names joined by commas, or ``all``; empty for the usual ones.
-
-    Raises
-    ------
-    UserError
-        There is no table with this name.
+    `wanted` are names joined by commas, or ``all``; it is empty for the usual tables.
     """
-    known = (*OF_CELL, *OF_SUBMISSION)
-    asked = [part.strip() for part in wanted.split(",") if part.strip()]
-    if ALL in asked:
-        return known
-    for one in asked:
-        if one not in known:
-            raise UserError(f"--tables {make_printable(one, 40)}: not known: use {ALL}, or some of {', '.join(known)}")
-    return tuple(one for one in known if one in (*DEFAULT, *asked))
+    available = (*OF_CELL, *OF_SUBMISSION)
+    names = [part.strip() for part in wanted.split(",") if part.strip()]
+    if ALL in names:
+        return available
+    for name in names:
+        if name not in available:
+            choices = ", ".join(available)
+            raise UserError(f"--tables {make_printable(name, 40)}: not a table: use {ALL}, or some of {choices}")
+    return tuple(name for name in available if name in (*DEFAULT, *names))
 
 
 def build(
@@ -63,23 +56,17 @@ def build(
     figures: bool = False,
     microbenchmarks: Sequence[Microbenchmark] = (),
 ) -> Document:
-    """Build the document about the runs of some submissions.
+    """Build the document about the runs of some submissions and about the tables of other tools.
 
-    Parameters
-    ----------
-    sections
-        Submissions, each with its cells.
-    tables
-        Names of the further tables, in the form of `table_names`. Empty tables are left out.
-    figures
-        Whether to add all figures that have something to show. They are drawn later.
-    microbenchmarks
-        Tables of other tools.
+    Empty tables are left out. With `figures` the document has all figures that have something to show, to be drawn
+    later.
     """
     chapters = [chapter for section in sections for chapter in _chapters(*section, tables, figures)]
     if len(sections) > 1 and (errors := over_all(sections)):
         chapters.append(make_chapter(errors.title, "over all submissions", [replace(errors, title="")]))
-    chapters += [make_chapter(table.title, "", [replace(table, title="")]) for table in beside(microbenchmarks)]
+    chapters += [
+        make_chapter(table.title, "", [replace(table, title="")]) for table in tabulate_microbenchmarks(microbenchmarks)
+    ]
     names = dict.fromkeys(
         make_printable(f"{submission.plan.study} on {submission.plan.site}") for submission, _ in sections
     )
@@ -87,46 +74,46 @@ def build(
 
 
 def _chapters(submission: Submission, cells: list[Cell], tables: Collection[str], figures: bool) -> Iterator[Chapter]:
-    whole: list[Block | None] = [make(submission, cells) for name, make in OF_SUBMISSION.items() if name in tables]
-    whole += [make(submission, cells) for make in FIGURES_OF_SUBMISSION.values() if figures]
+    over_cells: list[Block | None] = [make(submission, cells) for name, make in OF_SUBMISSION.items() if name in tables]
+    over_cells += [make(submission, cells) for make in FIGURES_OF_SUBMISSION.values() if figures]
     if submission.root is None and all(cell.baseline is None for cell in cells):
-        # Logs with nothing to compare them with.
-        lost = Sentences(tuple(line for cell in cells for line in trouble(cell)), "bad")
-        yield make_chapter(_place(submission), "", [tabulate_logs(submission, cells), lost, _notes(cells), *whole])
+        # Logs without a baseline to compare them with.
+        bad = Sentences(tuple(line for cell in cells for line in list_trouble(cell)), "bad")
+        yield make_chapter(_place(submission), "", [tabulate_logs(submission, cells), bad, _notes(cells), *over_cells])
         for cell in cells:
             if any(further := _further(submission, cell, tables, figures)):
                 yield make_chapter(*title(cell), further)
         return
-    weak, sweep = weakened_together(cells), len(cells) > 1
-    methods, notes = [method(cell) for cell in cells], [_notes([cell]) for cell in cells]
-    # A sweep says once, below its overview, what several cells share.
-    shared, shared_notes = _repeated(methods), _repeated(one.lines for one in notes)
-    if sweep:
+    weak, is_sweep = weakened_together(cells), len(cells) > 1
+    methods, notes = [list_methods(cell) for cell in cells], [_notes([cell]) for cell in cells]
+    # The overview of a sweep shows once what several cells share.
+    shared, shared_notes = _repeated(methods), _repeated(sentences.lines for sentences in notes)
+    if is_sweep:
         below = [Sentences((*weak[0].sentences, *shared)), Sentences(shared_notes, "warning")]
         heading = f"{_place(submission)}: overview of {len(cells)} cells"
         yield make_chapter(heading, "", [tabulate_overview(cells, weak), *below])
-    for cell, letters, own_method, own_notes in zip(cells, weak, methods, notes, strict=True):
-        wrong = (*trouble(cell), *broken([cell], submission.plan.thresholds))
-        footnotes = [*([] if sweep else letters.sentences), *(line for line in own_method if line not in shared)]
-        answer = Sentences((*findings(cell, submission.plan.site, letters), *footnotes))
-        warnings = replace(own_notes, lines=tuple(line for line in own_notes.lines if line not in shared_notes))
+    for cell, letters, method, sentences in zip(cells, weak, methods, notes, strict=True):
+        bad_lines = (*list_trouble(cell), *list_broken([cell], submission.plan.thresholds))
+        footnotes = [*([] if is_sweep else letters.sentences), *(line for line in method if line not in shared)]
+        answer = Sentences((*list_findings(cell, submission.plan.site, letters), *footnotes))
+        warnings = replace(sentences, lines=tuple(line for line in sentences.lines if line not in shared_notes))
         further = _further(submission, cell, tables, figures)
         yield make_chapter(
-            *title(cell), [tabulate_comparison(cell, letters), answer, Sentences(wrong, "bad"), warnings, *further]
+            *title(cell), [tabulate_comparison(cell, letters), answer, Sentences(bad_lines, "bad"), warnings, *further]
         )
-    if any(whole):
-        yield make_chapter(f"{_place(submission)}: all {'cells' if len(cells) > 1 else 'runs'}", "", whole)
+    if any(over_cells):
+        yield make_chapter(f"{_place(submission)}: all {'cells' if is_sweep else 'runs'}", "", over_cells)
 
 
 def _further(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block | None]:
     """Return the tables and figures of a cell, apart from the comparison."""
-    found: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
-    return found + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
+    blocks: list[Block | None] = [make(submission, cell) for name, make in OF_CELL.items() if name in tables]
+    return blocks + [make(submission, cell) for make in FIGURES_OF_CELL.values() if figures]
 
 
 def _notes(cells: list[Cell]) -> Sentences:
-    alike = [sentence for cell in cells for sentence in identical.sentences(cell)]
-    return Sentences((*alike, *all_notes(run for cell in cells for run in cell.runs)), "warning")
+    lines = [sentence for cell in cells for sentence in identical.describe_identical(cell)]
+    return Sentences((*lines, *list_notes(run for cell in cells for run in cell.runs)), "warning")
 
 
 def _repeated(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:

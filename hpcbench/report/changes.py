@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.findings import NOT_SHOWN
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, Mean, mean_of, usable, welch
@@ -22,12 +23,12 @@ Fate = Literal["compared", "broken", "mended", "missing", "new", "never complete
 
 @dataclass(frozen=True)
 class Change:
-    """A scheme of a cell, then and now."""
+    """A scheme of a cell in two submissions."""
 
     cell: dict[str, Any]
     scheme: str
-    old: Row | None
-    new: Row | None
+    old: SchemeRow | None
+    new: SchemeRow | None
     fate: Fate
     speed: Mean | None = None
     """Logarithm of samples/s, new minus old."""
@@ -35,8 +36,8 @@ class Change:
     """Validation loss, new minus old."""
     loss_paired: bool = False
     """Whether the losses were compared seed by seed."""
-    speed_word: Word = "not shown"
-    loss_word: Word = "not shown"
+    speed_word: Word = NOT_SHOWN
+    loss_word: Word = NOT_SHOWN
 
     @property
     def speed_ratio(self) -> Interval | None:
@@ -60,75 +61,78 @@ class Change:
         return gained and not self.bad
 
     @property
+    def is_open(self) -> bool:
+        """Whether a finding about a compared scheme is inconclusive."""
+        return self.fate == "compared" and NOT_SHOWN in (self.speed_word, self.loss_word)
+
+    @property
     def verdict(self) -> str:
-        """The verdict in words."""
+        """Description of the change."""
         if self.fate != "compared":
-            why = f": {self.new.verdict}" if self.fate == "broken" and self.new else ""
-            return f"{self.fate}{why}"
-        speed = {"up": "faster", "down": "slower", "same": "as fast", "not shown": ""}[self.speed_word]
-        loss = {"up": "worse loss", "down": "better loss", "same": "equal loss", "not shown": ""}[self.loss_word]
-        open_ = " and ".join(name for name, word in (("speed", speed), ("loss", loss)) if not word)
-        known = ", ".join(filter(None, (loss, speed) if self.loss_word == "up" else (speed, loss)))
-        return "; ".join(filter(None, (known, f"{open_} not shown" if open_ else "")))
+            return f"{self.fate}: {self.new.verdict}" if self.fate == "broken" and self.new else self.fate
+        findings = {"speed": _SPEEDS.get(self.speed_word), "loss": _LOSSES.get(self.loss_word)}
+        inconclusive = " and ".join(name for name, finding in findings.items() if not finding)
+        order = ("loss", "speed") if self.loss_word == "up" else ("speed", "loss")
+        decided = ", ".join(finding for name in order if (finding := findings[name]))
+        return "; ".join(filter(None, (decided, f"{inconclusive} {NOT_SHOWN}" if inconclusive else "")))
 
 
-def changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> list[Change]:
-    """Compare two submissions.
+_SPEEDS: dict[Word, str] = {"up": "faster", "down": "slower", "same": "as fast"}
+_LOSSES: dict[Word, str] = {"up": "worse loss", "down": "better loss", "same": "equal loss"}
 
-    A change is shown if the hypothesis of no change is rejected, unless the change is shown to lie within the margins
-    (two one-sided tests) and so does not count. Both tests are at 5 % after Holm's correction over all schemes, speeds
-    and losses.
 
-    Parameters
-    ----------
-    new, old
-        Cells of the two submissions, compared with their own baselines.
-    criteria
-        Margins of speed and loss, those of the new study.
+def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> list[Change]:
+    """Compare two submissions, in the order of the new one. Schemes that only the old one has come last.
 
-    Returns
-    -------
-    list of Change
-        The changes in the new submission's order. Schemes that only the old one has come last.
+    A change is significant if the hypothesis of no change is rejected. It does not count if it lies significantly
+    within the margins of the new study (two one-sided tests). Both tests are at 5 % after Holm's correction over all
+    schemes, speeds and losses.
     """
     before, after = _rows(old), _rows(new)
-    found = [_change(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]
-    found += [_change(cell, scheme, row, None) for (cell, scheme), row in before.items() if (cell, scheme) not in after]
-    margins = [(math.log1p(criteria.speed_margin), _loss_margin(one, criteria)) for one in found]
-    means = {(i, k): mean for i, one in enumerate(found) for k, mean in enumerate((one.speed, one.loss)) if mean}
-    tested = {key: mean for key, mean in means.items() if mean.error is not None}
-    # That there is no change, and that it exceeds the margin, cannot both be true.
+    changes = [_compare(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]
+    changes += [_compare(*key, row, None) for key, row in before.items() if key not in after]
+    margins = [(math.log1p(criteria.speed_margin), _loss_margin(change, criteria)) for change in changes]
+    tested = {
+        (i, k): mean
+        for i, change in enumerate(changes)
+        for k, mean in enumerate((change.speed, change.loss))
+        if mean and mean.error is not None
+    }
+    # At most one of the two hypotheses is true: no change, and a change beyond the margin.
     p = holm([(mean.p_two_sided(), mean.p_within(margins[i][k])) for (i, k), mean in tested.items()])
-    words = {key: _word(mean, *both) for (key, mean), both in zip(tested.items(), p, strict=True)}
+    findings = {key: _decide(mean, *both) for (key, mean), both in zip(tested.items(), p, strict=True)}
     return [
-        replace(one, speed_word=words.get((i, 0), "not shown"), loss_word=words.get((i, 1), "not shown"))
-        for i, one in enumerate(found)
+        replace(
+            change,
+            speed_word=findings.get((i, 0), NOT_SHOWN),
+            loss_word=findings.get((i, 1), NOT_SHOWN),
+        )
+        for i, change in enumerate(changes)
     ]
 
 
-def _rows(cells: Sequence[Cell]) -> dict[tuple[str, str], Row]:
+def _rows(cells: Sequence[Cell]) -> dict[tuple[str, str], SchemeRow]:
     return {(repr(sorted(cell.values.items())), row.scheme): row for cell in cells for row in cell.rows}
 
 
-def _change(cell: str, scheme: str, old: Row | None, new: Row | None) -> Change:
-    some = new or old
-    assert some is not None
-    bare = Change(some.runs[0].run.cell, scheme, old, new, _fate(old, new))
-    if bare.fate != "compared" or old is None or new is None:
-        return bare
+def _compare(cell: str, scheme: str, old: SchemeRow | None, new: SchemeRow | None) -> Change:
+    row = new or old
+    assert row is not None
+    change = Change(row.runs[0].run.cell, scheme, old, new, _fate(old, new))
+    if change.fate != "compared" or old is None or new is None:
+        return change
     logs = [
         [math.log(value) for run in row.counted if (value := run.samples_per_s) and value > 0 and usable(value)]
         for row in (new, old)
     ]
     speed = welch(*logs) if all(logs) else None
-    pairs = _by_seed(new, old)
-    if pairs:
-        return replace(bare, speed=speed, loss=mean_of([now - then for now, then in pairs]), loss_paired=True)
+    if pairs := _by_seed(new, old):
+        return replace(change, speed=speed, loss=mean_of([now - then for now, then in pairs]), loss_paired=True)
     losses = [list(_losses(row).values()) for row in (new, old)]
-    return replace(bare, speed=speed, loss=welch(*losses) if all(losses) else None)
+    return replace(change, speed=speed, loss=welch(*losses) if all(losses) else None)
 
 
-def _fate(old: Row | None, new: Row | None) -> Fate:
+def _fate(old: SchemeRow | None, new: SchemeRow | None) -> Fate:
     if old is None or new is None:
         return "new" if old is None else "missing"
     if _works(old) and _works(new):
@@ -138,11 +142,11 @@ def _fate(old: Row | None, new: Row | None) -> Fate:
     return "mended" if _works(new) else "never completed"
 
 
-def _works(row: Row) -> bool:
+def _works(row: SchemeRow) -> bool:
     return bool(row.completed) and not row.diverged
 
 
-def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
+def _losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
     """Return the validation loss by repeat and seed."""
     return {
         (run.run.repeat, run.run.settings.train.seed): run.loss_valid
@@ -151,8 +155,8 @@ def _losses(row: Row) -> dict[tuple[int | None, int | None], float]:
     }
 
 
-def _by_seed(new: Row, old: Row) -> list[tuple[float, float]]:
-    """Losses of runs that had the same seed in both submissions; none if any run lacks its partner."""
+def _by_seed(new: SchemeRow, old: SchemeRow) -> list[tuple[float, float]]:
+    """Return the losses of runs that had the same seed in both submissions; none if any run lacks its partner."""
     after, before = _losses(new), _losses(old)
     if after.keys() != before.keys() or any(seed is None for _, seed in after):
         return []
@@ -164,18 +168,18 @@ def _loss_margin(change: Change, criteria: Criteria) -> float:
     return criteria.loss_margin * abs(base or 0.0)
 
 
-def _word(mean: Mean, unlike: float, within: float) -> Word:
-    if within < LEVEL:
+def _decide(mean: Mean, p_equal: float, p_beyond: float) -> Word:
+    if p_beyond < LEVEL:
         return "same"
-    if unlike < LEVEL:
+    if p_equal < LEVEL:
         return "up" if mean.estimate > 0 else "down"
-    return "not shown"
+    return NOT_SHOWN
 
 
 _COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")
 
 
-def differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
+def list_differing_settings(new: Sequence[Cell], old: Sequence[Cell]) -> list[str]:
     """Return the settings of the runs in which the two submissions differ, such as ``train.steps 50, was 100``.
 
     Settings that vary within one of them do not count.
@@ -207,5 +211,5 @@ def _flat(value: Any, path: str = "") -> list[tuple[str, Any]]:
 
 
 def _shown(value: Any) -> str:
-    # Twelve digits: a product of what the study says is not 0.00030000000000000003 to anybody.
+    # Twelve digits: readers do not want to see 0.00030000000000000003.
     return "not set" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -1,85 +1,97 @@
 """Columns of tables with a row for each scheme: its name, its quantities, and its estimates with an interval.
 
-An estimate is mostly relative to the baseline. Each is declared once, with its tests.
+Most estimates are relative to the baseline. Each is declared once, with its tests.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from hpcbench.present.document import Column, Entry, Field
-from hpcbench.present.notation import Unit, between, estimate, loss_interval, name, significant, speed_interval
-from hpcbench.report.compare import Row
-from hpcbench.report.findings import PValue
+from hpcbench.present.document import Column, Entry, Field, Tone
+from hpcbench.present.notation import DisplayUnit, between, estimate, loss_interval, name, significant, speed_interval
+from hpcbench.report.compare import SchemeRow
 from hpcbench.report.quantities import Quantity, make_fields
 from hpcbench.report.quantities.speed import SAMPLES, STEP_SECONDS
 from hpcbench.report.statistics import Interval
 
-SCHEME = Column("scheme", "scheme", words=True, help="Which codec works on which dimension, by its name in the study.")
+SCHEME = Column("scheme", "scheme", text=True, help="Which codec works on which dimension, by its name in the study.")
 
 
-def scheme() -> Field[Row]:
+def scheme() -> Field[SchemeRow]:
     """Return the column of the schemes' names."""
     return SCHEME, lambda row: name(row.scheme)
 
 
 def columns(
-    quantities: Iterable[Quantity], rows: Sequence[Row], *, gpu: bool = False, group: int | None = None,
-    unit: Unit | None = None,
-) -> list[Field[Row]]:  # fmt: skip
-    """Columns of quantities, see `make_fields`."""
-    return make_fields(quantities, rows, lambda one, row: one.average(row.runs), gpu=gpu, group=group, unit=unit)
+    quantities: Iterable[Quantity],
+    rows: Sequence[SchemeRow],
+    *,
+    gpu: bool = False,
+    group: int | None = None,
+    unit: DisplayUnit | None = None,
+) -> list[Field[SchemeRow]]:
+    """Make the columns of some quantities, see `make_fields`."""
+    return make_fields(
+        quantities, rows, lambda quantity, row: quantity.average(row.runs), gpu=gpu, group=group, unit=unit
+    )
 
 
-def samples(rows: Sequence[Row]) -> Field[Row]:
-    """Samples/s, with a mark for runs that did not complete."""
+def samples(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
+    """Make the column of samples/s, with a star for runs that did not complete."""
     ((column, entry),) = columns([SAMPLES], rows, group=0)
 
-    def marked(row: Row) -> Entry:
-        found = entry(row)
-        return replace(found, shown=f"{found.shown}*") if row.partial else found
+    def add_star(row: SchemeRow) -> Entry:
+        return replace(entry(row), shown=f"{entry(row).shown}*") if row.partial else entry(row)
 
-    return column, marked
+    return column, add_star
+
+
+def show_finding(finding: str | None, tones: Mapping[str, Tone] | None = None) -> Entry:
+    """Return the entry of a finding. With `tones`, a finding without a tone is a warning."""
+    if not finding:
+        return Entry()
+    return Entry(finding, finding, tones.get(finding, "warning") if tones else "")
 
 
 CHANGE = "vs baseline (95 % CI)"
-"""Text above a difference, which stands beside the column of its quantity."""
-Figure = Callable[[Row], float | str | None]
+"""Head of a difference, next to the column of its quantity."""
+Figure = Callable[[SchemeRow], Any]
+"""Function that computes the value of a scheme for programs."""
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """An estimate with its interval, from pairs of runs or from several."""
+class IntervalColumn:
+    """A column of estimates with their intervals, from pairs of runs or from several runs."""
 
     key: str
     """Name for programs."""
     head: str
-    """Text above its column."""
+    """Head of its column."""
     meaning: str
-    """Meaning in one sentence."""
-    of: Callable[[Row], Interval | None]
+    of: Callable[[SchemeRow], Interval | None]
     write: Callable[[Interval | None], str]
     count: str
-    """Name, for programs, of the number of values that the estimate rests on."""
+    """Name for programs of the number of values behind the estimate."""
 
-    def field(self, group: int = 0) -> Field[Row]:
-        """Its column in a table, with the entry for each row."""
+    def field(self, group: int = 0) -> Field[SchemeRow]:
+        """Return the column of a table, with the function of its entries."""
         return Column(self.key, self.head, group=group, help=self.meaning), self.entry
 
-    def entry(self, row: Row) -> Entry:
+    def entry(self, row: SchemeRow) -> Entry:
         """Return the entry of a scheme in a table."""
         return estimate(self.of(row), self.write)
 
     def figures(self) -> dict[str, Figure]:
-        """Estimate, interval and count, by their names for programs."""
-        return {
-            self.key: lambda row: found.estimate if (found := self.of(row)) else None,
-            f"{self.key}_low": lambda row: found.low if (found := self.of(row)) else None,
-            f"{self.key}_high": lambda row: found.high if (found := self.of(row)) else None,
-            self.count: lambda row: found.pairs if (found := self.of(row)) else 0,
-        }
+        """Return the functions of estimate, interval and count, by their names for programs."""
+        parts = {self.key: "estimate", f"{self.key}_low": "low", f"{self.key}_high": "high", self.count: "pairs"}
+        return {name: partial(self._read, part) for name, part in parts.items()}
+
+    def _read(self, part: str, row: SchemeRow) -> Any:
+        return getattr(self.of(row), part, 0 if part == "pairs" else None)
 
 
-SPEED = Estimate(
+SPEED = IntervalColumn(
     "speed_ratio",
     CHANGE,
     "Samples/s over the baseline's in the same pairing, with its interval.",
@@ -87,7 +99,7 @@ SPEED = Estimate(
     speed_interval,
     "speed_pairs",
 )
-LOSS = Estimate(
+LOSS = IntervalColumn(
     "loss_difference",
     CHANGE,
     "Validation loss minus the baseline's at equal steps, with its interval.",
@@ -95,7 +107,7 @@ LOSS = Estimate(
     loss_interval,
     "loss_pairs",
 )
-LOSS_IN_TIME = Estimate(
+LOSS_IN_TIME = IntervalColumn(
     "loss_in_time_difference",
     "vs baseline at equal time (95 % CI)",
     "Training loss minus the baseline's when the faster run of a pair ended, with its interval.",
@@ -105,50 +117,52 @@ LOSS_IN_TIME = Estimate(
 )
 
 
-STEP_TIME = Estimate(
+STEP_TIME = IntervalColumn(
     STEP_SECONDS.key,
     "step time in {unit} (95 % CI)",
     f"{STEP_SECONDS.meaning}: mean of the steps after the warm-up.",
     lambda row: row.step_seconds,
-    lambda found: between(found, significant),
+    lambda interval: between(interval, significant),
     "step_seconds_runs",
 )
-"""The estimate of the runs' step times, which is no difference."""
+"""Estimate of the runs' step times, which is not a difference."""
 
 
-_TESTS: dict[str, Callable[[Row], PValue | None]] = {
-    "speed_p_equal": lambda row: row.speed.equal if row.speed else None,
-    "speed_p_at_margin": lambda row: row.speed.at_margin if row.speed else None,
-    "loss_p_within": lambda row: row.loss.within if row.loss else None,
-    "loss_p_apart": lambda row: row.loss.apart if row.loss else None,
-    "loss_in_time_p_within": lambda row: row.loss_in_time.within if row.loss_in_time else None,
-    "loss_in_time_p_apart": lambda row: row.loss_in_time.apart if row.loss_in_time else None,
-}
-"""Hypotheses of `hpcbench.report.findings`. Each has a p-value, and one adjusted for the whole report."""
+def follow(path: str) -> Callable[[Any], Any]:
+    """Return a function that reads attributes of attributes, such as ``speed.equal``; None if one of them is None."""
+    names = path.split(".")
+
+    def read(value: Any) -> Any:
+        for attribute in names:
+            value = None if value is None else getattr(value, attribute)
+        return value
+
+    return read
 
 
-def _raw(of: Callable[[Row], PValue | None]) -> Figure:
-    return lambda row: found.raw if (found := of(row)) else None
-
-
-def _adjusted(of: Callable[[Row], PValue | None]) -> Figure:
-    return lambda row: found.adjusted if (found := of(row)) else None
-
-
-def _both(tests: Mapping[str, Callable[[Row], PValue | None]]) -> dict[str, Figure]:
-    return {f"{name}{end}": p(of) for name, of in tests.items() for end, p in (("", _raw), ("_adjusted", _adjusted))}
+def _p_values(**paths: str) -> dict[str, Figure]:
+    """Return the raw and the adjusted p-value of some hypotheses of `hpcbench.report.findings`."""
+    ends = {"": "raw", "_adjusted": "adjusted"}
+    return {f"{name}{end}": follow(f"{path}.{kind}") for name, path in paths.items() for end, kind in ends.items()}
 
 
 TESTS: dict[str, Figure] = {
-    "loss_in_time_margin": lambda row: row.loss_in_time.margin if row.loss_in_time else None,
-    **_both(_TESTS),
-    "speed_pairs_enough": lambda row: row.speed.enough if row.speed else None,
-    "loss_pairs_enough": lambda row: row.loss.enough if row.loss else None,
-    "loss_in_time_pairs_enough": lambda row: row.loss_in_time.enough if row.loss_in_time else None,
+    "loss_in_time_margin": follow("loss_in_time.margin"),
+    **_p_values(
+        speed_p_equal="speed.equal",
+        speed_p_at_margin="speed.at_margin",
+        loss_p_within="loss.within",
+        loss_p_apart="loss.apart",
+        loss_in_time_p_within="loss_in_time.within",
+        loss_in_time_p_apart="loss_in_time.apart",
+    ),
+    "speed_pairs_enough": follow("speed.enough"),
+    "loss_pairs_enough": follow("loss.enough"),
+    "loss_in_time_pairs_enough": follow("loss_in_time.enough"),
 }
 """Values of the tests of the differences, by their names for programs."""
 LATER_TESTS: dict[str, Figure] = {
-    **_both({"speed_p_apart": lambda row: row.speed.apart if row.speed else None}),
-    "loss_difference_worst": lambda row: row.loss.worst if row.loss else None,
+    **_p_values(speed_p_apart="speed.apart"),
+    "loss_difference_worst": follow("loss.worst"),
 }
-"""The same, of later versions."""
+"""Values of tests that later versions added."""

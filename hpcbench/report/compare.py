@@ -1,4 +1,4 @@
-"""Compares schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
+"""Comparison of schemes with the baseline: pairs, differences at equal steps and at equal time, verdicts.
 
 Only runs of one pairing are compared with each other, because they shared seed and allocation. They must be complete,
 and no run of their scheme may have diverged.
@@ -12,18 +12,18 @@ from hpcbench.contract.criteria import Criteria
 from hpcbench.report.duels import Duel
 from hpcbench.report.evidence import Evidence, Findings, by_pairing, decide, gather
 from hpcbench.report.findings import Loss, LossFinding, Speed, SpeedFinding
-from hpcbench.report.kinds import Kind, classify
+from hpcbench.report.kinds import SchemeKind, classify
 from hpcbench.report.measures import Measures, completed, counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.series import series_interval
 from hpcbench.report.statistics import Interval, geometric_interval, usable
 from hpcbench.report.traffic import Unknown
-from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, in_words, verdict
+from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, verdict
 
 
 @dataclass(frozen=True)
-class Row:
+class SchemeRow:
     """One scheme of a cell. A number is None if no run gives it."""
 
     scheme: str
@@ -56,16 +56,21 @@ class Row:
     without such bytes.
     """
     outcome: Outcome | None
-    """What is shown of speed and loss together; None for the baseline."""
-    kind: Kind = Kind.UNKNOWN
-    """How simple the scheme is."""
+    """Finding about speed and loss together; None for the baseline."""
+    kind: SchemeKind = SchemeKind.UNKNOWN
+    """Complexity of the scheme."""
     base: tuple[Measures, ...] = ()
     """The baseline's runs, if the scheme can be compared with them."""
 
     @property
     def verdict(self) -> str:
-        """The outcome in words, with the states of the runs."""
-        return in_words(self.outcome, self.runs, self.completed, idle=self.idle)
+        """The outcome as text, with the states of the runs."""
+        return describe_verdict(self.outcome, self.runs, self.completed, idle=self.idle)
+
+    @property
+    def run_names(self) -> list[str]:
+        """Names of the runs."""
+        return [run.run.id for run in self.runs]
 
     @property
     def idle(self) -> bool:
@@ -79,22 +84,22 @@ class Row:
 
     @property
     def counted(self) -> list[Measures]:
-        """The runs that its numbers rest on: the completed ones, else those with a known speed."""
+        """Runs from which its numbers are computed: the completed ones, else those with a known speed."""
         return counted(self.runs)
 
     @property
     def speed_shown(self) -> Speed | None:
-        """Finding about the speed; None if there is no pair."""
+        """Finding about the speed; None without a pair."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """Finding about the loss at equal steps; None if there is no pair."""
+        """Finding about the loss at equal steps; None without a pair."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Difference of loss that counts as none; None if there is no pair."""
+        """Largest difference of loss that does not count; None without a pair."""
         return self.loss.margin if self.loss else None
 
 
@@ -105,7 +110,7 @@ class Cell:
     values: dict[str, Any]
     baseline: str | None
     """Name of the baseline's scheme; None if it has no run."""
-    rows: tuple[Row, ...]
+    rows: tuple[SchemeRow, ...]
     criteria: Criteria
     duels: tuple[Duel, ...] = ()
     """Each two schemes other than the baseline, compared with each other."""
@@ -117,13 +122,13 @@ class Cell:
         """All runs of the cell."""
         return [run for row in self.rows for run in row.runs]
 
-    def row(self, scheme: str | None) -> Row | None:
+    def row(self, scheme: str | None) -> SchemeRow | None:
         """Return the row of a scheme."""
         return next((row for row in self.rows if row.scheme == scheme), None)
 
 
 @dataclass(frozen=True)
-class Study:
+class ComparedRuns:
     """Runs that are compared with one baseline."""
 
     runs: Sequence[Measures]
@@ -136,36 +141,33 @@ class Study:
 
 def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list[Cell]:
     """Group the runs of a submission by cell, in the order of first appearance, and compare schemes in each."""
-    (cells,) = compare_all([Study(runs, baseline, criteria)])
+    (cells,) = compare_all([ComparedRuns(runs, baseline, criteria)])
     return cells
 
 
-def compare_all(studies: Sequence[Study]) -> list[list[Cell]]:
-    """Compare the schemes of all studies of a report, with one level for all that the report finds.
+def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
+    """Compare the schemes of all studies of a report, with one level for all findings.
 
-    Returns
-    -------
-    list of list of Cell
-        The cells of each study in the order in which they first appear.
+    Return the cells of each study.
     """
     drafts = [(i, draft) for i, study in enumerate(studies) for draft in _drafts(study)]
     findings = decide([draft.evidence for _, draft in drafts])
     cells: list[list[Cell]] = [[] for _ in studies]
-    for (i, draft), found in zip(drafts, findings, strict=True):
-        cells[i].append(_cell(draft, found, studies[i].criteria))
+    for (i, draft), findings_of_cell in zip(drafts, findings, strict=True):
+        cells[i].append(_cell(draft, findings_of_cell, studies[i].criteria))
     return cells
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A cell before anything is decided."""
+    """A cell before its findings."""
 
     schemes: Mapping[str, list[Measures]]
     baseline: str
     evidence: Evidence
 
 
-def _drafts(study: Study) -> list[_Draft]:
+def _drafts(study: ComparedRuns) -> list[_Draft]:
     groups: dict[str, list[Measures]] = {}
     for run in study.runs:
         groups.setdefault(repr(sorted(run.run.cell.items())), []).append(run)
@@ -176,24 +178,29 @@ def _draft(runs: list[Measures], baseline: str, criteria: Criteria) -> _Draft:
     schemes: dict[str, list[Measures]] = {}
     for run in sorted(runs, key=lambda r: r.run.scheme != baseline):
         schemes.setdefault(run.run.scheme, []).append(run)
-    compared = {name: own for name, own in schemes.items() if name != baseline and not _diverged(own)}
-    kinds = {name: classify(own[0].run, is_baseline=False) for name, own in compared.items()}
-    idle = [name for name, own in compared.items() if CODED.average(own) == 0]
+    compared = {
+        name: runs_of_scheme
+        for name, runs_of_scheme in schemes.items()
+        if name != baseline and not _diverged(runs_of_scheme)
+    }
+    kinds = {name: classify(runs_of_scheme[0].run, is_baseline=False) for name, runs_of_scheme in compared.items()}
+    idle = [name for name, runs_of_scheme in compared.items() if CODED.average(runs_of_scheme) == 0]
     return _Draft(schemes, baseline, gather(compared, schemes.get(baseline, []), kinds, idle, criteria))
 
 
 def _cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
     base = draft.schemes.get(draft.baseline, [])
     rows = tuple(
-        _row(scheme, own, findings, base if scheme != draft.baseline else None) for scheme, own in draft.schemes.items()
+        _row(scheme, runs_of_scheme, findings, base if scheme != draft.baseline else None)
+        for scheme, runs_of_scheme in draft.schemes.items()
     )
     values = next(iter(draft.schemes.values()))[0].run.cell
     return Cell(values, draft.baseline if base else None, rows, criteria, findings.duels, findings.gains)
 
 
-def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> Row:
+def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> SchemeRow:
     """Return the row of a scheme. `base` is None for the baseline itself."""
-    done, own = completed(runs), counted(runs)
+    done, counted_runs = completed(runs), counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:
         outcome = None if done else NO_BASELINE
@@ -204,13 +211,13 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
     else:
         steady = loss is None or loss.steady
         outcome = verdict(speed.shown, loss.shown if loss else None, steady=steady, near=speed.near)
-    times = [run.step_seconds for run in own if run.step_seconds and usable(run.step_seconds)]
-    return Row(
+    times = [run.step_seconds for run in counted_runs if run.step_seconds and usable(run.step_seconds)]
+    return SchemeRow(
         scheme=scheme,
         runs=tuple(runs),
         completed=len(done),
         diverged=_diverged(runs),
-        partial=bool(own) and not done,
+        partial=bool(counted_runs) and not done,
         samples_per_s=SAMPLES.average_or_none(runs),
         tokens_per_s=TOKENS.average_or_none(runs),
         model_flops_per_rank=MODEL_FLOPS.average_or_none(runs),
@@ -228,7 +235,7 @@ def _row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measu
 
 
 def step_time(measures: Measures) -> Interval | None:
-    """Mean step time of one run, with an interval from the scatter within the run."""
+    """Return the mean step time of one run, with an interval from the scatter within the run."""
     times = measures.step_times()
     return series_interval(times) if times else None
 

@@ -10,15 +10,10 @@ _SHOWN_PACKAGES = ("torch", "numpy", "mpi4py", "cupy", "nvidia", "triton", "ml_d
 _MOST_VALUES = 3
 
 
-def environment_changes(new: Sequence[RunResult], old: Sequence[RunResult]) -> list[str]:
+def list_environment_changes(new: Sequence[RunResult], old: Sequence[RunResult]) -> list[str]:
     """Return the changes of software and machine, such as ``mpi MPICH 5.0.2, was Open MPI 5.0.7``.
 
     A fact that the logs of one submission lack does not count, apart from packages.
-
-    Parameters
-    ----------
-    new, old
-        Runs of the two submissions.
     """
     programs = _differing(software(new), software(old))
     machines = _differing(nodes(new), nodes(old))
@@ -57,7 +52,7 @@ def _values(findings: Iterable[Finding]) -> dict[str, list[str]]:
     values: dict[str, set[str]] = {}
     for finding in findings:
         values.setdefault(finding.name, set()).add(finding.value)
-    return {name: sorted(known) for name, known in values.items()}
+    return {name: sorted(distinct) for name, distinct in values.items()}
 
 
 def _shown(values: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Evidence about schemes: pairs of runs and their values, and the findings that one level for the report allows.
+"""Evidence about schemes: pairs of runs and their values, and the findings at the level of the report.
 
 Only runs of one pairing are compared with each other, because they shared seed and allocation.
 """
@@ -13,7 +13,7 @@ from hpcbench.report.curves import curve, losses_at_equal_time
 from hpcbench.report.duels import Duel
 from hpcbench.report.findings import Key, LossFinding, LossTest, SpeedFinding, SpeedTest, Values, margin_of
 from hpcbench.report.hierarchy import Allotment, Chain, Chains, Shares, allot
-from hpcbench.report.kinds import Kind
+from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.measures import Measures, common_rate, completed
 from hpcbench.report.statistics import usable
 
@@ -24,9 +24,9 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The compared values of one cell, before anything is decided."""
+    """The compared values of one cell, before its findings."""
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, SchemeKind]
     """Kinds of the schemes that have a pair with the baseline."""
     speeds: Mapping[str, SpeedTest] = field(default_factory=dict)
     losses: Mapping[str, LossTest] = field(default_factory=dict)
@@ -39,15 +39,15 @@ class Evidence:
 
     @property
     def chains(self) -> Chains:
-        """The questions in the order in which they are asked."""
+        """The questions, in the order in which they are asked."""
         answers: dict[Hashable, Chain] = {}
         controls: dict[Hashable, Chain] = {}
         for scheme, kind in self.kinds.items():
-            gains = tuple(test.question for (own, _), test in self.gains.items() if own == scheme)
+            gains = tuple(test.question for (coded, _), test in self.gains.items() if coded == scheme)
             chain = _chain(self.speeds.get(scheme), self.losses.get(scheme))
             if chain is not None:
                 asked = tuple(gain for gain in gains if gain is not None)
-                (controls if kind is Kind.PLAIN else answers)[scheme] = Chain(chain.speed, chain.loss, asked)
+                (controls if kind is SchemeKind.PLAIN else answers)[scheme] = Chain(chain.speed, chain.loss, asked)
         pairs = dict.fromkeys((*self.duel_speeds, *self.duel_losses))
         duels = ((pair, _chain(self.duel_speeds.get(pair), self.duel_losses.get(pair))) for pair in pairs)
         times = ((scheme, _chain(None, test)) for scheme, test in self.times.items())
@@ -55,7 +55,7 @@ class Evidence:
 
 
 def _chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
-    """Return the chain of two schemes; None if they have one pair, which shows nothing."""
+    """Return the chain of two schemes; None for one pair, which has no test."""
     chain = Chain(speed.question if speed else None, loss.question if loss else None)
     return None if chain == Chain() else chain
 
@@ -84,22 +84,22 @@ def decide(cells: Sequence[Evidence]) -> list[Findings]:
 def _findings(cell: Evidence, allotment: Allotment) -> Findings:
     nothing = Shares()
     shares = {**allotment.answers, **allotment.controls}
-    own = {scheme: shares.get(scheme, nothing) for scheme in (*cell.speeds, *cell.losses)}
+    shares_of_scheme = {scheme: shares.get(scheme, nothing) for scheme in (*cell.speeds, *cell.losses)}
     gains = dict.fromkeys(cell.gains, 0.0)
-    for scheme in own:
+    for scheme in shares_of_scheme:
         asked = [pair for pair, test in cell.gains.items() if pair[0] == scheme and test.question]
-        gains |= zip(asked, own[scheme].gains, strict=False)
+        gains |= zip(asked, shares_of_scheme[scheme].gains, strict=False)
     duels = []
     for pair in dict.fromkeys((*cell.duel_speeds, *cell.duel_losses)):
         given = allotment.duels.get(pair, nothing)
         speed, loss = cell.duel_speeds.get(pair), cell.duel_losses.get(pair)
-        # What a gain has shown already stays shown.
+        # A duel that a gain has decided stays decided.
         gain = max(gains.get(pair, 0.0), gains.get(pair[::-1], 0.0))
         shown = speed.finding(given.speed, gain) if speed else None
         duels.append(Duel(*pair, shown, loss.finding(given.loss) if loss else None))
     return Findings(
-        {scheme: test.finding(own[scheme].speed) for scheme, test in cell.speeds.items()},
-        {scheme: test.finding(own[scheme].loss) for scheme, test in cell.losses.items()},
+        {scheme: test.finding(shares_of_scheme[scheme].speed) for scheme, test in cell.speeds.items()},
+        {scheme: test.finding(shares_of_scheme[scheme].loss) for scheme, test in cell.losses.items()},
         {scheme: test.finding(allotment.times.get(scheme, nothing).loss) for scheme, test in cell.times.items()},
         tuple(Duel(*pair, test.finding(gains[pair]), None) for pair, test in cell.gains.items()),
         tuple(duels),
@@ -109,27 +109,19 @@ def _findings(cell: Evidence, allotment: Allotment) -> Findings:
 def gather(
     schemes: Mapping[str, Sequence[Measures]],
     base: Sequence[Measures],
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, SchemeKind],
     idle: Sequence[str],
     criteria: Criteria,
 ) -> Evidence:
     """Gather the values of the schemes of a cell, in pairs with the baseline's and with each other's.
 
-    Parameters
-    ----------
-    schemes
-        Runs of the schemes to compare, without the baseline and without those that diverged.
-    base
-        Runs of the baseline.
-    kinds
-        Kinds of the schemes.
-    idle
-        Schemes whose codecs encoded nothing. They are compared with the baseline alone.
-    criteria
-        The margins.
+    `schemes` are the runs without those of the baseline (`base`) and of diverged schemes. `idle` schemes, whose codecs
+    encoded nothing, are compared with the baseline only.
     """
     pairs = {scheme: paired(runs, base) for scheme, runs in schemes.items()}
-    curves = {other.run.pairing: curve(other.run.log) for own in pairs.values() for _, other in own}
+    curves = {
+        other.run.pairing: curve(other.run.log) for pairs_of_scheme in pairs.values() for _, other in pairs_of_scheme
+    }
 
     def in_time(mine: Measures, other: Measures) -> Both:
         return losses_at_equal_time(curve(mine.run.log), curves[other.run.pairing])
@@ -139,9 +131,9 @@ def gather(
     coded = [
         scheme
         for scheme in rivals
-        if not kinds[scheme].is_control and not schemes[scheme][0].run.settings.scheme.variables
+        if not kinds[scheme].is_control and not schemes[scheme][0].run.settings.scheme.process_changes
     ]
-    plain = [scheme for scheme in rivals if kinds[scheme] is Kind.PLAIN]
+    plain = [scheme for scheme in rivals if kinds[scheme] is SchemeKind.PLAIN]
     gains = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in product(coded, plain)}
     duels = {pair: paired(*(schemes[scheme] for scheme in pair)) for pair in combinations(rivals, 2)}
     return Evidence(
@@ -173,12 +165,12 @@ def _loss_tests(
 
 
 def _seed(run: Measures) -> Hashable:
-    """Return what two runs of equal seed have in common: in joined submissions the number of the repeat."""
+    """Return the common key of runs with equal seed: in joined submissions the number of the repeat."""
     return run.run.repeat if run.run.submission else run.run.pairing
 
 
 def rates(mine: Measures, other: Measures) -> Both:
-    """Samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
+    """Return samples/s of both runs, or another rate that both logs give, over the steps that both counted."""
     return common_rate(mine, other) or (None, None)
 
 
@@ -192,22 +184,14 @@ def family(
     values: Callable[[Measures, Measures], Both],
     same: Callable[[Measures], Hashable] = lambda run: run.run.pairing,
 ) -> dict[Key, Values]:
-    """For each scheme, the two values of each pair that has both. Schemes without such a pair are left out.
+    """Return the two values of each pair that has both, by scheme. Schemes without such a pair are left out.
 
-    Parameters
-    ----------
-    pairs
-        Runs of each scheme with those that they are compared with.
-    values
-        Gives the two values of a pair.
-    same
-        Gives what pairs have in common whose values are no independent ones, such as losses of equal seed. Their
-        values are averaged.
+    Pairs with the same value of `same`, such as losses of equal seed, are not independent: their values are averaged.
     """
     families: dict[Key, Values] = {}
-    for scheme, own in pairs.items():
+    for scheme, pairs_of_scheme in pairs.items():
         groups: dict[Hashable, list[tuple[float, float]]] = {}
-        for mine, other in own:
+        for mine, other in pairs_of_scheme:
             a, b = values(mine, other)
             if a is not None and b is not None and usable(a) and usable(b):
                 groups.setdefault(same(mine), []).append((a, b))
@@ -217,12 +201,12 @@ def family(
 
 
 def paired(runs: Sequence[Measures], base: Sequence[Measures]) -> list[tuple[Measures, Measures]]:
-    """Completed runs of a scheme, each with the baseline's run of the same pairing, in the order of the repeats."""
-    own, others = by_pairing(runs), by_pairing(base)
-    order = sorted(own, key=lambda pairing: (own[pairing].run.submission, own[pairing].run.repeat or 0, pairing))
-    return [(own[pairing], others[pairing]) for pairing in order if pairing in others]
+    """Return completed runs of a scheme with the baseline's runs of the same pairing, in the order of the repeats."""
+    mine, others = by_pairing(runs), by_pairing(base)
+    order = sorted(mine, key=lambda pairing: (mine[pairing].run.submission, mine[pairing].run.repeat or 0, pairing))
+    return [(mine[pairing], others[pairing]) for pairing in order if pairing in others]
 
 
 def by_pairing(runs: Sequence[Measures]) -> dict[str, Measures]:
-    """Completed runs by their pairing. The first one counts if there are several."""
+    """Return the completed runs by their pairing; the first one if there are several."""
     return {run.run.pairing: run for run in reversed(completed(runs))}

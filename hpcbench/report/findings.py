@@ -11,12 +11,14 @@ from statistics import fmean
 from typing import Literal, TypeVar
 
 from hpcbench.report.hierarchy import LEVEL, Chain, Question, ask_family
-from hpcbench.report.looks import next_look, part_of_level
+from hpcbench.report.looks import compute_level_part, next_look
 from hpcbench.report.statistics import Interval, Mean, mean_of
 
 AS_FAST = 0.03
 """Part of the speed within which two schemes are as fast as each other."""
 
+NOT_SHOWN: Literal["not shown"] = "not shown"
+"""Inconclusive. JSON and CSV of earlier versions have this value, too."""
 Speed = Literal["faster", "not faster", "as fast", "not shown"]
 Loss = Literal["better", "as good", "worse", "not shown"]
 Key = TypeVar("Key", bound=Hashable)
@@ -69,7 +71,7 @@ class SpeedFinding(Interval):
             return "faster" if self.estimate > 1 else "not faster"
         if self.at_margin is not None and self.at_margin.rejects:
             return "not faster"
-        return "as fast" if self.apart is not None and self.apart.rejects else "not shown"
+        return "as fast" if self.apart is not None and self.apart.rejects else NOT_SHOWN
 
     @property
     def near(self) -> bool:
@@ -87,7 +89,7 @@ class SpeedFinding(Interval):
         """Whether the ratio is significantly above ``1 / (1 + margin)``."""
         return (self.at_slower is not None and self.at_slower.rejects) or self.shown == "faster"
 
-    def turned(self) -> "SpeedFinding":
+    def turn(self) -> "SpeedFinding":
         """Return the same finding seen from the other scheme."""
         ends = [None if end is None else _inverse(end) for end in (self.estimate, self.high, self.low)]
         p = self.equal, self.at_slower, None, self.at_margin, self.apart
@@ -114,7 +116,7 @@ class LossFinding(Interval):
         """Whether the difference lies significantly within the margin, or beyond it on one side."""
         if self.apart is not None and self.apart.rejects:
             return "as good"
-        return self.side or "not shown"
+        return self.side or NOT_SHOWN
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
@@ -128,7 +130,7 @@ class LossFinding(Interval):
         """Whether no pair is worse by more than the margin."""
         return self.worst <= self.margin
 
-    def turned(self) -> "LossFinding":
+    def turn(self) -> "LossFinding":
         """Return the same finding seen from the other scheme, without the worst pair, which is the other's best one."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         p = self.within, self.apart, None
@@ -154,9 +156,9 @@ class SpeedTest:
             return None
         limits = math.log1p(self.margin), math.log1p(AS_FAST)
         side = self.mean.p_two_sided()
-        whole = max(side, *(_excluded(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
-        part = part_of_level(self.mean.count)
-        return Question(side / part, whole / part)
+        largest_p = max(side, *(_excluded(self.mean, sign * limit) for limit in limits for sign in (1, -1)))
+        part = compute_level_part(self.mean.count)
+        return Question(side / part, largest_p / part)
 
     def finding(self, share: float, side_share: float = 0.0) -> SpeedFinding:
         """Return the finding with a share of the level; `side_share` is a larger share for the test of equal speeds."""
@@ -164,7 +166,7 @@ class SpeedTest:
         bare = *_parts(mean.interval().exp()), self.margin
         if mean.error is None:
             return SpeedFinding(*bare, None, None, None)
-        part = part_of_level(mean.count)
+        part = compute_level_part(mean.count)
 
         def finding(enough: int | None) -> SpeedFinding:
             return SpeedFinding(
@@ -176,9 +178,8 @@ class SpeedTest:
                 PValue(mean.p_within(math.log1p(AS_FAST)), part * share),
             )
 
-        found = finding(None)
-        if found.shown != "not shown":
-            return found
+        if finding(None).shown != NOT_SHOWN:
+            return finding(None)
         near = math.log1p(AS_FAST) - abs(mean.estimate)
         return finding(_enough(mean, (abs(mean.estimate), share / 2), (limit - mean.estimate, share), (near, share)))
 
@@ -202,8 +203,10 @@ class LossTest:
         """The shares that decide it; None for a single pair."""
         if self.mean.error is None:
             return None
-        whole = max(_excluded(self.mean, sign * self.margin) for sign in (1, -1)) / part_of_level(self.mean.count)
-        return Question(whole, whole)
+        largest_p = max(_excluded(self.mean, sign * self.margin) for sign in (1, -1)) / compute_level_part(
+            self.mean.count
+        )
+        return Question(largest_p, largest_p)
 
     def finding(self, share: float) -> LossFinding:
         """Return the finding with a share of the level."""
@@ -211,26 +214,25 @@ class LossTest:
         bare = *_parts(mean.interval()), margin
         if mean.error is None:
             return LossFinding(*bare, None, None, None, self.worst)
-        level = part_of_level(mean.count) * share
+        level = compute_level_part(mean.count) * share
         beyond = mean.p_greater(margin) if mean.estimate > 0 else mean.p_less(-margin)
 
         def finding(enough: int | None) -> LossFinding:
             p = PValue(beyond, level), PValue(mean.p_within(margin), level)
             return LossFinding(*bare, *p, enough, self.worst)
 
-        found = finding(None)
-        if found.shown != "not shown":
-            return found
+        if finding(None).shown != NOT_SHOWN:
+            return finding(None)
         return finding(_enough(mean, (abs(margin - abs(mean.estimate)), share)))
 
 
 def speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
     """Compare speeds over a number of pairs that was fixed in advance, as one family (Holm), looked at once."""
     tests = {key: SpeedTest.of(values, margin) for key, values in family.items()}
-    parts = {key: part_of_level(test.mean.count) for key, test in tests.items()}
+    parts = {key: compute_level_part(test.mean.count) for key, test in tests.items()}
     questions = {key: test.question for key, test in tests.items()}
     chains = {
-        key: Chain(Question(question.side * parts[key], question.whole * parts[key]))
+        key: Chain(Question(question.side * parts[key], question.complete * parts[key]))
         for key, question in questions.items()
         if question is not None
     }

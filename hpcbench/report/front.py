@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcbench.present.notation import bounds
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report import sentences as say
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
-from hpcbench.report.findings import Speed
-from hpcbench.report.kinds import Kind, has_half_messages
+from hpcbench.report.findings import NOT_SHOWN, Loss, Speed
+from hpcbench.report.kinds import SchemeKind, has_half_messages
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,12 @@ class Front:
 
     def duel(self, scheme: str, other: str) -> Duel | None:
         """Return the duel of two schemes, seen from the first; None if they have no pair."""
-        found = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
-        return found.turned() if found and found.scheme == other else found
+        duel = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
+        return duel.turn() if duel and duel.scheme == other else duel
 
     def beaten_by(self, scheme: str) -> list[str]:
         """Return the schemes that significantly beat this one."""
-        sides = [duel if duel.other == scheme else duel.turned() for duel in self._of(scheme)]
+        sides = [duel if duel.other == scheme else duel.turn() for duel in self._of(scheme)]
         return [duel.scheme for duel in sides if duel.beats]
 
     @property
@@ -63,110 +64,93 @@ def front(cell: Cell) -> Front:
     return Front(tuple(row.scheme for row in (base, *rows)), (*against_base, *cell.duels), cell.gains)
 
 
-def conclusion(cell: Cell, front: Front) -> list[str]:
-    """Return sentences that compare the best scheme with a cast, and name the simplest one that nothing beats.
+def conclude(cell: Cell, pareto: Front) -> list[str]:
+    """Return the sentences that compare the best scheme with a cast, and that name the simplest unbeaten scheme.
 
     Table ``schemes`` compares all schemes with each other.
     """
-    rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
+    rows = _list_compared(cell, pareto)
     if not rows or cell.baseline is None:
         return []
-    kinds = {scheme: row.kind for scheme in front.schemes if (row := cell.row(scheme))}
-    leader = _leader([row for row in rows if not kinds[row.scheme].is_control])
-    simplest = _simplest(cell.baseline, rows, front, kinds)
-    return [*_compare_with_casts(leader, cell, front, kinds), _last(simplest, kinds)]
+    leader = _find_leader([row for row in rows if not row.kind.is_control])
+    lines = _compare_with_casts(leader, cell, pareto) if leader else []
+    return [*lines, _name_simplest(cell, simplest(cell, pareto))]
 
 
-def simplest(cell: Cell, front: Front) -> list[str]:
-    """Return the simplest of the schemes that no other scheme significantly beats, see `_simplest`."""
-    rows = [row for row in cell.rows if row.scheme in front.schemes and row.scheme != cell.baseline]
-    kinds = {row.scheme: row.kind for row in rows}
-    return _simplest(cell.baseline, rows, front, kinds) if cell.baseline is not None and front.schemes else []
+def simplest(cell: Cell, pareto: Front) -> list[str]:
+    """Return the simplest of the schemes that no other scheme significantly beats.
+
+    Candidates are the baseline, controls whose loss is not significantly worse, and schemes that are significantly
+    faster at a loss that is no worse.
+    """
+    if cell.baseline is None or not pareto.schemes:
+        return []
+    kinds = {cell.baseline: SchemeKind.BASELINE}
+    for row in _list_compared(cell, pareto):
+        if _is_good(row) or (row.kind.is_control and row.loss_shown != "worse"):
+            kinds[row.scheme] = row.kind
+    unbeaten = [scheme for scheme in kinds if not pareto.beaten_by(scheme)]
+    least = min((kinds[scheme] for scheme in unbeaten), default=None)
+    return [scheme for scheme in unbeaten if kinds[scheme] is least]
+
+
+def _list_compared(cell: Cell, pareto: Front) -> list[SchemeRow]:
+    return [row for row in cell.rows if row.scheme in pareto.schemes and row.scheme != cell.baseline]
 
 
 _SPEEDS: dict[Speed, str] = {
     "faster": "faster than",
     "not faster": "not faster than",
     "as fast": "as fast as",
-    "not shown": "not significantly faster than",
+    NOT_SHOWN: "not significantly faster than",
+}
+_LOSSES: dict[Loss | None, str] = {
+    "as good": "at a loss that is no worse",
+    "better": "at a better loss",
+    "worse": "at a worse loss",
+    NOT_SHOWN: "its loss is inconclusive",
+    None: "without a loss to compare",
 }
 
 
-def relation(duel: Duel) -> str:
-    """Return a sentence like ``A is not significantly faster than B (1.08, 0.92 to 1.27)``, with the loss finding."""
+def relate(duel: Duel) -> str:
+    """Return a sentence like ``A is faster than B (1.18, 1.12 to 1.27), at a loss that is no worse.``."""
     if duel.speed is None:
-        return f"{duel.scheme} and {duel.other} have no pair that tells their speeds"
-    words = "slower than" if duel.speed.slower else _SPEEDS[duel.speed.shown]
-    figures = f"{duel.speed.estimate:.2f}, {bounds(duel.speed, '{:.2f}'.format)}"
-    return f"{duel.scheme} is {words} {duel.other} ({figures}){_loss(duel)}"
+        return say.NO_COMMON_PAIR.format(scheme=duel.scheme, other=duel.other)
+    return say.COMPARED_WITH.format(
+        scheme=duel.scheme,
+        other=duel.other,
+        speed="slower than" if duel.speed.slower else _SPEEDS[duel.speed.shown],
+        figures=f"{duel.speed.estimate:.2f}, {bounds(duel.speed, '{:.2f}'.format)}",
+        loss=_LOSSES[duel.loss.shown if duel.loss else None],
+    )
 
 
-def _loss(duel: Duel) -> str:
-    if duel.loss is None:
-        return ""
-    words = {"as good": "a loss that is no worse", "better": "a better loss", "worse": "a worse loss"}
-    return f", at {words[duel.loss.shown]}" if duel.loss.shown in words else ", its loss is inconclusive"
-
-
-def _leader(rows: Sequence[Row]) -> Row | None:
+def _find_leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:
     """Return the fastest scheme with a good loss, else the fastest with a loss not significantly worse."""
-    good = [row for row in rows if row.outcome and row.outcome.group == "good"]
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
-    return max(good or fair or rows, key=_speed, default=None)
+    candidates = list(filter(_is_good, rows)) or fair or rows
+    return max(candidates, key=lambda row: row.speed.estimate if row.speed else 0.0, default=None)
 
 
-def _speed(row: Row) -> float:
-    return row.speed.estimate if row.speed else 0.0
-
-
-def _compare_with_casts(leader: Row | None, cell: Cell, front: Front, kinds: dict[str, Kind]) -> list[str]:
-    """Return the sentence that compares the best scheme with a codec with the plain cast."""
-    if leader is None:
-        return []
-    casts = [scheme for scheme in front.schemes if kinds[scheme] is Kind.CAST]
+def _compare_with_casts(leader: SchemeRow, cell: Cell, pareto: Front) -> list[str]:
+    """Return the sentences that compare the best scheme with a codec with the casts."""
+    casts = [row.scheme for row in _list_compared(cell, pareto) if row.kind is SchemeKind.CAST]
     base = cell.row(cell.baseline)
-    if not casts and base is not None and has_half_messages(base.runs[0].run):
-        return ["Messages have 16 bits without a codec: the baseline is the plain cast that a codec is held against."]
     if not casts:
-        return [
-            "No plain cast to 16 bits (naive-bf16, naive-fp16) ran beside the schemes: what a codec gains over one is"
-            " not known."
-        ]
-    duels = [front.duel(leader.scheme, cast) for cast in casts]
-    return [f"{relation(duel)}." for duel in duels if duel is not None]
+        return [say.HALF_MESSAGES if base is not None and has_half_messages(base.runs[0].run) else say.NO_CAST]
+    duels = [pareto.duel(leader.scheme, cast) for cast in casts]
+    return [relate(duel) for duel in duels if duel is not None]
 
 
-def _simplest(baseline: str, rows: Sequence[Row], front: Front, kinds: dict[str, Kind]) -> list[str]:
-    """Return the simplest of the schemes that no other scheme significantly beats.
-
-    Candidates are the baseline, controls whose loss is not significantly worse, and schemes that are significantly
-    faster at a loss that is no worse.
-    """
-    candidates = [row.scheme for row in rows if _is_good(row) or (row.kind.is_control and row.loss_shown != "worse")]
-    unbeaten = [scheme for scheme in (baseline, *candidates) if not front.beaten_by(scheme)]
-    least = min((_kind(scheme, baseline, kinds) for scheme in unbeaten), default=None)
-    return [scheme for scheme in unbeaten if _kind(scheme, baseline, kinds) is least]
-
-
-def _is_good(row: Row) -> bool:
+def _is_good(row: SchemeRow) -> bool:
     return row.outcome is not None and row.outcome.group == "good"
 
 
-def _kind(scheme: str, baseline: str, kinds: dict[str, Kind]) -> Kind:
-    return Kind.BASELINE if scheme == baseline else kinds[scheme]
-
-
-def _last(schemes: Sequence[str], kinds: dict[str, Kind]) -> str:
-    if not schemes:
-        return "Inconclusive which scheme to take: those that train as well as the baseline are beaten by others."
-    own = kinds[schemes[0]]
-    if own is Kind.UNKNOWN:
-        simple = "; the logs do not tell which of them is the simplest" if len(schemes) > 1 else ""
-        return f"No scheme significantly beats {join_names(schemes)}{simple}."
-    noun, what = "scheme" if len(schemes) == 1 else "schemes", "" if own is Kind.BASELINE else f" ({own.words})"
-    return f"The simplest {noun} that no other one significantly beats: {join_names(schemes)}{what}."
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Join one or more names for a sentence, such as ``a, b and c``."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _name_simplest(cell: Cell, schemes: Sequence[str]) -> str:
+    row = cell.row(schemes[0]) if schemes else None
+    if row is None:
+        return say.ALL_BEATEN
+    of_kind = {SchemeKind.UNKNOWN: say.UNBEATEN, SchemeKind.BASELINE: say.SIMPLEST_IS_BASELINE}
+    sentence = of_kind.get(row.kind, say.SIMPLEST)
+    return sentence.format(schemes=", ".join(schemes), kind=row.kind.description)

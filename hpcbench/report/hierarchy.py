@@ -1,4 +1,4 @@
-"""Divides one level over all questions of a report, the answer first, so that the whole report is held to it.
+"""Division of one level over all questions of a report, the answer first, so that the whole report keeps it.
 
 Whatever is true, a false finding is somewhere in a report with at most the probability `LEVEL`. A question has a share
 of the level, and passes it on when it is decided (sequentially rejective weighted Bonferroni tests: Bretz, Maurer,
@@ -42,9 +42,9 @@ class Question:
     """The smallest shares with which a comparison is decided."""
 
     side: float
-    """Share above which the side of 0 is shown, or for losses the side of the margin."""
-    whole: float
-    """Share above which the interval contains no bound of the question, so that nothing is left to be asked."""
+    """Share above which the side of 0 is significant, or for losses the side of the margin."""
+    complete: float
+    """Share above which the interval contains no bound of the question, so that it is decided completely."""
 
 
 @dataclass(frozen=True)
@@ -92,50 +92,47 @@ def ask(chain: Chain, share: float) -> Shares:
     if chain.speed is None or chain.loss is None:
         speed, loss = share * (chain.speed is not None), share * (chain.loss is not None)
         lone = chain.speed or chain.loss
-        whole, passed = lone is None or lone.whole < share, share if lone is None else share * _passed(lone, share)
+        is_finished, passed = (
+            lone is None or lone.complete < share,
+            share if lone is None else share * _passed(lone, share),
+        )
     else:
         speed, loss = SPEED_PART * share, (1 - SPEED_PART) * share
-        if decided := chain.loss.whole < loss:
+        if decided := chain.loss.complete < loss:
             speed = share
         else:
             loss += speed * _passed(chain.speed, speed)
-            decided = chain.loss.whole < loss
-        whole = decided and chain.speed.whole < speed
+            decided = chain.loss.complete < loss
+        is_finished = decided and chain.speed.complete < speed
         passed = share * decided * _passed(chain.speed, speed)
     gains = []
     for gain in chain.gains:
         gains.append(passed)
         if not gain.side < passed:
-            passed, whole = 0.0, False
-    return Shares(speed, loss, tuple(gains), whole)
+            passed, is_finished = 0.0, False
+    return Shares(speed, loss, tuple(gains), is_finished)
 
 
 def _passed(question: Question, share: float) -> float:
-    return 1.0 if question.whole < share else SIDE_PASSES if question.side < share else 0.0
+    return 1.0 if question.complete < share else SIDE_PASSES if question.side < share else 0.0
 
 
 def ask_family(chains: Mapping[Key, Chain], share: float, to_peers: float = 1.0) -> dict[Key, Shares]:
-    """Ask chains of equal weight. Finished ones pass on their share to the others in equal parts, as in Holm's method.
+    """Ask chains of equal weight, which divide a share of the level.
 
-    Parameters
-    ----------
-    chains
-        The chains.
-    share
-        Share of the level that they divide.
-    to_peers
-        Part of a finished chain's share that goes to the others; they pass on the same part of it.
+    Finished chains pass the part `to_peers` of their share on to the others in equal parts. With 1.0 it is Holm's
+    method.
     """
     asked: dict[Key, Shares] = {}
     while True:
         left = [key for key in chains if key not in asked]
         done = len(asked)
         each = share / len(chains) * (1 + to_peers * done / len(left)) if left else 0.0
-        found = {key: ask(chains[key], each) for key in left}
-        finished = {key: shares for key, shares in found.items() if shares.finished}
+        answers = {key: ask(chains[key], each) for key in left}
+        finished = {key: shares for key, shares in answers.items() if shares.finished}
         asked |= finished
         if not finished:
-            return {key: asked[key] if key in asked else found[key] for key in chains}
+            return {key: asked[key] if key in asked else answers[key] for key in chains}
 
 
 def allot(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
@@ -146,12 +143,12 @@ def allot(cells: Sequence[Chains], level: float = LEVEL) -> list[Allotment]:
     }
     asked = ask_family(places, level, TO_PEERS)
     all_finished = all(shares.finished for shares in asked.values())
-    found = []
+    allotments = []
     for i, cell in enumerate(cells):
         answers = {key: shares for (k, key), shares in asked.items() if k == i}
         finished = sum(shares.finished for shares in answers.values())
         free = level / len(places) * finished * (1.0 if all_finished else 1 - TO_PEERS)
         weight = sum(DETAILS[name] for name in DETAILS if getattr(cell, name))
         details = {name: ask_family(getattr(cell, name), free * DETAILS[name] / weight) for name in DETAILS if weight}
-        found.append(Allotment(answers=answers, **{name: details.get(name, {}) for name in DETAILS}))
-    return found
+        allotments.append(Allotment(answers=answers, **{name: details.get(name, {}) for name in DETAILS}))
+    return allotments

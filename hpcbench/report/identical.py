@@ -1,4 +1,4 @@
-"""Schemes that treat all traffic of a cell in the same way, because their rules differ only for other traffic."""
+"""Schemes that treat all traffic of a cell in the same way: their rules differ only for traffic that does not occur."""
 
 from collections.abc import Hashable, Sequence
 
@@ -6,17 +6,17 @@ from pydantic import ValidationError
 
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.text import make_printable
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
-from hpcbench.report.traffic import Traffic
+from hpcbench.report.traffic import TrafficSum
 
 
 def identical(cell: Cell) -> list[list[str]]:
-    """Return groups of schemes that are one experiment: equal but for their names and for rules that nothing needs.
+    """Return groups of schemes that differ only in their names and in rules that no traffic matches.
 
     Schemes whose losses differ by more than the margin are not called identical, whatever their rules say.
     """
-    groups: dict[Hashable, list[Row]] = {}
+    groups: dict[Hashable, list[SchemeRow]] = {}
     for row in cell.rows:
         treatments = {_treatment(run) for run in row.counted}
         if len(treatments) == 1 and (treatment := treatments.pop()) is not None:
@@ -29,32 +29,32 @@ def identical(cell: Cell) -> list[list[str]]:
 
 
 def _are_close(losses: Sequence[float | None], margin: float) -> bool:
-    known = [loss for loss in losses if loss is not None]
-    return not known or max(known) - min(known) <= margin * abs(min(known))
+    finite = [loss for loss in losses if loss is not None]
+    return not finite or max(finite) - min(finite) <= margin * abs(min(finite))
 
 
-def sentences(cell: Cell) -> list[str]:
-    """Say of each group that it is one experiment."""
+def describe_identical(cell: Cell) -> list[str]:
+    """Return a sentence about each group of identical schemes."""
     return [
-        f"{', '.join(map(make_printable, schemes[:-1]))} and {make_printable(schemes[-1])} are identical here: they "
-        "treat all traffic of these runs in the same way, so that differences between them are chance"
+        f"{', '.join(map(make_printable, schemes))} are identical here: they treat all traffic of these runs in the"
+        " same way, so that differences between them are chance"
         for schemes in identical(cell)
     ]
 
 
 def _treatment(run: Measures) -> Hashable:
-    """Everything by which a scheme can change the run; None if that is not known."""
-    channels = [one for one in run.channels if one.dimension != "EXACT"]
+    """Return all settings of a scheme that can change the run; None if they are not known."""
+    channels = [channel for channel in run.channels if channel.dimension != "EXACT"]
     try:
         scheme = NamedScheme.model_validate(run.run.settings.scheme.raw)
     except ValidationError:
         return None
-    if not channels or any(one.phase is None or one.kind is None for one in channels):
+    if not channels or any(channel.phase is None or channel.kind is None for channel in channels):
         return None
     optimizer = scheme.optimizer or run.run.settings.train.optimizer
     treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_key, channels)}
-    return optimizer, frozenset(scheme.environment.items()), frozenset(treatments.items())
+    return optimizer, scheme.process_changes, frozenset(treatments.items())
 
 
-def _key(channel: Traffic) -> tuple[str, ...]:
+def _key(channel: TrafficSum) -> tuple[str, ...]:
     return tuple(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)

@@ -10,57 +10,59 @@ _TRAITS = ("dimension", "phase", "kind")
 """Fields of a rule that limit it to some of the traffic."""
 
 
-class Kind(IntEnum):
-    """Kinds of schemes, the simplest first. A more complex one must be shown to be worth it."""
+class SchemeKind(IntEnum):
+    """Kinds of schemes, the simplest first. A more complex scheme must be significantly better to be worth it."""
 
     BASELINE = 0
     PLAIN = 1
     CAST = 2
     ONE_CODEC = 3
     BY_TRAFFIC = 4
-    UNKNOWN = 5
+    OTHER_SYSTEM = 5
+    UNKNOWN = 6
 
     @property
-    def words(self) -> str:
-        """The kind in words for a reader."""
-        return _WORDS[self]
+    def description(self) -> str:
+        """Description of the kind for a reader."""
+        return _DESCRIPTIONS[self]
 
     @property
     def is_control(self) -> bool:
         """Whether it is a control that a codec's gain is compared with."""
-        return self in (Kind.PLAIN, Kind.CAST)
+        return self in (SchemeKind.PLAIN, SchemeKind.CAST)
 
 
-_WORDS = {
-    Kind.BASELINE: "the baseline",
-    Kind.PLAIN: "no codec",
-    Kind.CAST: "a plain cast to 16 bits",
-    Kind.ONE_CODEC: "one codec for all traffic",
-    Kind.BY_TRAFFIC: "codecs by traffic, or with feedback",
-    Kind.UNKNOWN: "not known",
+_DESCRIPTIONS = {
+    SchemeKind.BASELINE: "the baseline",
+    SchemeKind.PLAIN: "no codec",
+    SchemeKind.CAST: "a cast to 16 bits",
+    SchemeKind.ONE_CODEC: "one codec for all traffic",
+    SchemeKind.BY_TRAFFIC: "codecs by traffic, or with feedback",
+    SchemeKind.OTHER_SYSTEM: "another system",
+    SchemeKind.UNKNOWN: "not known",
 }
 
 
 def has_half_messages(run: RunResult) -> bool:
-    """Return whether all messages of a run have 16 bits before any codec, so that a plain cast gains nothing."""
+    """Return whether all messages of a run have 16 bits before any codec, so that a cast gains nothing."""
     train = run.settings.train
     chosen = [getattr(train.comm_precision, content) for content in CONTENTS]
     return all((train.precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)
 
 
-def classify(run: RunResult, *, is_baseline: bool) -> Kind:
+def classify(run: RunResult, *, is_baseline: bool) -> SchemeKind:
     """Return the kind of a run's scheme, by its settings; unknown for logs that a user named."""
     if is_baseline:
-        return Kind.BASELINE
+        return SchemeKind.BASELINE
     scheme = run.settings.scheme
     rules, codecs = scheme.rules or (), scheme.codecs
     if run.given or not codecs:
-        return Kind.UNKNOWN
-    if scheme.variables:
-        return Kind.ONE_CODEC  # the MPI library's own, for whatever it sends
+        return SchemeKind.UNKNOWN
+    if scheme.process_changes:
+        return SchemeKind.OTHER_SYSTEM
     if scheme.optimizer or any(rule.feedback for rule in rules):
-        return Kind.BY_TRAFFIC
+        return SchemeKind.BY_TRAFFIC
     if codecs <= _CASTS:
-        return Kind.PLAIN if codecs == {"none"} else Kind.CAST
+        return SchemeKind.PLAIN if codecs == {"none"} else SchemeKind.CAST
     apart = any(getattr(rule, trait) is not None for rule in rules for trait in _TRAITS)
-    return Kind.BY_TRAFFIC if len(codecs) > 1 and apart else Kind.ONE_CODEC
+    return SchemeKind.BY_TRAFFIC if len(codecs) > 1 and apart else SchemeKind.ONE_CODEC

@@ -1,4 +1,4 @@
-"""The live view: which run trains, how far it is, and the time left. It prints plain lines if there is no terminal."""
+"""Live view of the runs, their progress and the remaining time; plain lines if the output is not a terminal."""
 
 import time
 from abc import ABC, abstractmethod
@@ -19,13 +19,13 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import loss, significant
 
 _POLL = 0.5
-"""Seconds between two looks. They are rare because training runs on the same cores."""
+"""Seconds between two polls. They are rare because training runs on the same cores."""
 _SAY = 10.0
 """Seconds between two plain lines of one run."""
 _SILENCE = 60.0
 """Seconds without a plain line after which a waiting run is named again."""
 _PATIENCE = 60.0
-"""Seconds that jobs may be unknown to a scheduler that answers. A scheduler that does not answer is waited for."""
+"""Seconds for which jobs may be unknown to a scheduler that answers. Without an answer the view waits."""
 _STYLES: dict[str, str] = {
     "completed": "green",
     "running": "bold",
@@ -46,26 +46,8 @@ def follow(
 ) -> int:
     """Watch a submission until its jobs have ended or are lost.
 
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    console
-        Console to print on; standard output by default.
-    jobs
-        Gives each job by its id; by default `Jobs`.
-    clock, sleep
-        A function that gives the seconds of a clock that never goes back, and one that pauses.
-
-    Returns
-    -------
-    int
-        0 if all runs completed, else 1 (also if the user stops watching; the jobs continue).
-
-    Raises
-    ------
-    UserError
-        `root` is not a submission's directory.
+    `jobs` returns each job by its id. `clock` is monotonic, in seconds. Return 0 if all runs completed, else 1, also if
+    the user stops watching: the jobs continue.
     """
     console = console or Console(highlight=False)
     ask = jobs or Jobs(root)
@@ -78,7 +60,7 @@ def follow(
         with view:
             while True:
                 runs = follower.poll()
-                if begin is None:  # the runs may have begun long before somebody looks
+                if begin is None:  # the runs may have begun long ago
                     begin = clock() - follower.since_start(runs)
                 states = {job.state for job in follower.jobs.values()}
                 if "unknown" not in states:
@@ -97,12 +79,12 @@ def follow(
     return 0 if all(run.state == "completed" for run in runs) else 1
 
 
-def summary(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
+def summarize(runs: list[RunProgress], elapsed: float, left: float | None) -> str:
     """Return a line about all runs."""
     counts = Counter(run.state for run in runs)
     parts = [f"{count} {state}" for state, count in counts.most_common()]
-    rest = f", about {span(left)} left" if left is not None else ""
-    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{rest}"
+    remaining = f", about {span(left)} left" if left is not None else ""
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}: {', '.join(parts)}; {span(elapsed)} elapsed{remaining}"
 
 
 class _View(ABC):
@@ -137,7 +119,7 @@ class _Screen(_View):
         self._live.stop()
 
     def show(self, runs: list[RunProgress], elapsed: float, left: float | None, over: bool) -> None:
-        self._live.update(picture(runs, elapsed, left, self.console.height, self.console.width), refresh=True)
+        self._live.update(render(runs, elapsed, left, self.console.height, self.console.width), refresh=True)
 
 
 class _Lines(_View):
@@ -169,30 +151,27 @@ class _Lines(_View):
                 if before != "suspended":
                     self._say(elapsed, f"{run.id}: suspended by its scheduler")
             elif before in OPEN:
-                self._say(elapsed, f"{run.id}: {outcome(run)}")
+                self._say(elapsed, f"{run.id}: {describe_outcome(run)}")
         waits = all(run.state == "pending" for run in runs)
         if waits and not self._said and not over and elapsed >= _SAY:
             self._said[""] = elapsed
-            self._say(elapsed, "nothing has started yet: the jobs wait for their turn, `hpcbench status` says for what")
+            self._say(elapsed, "no job has started yet: `hpcbench status` shows what they wait for")
         elif not over and not any(run.state == "running" for run in runs) and elapsed - self._last >= _SILENCE:
             pending = next((run for run in runs if run.state == "pending"), None)
             if pending is not None:
                 self._say(elapsed, f"{pending.id}: still waits{_why(pending)}")
         if over:
-            self.console.print(Text(summary(runs, elapsed, None)), soft_wrap=True)
+            self.console.print(Text(summarize(runs, elapsed, None)), soft_wrap=True)
 
-    def _say(self, elapsed: float, words: str) -> None:
+    def _say(self, elapsed: float, text: str) -> None:
         self._last = elapsed
-        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(words, 400)}"), soft_wrap=True)
+        self.console.print(Text(f"[{span(elapsed):>5}] {make_printable(text, 400)}"), soft_wrap=True)
 
 
-def picture(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
-    """Return a row for each run, the reasons of some, and a line about all.
+def render(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
+    """Return a row for each run, the reasons of some states, and a summary.
 
-    Parameters
-    ----------
-    height, width
-        Rows and columns of the screen. If there are more runs than rows, the important ones are shown.
+    If there are more runs than the screen has rows (`height`), the most important runs are shown.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):
@@ -200,14 +179,16 @@ def picture(runs: list[RunProgress], elapsed: float, left: float | None, height:
     for name in ("step", "loss", "samples/s", "left"):
         table.add_column(name, justify="right", no_wrap=True)
     shown = _choose(runs, max(height - 4, 4))
-    told = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
-    told.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
+    explained = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
+    explained.sort(key=lambda run: run.state == "pending")  # stable: what failed comes first
     reasons = [
-        Text(make_printable(f"{run.id}: {outcome(run)}", 400), style="dim" if run.state == "pending" else "red")
-        for run in told[:3]
+        Text(
+            make_printable(f"{run.id}: {describe_outcome(run)}", 400), style="dim" if run.state == "pending" else "red"
+        )
+        for run in explained[:3]
     ]
     lines = sum(len(reason.wrap(Console(width=width), width)) for reason in reasons)
-    shown = _choose(runs, max(height - 3 - lines, 4))  # beside a head, a summary and the cursor's line
+    shown = _choose(runs, max(height - 3 - lines, 4))  # without a head, a summary and the cursor's line
     for run in shown:
         steps = f"{run.step}/{run.steps}" if run.steps else "-"
         final = run.loss_valid if run.loss_valid is not None else run.loss
@@ -221,11 +202,11 @@ def picture(runs: list[RunProgress], elapsed: float, left: float | None, height:
         )
     hidden = len(runs) - len(shown)
     more = [Text(f"... and {hidden} more", style="dim")] if hidden else []
-    return Group(table, *more, *reasons, Text(summary(runs, elapsed, left)))
+    return Group(table, *more, *reasons, Text(summarize(runs, elapsed, left)))
 
 
-def outcome(run: RunProgress) -> str:
-    """State of a run in words."""
+def describe_outcome(run: RunProgress) -> str:
+    """Describe the state of a run."""
     if run.state == "completed":
         took = f" in {span(run.elapsed)}" if run.elapsed is not None else ""
         return f"completed{took}, loss (valid) {loss(run.loss_valid)}"

@@ -14,12 +14,12 @@ from hpcbench.contract.trace import merge_traces
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
-from hpcbench.report.against import compared
-from hpcbench.report.build import build, table_names
-from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, Request
+from hpcbench.report.against import compare_submissions
+from hpcbench.report.build import build, resolve_tables
+from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, ReportRequest
 from hpcbench.report.pooling import parts
 from hpcbench.report.sections import read
-from hpcbench.report.thresholds import broken
+from hpcbench.report.thresholds import list_broken
 
 if TYPE_CHECKING:
     from hpcbench.report.export.files import ExportTarget
@@ -38,48 +38,14 @@ def report(
     anonymous: bool = False,
     replace: Sequence[str] = (),
 ) -> int:
-    """Print the report about some runs.
+    """Print or write the report about some runs. The options are those of the command line.
 
-    Parameters
-    ----------
-    paths
-        Directories that `hpcbench submit` made, directories of such (the newest is taken), log files, or ``NAME=FILE``
-        for logs to compare: the first name is the baseline.
-    format
-        One of `FORMATS`; None takes it from the suffix of `output`.
-    output
-        File to write to instead of standard output.
-    tables
-        Names of further tables, joined by commas, or ``all``.
-    plots
-        Directory to write the figures to, as SVG and PNG.
-    exports
-        Files for the measured rows, see `hpcbench.report.export`.
-    against
-        An earlier submission: say what changed since, and nothing else.
-    trace
-        Directory to write the traces of the runs to, the ranks of a run joined.
-    bundle
-        File to pack the submissions into.
-    anonymous
-        Whether to replace the names of hosts and users in the bundle.
-    replace
-        Further words to replace in the bundle: ``OLD=NEW``, or ``OLD``.
-
-    Returns
-    -------
-    int
-        0, or 1 if a run diverged, failed, was cancelled or has an unknown state, if a threshold of the study is not
-        kept, or if a micro-benchmark had wrong results. With `against`: 1 if something got slower or worse, broke or is
-        missing.
-
-    Raises
-    ------
-    UserError
-        A path, the format or a table is wrong, or a file is damaged.
+    Return 0, or 1 if a run failed, diverged, was cancelled or has an unknown state, if a threshold of the study is
+    broken, or if a micro-benchmark had wrong results. With `against`, return 1 if something got slower or worse, broke
+    or is missing.
     """
     form = resolve_format(format, output, FORMATS)
-    names = table_names(tables or ("all" if form in ALL_TABLES else ""))
+    names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
     if tables and (against is not None or form in ALL_FIGURES):
         fixed = f"--format {form}" if against is None else "--against"
         raise UserError(f"--tables: cannot be chosen with {fixed}: leave it out")
@@ -90,19 +56,19 @@ def report(
         from hpcbench.report.bundle.pack import check_options, pack
 
         replaced = check_options(bundle, anonymous, replace)
-    found = read(paths)
-    sections = found.sections
-    if found.microbenchmarks and form in ONLY_RUNS:
-        path = make_printable(str(found.microbenchmarks[0].path))
+    subjects = read(paths)
+    sections = subjects.sections
+    if subjects.microbenchmarks and form in ONLY_RUNS:
+        path = make_printable(str(subjects.microbenchmarks[0].path))
         raise UserError(f"--format {form}: {path} has no runs: use table, md, latex, html or json")
-    request = Request(sections, names, output, found.microbenchmarks)
+    request = ReportRequest(sections, names, output, subjects.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
-    bad |= any(broken(cells, submission.plan.thresholds) for submission, cells in sections)
-    bad |= any(table.is_bad for table in found.microbenchmarks)
+    bad |= any(list_broken(cells, submission.plan.thresholds) for submission, cells in sections)
+    bad |= any(table.is_bad for table in subjects.microbenchmarks)
     if against is not None:
         if form in ONLY_RUNS:
             raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
-        request, bad = compared(request, read([against]).sections)
+        request, bad = compare_submissions(request, read([against]).sections)
     request.show(form, output)
     if plots is not None:
         from hpcbench.present.figures import write
@@ -121,12 +87,7 @@ def report(
 def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
     """Write ``RUN.json`` for each run that has a trace: its ranks on one clock, in a file that Perfetto opens.
 
-    Standard error says what it holds.
-
-    Raises
-    ------
-    UserError
-        No run has a trace, or a file cannot be read or written.
+    Standard error describes the content.
     """
     written: list[Path] = []
     for run in (run for submission in submissions for run in submission.runs):
@@ -143,17 +104,16 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
         except OSError as error:
             raise UserError(f"--trace {make_printable(str(path))}: cannot be written: {error.strerror}") from None
         written.append(path)
-        print(f"hpcbench: {path}: {_said(joined['otherData'])}", file=sys.stderr)
+        print(f"hpcbench: {path}: {_describe_trace(joined['otherData'])}", file=sys.stderr)
     if not written:
         raise UserError(
             "--trace: no run has a trace: set train.trace in the study, such as `trace: {steps: [20, 25]}`, and run it"
         )
 
 
-def _said(about: dict[str, float]) -> str:
-    ranks, lost = about["ranks"], about["left_out"]
-    words = f"{ranks} rank{'s' * (ranks > 1)} on one clock, to {about['clock_error_us']:.0f} us"
-    return f"{words}; {lost} spans were left out: trace fewer steps" if lost else words
+def _describe_trace(about: dict[str, float]) -> str:
+    text = f"ranks on one clock: {about['ranks']}, to {about['clock_error_us']:.0f} us"
+    return f"{text}; {about['left_out']} spans were left out: trace fewer steps" if about["left_out"] else text
 
 
 def _targets(exports: Sequence[Path]) -> "list[ExportTarget]":

@@ -11,17 +11,17 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.report import resources, traffic
 from hpcbench.report.basis import Basis, basis
 from hpcbench.report.checks.notes import notes
-from hpcbench.report.checks.relations import Subject
-from hpcbench.report.pace import Rates, mean_rate, pace, step_times
+from hpcbench.report.checks.relations import CheckedRun
+from hpcbench.report.pace import Pace, Rates, mean_rate, pace, step_times
 from hpcbench.report.resources import HostTime, PeakMemory, StepPhases, phases
-from hpcbench.report.traffic import HostLink, TimeSplit, Traffic, Unknown
+from hpcbench.report.traffic import HostTraffic, TimeSplit, TrafficSum, Unknown
 
-Found = TypeVar("Found")
+Extract = TypeVar("Extract")
 
 
-@dataclass(frozen=True)
-class Measures:
-    """The numbers of one run; None if its log does not give them.
+@dataclass(frozen=True, kw_only=True)
+class Measures(Pace):
+    """The numbers of one run; None if its log does not give them. Its pace is that of the steps after the warm-up.
 
     FLOP/s are those that the model needs, those that were executed, or those that the log gives without a label. They
     are never mixed.
@@ -29,20 +29,9 @@ class Measures:
 
     run: RunResult
     steps: int
-    """Number of steps that the throughput rests on."""
+    """Number of steps from which the throughput is computed."""
     batch: int | None
     """Samples of a step."""
-    step_seconds: float | None
-    """Mean step time after the warm-up."""
-    step_seconds_median: float | None
-    step_seconds_p95: float | None
-    """Step time that 95 % of these steps do not exceed."""
-    unevenness: float | None
-    """Mean step time over the median."""
-    samples_per_s: float | None
-    """Samples of the steps after the warm-up, divided by the time that these steps took."""
-    tokens_per_s: float | None
-    tokens_per_s_per_rank: float | None
     model_flops_per_rank: float | None
     """FLOP/s that the model needs, recomputed from shape, samples/s and ranks."""
     hardware_flops_per_rank: float | None
@@ -64,11 +53,11 @@ class Measures:
     """Bytes after the codec of all ranks, in the steps after the warm-up."""
     time: TimeSplit | None
     """Split of a step's time."""
-    channels: tuple[Traffic, ...]
+    channels: tuple[TrafficSum, ...]
     """Traffic of each channel."""
-    dimensions: tuple[Traffic, ...]
+    dimensions: tuple[TrafficSum, ...]
     """Traffic of each parallel dimension."""
-    host_link: HostLink | None
+    host_link: HostTraffic | None
     """Traffic over the links between devices and hosts; None if nothing is offloaded."""
     phases: StepPhases | None
     """Phases of a step."""
@@ -85,25 +74,25 @@ class Measures:
     """Loss of the evaluation after the last step; None for a run that has not reached it."""
     diverged_at: int | None
     notes: tuple[str, ...]
-    """Sentences about contradictions in the log, and about other facts that a reader must know."""
+    """Sentences about contradictions in the log and about other facts for the reader."""
     first: int = field(default=1, repr=False)
     """Number of the first step after the warm-up."""
-    _said: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _extracts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def said(self, read: Callable[[RunLog], Found | None]) -> Found | None:
-        """Return what a function finds in the log that only one subject needs, such as the tokens of experts.
+    def extract(self, read: Callable[[RunLog], Extract | None]) -> Extract | None:
+        """Return what `read` extracts from the log, such as the tokens of experts. It is called once per run.
 
-        It is called once. None for a run without a log.
+        None for a run without a log.
         """
-        if read not in self._said:
-            self._said[read] = read(self.run.log) if self.run.log else None
-        found: Found | None = self._said[read]
-        return found
+        if read not in self._extracts:
+            self._extracts[read] = read(self.run.log) if self.run.log else None
+        extract: Extract | None = self._extracts[read]
+        return extract
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None for a run without traffic."""
-        return traffic.wire_over_message(self.wire_bytes, self.message_bytes)
+        return traffic.part_of(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
@@ -112,49 +101,37 @@ class Measures:
 
     @property
     def counted_steps(self) -> list[float]:
-        """Numbers of the steps that the throughput rests on."""
+        """Numbers of the steps from which the throughput is computed."""
         return self.run.log.steps.column("step", first=self.first) if self.run.log else []
 
-    @property
-    def rates(self) -> Rates:
-        """Work per second over the counted steps."""
-        steps = 1 / self.step_seconds if self.step_seconds else None
-        return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
-
     def rates_over(self, steps: Container[float]) -> Rates:
-        """Work per second over those counted steps that are among `steps`."""
+        """Compute the work per second over the counted steps that are among `steps`."""
         return pace(self.run.log, basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
 
     def step_times(self) -> list[float]:
-        """Seconds of the steps after the warm-up, in the order of the log, for an interval."""
+        """Return the seconds of the steps after the warm-up, in the order of the log."""
         return step_times(self.run.log, self.first) if self.run.log else []
 
 
 def measure(run: RunResult) -> Measures:
-    """Take a run's numbers from its log."""
+    """Compute the numbers of a run from its log."""
     log = run.log or RunLog(Path())
-    known = not run.settings.scheme.variables
+    has_wire_bytes = not run.settings.scheme.hides_traffic
     rests_on = basis(run, log)
     first = rests_on.first
     speed = pace(log, rests_on)
     rate = speed.samples_per_s
     model = _flops(log, "model_flops_per_rank", rests_on.model_flops, rate, rests_on)
     hardware = _flops(log, "hardware_flops_per_rank", rests_on.hardware_flops, rate, rests_on)
-    channels = traffic.channels(log, rests_on.ranks, known=known)
+    channels = traffic.channels(log, rests_on.ranks, has_wire_bytes=has_wire_bytes)
     time = traffic.time_split(channels, traffic.counted(log, "seconds")) if traffic.timed(log) else None
     messages, wires = _bytes(log, first, channels)
     last = log.last_step
     return Measures(
+        **vars(speed),
         run=run,
         steps=len(log.steps.column("step", first=first)),
         batch=rests_on.batch,
-        step_seconds=speed.step_seconds,
-        step_seconds_median=speed.step_seconds_median,
-        step_seconds_p95=speed.step_seconds_p95,
-        unevenness=speed.unevenness,
-        samples_per_s=rate,
-        tokens_per_s=speed.tokens_per_s,
-        tokens_per_s_per_rank=speed.tokens_per_s_per_rank,
         model_flops_per_rank=model,
         hardware_flops_per_rank=hardware,
         neox_flops_per_rank=_recomputed(rests_on.neox_flops, rate, rests_on),
@@ -164,7 +141,7 @@ def measure(run: RunResult) -> Measures:
         mfu=_utilization(log, "mfu", model, rests_on),
         hfu=_utilization(log, "hfu", hardware, rests_on),
         message_bytes=messages,
-        wire_bytes=wires if known else "unknown",
+        wire_bytes=wires if has_wire_bytes else "unknown",
         time=time,
         channels=channels,
         dimensions=traffic.by_dimension(channels),
@@ -177,7 +154,7 @@ def measure(run: RunResult) -> Measures:
         loss_train=last.loss if last else None,
         loss_valid=log.final_loss(),
         diverged_at=log.diverged_at,
-        notes=tuple(notes(Subject(run, log, rests_on, channels, time))),
+        notes=tuple(notes(CheckedRun(run, log, rests_on, channels, time))),
         first=first,
     )
 
@@ -188,19 +165,19 @@ def completed(runs: Iterable[Measures]) -> list[Measures]:
 
 
 def counted(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs that a scheme's numbers rest on: the completed ones, else those with a known speed."""
+    """Return the runs from which a scheme's numbers are computed: the completed ones, else those with a known speed."""
     return completed(runs) or [run for run in runs if run.samples_per_s]
 
 
 def is_gpu(run: RunResult) -> bool:
-    """Whether the run's ranks compute on GPUs."""
+    """Return whether the run's ranks compute on GPUs."""
     return (run.settings.device or "cpu") != "cpu"
 
 
 def common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
-    """Work per second of two runs, over the steps that both counted.
+    """Return the work per second of two runs over the steps that both counted.
 
-    So a run that was cut, or had a longer warm-up, is not compared by steps that the other did not take.
+    Otherwise a shorter run, or one with a longer warm-up, would be compared with other steps.
     """
     if mine.counted_steps == other.counted_steps:
         return mine.rates, other.rates
@@ -214,8 +191,8 @@ def common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 
 
-def _bytes(log: RunLog, first: int, channels: Sequence[Traffic]) -> tuple[int, int | Unknown]:
-    """Message bytes and wire bytes: of the steps, or of all traffic where step lines do not give them."""
+def _bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
+    """Return message bytes and wire bytes: of the steps, or of all traffic if step lines do not contain them."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:
         return int(sum(messages)), int(sum(wires))
@@ -223,7 +200,7 @@ def _bytes(log: RunLog, first: int, channels: Sequence[Traffic]) -> tuple[int, i
 
 
 def _flops(log: RunLog, name: str, per_sample: float | None, rate: float | None, rests_on: Basis) -> float | None:
-    """FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
+    """Return the FLOP/s of a rank: from the rate if the work of a sample is known, else as printed."""
     return _recomputed(per_sample, rate, rests_on) or mean_rate(log, name, rests_on.first)
 
 

@@ -7,9 +7,9 @@ from statistics import median
 from typing import TypeGuard
 
 from hpcbench.contract.events import Configuration
-from hpcbench.contract.scheme import format_assignments
 from hpcbench.contract.text import make_printable
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report import sentences as say
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import paired
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.looks import LOOKS
@@ -23,8 +23,8 @@ _SIGMA = 1.4826
 """The factor from the median absolute deviation to the standard deviation of a normal distribution."""
 
 
-def robust_deviations(values: Sequence[float]) -> list[float]:
-    """Distance of each value from the median, in standard deviations if most values are normally distributed.
+def compute_robust_deviations(values: Sequence[float]) -> list[float]:
+    """Return the distance of each value from the median, in standard deviations of normally distributed values.
 
     The scale is the median absolute deviation, which one outlier does not change much. Fewer than `FEWEST` values have
     no outlier, and all distances are 0. If more than half of the values are equal, any other value is infinitely far.
@@ -41,7 +41,7 @@ def robust_deviations(values: Sequence[float]) -> list[float]:
 FAR = 3.5
 """Robust deviations beyond which a value is an outlier (Iglewicz and Hoaglin, How to detect outliers, 1993)."""
 MATTERS = 0.03
-"""Part by which an outlier must also differ.
+"""Relative difference that an outlier must also have.
 
 Among nodes that agree to a thousandth, a thousandth is far but does not matter.
 """
@@ -54,15 +54,15 @@ class SlowHost:
 
     name: str
     excess: float
-    """Part by which it took longer than the median of a run's nodes: the median over the runs in which it was slow."""
+    """Extra time relative to the median of a run's nodes: the median over the runs in which it was slow."""
     slow: int
     """Number of runs in which it was slow."""
     runs: int
     """Number of runs that it was in, of those with enough nodes."""
 
 
-def slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
-    """Nodes that were slow twice, or whenever they were used; the slowest first.
+def list_slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
+    """List the nodes that were slow twice, or whenever they were used; the slowest first.
 
     Computing time is compared with that of ranks with the same work. Waiting for messages does not count, or one slow
     node would make all others look slow.
@@ -73,19 +73,19 @@ def slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
         if len(hosts) < FEWEST:
             continue
         middle = median(hosts.values())
-        for name, far in zip(hosts, robust_deviations(list(hosts.values())), strict=True):
+        for name, far in zip(hosts, compute_robust_deviations(list(hosts.values())), strict=True):
             excess = hosts[name] / middle - 1
             seen.setdefault(name, []).append(excess if far > FAR and excess >= MATTERS else 0.0)
-    found = []
+    slow_hosts = []
     for name, excesses in seen.items():
         slow = [excess for excess in excesses if excess]
         if slow and len(slow) >= min(_TWICE, len(excesses)):
-            found.append(SlowHost(name, median(slow), len(slow), len(excesses)))
-    return sorted(found, key=lambda host: (-host.excess, host.name))
+            slow_hosts.append(SlowHost(name, median(slow), len(slow), len(excesses)))
+    return sorted(slow_hosts, key=lambda host: (-host.excess, host.name))
 
 
-def odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
-    """Pairings whose baseline was far from the other baselines, with its speed over the median of all.
+def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
+    """List the pairings whose baseline was far from the others, with its speed over the median of all.
 
     Such a pair still compares two runs of one allocation, but may not show the same as the others.
     """
@@ -94,7 +94,7 @@ def odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
         for run in base
         if run.run.state == "completed" and _positive(run.samples_per_s)
     }
-    far = robust_deviations([math.log(speed) for speed in speeds.values()])
+    far = compute_robust_deviations([math.log(speed) for speed in speeds.values()])
     middle = median(speeds.values()) if speeds else 0.0
     ratios = {pairing: speed / middle for pairing, speed in speeds.items()}
     return [
@@ -108,102 +108,58 @@ def _positive(value: float | None) -> TypeGuard[float]:
     return value is not None and value > 0 and usable(value)
 
 
-def basis(cell: Cell, base: Row) -> list[str]:
-    """Return the sentences about the method and the environment of the runs."""
-    return [*_pooled(cell), *_basis(cell, base), *_odd(cell, base)]
-
-
-def _pooled(cell: Cell) -> list[str]:
-    """Return the sentence about submissions whose runs are joined."""
-    labels = list(dict.fromkeys(measures.run.submission for measures in cell.runs))
-    if len(labels) < 2:
-        return []
-    return [
-        f"Runs of {len(labels)} submissions of the same study, site and software are pooled: {', '.join(labels)}."
-        " Losses of equal seed count once, by their mean."
-    ]
-
-
-def _basis(cell: Cell, base: Row) -> list[str]:
-    sentences = _method(cell)
+def describe_method(cell: Cell, base: SchemeRow) -> list[str]:
+    """Return the sentences about the method and the environment of a cell's runs."""
+    lines = [*_describe_pooling(cell), *_describe_pairs(cell)]
+    criteria = cell.criteria
     slow = [row for row in cell.rows if row.outcome in (NOT_FASTER, WORSE_SLOWER)]
     if any(row.speed and not row.speed.slower for row in slow):
-        sentences.append(f"Not faster is what is shown to gain less than {100 * cell.criteria.speed_margin:.3g} %.")
+        lines.append(say.MARGIN_OF_SPEED.format(margin=100 * criteria.speed_margin))
     margin = next((row.loss_margin for row in cell.rows if row.loss_margin is not None), None)
     if margin is not None:
-        sentences.append(
-            f"A loss is as good when two one-sided tests show it within {margin:.4f} of the baseline's"
-            f" ({100 * cell.criteria.loss_margin:.3g} % of it)."
-        )
+        lines.append(say.MARGIN_OF_LOSS.format(difference=margin, margin=100 * criteria.loss_margin))
     for row in cell.rows:
-        environment = row.runs[0].run.settings.scheme.variables
-        if environment:
-            sentences.append(
-                f"{row.scheme} ran with {format_assignments(environment)}; what the MPI library then sent is not known."
-            )
+        if changes := row.runs[0].run.settings.scheme.process_changes:
+            lines.append(say.OTHER_SYSTEM.format(scheme=row.scheme, changes=make_printable(changes)))
     if any(row.partial for row in cell.rows):
-        sentences.append("* from runs that did not complete; they are compared with nothing.")
+        lines.append(say.STAR)
     log = next((measures.run.log for measures in base.runs if measures.run.log), None)
     configuration = log.read_event(Configuration) if log else Configuration.read({})
     uniform, unigram = configuration.valid_loss_uniform, configuration.valid_loss_unigram
     if uniform is not None and unigram is not None:
-        sentences.append(
-            f"For scale: a model that guesses has a loss of {uniform:.3f}, one that knows only how often each byte"
-            f" occurs {unigram:.3f}."
-        )
-    return sentences
+        lines.append(say.SCALE_OF_LOSS.format(uniform=uniform, unigram=unigram))
+    for host in list_slow_hosts(cell.runs):
+        lines.append(say.SLOW_NODE.format(**{**vars(host), "excess": 100 * host.excess}))
+    return [*lines, *(say.ODD_BASELINE.format(pairing=a, ratio=b) for a, b in list_odd_baselines(base.runs))]
 
 
-def _method(cell: Cell) -> list[str]:
-    """Return the sentences about the intervals and findings."""
-    found = [row.speed for row in cell.rows if row.speed]
-    if not found:
+def _describe_pooling(cell: Cell) -> list[str]:
+    labels = list(dict.fromkeys(measures.run.submission for measures in cell.runs))
+    return [say.POOLED.format(count=len(labels), submissions=", ".join(labels))] if len(labels) > 1 else []
+
+
+def _describe_pairs(cell: Cell) -> list[str]:
+    """Return the sentences about pairs, intervals and the level of the findings."""
+    findings = [row.speed for row in cell.rows if row.speed]
+    if not findings:
         return []
-    counts = sorted({finding.pairs for finding in found})
+    counts = sorted({finding.pairs for finding in findings})
     pairs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    tested = any(finding.equal for finding in found)
-    basis = f"intervals ({100 * CONFIDENCE:.0f} %, Student's t) describe one comparison each"
-    basis = basis if tested else "no interval can be given"
-    noun = "pair" if counts == [1] else "pairs"
+    has_tests = any(finding.equal for finding in findings)
+    intervals = say.INTERVALS.format(confidence=100 * CONFIDENCE) if has_tests else say.NO_INTERVALS
+    are_logs = any(measures.run.given for measures in cell.runs)
+    sentence = say.PAIRS_OF_LOGS if are_logs else say.PAIRS_OF_RUNS
     looks = f"{', '.join(map(str, LOOKS[:-1]))} or {LOOKS[-1]}"
-    level = (
-        f"All findings of the report are held to {100 * LEVEL:.0f} % together, also if repeats are added and it is read"
-        f" again at {looks} pairs."
-    )
-    held = [level] if tested else []
-    if any(measures.run.given for measures in cell.runs):
-        return [
-            f"Each scheme is compared over {pairs} {noun} of logs, the first with the baseline's first and so on in the"
-            f" order given; {basis}.",
-            *held,
-            "That the logs of a pair had equal model, batch, ranks, seed and nodes is not checked.",
-        ]
-    return [f"Each scheme is compared over {pairs} {noun} of runs of equal seed{_where(cell)}; {basis}.", *held]
+    level = [say.LEVEL_OF_REPORT.format(level=100 * LEVEL, looks=looks)] if has_tests else []
+    return [sentence.format(pairs=pairs, where=_describe_allocations(cell), intervals=intervals), *level]
 
 
-def _odd(cell: Cell, base: Row) -> list[str]:
-    """Sentences about nodes and allocations that were unlike the others."""
-    sentences = [
-        f"Node {host.name} is {100 * host.excess:.0f} % slower than the median of its runs' nodes"
-        f" ({host.slow} of {host.runs} runs)."
-        for host in slow_hosts(cell.runs)
-    ]
-    for pairing, ratio in odd_baselines(base.runs):
-        sentences.append(
-            f"The baseline of {pairing} ran at {ratio:.2f} times the median speed of the baselines: its nodes, or other"
-            " work on them, were unlike the others'."
-        )
-    return sentences
-
-
-def _where(cell: Cell) -> str:
-    """Whether the runs of a pair had the same nodes, in words."""
+def _describe_allocations(cell: Cell) -> str:
+    """Return whether the runs of a pair had the same nodes."""
     base = cell.row(cell.baseline)
     others = [row for row in cell.rows if row is not base and row.speed]
-    both = [pair for row in others for pair in paired(row.runs, base.runs)] if base else []
-    apart = sum(mine.run.allocation != other.run.allocation for mine, other in both)
+    pairs = [pair for row in others for pair in paired(row.runs, base.runs)] if base else []
+    apart = sum(mine.run.allocation != other.run.allocation for mine, other in pairs)
     if not apart:
-        return " and allocation"
-    if apart == len(both):
-        return ", each in an allocation of its own, perhaps on other nodes"
-    return f"; {apart} of all {len(both)} pairs ran in two allocations, perhaps on other nodes"
+        return say.SAME_ALLOCATION
+    return say.OWN_ALLOCATIONS if apart == len(pairs) else say.SOME_ALLOCATIONS.format(apart=apart, pairs=len(pairs))

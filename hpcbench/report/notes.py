@@ -1,4 +1,4 @@
-"""Notes about several runs: those of each, and about the steps that their speeds rest on."""
+"""Notes about several runs: those of each run, and those about the steps behind their speeds."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,33 +8,30 @@ from hpcbench.report.measures import Measures
 from hpcbench.report.provenance import differences
 
 UNEVEN = 0.05
-"""Part by which mean and median step time may differ without a note."""
+"""Largest relative difference between mean and median step time without a note."""
 
 
-def all_notes(runs: Iterable[Measures]) -> list[str]:
-    """Return notes about the runs, each once, and about differences between them other than the compared ones."""
-    every = list(runs)
-    notes = [note for run in every for note in run.notes]
-    return list(
-        dict.fromkeys([*notes, *_first_lines(every), *_uneven(every), *differences([run.run for run in every])])
-    )
+def list_notes(runs: Iterable[Measures]) -> list[str]:
+    """List the notes about the runs, each once, and the unintended differences between the runs."""
+    all_runs = list(runs)
+    notes = [note for run in all_runs for note in run.notes]
+    further = (*_note_first_lines(all_runs), *_note_uneven(all_runs), *differences([run.run for run in all_runs]))
+    return list(dict.fromkeys([*notes, *further]))
 
 
-def _first_lines(runs: Sequence[Measures]) -> list[str]:
-    """Whether the first step line of logs is left out, because nothing states their warm-up."""
-    if any(
-        run.run.log and stated_warmup(run.run) is None and any(step < run.first for step in run.run.log.steps)
-        for run in runs
-    ):
-        return [
-            "the first step line of a log that states no warm-up does not count for its speed: that step compiles, and"
-            " fills caches and buffers"
-        ]
-    return []
+def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
+    """Note that the first step line of logs without a stated warm-up is left out."""
+    logs = [(run.run.log, run.first) for run in runs if run.run.log and stated_warmup(run.run) is None]
+    if not any(step < first for log, first in logs for step in log.steps):
+        return []
+    return [
+        "the first step line of a log that states no warm-up does not count for its speed: that step compiles, and"
+        " fills caches and buffers"
+    ]
 
 
-def _uneven(runs: Sequence[Measures]) -> list[str]:
-    """Whether mean and median step time differ, and of which run they differ the most."""
+def _note_uneven(runs: Sequence[Measures]) -> list[str]:
+    """Note that mean and median step time differ, and the run with the largest difference."""
     ratios = {run.run.id: run.unevenness for run in runs if run.unevenness is not None}
     uneven = {name: ratio for name, ratio in ratios.items() if not 1 - UNEVEN <= ratio <= 1 + UNEVEN}
     if not uneven:

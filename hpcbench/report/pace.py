@@ -1,6 +1,6 @@
 """Speed of a run over some of its steps: the work that they did, divided by the time that they took.
 
-A median step would hide every step that stalled. So step times are averaged, and rates are averaged over time.
+Step times are averaged, and rates are averaged over time, because a median would hide steps that stalled.
 """
 
 from collections.abc import Container, Sequence
@@ -30,7 +30,7 @@ class Pace:
     tokens_per_s: float | None
     tokens_per_s_per_rank: float | None
     step_seconds: float | None
-    """Mean step time, by which work per second is computed."""
+    """Mean step time. Work per second is computed from it."""
     step_seconds_median: float | None
     step_seconds_p95: float | None
     """Step time that 95 % of the steps do not exceed."""
@@ -66,12 +66,12 @@ def pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) ->
 
 
 def step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
-    """Step times from number `first` on, or of some of these steps, in the order of the log."""
+    """Return the step times from step `first` on, or of some of these steps, in the order of the log."""
     return _lines(log, first, steps, "seconds")[1]
 
 
 def mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    """Mean over time of a rate that the log prints; None if it prints none.
+    """Compute the mean over time of a rate that the log prints; None if it prints none.
 
     Each value counts by the time of its steps. If step times are not known, all steps did the same work, so that the
     harmonic mean is the mean over time, and 0 if one of them is 0. The last one of running means is the mean over all
@@ -127,7 +127,7 @@ def _p95(times: Sequence[float]) -> float:
 
 
 def _lines(log: RunLog, first: int, steps: Container[float] | None, *names: str) -> list[list[float]]:
-    """Step numbers, and quantities of these steps side by side, of the steps that have all of them.
+    """Return step numbers and quantities of the steps that have all of them.
 
     Steps are those from number `first` on, or some of them. Values that have no mean, and times that are not positive,
     are left out.

@@ -1,4 +1,4 @@
-"""Joins submissions of the same study, and tells apart those that cannot be joined.
+"""Joining of submissions of the same study.
 
 Submissions are joined if the same study, with the same options, site file and version of hpcbench, was submitted
 several times, and if their runs had the same software. Their pairs are then pairs of one comparison.
@@ -16,9 +16,9 @@ from hpcbench.report.provenance import packages, software
 
 
 def pool(submissions: Sequence[Submission]) -> list[Submission]:
-    """Join the submissions of the same study, in the order of the first of each.
+    """Join the submissions of the same study.
 
-    Of those that stay apart although study and site have the same names, each gets a label for titles.
+    Submissions that cannot be joined although study and site have the same names get labels for their titles.
     """
     groups: list[list[Submission]] = []
     for submission in submissions:
@@ -33,15 +33,15 @@ def pool(submissions: Sequence[Submission]) -> list[Submission]:
         groups.append([submission])
     labels = _labels(submissions)
     names = [(group[0].plan.study, group[0].plan.site) for group in groups]
-    found = []
+    pooled = []
     for group, of in zip(groups, names, strict=True):
         if len(group) > 1:
-            found.append(_joined(group, [labels[id(one)] for one in group]))
+            pooled.append(_joined(group, [labels[id(member)] for member in group]))
         elif names.count(of) > 1 and labels[id(group[0])]:
-            found.append(_labelled(group[0], labels[id(group[0])]))
+            pooled.append(_labelled(group[0], labels[id(group[0])]))
         else:
-            found += group
-    return found
+            pooled += group
+    return pooled
 
 
 def parts(submissions: Sequence[Submission]) -> list[Submission]:
@@ -50,7 +50,7 @@ def parts(submissions: Sequence[Submission]) -> list[Submission]:
 
 
 def _digest(submission: Submission) -> tuple[str, str, str] | None:
-    """Digest, site and version of a submission; None if it cannot be joined with others."""
+    """Return digest, site and version of a submission; None if it cannot be joined with others."""
     plan = submission.plan
     if not isinstance(plan, SubmissionFile) or not plan.digest or plan.dry_run or submission.root is None:
         return None
@@ -58,8 +58,8 @@ def _digest(submission: Submission) -> tuple[str, str, str] | None:
 
 
 def _different_software(group: Sequence[Submission], other: Submission) -> str | None:
-    """Name of the first version or setting that differs between runs of a scheme; None if all are the same."""
-    mine, theirs = (_software(runs) for runs in ([run for one in group for run in one.runs], other.runs))
+    """Return the name of the first version or setting that differs between runs of a scheme; None without any."""
+    mine, theirs = (_software(runs) for runs in ([run for submission in group for run in submission.runs], other.runs))
     return next((key[-1] for key, values in mine.items() if key in theirs and theirs[key] != values), None)
 
 
@@ -73,13 +73,13 @@ def _software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[str]]
 
 
 def _joined(group: Sequence[Submission], labels: Sequence[str]) -> Submission:
-    """Return one submission with the runs of all, whose pairs stay those of one submission each."""
-    runs = [run for one, label in zip(group, labels, strict=True) for run in _apart(one, label)]
+    """Return one submission with the runs of all. Each pair is still within one of the submissions."""
+    runs = [run for submission, label in zip(group, labels, strict=True) for run in _label_runs(submission, label)]
     return Submission(group[0].root, group[0].plan, runs, tuple(group))
 
 
-def _apart(submission: Submission, label: str) -> Iterator[RunResult]:
-    """Yield the runs with names and pairings that no other submission has."""
+def _label_runs(submission: Submission, label: str) -> Iterator[RunResult]:
+    """Yield the runs with names and pairings that are unique among the submissions."""
     for run in submission.runs:
         yield replace(
             run,
@@ -97,10 +97,14 @@ def _labelled(submission: Submission, label: str) -> Submission:
 
 def _labels(submissions: Sequence[Submission]) -> dict[int, str]:
     """Return the shortest end of each submission's directory that no other one has; empty for logs."""
-    places = {id(one): one.root.absolute().parts for one in submissions if one.root is not None}
+    places = {
+        id(submission): submission.root.absolute().parts for submission in submissions if submission.root is not None
+    }
     labels = dict.fromkeys(map(id, submissions), "")
-    for key, own in places.items():
+    for key, parts in places.items():
         others = [other for number, other in places.items() if number != key]
-        length = next((n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), len(own))
-        labels[key] = make_printable(str(Path(*own[-length:])))
+        length = next(
+            (n for n in range(1, len(parts)) if all(parts[-n:] != other[-n:] for other in others)), len(parts)
+        )
+        labels[key] = make_printable(str(Path(*parts[-length:])))
     return labels

@@ -1,4 +1,4 @@
-"""The origin of results, and the differences between their environments. Each fact names its file."""
+"""Origin of results, and differences between their environments. Each fact names its file."""
 
 import json
 import re
@@ -28,41 +28,38 @@ _OF_A_RANK = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact that one place gives."""
+    """A fact from one place."""
 
     name: str
     value: str
-    who: str
-    """Run or node that it is about."""
+    subject: str
+    """Run or node of the fact."""
     source: str
     """File, or ``file:line``."""
 
 
 def software(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Versions and settings that the runs' worker found, without packages."""
+    """Yield the versions and settings that the runs' workers detected, without packages."""
     for run, where, event in _environments(runs):
         if run.log and (start := run.log.event(Start)) and start.version:
             yield Finding("hpcbench", make_printable(start.version, 80), run.id, run.log.where(start.line))
-        kept = {key: value for key, value in event.raw.items() if key not in ("event", "world", "hosts", "packages")}
-        yield from (Finding(name, value, run.id, where) for name, value in _flat(kept))
+        facts = {key: value for key, value in event.raw.items() if key not in ("event", "world", "hosts", "packages")}
+        yield from (Finding(name, value, run.id, where) for name, value in _flat(facts))
 
 
 def packages(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return packages of the runs' Python, and their versions."""
+    """Yield the packages of the runs' Python and their versions."""
     before: dict[str, Any] = {}
     names: list[tuple[str, str]] = []
     for run, where, event in _environments(runs):
-        if (found := event.packages) is not None:
-            if found != before:  # they seldom differ, and are many
-                before, names = found, list(_flat(found))
+        if (versions := event.packages) is not None:
+            if versions != before:  # They are many and seldom differ.
+                before, names = versions, list(_flat(versions))
             yield from (Finding(name, value, run.id, where) for name, value in names)
 
 
 def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the equipment of nodes, from their ranks' records.
-
-    Each fact is there once for each node. Clocks are in `clocks`.
-    """
+    """Yield the equipment of nodes from their ranks' records, without clock frequencies: each fact once per node."""
     seen: set[tuple[str, str, str]] = set()
     for host, where, name, value in _of_nodes(runs):
         if name not in _MOMENTARY and (host, name, value) not in seen:
@@ -71,7 +68,7 @@ def nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the lowest and the highest value of each clock at the start of a run. No two readings are equal."""
+    """Yield the range of each clock frequency at the start of the runs. No two readings are equal."""
     seen: dict[str, list[tuple[float, str]]] = {}
     for _, where, name, value in _of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
@@ -82,15 +79,15 @@ def clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Return the real placement of the ranks by the launcher, by their number on the node."""
+    """Yield the actual placement of the ranks by the launcher, by local rank."""
     seen: set[tuple[str, str, str]] = set()
     for run, where, rank in _ranks(runs):
         name = f"local rank {'unknown' if rank.local_rank is None else rank.local_rank}"
         parts = [f"cores {'unknown' if rank.core_ranges is None else rank.core_ranges}"]
         parts += [f"NUMA {','.join(str(node) for node in rank.numa)}"] if rank.numa is not None else []
         parts += [rank.device] if rank.device else []
-        for found in (rank.visible, rank.nics):
-            parts += [f"{variable}={value}" for variable, value in (found or {}).items()]
+        for variables in (rank.visible, rank.nics):
+            parts += [f"{variable}={value}" for variable, value in (variables or {}).items()]
         value = make_printable("; ".join(parts))
         if (run.id, name, value) not in seen:
             seen.add((run.id, name, value))
@@ -100,31 +97,26 @@ def binding(runs: Iterable[RunResult]) -> Iterator[Finding]:
 def differing(kind: str, findings: Iterable[Finding]) -> list[str]:
     """Return a sentence for each name with different values, up to a few.
 
-    Parameters
-    ----------
-    kind
-        Who gives the facts: ``runs`` or ``nodes``.
-    findings
-        The facts. A run or node without a value for a name does not count as different.
+    Runs or nodes (`kind`) without a value are equal.
     """
     stated: dict[str, dict[str, dict[str, None]]] = {}
-    for one in findings:
-        stated.setdefault(one.name, {}).setdefault(one.who, {})[one.value] = None
+    for finding in findings:
+        stated.setdefault(finding.name, {}).setdefault(finding.subject, {})[finding.value] = None
     sentences = []
     for name, values in stated.items():
         groups: dict[frozenset[str], list[str]] = {}
-        for who, own in values.items():
-            groups.setdefault(frozenset(own), []).append(who)
+        for who, values_of in values.items():
+            groups.setdefault(frozenset(values_of), []).append(who)
         if len(groups) > 1:
             shown = [f"{' and '.join(list(values[group[0]])[:3])} ({some(group)})" for group in groups.values()]
             sentences.append(f"The {kind} differ in {name}: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}.")
     more = len(sentences) - _SENTENCES
-    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} more of that sort."] if more > 0 else [])
+    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} further facts."] if more > 0 else [])
 
 
-def device_name(words: str) -> str:
+def device_name(device: str) -> str:
     """Return the name ``cuda NAME`` of a rank's ``cuda:1 NAME``. The number belongs to the rank."""
-    return re.sub(r"^(\w+):[0-9]+", r"\1", words)
+    return re.sub(r"^(\w+):[0-9]+", r"\1", device)
 
 
 def some(names: list[str]) -> str:
@@ -145,15 +137,15 @@ def _ranks(runs: Iterable[RunResult]) -> Iterator[tuple[RunResult, str, Rank]]:
 
 
 def _of_nodes(runs: Iterable[RunResult]) -> Iterator[tuple[str, str, str, str]]:
-    """Node, source, name and value of each fact."""
+    """Yield node, source, name and value of each fact."""
     for _, where, event in _environments(runs):
-        for one in event.hosts or ():
-            own = [{key: value for key, value in one.raw.items() if key not in ("host", "gpus")}]
-            own += [{"gpus": len(one.gpus)}, *({"gpu": gpu.raw} for gpu in one.gpus)] if one.gpus else []
-            yield from ((_host(one.host), where, name, value) for part in own for name, value in _flat(part))
+        for host in event.hosts or ():
+            parts = [{key: value for key, value in host.raw.items() if key not in ("host", "gpus")}]
+            parts += [{"gpus": len(host.gpus)}, *({"gpu": gpu.raw} for gpu in host.gpus)] if host.gpus else []
+            yield from ((_host(host.host), where, name, value) for part in parts for name, value in _flat(part))
         for rank in event.world or ():
-            kept = {key: value for key, value in rank.raw.items() if key not in _OF_A_RANK}
-            yield from ((_host(rank.host), where, name, device_name(value)) for name, value in _flat(kept))
+            facts = {key: value for key, value in rank.raw.items() if key not in _OF_A_RANK}
+            yield from ((_host(rank.host), where, name, device_name(value)) for name, value in _flat(facts))
 
 
 def _host(name: str | None) -> str:
@@ -161,7 +153,7 @@ def _host(name: str | None) -> str:
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Values of nested objects by their keys, joined with dots, without nulls and without facts of single ranks."""
+    """Yield the values of nested objects by their joined keys, without nulls and facts of single ranks."""
     for key, value in data.items():
         name = prefix + make_printable(key, 60)
         if name in _OF_A_RANK or value is None:
@@ -188,7 +180,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Group:
+class FactGroup:
     """Facts of one kind."""
 
     title: str
@@ -199,7 +191,7 @@ class Group:
 class Provenance:
     """All known facts about the origin of a submission's results."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[FactGroup, ...]
     """Groups in the order in which they are shown. None of them is empty."""
     notes: tuple[str, ...]
     """Sentences about facts that make its runs less comparable or harder to repeat."""
@@ -210,25 +202,19 @@ def provenance(submission: Submission) -> Provenance:
     root, runs = submission.root, submission.runs
     names = [job.id for job in submission.plan.jobs]
     groups = [
-        Group("Submission", tuple(_submitted(submission))),
-        Group("Software of the runs", _merged(software(runs))),
-        Group("Nodes", (*_merged(nodes(runs)), *_merged(clocks(runs)))),
-        Group("Ranks, as the launcher placed them", _merged(binding(runs))),
-        Group("Jobs", tuple(_jobs(root, names) if root else ())),
-        Group("Packages of the runs", _merged(packages(runs))),
+        FactGroup("Submission", tuple(_submitted(submission))),
+        FactGroup("Software of the runs", _merged(software(runs))),
+        FactGroup("Nodes", (*_merged(nodes(runs)), *_merged(clocks(runs)))),
+        FactGroup("Ranks, as the launcher placed them", _merged(binding(runs))),
+        FactGroup("Jobs", tuple(_jobs(root, names) if root else ())),
+        FactGroup("Packages of the runs", _merged(packages(runs))),
     ]
     notes = [*differences(runs), *_changed(root, runs)]
     return Provenance(tuple(group for group in groups if group.facts), tuple(notes))
 
 
 def differences(runs: Sequence[RunResult]) -> list[str]:
-    """Sentences about differences between the runs of a comparison, or their nodes, other than the compared ones.
-
-    Parameters
-    ----------
-    runs
-        Runs of one comparison, such as those of a cell.
-    """
+    """Return sentences about unintended differences between the runs of a comparison or their nodes."""
     return [
         *differing("runs", software(runs)),
         *differing("runs", packages(runs)),
@@ -242,21 +228,21 @@ def _submitted(submission: Submission) -> Iterator[Fact]:
     stated = [("study", plan.study, "study.yaml"), ("site", plan.site, "site.json")]
     stated += [("scheduler", plan.scheduler or "", "submission.json"), ("hpcbench", plan.version, "submission.json")]
     stated += [("submitted", plan.time, "submission.json")]
-    for name, words, file in stated:
-        if words:
-            yield Fact(name, make_printable(words), str(root / file) if root else None)
+    for name, text, file in stated:
+        if text:
+            yield Fact(name, make_printable(text), str(root / file) if root else None)
     if root is None:
         return
     if checked := get_text(read_json(root / "site.json"), "checked"):
         yield Fact("site file checked", make_printable(checked), str(root / "site.json"))
     path = root / "provenance" / "submit.json"
-    kept = read_json(path) or {}
+    recorded = read_json(path) or {}
     for name in ("user", "host", "directory", "python"):
-        if value := get_text(kept, name):
+        if value := get_text(recorded, name):
             yield Fact(name, make_printable(value), str(path))
-    if isinstance(command := kept.get("command"), list):
+    if isinstance(command := recorded.get("command"), list):
         yield Fact("command", make_printable(" ".join(str(word) for word in command)), str(path))
-    for name, revision, dirty in _revisions(kept):
+    for name, revision, dirty in _revisions(recorded):
         yield Fact(f"revision of {name}", revision + (", with changes" if dirty else ""), str(path))
 
 
@@ -271,41 +257,43 @@ def _jobs(root: Path, names: Iterable[str]) -> Iterator[Fact]:
         parts += [f"{mark.start or 'unknown'} to {mark.end or 'unknown'}", f"attempt {mark.attempt}"]
         parts += [f"exit {mark.exit}"] if mark.exit is not None else []
         yield Fact(job, make_printable(", ".join(parts)), str(path))
-        for kept in (path.with_name("job.sh"), *sorted(path.with_name("provenance").glob("*.txt"))):
-            if kept.is_file():
-                yield Fact(make_printable(f"{job}: {kept.stem}", 80), make_printable(kept.name, 80), str(kept))
+        for file in (path.with_name("job.sh"), *sorted(path.with_name("provenance").glob("*.txt"))):
+            if file.is_file():
+                yield Fact(make_printable(f"{job}: {file.stem}", 80), make_printable(file.name, 80), str(file))
 
 
 def _changed(root: Path | None, runs: Sequence[RunResult]) -> Iterator[str]:
-    """Sentences about code that no revision can restore."""
+    """Yield sentences about code with uncommitted changes."""
     for name, revision, dirty in _revisions(read_json(root / "provenance" / "submit.json")) if root else ():
         if dirty:
             place = make_printable(str(root / "provenance" / f"{name}.diff")) if root else ""
-            yield f"At submission the checkout of {name} had changes beside its revision {revision[:12]}: {place}."
+            yield f"At submission the checkout of {name} had uncommitted changes to revision {revision[:12]}: {place}."
     stated: dict[str, list[str]] = {}
-    for one in software(runs):
-        if one.name == "revision" and one.value.endswith("-dirty"):
-            stated.setdefault(one.value.removesuffix("-dirty")[:12], []).append(one.who)
+    for finding in software(runs):
+        if finding.name == "revision" and finding.value.endswith("-dirty"):
+            stated.setdefault(finding.value.removesuffix("-dirty")[:12], []).append(finding.subject)
     for revision, who in stated.items():
-        yield f"hpcbench had changes beside its revision {revision} when it ran {some(who)}."
+        yield f"hpcbench had uncommitted changes to revision {revision} when it ran {some(who)}."
 
 
-def _revisions(kept: Any) -> Iterator[tuple[str, str, bool]]:
-    found = get_member(kept, "git")
-    for name in found if isinstance(found, dict) else ():
-        if revision := get_text(found, name, "revision"):
-            yield make_printable(name, 40), make_printable(revision, 80), get_member(found, name, "dirty") is True
+def _revisions(recorded: Any) -> Iterator[tuple[str, str, bool]]:
+    git = get_member(recorded, "git")
+    for name in git if isinstance(git, dict) else ():
+        if revision := get_text(git, name, "revision"):
+            yield make_printable(name, 40), make_printable(revision, 80), get_member(git, name, "dirty") is True
 
 
 def _merged(findings: Iterable[Finding]) -> tuple[Fact, ...]:
-    """Facts merged so that each name and value is there once."""
+    """Merge facts, so that each name and value occurs once."""
     stated: dict[tuple[str, str], list[Finding]] = {}
     everyone: dict[str, set[str]] = {}
-    for one in findings:
-        stated.setdefault((one.name, one.value), []).append(one)
-        everyone.setdefault(one.name, set()).add(one.who)
+    for finding in findings:
+        stated.setdefault((finding.name, finding.value), []).append(finding)
+        everyone.setdefault(finding.name, set()).add(finding.subject)
     facts: dict[str, list[Fact]] = {name: [] for name in everyone}
-    for (name, value), own in stated.items():
-        who = tuple(dict.fromkeys(one.who for one in own))
-        facts[name].append(Fact(name, value, own[0].source, () if len(who) == len(everyone[name]) else who))
-    return tuple(fact for own in facts.values() for fact in own)
+    for (name, value), findings_of_value in stated.items():
+        who = tuple(dict.fromkeys(finding.subject for finding in findings_of_value))
+        facts[name].append(
+            Fact(name, value, findings_of_value[0].source, () if len(who) == len(everyone[name]) else who)
+        )
+    return tuple(fact for findings_of_value in facts.values() for fact in findings_of_value)

@@ -1,4 +1,4 @@
-"""A run's use of its machine, from its log: memory, time of each host, and phases of a step."""
+"""Use of the machine by a run, from its log: memory, time of each host, and phases of a step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class HostTime:
 
 
 def memory(log: RunLog) -> PeakMemory:
-    """Peak memory, from the ``memory`` event or the lines of a foreign log."""
+    """Return the peak memory, from the ``memory`` event or the lines of another program's log."""
     event = log.event(events.MemoryUse)
     if event is None:
         printed = log.steps.column("memory_bytes")
@@ -61,11 +61,11 @@ def memory(log: RunLog) -> PeakMemory:
 
 def hosts(log: RunLog) -> tuple[HostTime, ...]:
     """Return the computing time of each host, from the ``hosts`` event."""
-    found = []
+    times = []
     for row in log.read_event(events.Hosts).hosts or ():
         if row.host is not None and row.compute_s is not None:
-            found.append(HostTime(make_printable(row.host, 80), row.ranks or 0, row.compute_s, row.over_peers))
-    return tuple(found)
+            times.append(HostTime(make_printable(row.host, 80), row.ranks or 0, row.compute_s, row.over_peers))
+    return tuple(times)
 
 
 PARTS = ("forward", "backward", "bubble", "reduction", "optimizer", "other")
@@ -110,42 +110,34 @@ class StepPhases:
 
 
 def phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
-    """Means over the stages.
+    """Average the phases of a step over the stages.
 
-    Parameters
-    ----------
-    log
-        Log of the run.
-    settings
-        Its settings, for the bubble of the schedule.
-
-    Returns
-    -------
-    Phases or None
-        None if the log does not divide a step, or if the parts do not add up.
+    None if the log does not divide a step or its parts do not add up.
     """
     stages = by_stage(log)
     if not stages:
         return None
     mean = {part: sum(stage[part] for stage in stages) / len(stages) for part in ("step", *PARTS)}
-    # Stages begin a step together; the passes of the one that ends last tell how long the others had nothing to do.
-    whole = max(stage["forward"] + stage["backward"] + stage["bubble"] for stage in stages)
+    # Stages begin a step together: the passes of the last stage to end determine the idle time of the others.
+    longest = max(stage["forward"] + stage["backward"] + stage["bubble"] for stage in stages)
     busy = mean["forward"] + mean["backward"]
-    several = len(stages) > 1 and whole > 0
+    several = len(stages) > 1 and longest > 0
     return StepPhases(
         **mean,
-        idle=1 - busy / whole if several else None,
+        idle=1 - busy / longest if several else None,
         idle_by_schedule=_by_schedule(settings, len(stages)) if several else None,
     )
 
 
 def by_stage(log: RunLog) -> list[dict[str, float]]:
-    """Seconds of each stage by the names in `PARTS`, and its ``step``; empty if a stage lacks one of them."""
+    """Return the seconds of each stage by `PARTS`, and of its ``step``; empty if a stage lacks one of them."""
     rows = log.read_event(events.PhaseTimes).stages or ()
-    found = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
-    known = [{part: value for part, value in row.items() if value is not None and isfinite(value)} for row in found]
-    whole = all(len(row) == 1 + len(PARTS) and row["step"] > 0 for row in known)
-    return known if whole and all(0 <= value < 1e12 for row in known for value in row.values()) else []
+    rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
+    stages = [
+        {part: value for part, value in row.items() if value is not None and isfinite(value)} for row in rows_by_part
+    ]
+    is_complete = all(len(row) == 1 + len(PARTS) and row["step"] > 0 for row in stages)
+    return stages if is_complete and all(0 <= value < 1e12 for row in stages for value in row.values()) else []
 
 
 def _by_schedule(settings: LoggedSettings, stages: int) -> float | None:

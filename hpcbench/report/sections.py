@@ -15,7 +15,7 @@ from hpcbench.errors import UserError
 from hpcbench.report.build import Section
 from hpcbench.report.bundle import is_archive
 from hpcbench.report.bundle import submissions as bundled
-from hpcbench.report.compare import Study, compare_all
+from hpcbench.report.compare import ComparedRuns, compare_all
 from hpcbench.report.measures import measure
 from hpcbench.report.pooling import pool
 
@@ -24,13 +24,7 @@ Named = tuple[str, Path]
 
 
 def named(path: Path) -> Named | None:
-    """Name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign.
-
-    Raises
-    ------
-    UserError
-        Name or file is missing.
-    """
+    """Name and file of ``NAME=FILE``; None for a path, which exists or has no name before the sign."""
     name, sign, file = str(path).partition("=")
     if not sign or "/" in name or path.exists():
         return None
@@ -40,18 +34,7 @@ def named(path: Path) -> Named | None:
 
 
 def together(logs: Sequence[Named]) -> Submission:
-    """Return the logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order.
-
-    Parameters
-    ----------
-    logs
-        One or more.
-
-    Raises
-    ------
-    UserError
-        A file holds no run, or cannot be read.
-    """
+    """Return logs as runs of one cell. The first name is the baseline; the logs of a name are its repeats in order."""
     counts: Counter[str] = Counter()
     runs = []
     for name, path in logs:
@@ -76,13 +59,7 @@ def _run(path: Path) -> RunResult:
 
 
 def _tables(path: Path) -> list[Microbenchmark]:
-    """Return the tables of a file that have rows; none if it has no table.
-
-    Raises
-    ------
-    UserError
-        No table of the file has a row.
-    """
+    """Return the tables of a file that have rows; none if it has no table."""
     tables = load_microbenchmarks(path)
     filled = [table for table in tables if table.sizes]
     if tables and not filled:
@@ -94,8 +71,8 @@ def _tables(path: Path) -> list[Microbenchmark]:
     return filled
 
 
-def _common(words: Sequence[str], several: str) -> str:
-    return words[0] if len(set(words)) == 1 else several
+def _common(names: Sequence[str], several: str) -> str:
+    return names[0] if len(set(names)) == 1 else several
 
 
 @dataclass(frozen=True)
@@ -107,19 +84,7 @@ class Subjects:
 
 
 def read(paths: list[Path]) -> Subjects:
-    """Read submissions and logs, and compare their runs.
-
-    Parameters
-    ----------
-    paths
-        Directories that `hpcbench submit` made, directories of such (the newest is taken), bundles, or log files;
-        ``NAME=FILE`` for logs that are to be compared.
-
-    Raises
-    ------
-    UserError
-        There are no paths, or one is damaged.
-    """
+    """Read submissions, bundles and logs, and compare their runs. See `hpcbench report` for the kinds of paths."""
     if not paths:
         raise UserError("nothing to report: give a directory of results or a log file")
     submissions: list[Submission] = []
@@ -169,12 +134,12 @@ def gather(runs: list[tuple[Path, RunResult]]) -> list[Submission]:
         if len(homes) > 1:
             run.pairing = f"{_home(path)}:{run.pairing}"
         groups.setdefault((run.study, run.site), []).append(run)
-    found = []
+    submissions = []
     for (study, site), group in groups.items():
         base = next((run.scheme for run in group if _is_baseline(run)), "baseline")
         plan = RunPlan(study=study, site=site, baseline={"scheme": base}, jobs=[], runs=[])
-        found.append(Submission(None, plan, group))
-    return found
+        submissions.append(Submission(None, plan, group))
+    return submissions
 
 
 def _is_directory(path: Path) -> bool:
@@ -193,6 +158,6 @@ def _is_baseline(run: RunResult) -> bool:
     return run.settings.scheme.algorithm == "native" and run.settings.scheme.is_uncompressed
 
 
-def _study(submission: Submission) -> Study:
+def _study(submission: Submission) -> ComparedRuns:
     baseline = str(submission.plan.baseline.get("scheme", "baseline"))
-    return Study([measure(run) for run in submission.runs], baseline, submission.plan.criteria)
+    return ComparedRuns([measure(run) for run in submission.runs], baseline, submission.plan.criteria)

@@ -1,4 +1,4 @@
-"""Interval of the mean of values of which each depends on those before it, such as the step times of a run."""
+"""Interval of the mean of correlated values, such as the step times of a run."""
 
 import math
 from collections.abc import Sequence
@@ -9,30 +9,20 @@ from hpcbench.report.significance import student_t_quantile
 from hpcbench.report.statistics import Interval, need_finite
 
 FEWEST = 30
-"""Fewest values for an interval: fewer do not show how long their memory is."""
+"""Smallest number of values for an interval. With fewer, the correlation is unknown."""
 _MOST_BATCHES = 50
-"""Most batches. In longer series each batch has several values, so that a memory of many values is seen, too."""
+"""Largest number of batches. In longer series each batch has several values, so that long correlations count."""
 _FEWEST_INDEPENDENT = 2.0
-"""Number of independent values below which there is no interval: the series is hardly longer than its memory."""
+"""Smallest number of independent values for an interval. With fewer, the series is hardly longer than its memory."""
 
 
 def series_interval(values: Sequence[float]) -> Interval:
     """Return the mean of a series with its 95 % interval, which is absent if there are too few values.
 
-    Means of batches of successive values are taken as a process in which each value depends on the one before (AR(1)).
-    The correlation of neighbours tells how many independent values the batches are worth. It is corrected for its bias
-    (Marriott and Pope, Biometrika 41, 1954), and half of its standard error is added, because an interval that is too
-    narrow does more harm than one that is too wide. ``benchmarks/series_interval.py`` shows the coverage.
-
-    Parameters
-    ----------
-    values
-        Values in the order in which they were taken.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not finite.
+    Means of batches of successive values are modeled as an AR(1) process, in which each value depends on the one
+    before. The correlation of neighbors gives the number of independent values. It is corrected for its bias (Marriott
+    and Pope, Biometrika 41, 1954), and half of its standard error is added, because a too narrow interval does more
+    harm than a too wide one. ``benchmarks/series_interval.py`` shows the coverage.
     """
     need_finite(values)
     mean, absent = fmean(values), Interval(fmean(values), None, None, len(values))
@@ -56,7 +46,7 @@ def series_interval(values: Sequence[float]) -> Interval:
 
 
 def _batch_means(values: Sequence[float]) -> list[float]:
-    """Means of equally long batches of successive values. The first values are left out if the last batch needs it."""
+    """Return the means of equally long batches of successive values. Surplus values at the beginning are left out."""
     size = math.ceil(len(values) / _MOST_BATCHES)
     first = len(values) % size
     return [fmean(values[start : start + size]) for start in range(first, len(values), size)]

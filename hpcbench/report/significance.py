@@ -26,29 +26,18 @@ def _special() -> Any:
 
 
 def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
-    """p-values adjusted so that the probability of rejecting any true hypothesis is at most the level.
+    """Adjust p-values so that the probability of rejecting any true hypothesis is at most the level.
 
     The method is Holm's step-down (Scandinavian Journal of Statistics 6, 1979). It is valid even if the tests depend on
-    each other, as tests with a common baseline do. At most one of several hypotheses that exclude each other is true,
-    so that a group of them counts as one until all of it is rejected (Shaffer, Journal of the American Statistical
-    Association 81, 1986). Before the first true hypothesis is rejected, only false ones were rejected, so that each
-    group with a true one still counts.
-
-    Parameters
-    ----------
-    p
-        p-values of each group. With groups of one it is Holm's own method.
-
-    Returns
-    -------
-    list of list of float
-        The adjusted p-values in the order of `p`.
+    each other, as tests with a common baseline do. Each group contains hypotheses that exclude each other, so that at
+    most one of them is true: a group counts as one hypothesis until all of it is rejected (Shaffer, Journal of the
+    American Statistical Association 81, 1986).
     """
-    found = [[0.0] * len(group) for group in p]
+    adjusted = [[0.0] * len(group) for group in p]
     left = [len(group) for group in p]
     highest = 0.0
     for value, i, j in sorted((value, i, j) for i, group in enumerate(p) for j, value in enumerate(group)):
         highest = max(highest, min(1.0, sum(map(bool, left)) * value))
-        found[i][j] = highest
+        adjusted[i][j] = highest
         left[i] -= 1
-    return found
+    return adjusted

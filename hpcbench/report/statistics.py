@@ -36,13 +36,7 @@ def usable(value: float) -> bool:
 
 
 def need_finite(values: Sequence[float]) -> None:
-    """Refuse values that nothing can be estimated from.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not finite.
-    """
+    """Refuse values that nothing can be estimated from."""
     if not values or not all(map(math.isfinite, values)):
         raise ValueError("an interval needs finite values")
 
@@ -74,13 +68,7 @@ class Mean:
         return Interval(self.estimate, self.estimate - half, self.estimate + half, self.count)
 
     def t(self, null: float = 0.0) -> float:
-        """Return the number of standard errors from `null` to the estimate. If no value scatters, it is infinite or 0.
-
-        Raises
-        ------
-        ValueError
-            There is only one value, which has no scatter. All tests raise it.
-        """
+        """Return the number of standard errors from `null` to the estimate; infinite or 0 if no value scatters."""
         if self.error is None:
             raise ValueError("a test needs two values or more")
         distance = self.estimate - null
@@ -111,13 +99,7 @@ class Mean:
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """Mean of a sample. The mean of the differences of pairs is the subject of Student's paired test.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not finite.
-    """
+    """Mean of a sample. The mean of the differences of pairs is the subject of Student's paired test."""
     need_finite(values)
     n = len(values)
     return Mean(fmean(values), math.sqrt(_variance(values) / n) if n > 1 else None, n - 1, n)
@@ -127,11 +109,6 @@ def welch(new: Sequence[float], old: Sequence[float]) -> Mean:
     """Difference of the means of two independent samples, each with its own scatter and size.
 
     Degrees of freedom are those of Welch (Biometrika 34, 1947) and Satterthwaite.
-
-    Raises
-    ------
-    ValueError
-        A sample has no values, or a value is not finite.
     """
     for values in (new, old):
         need_finite(values)
@@ -157,24 +134,12 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Mean with Student's interval.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not finite.
-    """
+    """Mean with Student's interval."""
     return mean_of(values).interval(confidence)
 
 
 def geometric_interval(values: Sequence[float]) -> Interval:
-    """Geometric mean with its interval, from Student's t on the logarithms.
-
-    Raises
-    ------
-    ValueError
-        There are no values, or one is not positive and finite.
-    """
+    """Geometric mean with its interval, from Student's t on the logarithms."""
     return mean_interval([math.log(x) for x in _positive(values)]).exp()
 
 
@@ -182,11 +147,6 @@ def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
     """Geometric mean of ``values[i] / base[i]`` with its interval.
 
     Speeds of one allocation scale together, so that ratios are similar from pair to pair, and differences are not.
-
-    Raises
-    ------
-    ValueError
-        There are no pairs, or a value is not positive and finite.
     """
     pairs = zip(_positive(values), _positive(base), strict=True)
     return mean_interval([math.log(x) - math.log(y) for x, y in pairs]).exp()
@@ -205,11 +165,11 @@ def _positive(values: Sequence[float]) -> Sequence[float]:
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
     """Arithmetic mean of the known values that can be summed; None if there is none."""
-    known = [value for value in values if value is not None and usable(value)]
-    return fmean(known) if known else None
+    numbers = [value for value in values if value is not None and usable(value)]
+    return fmean(numbers) if numbers else None
 
 
 def geometric_mean_of_known(values: Iterable[float | None]) -> float | None:
     """Geometric mean of the known positive values. Ratios of such means are means of their pairs' ratios."""
-    known = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
-    return geometric_mean(known) if known else None
+    numbers = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
+    return geometric_mean(numbers) if numbers else None

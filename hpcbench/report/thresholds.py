@@ -1,4 +1,4 @@
-"""The bounds that a study set for its runs, and the bounds that are broken."""
+"""Thresholds of a study for its runs, and the thresholds that are broken."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from hpcbench.report.quantities.traffic import WIRE
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One threshold, tested on one completed run."""
+class ThresholdTest:
+    """A threshold, tested on one completed run."""
 
     run: Measures
     threshold: QuantityBound
     value: float | None
-    """The value; None if the run does not give it, so that it is not known whether the bound is kept."""
+    """Value of the run; None if its log does not give it."""
 
     @property
     def kept(self) -> bool:
@@ -28,70 +28,71 @@ class Judged:
         return self.value is not None and (low is None or self.value >= low) and (high is None or self.value <= high)
 
     def __str__(self) -> str:
-        low, high = self.threshold.min, self.threshold.max
-        asked = " and ".join(
-            f"{words} {bound:g}" for words, bound in (("at least", low), ("at most", high)) if bound is not None
-        )
-        said = "is not known" if self.value is None else f"is {self.value:.6g}"
-        return f"{self.threshold.quantity} {said}, asked for: {asked}"
+        bounds = {"at least": self.threshold.min, "at most": self.threshold.max}
+        wanted = " and ".join(f"{side} {bound:g}" for side, bound in bounds.items() if bound is not None)
+        value = "is not known" if self.value is None else f"is {self.value:.6g}"
+        return f"{self.threshold.quantity} {value}, asked for: {wanted}"
 
 
-def judge(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[Judged]:
+def check_thresholds(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[ThresholdTest]:
     """Test each completed run against the thresholds that concern it.
 
     Runs that did not complete have no value to test. Their state is reported instead.
     """
-    found = []
+    tests = []
     for cell in cells if thresholds else ():
         base = cell.row(cell.baseline)
         pairs = by_pairing(base.runs if base else ())
         for measures in cell.runs:
             run = measures.run
-            if run.state == "completed":
-                own = [threshold for threshold in thresholds if threshold.concerns(run.scheme, run.cell)]
-                other = pairs.get(run.pairing)
-                found += [Judged(measures, one, _VALUES[one.quantity](measures, other)) for one in own]
-    return found
+            if run.state != "completed":
+                continue
+            other = pairs.get(run.pairing)
+            for threshold in thresholds:
+                if threshold.concerns(run.scheme, run.cell):
+                    value = _VALUES[threshold.quantity](measures, other)
+                    tests.append(ThresholdTest(measures, threshold, value))
+    return tests
 
 
-def broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
-    """Return a line for each bound that is not shown to be kept, with the log of its run."""
+def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
+    """Return a line with the log of the run for each threshold that is broken or whose value is not known."""
     return [
-        f"{one.run.run.id}: {one}" + (f" ({one.run.run.log.path})" if one.run.run.log else "")
-        for one in judge(cells, thresholds)
-        if not one.kept
+        f"{test.run.run.id}: {test}" + (f" ({test.run.run.log.path})" if test.run.run.log else "")
+        for test in check_thresholds(cells, thresholds)
+        if not test.kept
     ]
 
 
-def _ratio(run: Measures, base: Measures | None) -> float | None:
+def _compute_ratio(run: Measures, base: Measures | None) -> float | None:
     rates = common_rate(run, base) if base is not None else None
     return rates[0] / rates[1] if rates else None
 
 
-def _difference(run: Measures, base: Measures | None) -> float | None:
+def _compute_difference(run: Measures, base: Measures | None) -> float | None:
     if base is None or base.loss_valid is None or run.loss_valid is None:
         return None
     return run.loss_valid - base.loss_valid
 
 
-def _own(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
-    """Return a value that belongs to the run alone."""
+def _of_run(quantity: Measured, scale: float = 1.0) -> Callable[[Measures, Measures | None], float | None]:
+    """Return the function of a value that does not need the baseline."""
 
-    def value(run: Measures, base: Measures | None) -> float | None:
-        found = quantity.compute(run)
-        return None if found is None or found == "unknown" else found / scale
+    def compute(run: Measures, base: Measures | None) -> float | None:
+        value = quantity.compute(run)
+        return None if value is None or value == "unknown" else value / scale
 
-    return value
+    return compute
 
 
 _VALUES: dict[Quantity, Callable[[Measures, Measures | None], float | None]] = {
-    "samples_per_s": _own(SAMPLES),
-    "tokens_per_s": _own(TOKENS),
-    "step_seconds": _own(STEP_SECONDS),
-    "mfu": _own(MFU),
-    "wire_over_message": _own(WIRE),
-    "tflops": _own(MODEL_FLOPS, 1e12),
-    "loss": _own(LOSS_VALID),
-    "speed_ratio": _ratio,
-    "loss_difference": _difference,
+    "samples_per_s": _of_run(SAMPLES),
+    "tokens_per_s": _of_run(TOKENS),
+    "step_seconds": _of_run(STEP_SECONDS),
+    "mfu": _of_run(MFU),
+    "wire_over_message": _of_run(WIRE),
+    "tflops": _of_run(MODEL_FLOPS, 1e12),
+    "loss": _of_run(LOSS_VALID),
+    "speed_ratio": _compute_ratio,
+    "loss_difference": _compute_difference,
 }

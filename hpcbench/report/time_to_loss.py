@@ -1,4 +1,4 @@
-"""Time to a loss: the seconds in steps until a run is as good as another one at its end.
+"""Time to a loss: the seconds in steps until a run reaches the final loss of another run.
 
 The loss to reach is the other run's last validation loss, with the study's margin on top. Between two evaluations the
 loss is taken to lie on a straight line. Where a run has fewer than two evaluations, the mean training loss of the last
@@ -21,30 +21,20 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class TimeToLoss:
-    """Seconds of two runs until each was as good as the second one at its end."""
+    """Seconds of two runs until each reached the final loss of the second one."""
 
     target: float
     basis: Basis
-    """Which loss it is."""
+    """Kind of the loss."""
     mine: float | None
-    """None for a run that never was as good."""
+    """None if the run never reached the loss."""
     other: float
 
 
 def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
-    """Compare the times of two runs to the second one's last loss.
+    """Compare the times of two runs to the last loss of the second one plus `margin`, a relative increase.
 
-    Parameters
-    ----------
-    mine, other
-        Logs of both.
-    margin
-        How much worse than the last loss is good enough, as a part of it.
-
-    Returns
-    -------
-    TimeToLoss or None
-        None if the time of a run's steps is not known, or if the second run has no loss at its end.
+    None if the time of a run's steps is not known, or if the second run has no loss at its end.
     """
     ours, theirs = curve(mine), curve(other)
     if mine is None or other is None or ours is None or theirs is None:
@@ -63,12 +53,12 @@ def time_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> Ti
 def evaluated(log: RunLog, along: Curve) -> Points:
     """Return validation losses by the time of the step that they follow; evaluations themselves take no time."""
     ends = dict(zip(log.steps, along.times, strict=True))
-    found = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
-    return sorted((time, loss) for time, loss in found.items() if time is not None)
+    losses = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}
+    return sorted((time, loss) for time, loss in losses.items() if time is not None)
 
 
 def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
-    """Means of the last training losses, of as many steps in both runs."""
+    """Return the means of the last training losses over the same number of steps in both runs."""
     window = max(1, round(WINDOW * min(len(ours.times), len(theirs.times))))
     return _means(ours, window), _means(theirs, window)
 
@@ -76,18 +66,18 @@ def _smoothed(ours: Curve, theirs: Curve) -> tuple[Points, Points]:
 def _means(along: Curve, window: int) -> Points:
     fine = list(map(usable, along.losses))
     sums = list(accumulate((loss if ok else 0.0 for loss, ok in zip(along.losses, fine, strict=True)), initial=0.0))
-    known = list(accumulate(fine, initial=0))
+    counts = list(accumulate(fine, initial=0))
     return [
         (along.times[done - 1], (sums[done] - sums[done - window]) / window)
         for done in range(window, len(along.times) + 1)
-        if known[done] - known[done - window] == window
+        if counts[done] - counts[done - window] == window
     ]
 
 
 def first_at(points: Points, target: float) -> float | None:
     """Return the time at which the loss first reaches the target, interpolated linearly; None if it never does.
 
-    A loss that is no number ends its line.
+    A loss that is not finite interrupts the line.
     """
     before: tuple[float, float] | None = None
     for time, loss in points:

@@ -69,8 +69,8 @@ def baseline_words(cell: Cell) -> str:
 def example(cell: Cell) -> RunResult:
     """Return a run whose settings are known, preferably one that began."""
     runs = [measures.run for measures in cell.runs]
-    known = [run for run in runs if run.settings.raw] or runs
-    return next((run for run in known if run.log and run.settings.raw), known[0])
+    stated = [run for run in runs if run.settings.raw] or runs
+    return next((run for run in stated if run.log and run.settings.raw), stated[0])
 
 
 def _model(run: RunResult) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Literal
+from typing import Any, Literal
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract import events
@@ -18,7 +18,7 @@ DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficSum:
     """Traffic of a channel, or of all channels of a dimension, in the counted steps.
 
     Bytes and calls are sums over all ranks and steps. Seconds are per step and rank.
@@ -63,7 +63,7 @@ class Traffic:
     @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte; None if nothing was sent."""
-        return wire_over_message(self.wire_bytes, self.message_bytes)
+        return part_of(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
@@ -71,8 +71,14 @@ class Traffic:
         return part_of(self.coded_bytes, self.to_code)
 
 
+_COUNTS = ("calls", "plain_calls", "message_bytes")
+_SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
+_MAY_BE_UNKNOWN = ("coded_bytes", "wire_bytes", "network_bytes")
+"""Fields of `TrafficSum` that are added up."""
+
+
 @dataclass(frozen=True)
-class HostLink:
+class HostTraffic:
     """Traffic over the links between devices and hosts, where states are offloaded, in bytes per step and rank."""
 
     down: float
@@ -104,20 +110,16 @@ class TimeSplit:
         return self.exposed / self.step
 
 
-def channels(log: RunLog, ranks: int | None, *, known: bool) -> tuple[Traffic, ...]:
-    """Traffic of each channel, from the run's ``traffic`` event.
+def channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
+    """Return the traffic of each channel, from the run's ``traffic`` event; none if the number of ranks is not known.
 
-    Parameters
-    ----------
-    ranks
-        Number of ranks of the run. Without it channels have no seconds, and none is given.
-    known
-        Whether wire bytes are those of the network. They are not if the MPI library may have compressed by itself.
+    Without `has_wire_bytes` the wire bytes are unknown, because the MPI library may have compressed.
     """
     rows, steps = log.read_event(events.TrafficTotals).channels, len(window(log))
     if not rows or not steps or not ranks:
         return ()
-    return tuple(_channel(row, steps * ranks, known=known) for row in rows if row.dimension is not None)
+    shares = steps * ranks
+    return tuple(_read_channel(row, shares, has_wire_bytes=has_wire_bytes) for row in rows if row.dimension is not None)
 
 
 def timed(log: RunLog) -> bool:
@@ -126,13 +128,13 @@ def timed(log: RunLog) -> bool:
     return all(row.exposed_s is not None for row in rows)
 
 
-def host_link(log: RunLog, ranks: int | None) -> HostLink | None:
+def host_link(log: RunLog, ranks: int | None) -> HostTraffic | None:
     """Traffic over the hosts' links, from the run's ``traffic`` event; None if the event does not give it."""
     event, shares = log.read_event(events.TrafficTotals), len(window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
         return None
-    return HostLink(down / shares, up / shares)
+    return HostTraffic(down / shares, up / shares)
 
 
 def window(log: RunLog) -> range:
@@ -152,130 +154,84 @@ def counted(log: RunLog, name: str) -> list[float]:
     return [value for step, value in log.steps.columns("step", name, first=steps.start) if step < steps.stop]
 
 
-def by_dimension(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
+def by_dimension(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
     """Return sums over the channels of each dimension, in the order in which they first appear."""
     names = dict.fromkeys(row.dimension for row in rows)
-    return tuple(_sum(name, [row for row in rows if row.dimension == name]) for name in names)
+    return tuple(_add_up(name, [row for row in rows if row.dimension == name]) for name in names)
 
 
-def by_axis(rows: Sequence[Traffic]) -> tuple[Traffic, ...]:
+def by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
     """Return sums over the channels of each axis of a tensor grid, by the axes' names, without exact traffic."""
     mine = [row for row in rows if row.axis and row.dimension != "EXACT"]
     names = sorted({row.axis or "" for row in mine})
-    return tuple(replace(_sum("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
+    return tuple(replace(_add_up("TP", [row for row in mine if row.axis == name]), axis=name) for name in names)
 
 
-def time_split(rows: Iterable[Traffic], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Split the time of a step.
-
-    Parameters
-    ----------
-    rows
-        Traffic of all channels.
-    step_seconds
-        Seconds of the steps that the channels count.
-
-    Returns
-    -------
-    TimeSplit or None
-        None without steps or without traffic, because the communication is then not known.
-    """
+def time_split(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
+    """Split the time of a step; None without steps or without traffic, because communication is then not known."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
         return None
     step = sum(step_seconds) / len(step_seconds)
-    exposed = sum(row.exposed_s for row in rows)
-    return TimeSplit(
-        step=step,
-        compute=step - exposed,
-        exposed=exposed,
-        hidden=sum(row.hidden_s for row in rows),
-        encode=sum(row.encode_s for row in rows),
-        decode=sum(row.decode_s for row in rows),
-        transfer=sum(row.transfer_s for row in rows),
-    )
+    seconds = {name.removesuffix("_s"): sum(getattr(row, name) for row in rows) for name in _SECONDS}
+    return TimeSplit(step=step, compute=step - seconds["exposed"], **seconds)
 
 
-def _channel(row: events.ChannelTraffic, shares: int, *, known: bool) -> Traffic:
-    def count(said: int | None) -> int:
-        return said if said is not None and 0 <= said < _LARGEST else 0
+def _read_channel(row: events.ChannelTraffic, shares: int, *, has_wire_bytes: bool) -> TrafficSum:
+    def read_count(name: str) -> int:
+        count = getattr(row, name)
+        return count if count is not None and 0 <= count < _LARGEST else 0
 
-    def seconds(said: float | None) -> float:
-        return said / shares if said is not None and isfinite(said) else 0.0
+    def read_seconds(name: str) -> float:
+        seconds = getattr(row, name)
+        return seconds / shares if seconds is not None and isfinite(seconds) else 0.0
 
-    def word(said: str | None) -> str | None:
-        return make_printable(said, 40) if said is not None else None
-
-    def coded() -> int | Unknown:
-        # Logs of earlier versions do not say it.
-        return "unknown" if to_code and row.coded_bytes is None else min(count(row.coded_bytes), to_code)
-
-    to_code = count(row.message_bytes) if row.codec not in (None, "none") else 0
-    return Traffic(
-        dimension=word(row.dimension) or "",
-        phase=word(row.phase),
-        kind=word(row.kind),
-        axis=word(row.axis),
-        codec=word(row.codec),
-        calls=count(row.calls),
-        plain_calls=count(row.plain_calls),
-        message_bytes=count(row.message_bytes),
+    to_code = read_count("message_bytes") if row.codec not in (None, "none") else 0
+    coded: int | Unknown = min(read_count("coded_bytes"), to_code)
+    if to_code and row.coded_bytes is None:
+        coded = "unknown"  # logs of earlier versions do not contain it
+    values: dict[str, Any] = {name: read_count(name) for name in _COUNTS}
+    values |= {name: read_seconds(name) for name in _SECONDS}
+    values |= {name: read_count(name) if has_wire_bytes else "unknown" for name in ("wire_bytes", "network_bytes")}
+    for name in ("dimension", "phase", "kind", "axis", "codec"):
+        text = getattr(row, name)
+        values[name] = None if text is None else make_printable(text, 40)
+    return TrafficSum(
+        **values,
         to_code=to_code,
-        coded_bytes=coded(),
-        wire_bytes=count(row.wire_bytes) if known else "unknown",
-        network_bytes=count(row.network_bytes) if known else "unknown",
-        encode_s=seconds(row.encode_s),
-        decode_s=seconds(row.decode_s),
-        transfer_s=seconds(row.transfer_s),
-        exposed_s=seconds(row.exposed_s),
-        hidden_s=seconds(row.hidden_s),
+        coded_bytes=coded,
         sampled_error=row.sampled_error,
     )
 
 
-def _sum(dimension: str, rows: list[Traffic]) -> Traffic:
+def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
     codecs = {row.codec for row in rows}
-    errors = [row.sampled_error for row in rows if row.sampled_error is not None]
-    return Traffic(
+    sums: dict[str, Any] = {name: sum(getattr(row, name) for row in rows) for name in (*_COUNTS, *_SECONDS, "to_code")}
+    sums |= {name: total([getattr(row, name) for row in rows]) for name in _MAY_BE_UNKNOWN}
+    return TrafficSum(
         dimension=dimension,
         phase=None,
         kind=None,
         axis=None,
         codec=codecs.pop() if len(codecs) == 1 else None,
-        calls=sum(row.calls for row in rows),
-        plain_calls=sum(row.plain_calls for row in rows),
-        message_bytes=sum(row.message_bytes for row in rows),
-        to_code=sum(row.to_code for row in rows),
-        coded_bytes=total([row.coded_bytes for row in rows]),
-        wire_bytes=total([row.wire_bytes for row in rows]),
-        network_bytes=total([row.network_bytes for row in rows]),
-        encode_s=sum(row.encode_s for row in rows),
-        decode_s=sum(row.decode_s for row in rows),
-        transfer_s=sum(row.transfer_s for row in rows),
-        exposed_s=sum(row.exposed_s for row in rows),
-        hidden_s=sum(row.hidden_s for row in rows),
-        sampled_error=max(errors) if errors else None,
+        **sums,
+        sampled_error=max((row.sampled_error for row in rows if row.sampled_error is not None), default=None),
     )
 
 
-def wire_over_message(wire: int | Unknown, message: int) -> float | Unknown | None:
-    """Wire bytes per message byte; None if nothing was sent."""
-    return part_of(wire, message)
-
-
-def coded_part(rows: Sequence[Traffic]) -> float | Unknown | None:
+def coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
     """Part of the bytes that went through codecs, of those of channels with a codec; None without such bytes."""
     return part_of(total([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 
-def part_of(part: int | Unknown, whole: int) -> float | Unknown | None:
+def part_of(part: int | Unknown, nbytes: int) -> float | Unknown | None:
     """Return a part of some bytes; None if there are no bytes."""
     if part == "unknown":
         return part
-    return part / whole if whole else None
+    return part / nbytes if nbytes else None
 
 
 def total(values: Sequence[int | Unknown]) -> int | Unknown:
     """Return the sum of values; unknown if one of them is."""
-    known = [value for value in values if value != "unknown"]
-    return sum(known) if len(known) == len(values) else "unknown"
+    numbers = [value for value in values if value != "unknown"]
+    return sum(numbers) if len(numbers) == len(values) else "unknown"

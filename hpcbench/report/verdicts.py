@@ -1,4 +1,4 @@
-"""The words of verdicts about a scheme's speed and loss together, with a worse loss first."""
+"""Verdicts about a scheme's speed and loss together. A worse loss comes first."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Tone
-from hpcbench.report.findings import AS_FAST, Loss, Speed
+from hpcbench.report.findings import AS_FAST, NOT_SHOWN, Loss, Speed
 from hpcbench.report.measures import Measures
 
 Group = Literal["good", "worse", "unsteady", "not faster", "as fast", "open", "no loss", "none"]
@@ -19,41 +19,41 @@ Group = Literal["good", "worse", "unsteady", "not faster", "as fast", "open", "n
 class Outcome:
     """The finding about a scheme."""
 
-    words: str
+    text: str
     group: Group
     """Name of the sentence of the answer that lists the scheme."""
     tone: Tone = "warning"
 
 
+# The texts are also values of the verdict in JSON and CSV, and do not change.
 GOOD = Outcome("faster and as good", "good", "good")
 UNSTEADY = Outcome("faster, as good only on average", "unsteady")
-"""The mean loss is as good, but a pair is worse by more than the margin."""
+"""The mean loss is no worse, but a pair is worse by more than the margin."""
 WORSE_FASTER = Outcome("worse loss, but faster", "worse")
 WORSE_OPEN = Outcome("worse loss, speed not shown", "worse")
 WORSE_SLOWER = Outcome("worse loss, not faster", "worse")
 WORSE_AS_FAST = Outcome(f"worse loss, as fast (within {100 * AS_FAST:.0f} %)", "worse")
 AS_FAST_AS = Outcome(f"as fast (within {100 * AS_FAST:.0f} %)", "as fast", "")
 NOT_FASTER = Outcome("not faster", "not faster", "")
-NOT_SHOWN = Outcome("not shown (too few repeats)", "open")
+OPEN_SPEED = Outcome("not shown (too few repeats)", "open")
 NEAR = Outcome("about as fast, inconclusive", "open")
-"""Its interval alone lies within the margin of as fast; with all that the report asks, that is not shown."""
+"""Its interval alone lies within the margin of "as fast", but the finding is not significant in the whole report."""
 LOSS_OPEN = Outcome("faster, loss not shown (too few repeats)", "open")
 NO_LOSS = Outcome("faster, no loss to compare", "no loss")
 NO_BASELINE = Outcome("not compared (no baseline)", "none", "bad")
 NO_PAIR = Outcome("not compared (no pair with the baseline)", "none", "bad")
 
 _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
-    "faster": {"worse": WORSE_FASTER, "not shown": LOSS_OPEN, None: NO_LOSS, "as good": GOOD, "better": GOOD},
+    "faster": {"worse": WORSE_FASTER, NOT_SHOWN: LOSS_OPEN, None: NO_LOSS, "as good": GOOD, "better": GOOD},
     "not faster": {"worse": WORSE_SLOWER},
     "as fast": {"worse": WORSE_AS_FAST},
-    "not shown": {"worse": WORSE_OPEN},
+    NOT_SHOWN: {"worse": WORSE_OPEN},
 }
-_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, "not shown": NOT_SHOWN}
+_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, NOT_SHOWN: OPEN_SPEED}
 
 IDLE = "codec never ran"
-"""The verdict on a scheme whose codecs encoded nothing. Its speed and loss tell nothing about them."""
+"""Verdict on a scheme whose codecs encoded nothing. Its speed and loss say nothing about the codecs."""
 
-# Of the runs of a scheme that did not complete, the one to name.
 _WORST: tuple[str, ...] = (
     "failed",
     "out of memory",
@@ -69,40 +69,24 @@ _WORST: tuple[str, ...] = (
     "running",
     "pending",
 )
+"""States of incomplete runs. The verdict names the first one that occurs."""
 
 
 def verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
-    """Return the outcome for a scheme.
+    """Return the outcome for a scheme. Its loss is None if no pair has validation losses.
 
-    Parameters
-    ----------
-    speed, loss
-        Findings; `loss` is None if no pair has validation losses.
-    steady
-        Whether no pair has a loss that is worse by more than the margin.
-    near
-        Whether the interval of the speed alone lies within the margin of as fast.
+    A scheme is `steady` if no pair has a loss that is worse by more than the margin, and `near` if the interval of its
+    speed alone lies within the margin of "as fast".
     """
     outcome = _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
     if outcome is GOOD and not steady:
         return UNSTEADY
-    return NEAR if outcome is NOT_SHOWN and near else outcome
+    return NEAR if outcome is OPEN_SPEED and near else outcome
 
 
-def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
-    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or none completed.
-
-    Parameters
-    ----------
-    outcome
-        The outcome; None for the baseline.
-    runs, completed
-        All runs of the scheme, and the number of completed ones.
-    idle
-        Whether the scheme's codecs encoded nothing.
-    """
-    words = outcome.words if outcome else ""
-    words = f"{IDLE}: {words}" if idle and words else IDLE if idle else words
+def describe_verdict(outcome: Outcome | None, runs: Sequence[Measures], completed: int, *, idle: bool = False) -> str:
+    """Return the verdict and the number of incomplete runs, or the failure if runs diverged or none completed."""
+    verdict_text = ": ".join(filter(None, (IDLE if idle else "", outcome.text if outcome else "")))
     states: Counter[str] = Counter(run.run.state for run in runs)
     total = len(runs)
     if states["nan"]:
@@ -112,8 +96,8 @@ def in_words(outcome: Outcome | None, runs: Sequence[Measures], completed: int, 
         return f"diverged{at}" + (f" in {states['nan']} of {total} runs" if states["nan"] < total else "")
     worst = next((state for state in _WORST if states[state]), None)
     if worst is None:
-        return words
+        return verdict_text
     if not completed:
         reason = next(run.run.verdict.reason for run in runs if run.run.state == worst)
         return worst if worst in OPEN or not reason else f"{worst}: {make_printable(reason, 72)}"
-    return f"{words} ({states[worst]} of {total} runs {worst})".strip()
+    return f"{verdict_text} ({states[worst]} of {total} runs {worst})".strip()

@@ -14,14 +14,14 @@ from string import ascii_lowercase
 
 from hpcbench.contract.events import Configuration, Rank
 from hpcbench.contract.times import parse_time
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import family, paired, rates
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import usable
 
 FEW_PAIRS = 5
-"""Number of pairs below which chance is large.
+"""Number of pairs below which findings depend largely on chance.
 
 With fewer pairs, a t test finds even a difference of several deviations in only half of the studies
 (``benchmarks/report_statistics.py``, truth ``large``).
@@ -29,7 +29,7 @@ With fewer pairs, a t test finds even a difference of several deviations in only
 RARE, FOUND = 0.1, 0.95
 """Part of the runs that fail, and the probability with which one of them is to be among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
-"""Number of pairs without a failure that excludes so many failures: 29."""
+"""Number of pairs without a failure that excludes this share of failures: 29."""
 FEW_ORDERED = 5
 """Number of pairs below which their order shows nothing."""
 ORDERS = 199
@@ -37,7 +37,7 @@ ORDERS = 199
 FEW_STEPS = 100
 """Number of counted steps below which a mean rests on minutes at most, and training has hardly begun."""
 _TENTHS = 10
-"""Number of parts of a run. The last two tell whether its loss still falls."""
+"""Number of parts of a run. The last two are compared to see whether its loss still falls."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Weakness:
 
     name: str
     """Name for programs."""
-    words: str
-    """A sentence for the reader, without its full stop."""
-    concerns: Callable[[Cell, Row, Row], bool]
-    """Tells from a cell, a scheme's row and the baseline's row whether the reason holds."""
+    text: str
+    """Sentence for the reader, without a full stop."""
+    concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
+    """Function of a cell, a scheme's row and the baseline's row that returns whether the reason applies."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Weakened:
         return [weakness.name for letter, weakness in self.reasons if letter in self.of.get(scheme, ())]
 
     def has(self, scheme: str, weakness: Weakness) -> bool:
-        """Whether a scheme's verdict is weakened by one reason."""
+        """Return whether a scheme's verdict has a weakness."""
         return weakness.name in self.names(scheme)
 
     @property
     def sentences(self) -> list[str]:
         """The reasons with their letters."""
-        return [f"[{letter}] {weakness.words}." for letter, weakness in self.reasons]
+        return [f"[{letter}] {weakness.text}." for letter, weakness in self.reasons]
 
 
 def weakened(cell: Cell) -> Weakened:
@@ -88,10 +88,15 @@ def weakened(cell: Cell) -> Weakened:
 def weakened_together(cells: Sequence[Cell]) -> list[Weakened]:
     """Return the weaknesses of each cell, with the same letters in all cells."""
     concerned = [_concerned(cell) for cell in cells]
-    present = [one for one in WEAKNESSES if any(one.name in names for of in concerned for names in of.values())]
+    present = [
+        weakness for weakness in WEAKNESSES if any(weakness.name in names for of in concerned for names in of.values())
+    ]
     reasons = tuple(zip(ascii_lowercase, present, strict=False))
     return [
-        Weakened(reasons, {scheme: tuple(a for a, one in reasons if one.name in names) for scheme, names in of.items()})
+        Weakened(
+            reasons,
+            {scheme: tuple(a for a, weakness in reasons if weakness.name in names) for scheme, names in of.items()},
+        )
         for of in concerned
     ]
 
@@ -102,14 +107,16 @@ def _concerned(cell: Cell) -> dict[str, set[str]]:
     if base is None:
         return {}
     rows = [row for row in cell.rows if row.compared and row is not base]
-    return {row.scheme: {one.name for one in WEAKNESSES if one.concerns(cell, row, base)} for row in rows}
+    return {
+        row.scheme: {weakness.name for weakness in WEAKNESSES if weakness.concerns(cell, row, base)} for row in rows
+    }
 
 
-def _few_pairs(cell: Cell, row: Row, base: Row) -> bool:
+def _few_pairs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return row.speed is not None and row.speed.pairs < FEW_PAIRS
 
 
-def _rare_failures(cell: Cell, row: Row, base: Row) -> bool:
+def _rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     """Return whether a loss is as good by too few pairs to exclude that some runs fail.
 
     If the losses of every pair are identical, the scheme changed nothing, and no scatter could hide a failure.
@@ -120,13 +127,13 @@ def _rare_failures(cell: Cell, row: Row, base: Row) -> bool:
     return not loss.worst == loss.estimate == 0
 
 
-def _correlated(cell: Cell, row: Row, base: Row) -> bool:
+def _correlated(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     values = family({row.scheme: paired(row.runs, base.runs)}, rates).get(row.scheme, [])
     return follow_each_other([math.log(mine / other) for mine, other in values])
 
 
 def follow_each_other(values: Sequence[float]) -> bool:
-    """Return whether successive values are more alike than values in random order are in 19 of 20 cases.
+    """Return whether successive values are more similar than in 19 of 20 random orders.
 
     The measure is von Neumann's: the squared differences of neighbours (Annals of Mathematical Statistics 12, 1941),
     compared with those of random orders of the same values, so that no distribution is assumed.
@@ -142,18 +149,18 @@ def follow_each_other(values: Sequence[float]) -> bool:
     return (1 + as_near) / (1 + ORDERS) <= LEVEL
 
 
-def _few_steps(cell: Cell, row: Row, base: Row) -> bool:
+def _few_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return any(0 < run.steps < FEW_STEPS for run in _used(row, base))
 
 
-def _still_falling(cell: Cell, row: Row, base: Row) -> bool:
-    """Whether the baseline's training loss fell by more than the margin over the last two tenths of its steps."""
+def _still_falling(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
+    """Return whether the baseline's training loss fell by more than the margin in the last tenth of its steps."""
     falls = [fall for run in base.counted if (fall := _fall(run)) is not None]
     return row.loss is not None and bool(falls) and fmean(falls) > cell.criteria.loss_margin
 
 
 def _fall(run: Measures) -> float | None:
-    """Fall of the loss from the last tenth but one to the last tenth, relative to the former."""
+    """Return the relative fall of the loss from the ninth to the last tenth of the steps."""
     losses = run.run.log.steps.column("loss") if run.run.log else []
     size = len(losses) // _TENTHS
     before, last = losses[-2 * size : -size], losses[-size:]
@@ -162,12 +169,12 @@ def _fall(run: Measures) -> float | None:
     return 1 - fmean(last) / fmean(before)
 
 
-def _shared_cores(cell: Cell, row: Row, base: Row) -> bool:
+def _shared_cores(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return any(_shares(run) for run in _used(row, base))
 
 
 def _shares(run: Measures) -> bool:
-    """Whether ranks shared the cores of a machine, by the cores that they had, else by the run's settings."""
+    """Return whether ranks shared cores, by the cores that they had, else by the run's settings."""
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}
@@ -183,7 +190,7 @@ def _shares(run: Measures) -> bool:
 
 
 _VIRTUAL_HOSTS = "virtual-hosts"
-"""The site whose hosts are all on one machine, for logs that do not name the machine of each rank, as older ones."""
+"""Site whose hosts are all on one machine, for older logs, which do not name the machine of each rank."""
 
 
 def _machine(run: Measures, rank: Rank) -> str | None:
@@ -193,8 +200,8 @@ def _machine(run: Measures, rank: Rank) -> str | None:
     return rank.machine or rank.host
 
 
-def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
-    """Whether runs of two jobs of the cell were on one node at the same time, by the marks of their job scripts."""
+def _other_jobs(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
+    """Return whether runs of two jobs of the cell shared a node at a time, by the status files of their job scripts."""
     used = {id(run) for run in _used(row, base)}
     spans: dict[str, list[tuple[datetime, datetime, str | None, bool]]] = {}
     for run in cell.runs:
@@ -203,11 +210,11 @@ def _other_jobs(cell: Cell, row: Row, base: Row) -> bool:
             continue
         for host in _hosts(run):
             spans.setdefault(host, []).append((start, end, run.run.job, id(run) in used))
-    return any(_overlap(sorted(own, key=itemgetter(0))) for own in spans.values())
+    return any(_overlap(sorted(runs_on_host, key=itemgetter(0))) for runs_on_host in spans.values())
 
 
 def _overlap(spans: Sequence[tuple[datetime, datetime, str | None, bool]]) -> bool:
-    """Whether two spans of different jobs overlap, one of them of a run that was used.
+    """Return whether two spans of different jobs overlap, at least one of a compared run.
 
     The spans are sorted by start.
     """
@@ -226,9 +233,9 @@ def _hosts(run: Measures) -> set[str]:
     return named or {host for host in [run.run.host] if host}
 
 
-def _learnt_nothing(cell: Cell, row: Row, base: Row) -> bool:
+def _learnt_nothing(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     bounds = [bound for run in _used(row, base) if (bound := _unigram(run)) is not None]
-    losses = [one.loss_valid for one in (row, base) if one.loss_valid is not None]
+    losses = [scheme_row.loss_valid for scheme_row in (row, base) if scheme_row.loss_valid is not None]
     return row.loss is not None and bool(bounds) and any(loss >= min(bounds) for loss in losses)
 
 
@@ -237,22 +244,23 @@ def _unigram(run: Measures) -> float | None:
     return bound if bound is not None and isfinite(bound) else None
 
 
-def _other_steps(cell: Cell, row: Row, base: Row) -> bool:
+def _other_steps(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return any(mine.counted_steps != other.counted_steps for mine, other in paired(row.runs, base.runs))
 
 
-def _partly_coded(cell: Cell, row: Row, base: Row) -> bool:
+def _partly_coded(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     return isinstance(row.coded_part, float) and row.coded_part < 1
 
 
-def _used(row: Row, base: Row) -> Sequence[Measures]:
+def _used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
     return [run for pair in paired(row.runs, base.runs) for run in pair]
 
 
 LEARNT_NOTHING = Weakness(
     "learnt_nothing",
-    "The validation loss of the scheme or of the baseline is no better than that of a model that knows only how often"
-    " each byte occurs: a model that has learnt nothing has nothing to lose, so that as good means nothing",
+    "The validation loss of the scheme or of the baseline is no better than that of a model that has learnt only"
+    " how often each byte occurs: a model that has learnt nothing has nothing to lose, so that a loss no worse means"
+    " nothing",
     _learnt_nothing,
 )
 RARE_FAILURES = Weakness(
@@ -264,7 +272,7 @@ RARE_FAILURES = Weakness(
 WEAKNESSES = (
     Weakness(
         "few_pairs",
-        f"Fewer than {FEW_PAIRS} pairs of runs: chance has a large part in what is shown and in what is not",
+        f"Fewer than {FEW_PAIRS} pairs of runs: findings depend largely on chance",
         _few_pairs,
     ),
     Weakness(
@@ -275,7 +283,7 @@ WEAKNESSES = (
     Weakness(
         "still_falling",
         "The baseline's training loss still fell by more than the margin in the last tenth of the steps: losses that"
-        " are as good here may differ later",
+        " are no worse here may differ later",
         _still_falling,
     ),
     Weakness(
@@ -297,7 +305,7 @@ WEAKNESSES = (
     ),
     Weakness(
         "partly_coded",
-        "Only a part of the bytes that the scheme has a codec for went through it, which column coded says",
+        "Only a part of the bytes that the scheme has a codec for went through it, see column coded",
         _partly_coded,
     ),
     RARE_FAILURES,

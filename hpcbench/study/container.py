@@ -1,4 +1,4 @@
-"""The container of the ranks: how a site runs containers, which image a study uses, and both merged."""
+"""The container of the ranks: settings of the site and of the study, and their merge."""
 
 import re
 from typing import Annotated, Literal
@@ -13,29 +13,29 @@ Directory = Annotated[str, Field(pattern=DIRECTORY, max_length=4096)]
 
 
 class Container(Section):
-    """The container of the ranks. A site says how it runs them, a study which image, and each may say all of it."""
+    """The container of the ranks. Usually the site sets how containers run, and the study sets the image."""
 
-    kind: Kind | None = Field(None, description="What runs it; pyxis is Slurm's plugin for enroot.")
+    kind: Kind | None = Field(None, description="Program that runs it; pyxis is Slurm's plugin for enroot.")
     image: PathLine | None = Field(
         None, description="A file, a directory (Charliecloud), or a name such as docker:org/x:1."
     )
     binds: list[Line] = Field(
         default_factory=list,
-        description="Directories of the host to see inside: SRC, SRC:DST or SRC:DST:ro. The submission's own and those "
-        "of data files are always among them.",
+        description="Directories of the host to bind: SRC, SRC:DST or SRC:DST:ro. Those of the submission and of data "
+        "files are always bound.",
     )
     gpu: Literal["auto", "nvidia", "rocm", "none"] = Field(
-        "auto", description="Whose driver to bring in; auto is nvidia where ranks compute on GPUs."
+        "auto", description="Vendor of the GPU driver to add; auto is nvidia if ranks compute on GPUs."
     )
     mpi: Literal["hybrid", "bind"] = Field(
         "hybrid",
-        description="hybrid: the image's MPI library, started by the host's launcher; bind: the host's library, in the "
-        "place of the image's.",
+        description="hybrid: the image's MPI library, started by the host's launcher; bind: the host's library "
+        "replaces that of the image.",
     )
     mpi_paths: list[Directory] = Field(
-        default_factory=list, description="bind: the host's directories that hold its MPI library and what that needs."
+        default_factory=list, description="bind: directories of the host with its MPI library and the dependencies."
     )
-    python: Line = Field("python3", description="The interpreter, inside.")
+    python: Line = Field("python3", description="The interpreter inside the container.")
     args: list[Line] = Field(default_factory=list, description="More arguments of the container's program.")
 
     @field_validator("binds")

@@ -1,4 +1,4 @@
-"""From a study to its runs: the cells of the matrix, each repeated, schemes in rotated order."""
+"""Expansion of a study into runs: the cells of the matrix, each repeated, with schemes in rotated order."""
 
 import copy
 import re
@@ -14,8 +14,8 @@ from hpcbench.study.find_scheme import NOTHING, Offer, find_scheme
 from hpcbench.study.idle import IdleSettings
 from hpcbench.study.load import Loaded, fill_model, put, split_key, validate
 from hpcbench.study.matrix import Cell, cells
-from hpcbench.study.schema import AnyStudy, Study
-from hpcbench.study.settle import check_device, check_program, check_rules, settled
+from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
+from hpcbench.study.settle import check_device, check_program, check_rules, settle_train
 from hpcbench.study.size import Capacity, Size, resolve
 from hpcbench.study.yaml12 import Document
 
@@ -28,25 +28,29 @@ class Run:
     repeat: int
     """Number of the repeat, from 1."""
     pairing: str
-    """Name of the pairing. Runs with equal cell and pairing that differ in scheme are compared with one another."""
+    """Name of the pairing. Runs with the same cell and pairing but different schemes are compared."""
     cell: dict[str, Scalar]
     """Values of the matrix keys, without `scheme`."""
     study: AnyStudy
-    """The study with the cell's values in it."""
+    """The study with the values of the cell."""
     scheme_name: str
     scheme: Scheme
     clash: str | None
-    """A warning if others have a scheme of the same name; else empty."""
+    """A warning if another source has a scheme of the same name; None for no warning."""
     size: Size
     where: Callable[[FieldPath], str]
-    """Gives the ``file:line`` of a path of the study, in this cell."""
+    """Function that returns the ``file:line`` of a path of the study, in this cell."""
 
 
 def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[Run]:
-    """Every run of the study on a site: repeat by repeat, cell by cell, then scheme by scheme.
+    """Return every run of the study on a site: repeat by repeat, cell by cell, then scheme by scheme.
 
     Parameters
     ----------
+    loaded
+        The study.
+    capacity
+        Capacity of the site.
     offer
         Schemes that the site adds.
 
@@ -87,11 +91,11 @@ def _first(
     offer: Offer,
     cell_of: dict[str, dict[str, Scalar]],
 ) -> Run:
-    """The cell's first run; its id is the cell's slug, which no other cell has."""
+    """Return the first run of a cell. Its id is the slug of the cell, which is unique."""
     size = resolve(study, capacity, where)
     scheme, clash = find_scheme(study.scheme, study.schemes, offer, where(("scheme",)))
     if isinstance(study, Study):
-        study = study.model_copy(update={"train": settled(study.train, scheme, where)})
+        study = study.model_copy(update={"train": settle_train(study.train, scheme, where)})
         check_rules(study, scheme, size, where)
         check_device(study, scheme, capacity, where)
     else:
@@ -121,19 +125,19 @@ def _where(cell: Cell, document: Document) -> Callable[[FieldPath], str]:
 
 
 def _writes(cell: Cell, document: Document) -> Callable[[FieldPath], bool]:
-    """Whether the file, the matrix or `--set` gives a setting its value, and no preset or default does."""
+    """Return a function that tests whether the file, the matrix or `--set` sets a value, not a preset or default."""
     varied = {split_key(key) for key in cell}
 
     def writes(path: FieldPath) -> bool:
-        whole = (path[:end] for end in range(1, len(path) + 1))
-        by_option = any(document.origins.get(part, "").startswith("--set ") for part in whole)
+        sections = (path[:end] for end in range(1, len(path) + 1))
+        by_option = any(document.origins.get(section, "").startswith("--set ") for section in sections)
         return path in document.origins or path in varied or by_option
 
     return writes
 
 
 def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> AnyStudy:
-    """The study with the cell's values in it."""
+    """Return the study with the values of a cell."""
     data: dict[str, Any] = {key: value for key, value in loaded.document.data.items() if key != "matrix"}
     for key in sorted(cell, key=lambda key: key.count(".")):
         put(data, split_key(key), cell[key].value, loaded.document.where(cell[key].path))
@@ -149,14 +153,16 @@ def _check_baseline(groups: dict[str, list[Run]], loaded: Loaded) -> None:
         if baseline not in names:
             cell = ", ".join(f"{key}={value}" for key, value in group[0].cell.items())
             at = f" at {cell}" if cell else ""
+            is_program = isinstance(loaded.study, ProgramStudy)
+            own = ", or give the scheme its own `arguments` or `environment` under schemes" if is_program else ""
             raise UserError(
                 f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{at} to compare with: "
-                "add it to matrix.scheme, or name another as baseline.scheme"
+                f"add it to matrix.scheme, or name another as baseline.scheme{own}"
             )
 
 
 def _check_thresholds(groups: dict[str, list[Run]], loaded: Loaded) -> None:
-    """Refuse a threshold that holds for no run: it would look as if it were kept."""
+    """Refuse a threshold that applies to no run, because it would seem to be kept."""
     runs = [run for group in groups.values() for run in group]
     for i, threshold in enumerate(loaded.study.thresholds):
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):

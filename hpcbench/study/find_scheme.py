@@ -10,6 +10,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.schema import SchemeEntry
+from hpcbench.study.systems import read_systems
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def find_scheme(name: str, study_schemes: Mapping[str, Scheme], offer: Offer, wh
 
 def _preset(name: str, offer: Offer, where: str) -> Scheme:
     try:
-        return SchemeEntry.model_validate(presets.scheme(name))
+        return SchemeEntry.model_validate({"system": name} if name in read_systems() else presets.scheme(name))
     except ValidationError as error:
         raise make_user_error(error, SchemeEntry, lambda _: f"{where}: scheme {name!r}") from None
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Settings that change nothing: a study is refused where one of them changes nothing in any of its runs.
+"""Search for settings that change nothing in any run of a study. Such a study is refused.
 
 A matrix may make a setting idle in some cells, such as `sequence_parallel` at ``layout.tp`` 1. Only a value that is
 idle in all cells that have it is a mistake.
@@ -73,7 +73,7 @@ class IdleSettings:
         Raises
         ------
         UserError
-            There is one. The message gives its place, the reason and the remedy.
+            There is such a setting. The message has its place, the reason and the remedy.
         """
         for (path, _), use in self._uses.items():
             if use.idle is not None:
@@ -82,7 +82,7 @@ class IdleSettings:
 
 
 def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldPath, str]]:
-    """The settings that would change nothing in a cell, whatever their values: the reason and the remedy."""
+    """Yield the settings that change nothing in a cell at any value, with the reason and the remedy."""
     model, train = study.model, study.train
     setting = TrafficSettings(layout, train.changed(optimizer=scheme.optimizer or train.optimizer), model.tied)
     sent = list_live_traffic(setting)
@@ -101,7 +101,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
             ("train", "comm_precision", content),
             f"a run with {_sizes(layout)} and zero {train.zero} sends no {content}: leave it out, or set it to auto",
         )
-    if all(said == "auto" or content in idle_contents for content, said in train.comm_precision):
+    if all(dtype == "auto" or content in idle_contents for content, dtype in train.comm_precision):
         yield (
             ("train", "comm_precision"),
             f"a run with {_sizes(layout)} and zero {train.zero} sends no such messages: leave it out",
@@ -116,9 +116,9 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if train.slow_factor == 1:
         yield ("train", "slow_rank"), "slow_factor 1 slows no rank: set slow_factor, or leave slow_rank out"
     if layout.tp == 1:
-        one = "layout.tp 1 splits no layer: leave it out, or set layout.tp to 2 or more"
-        yield ("train", "sequence_parallel"), one
-        yield ("layout", "tensor"), one
+        reason = "layout.tp 1 splits no layer: leave it out, or set layout.tp to 2 or more"
+        yield ("train", "sequence_parallel"), reason
+        yield ("layout", "tensor"), reason
     if layout.cp == 1:
         yield ("layout", "context"), "layout.cp 1 shares no positions: leave it out, or set layout.cp to 2 or more"
     if layout.parts == 1:
@@ -126,7 +126,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if micro_batches == 1 and train.schedule == "gpipe":
         yield (
             ("train", "schedule"),
-            "with one micro-batch a step gpipe and 1f1b are the same: leave it out, or lower micro_batch",
+            "with one micro-batch per step gpipe and 1f1b are the same: leave it out, or lower micro_batch",
         )
     if (scheme.optimizer or train.optimizer) != "onebit-adam":
         yield (
@@ -156,11 +156,11 @@ _CAN_BE_IDLE: tuple[FieldPath, ...] = (
     *(path for rules in RULES for path in rules.can_be_idle),
     *(("layout", name) for name in ("tensor", "context", "stages")),
 )
-"""The settings that `_idle` may give."""
+"""The settings that `_idle` may yield."""
 
 
 def _value(study: Study, path: FieldPath) -> Any:
-    """The value of a setting; None where its section is left out."""
+    """Return the value of a setting; None if its section is left out."""
     value: Any = study
     for name in path:
         value = None if value is None else getattr(value, str(name))

@@ -1,4 +1,4 @@
-"""From a study file and `--set` options to a validated study."""
+"""Loading and validation of a study file with `--set` options."""
 
 import copy
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from hpcbench.study.yaml12 import Document, parse_value, read
 
 @dataclass(frozen=True)
 class Loaded:
-    """A study, and the place where each value of it stands."""
+    """A study, and the place of each of its values."""
 
     study: AnyStudy
     document: Document
@@ -40,14 +40,14 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
     Raises
     ------
     UserError
-        Something is wrong. The message names file and line, or the option.
+        The study is invalid. The message names file and line, or the option.
     """
     document = read(path)
     apply_sets(document, sets or [])
     data = document.data
     matrix = data.get("matrix")
     if isinstance(matrix, dict) and isinstance(matrix.get("zip"), dict):
-        matrix["zip"] = [matrix["zip"]]  # one group needs no list around it
+        matrix["zip"] = [matrix["zip"]]  # a single group may be written without a list
     if "model" in data:
         data["model"] = fill_model(data["model"], document.where(("model", "preset")))
     study = validate(data, document.where)
@@ -55,22 +55,26 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
 
 
 def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStudy:
-    """The study that `data` describe: of hpcbench's own training, or of a program of others.
+    """Validate a study, of hpcbench's own training or of another program.
 
     Parameters
     ----------
+    data
+        Content of the study file.
     where
         ``file:line`` of a path of the study.
 
     Raises
     ------
     UserError
-        It does not follow the schema.
+        The data do not follow the schema.
     """
     schema: type[AnyStudy] = ProgramStudy if "program" in data else Study
-    own = next((name for name in ("model", "data", "train", "layout") if name in data), None)
-    if schema is ProgramStudy and own is not None:
-        raise UserError(f"{where((own,))}: {own}: a study with program has a training of its own: remove {own}")
+    section = next((name for name in ("model", "data", "train", "layout") if name in data), None)
+    if schema is ProgramStudy and section is not None:
+        raise UserError(
+            f"{where((section,))}: {section}: the program of the study has its own training: remove {section}"
+        )
     try:
         study = schema.model_validate(data)
     except ValidationError as error:
@@ -81,7 +85,7 @@ def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStud
 
 
 def _check_seed(program: Program, where: Callable[[FieldPath], str]) -> None:
-    """Refuse a seed that the program never sees. Its runs have one all the same, which tells the repeats apart."""
+    """Refuse a seed that the program never receives. A default seed distinguishes the repeats all the same."""
     if program.seed != Program.model_fields["seed"].default and not program.uses("seed"):
         raise UserError(
             f"{where(('program', 'seed'))}: program.seed: is not used: write {{seed}} in command or env, or remove it"
@@ -89,12 +93,12 @@ def _check_seed(program: Program, where: Callable[[FieldPath], str]) -> None:
 
 
 def fill_model(model: Any, where: str) -> Any:
-    """Fill in a model that is given by name, or by `preset` and changes to it.
+    """Fill in the fields of a model that is given by name, or by `preset` and changes.
 
     Raises
     ------
     UserError
-        There is no such preset; `where` names the place.
+        There is no such preset. `where` is the place in the message.
     """
     name = model.get("preset") if isinstance(model, dict) else model
     if not isinstance(name, str):
@@ -113,7 +117,7 @@ def apply_sets(document: Document, sets: list[str]) -> None:
     Raises
     ------
     UserError
-        An option is no ``key=value``, or goes through something that is no mapping.
+        An option does not have the form ``key=value``, or its path contains a value that is not a mapping.
     """
     for option in sets:
         name = f"--set {show(option, 100)[1:-1]}"
@@ -122,27 +126,27 @@ def apply_sets(document: Document, sets: list[str]) -> None:
         if not equals or not path:
             raise UserError(f"{name}: expected KEY=VALUE, such as train.steps=50")
         put(document.data, path, parse_value(text, name), name)
-        for known in [p for p in document.origins if p[: len(path)] == path]:
-            del document.origins[known]
+        for inner in [p for p in document.origins if p[: len(path)] == path]:
+            del document.origins[inner]
         document.origins[path] = name
 
 
 def split_key(key: str) -> FieldPath:
-    """``train.steps`` as a path; `matrix.` keeps the dots of what follows, for its keys are dotted themselves."""
-    head, _, rest = key.partition(".")
-    if head == "matrix" and rest:
-        return head, rest
+    """Split a key such as ``train.steps`` into a path. Keys of the matrix keep their dots after ``matrix.``."""
+    head, _, name = key.partition(".")
+    if head == "matrix" and name:
+        return head, name
     parts = tuple(key.split("."))
     return parts if all(parts) else ()
 
 
 def put(data: dict[str, Any], path: FieldPath, value: Any, name: str) -> None:
-    """Set the value at `path`, making the sections on the way.
+    """Set the value at `path`, and create missing sections.
 
     Raises
     ------
     UserError
-        Something on the way is no mapping; `name` says who asked.
+        A section of the path is not a mapping. `name` is the option or place in the message.
     """
     section = data
     for i, key in enumerate(path[:-1]):

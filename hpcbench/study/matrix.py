@@ -17,13 +17,13 @@ VARIABLE = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "model"]
 SECTIONS = ["model", "data", "train", "layout"]
 """Sections whose fields a matrix may vary."""
 OF_PROGRAMS = ["scheme", "nodes", "ranks_per_node", "walltime", "queue", "program.command"]
-"""What the matrix of a program's study may vary, beside the program's values."""
+"""Fields that the matrix of another program's study may vary, in addition to the program's values."""
 MAX_CELLS = 100_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One value of one matrix key, and the place where it stands."""
+    """One value of one matrix key, and its place."""
 
     value: Scalar
     path: FieldPath
@@ -34,14 +34,13 @@ Cell = dict[str, Choice]
 
 
 def cells(study: AnyStudy, document: Document) -> list[Cell]:
-    """Every cell that the study asks for, `scheme` included; the last key varies fastest.
+    """Return every cell of the matrix, including `scheme`. The last key varies fastest.
 
     Raises
     ------
     UserError
-        A key is unknown or used twice, or `--set` gives it a value, too. A list is empty or says a value twice, the
-        lists of a `zip` differ in length,
-        an `exclude` matches nothing, or nothing is left.
+        A key is unknown or used twice, or `--set` sets it, too. A list is empty or contains a value twice, the lists
+        of a `zip` differ in length, an `exclude` matches nothing, or no cell remains.
     """
     axes = _axes(study, document)
     number = 1
@@ -49,24 +48,24 @@ def cells(study: AnyStudy, document: Document) -> list[Cell]:
         number *= len(axis)
     if number > MAX_CELLS:
         raise UserError(f"{document.where(('matrix',))}: matrix: has {number} cells: at most {MAX_CELLS}")
-    found = [{k: c for part in parts for k, c in part.items()} for parts in itertools.product(*axes)]
-    kept = found
+    product = [{k: c for part in parts for k, c in part.items()} for parts in itertools.product(*axes)]
+    remaining = product
     for i, hole in enumerate(study.matrix.exclude):
         path: FieldPath = ("matrix", "exclude", i)
-        keys = list(found[0])
+        keys = list(product[0])
         for key in hole:
             if key not in keys:
                 raise UserError(
-                    f"{document.where((*path, key))}: matrix.exclude: {show(key)} is no key of the matrix"
+                    f"{document.where((*path, key))}: matrix.exclude: {show(key)} is not a key of the matrix"
                     f"{suggest(key, keys)}: known are {', '.join(keys) or 'none'}"
                 )
-        if not any(matches(hole, cell) for cell in found):
+        if not any(matches(hole, cell) for cell in product):
             raise UserError(f"{document.where(path)}: matrix.exclude: matches no cell: correct or remove it")
-        kept = [cell for cell in kept if not matches(hole, cell)]
-    if not kept:
+        remaining = [cell for cell in remaining if not matches(hole, cell)]
+    if not remaining:
         where = document.where(("matrix", "exclude"))
         raise UserError(f"{where}: matrix.exclude: leaves no cell: remove an exclusion")
-    return kept
+    return remaining
 
 
 def matches(hole: Mapping[str, Scalar], cell: Cell) -> bool:
@@ -80,7 +79,7 @@ def same(a: Scalar, b: Scalar) -> bool:
 
 
 def _axes(study: AnyStudy, document: Document) -> list[list[Cell]]:
-    """The axes of the product, each a list of partial cells, in the order of the file."""
+    """Return the axes of the product in the order of the file. Each is a list of partial cells."""
     singles = study.matrix.__pydantic_extra__
     raw = document.data.get("matrix") or {}
     axes: list[list[Cell]] = []
@@ -97,7 +96,7 @@ def _axes(study: AnyStudy, document: Document) -> list[list[Cell]]:
 
 def _zip_path(document: Document, i: int) -> FieldPath:
     path: FieldPath = ("matrix", "zip", i)
-    return path if path in document.origins else path[:2]  # a single group may stand without its list
+    return path if path in document.origins else path[:2]  # a single group may be written without a list
 
 
 def _lockstep(
@@ -108,8 +107,8 @@ def _lockstep(
     }
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-        raise UserError(f"{document.where(path)}: matrix.zip: lists of different length ({said}): make them equal")
+        numbers = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+        raise UserError(f"{document.where(path)}: matrix.zip: lists of different length ({numbers}): make them equal")
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     values = [tuple(choice.value for choice in row.values()) for row in rows]
     if not rows or len(set(values)) < len(values):
@@ -148,7 +147,7 @@ def _choices(
 
 
 def check_key(key: str, study: AnyStudy, where: str) -> None:
-    """Refuse a matrix key that is no field which may vary.
+    """Refuse a matrix key that cannot vary.
 
     Raises
     ------
@@ -165,8 +164,8 @@ def check_key(key: str, study: AnyStudy, where: str) -> None:
     fields: list[str] = list_fields(Study, (section,)) if section in SECTIONS and dot else []
     if key in VARIABLE or field in fields:
         return
-    known: list[Any] = VARIABLE + [f"{s}.{f}" for s in SECTIONS for f in list_fields(Study, (s,))]
-    dotted = [k for k in known if k.endswith(f".{key}")]
-    near = f", did you mean {dotted[0]!r}?" if dotted else suggest(key, known)
+    valid: list[Any] = VARIABLE + [f"{s}.{f}" for s in SECTIONS for f in list_fields(Study, (s,))]
+    dotted = [k for k in valid if k.endswith(f".{key}")]
+    near = f", did you mean {dotted[0]!r}?" if dotted else suggest(key, valid)
     remedy = near or f": use {', '.join(VARIABLE)}, or a field such as train.micro_batch"
     raise UserError(f"{where}: matrix: {show(key)} cannot vary{remedy}")

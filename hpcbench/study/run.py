@@ -28,12 +28,16 @@ def run_file(
     peak_tflops: Mapping[Precision, float] | None = None,
     gpu_aware_mpi: bool | None = None,
 ) -> dict[str, Any]:
-    """The run as plain JSON data, every key present.
+    """Return the run as plain JSON data with every key.
 
     Parameters
     ----------
+    run
+        The run.
+    site
+        Name of the site.
     threads
-        Threads a rank.
+        Number of threads per rank.
     oversubscribe
         Whether ranks may share cores.
     device
@@ -41,25 +45,25 @@ def run_file(
     base
         Directory that a relative `data.path`, `data.tokenizer` or `links` starts from.
     shape
-        The placement of ranks that the launcher was asked for. The worker refuses to run in another shape.
+        Placement of ranks that the launcher is asked for. The worker refuses to run in another shape.
     peak_tflops
-        Dense peak of a GPU by precision, where the site gives it. The report prefers it to its own table.
+        Dense peak of a GPU by precision in TFLOP/s, if the site defines it. The report prefers it to its own table.
     gpu_aware_mpi
-        Whether the site says that its MPI library takes device pointers; None if the ranks are to find out.
+        Whether the MPI library accepts device pointers according to the site; None if the ranks must detect it.
 
     Raises
     ------
     UserError
-        A value of the study is wrong for this run, such as a seed that grows too large with the repeats. Or the study
-        is of a program of others.
+        A value of the study is invalid for this run, such as a seed that grows too large with the repeats. Or the study
+        is of another program.
     """
     study = run.study
     if isinstance(study, ProgramStudy):
-        raise UserError(f"{run.where(('program',))}: program: hpcbench knows no model of it: only its runs tell")
+        raise UserError(f"{run.where(('program',))}: program: hpcbench has no model of it: run the study instead")
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}
     content = {
-        **_named(run, site),
+        **_named(run, site, base),
         "model": study.model,
         "data": {**study.data.model_dump(), **files},
         "train": {**study.train.model_dump(), "seed": study.train.seed + run.repeat - 1},
@@ -91,17 +95,17 @@ def program_file(
     shape: contract.RankShape,
     peak_tflops: Mapping[Precision, float],
 ) -> dict[str, Any]:
-    """The run of a program as plain JSON data, every key present; parameters are those of `run_file`.
+    """Return the run of another program as plain JSON data with every key. The parameters are those of `run_file`.
 
     Raises
     ------
     UserError
-        A value of the study is wrong for this run, such as a seed that grows too large with the repeats.
+        A value of the study is invalid for this run, such as a seed that grows too large with the repeats.
     """
     study = run.study
     assert isinstance(study, ProgramStudy)
     content = {
-        **_named(run, site),
+        **_named(run, site, base),
         "program": {**study.program.model_dump(), "seed": study.program.seed + run.repeat - 1},
         "directory": str((base / (study.program.directory or ".")).resolve()),
         "threads": threads,
@@ -116,8 +120,11 @@ def program_file(
         raise make_user_error(error, ProgramRun, run.where) from None
 
 
-def _named(run: Run, site: str) -> dict[str, Any]:
-    """What every run file says: which run this is, its scheme and its ranks."""
+def _named(run: Run, site: str, base: Path) -> dict[str, Any]:
+    """Return the fields of all run files: name of the run, scheme and number of ranks."""
+    scheme = run.scheme.model_dump(include=set(Scheme.model_fields))
+    if scheme["preload"]:
+        scheme["preload"] = str((base / scheme["preload"]).absolute())
     return {
         "study": run.study.study,
         "site": site,
@@ -125,6 +132,6 @@ def _named(run: Run, site: str) -> dict[str, Any]:
         "repeat": run.repeat,
         "pairing": run.pairing,
         "cell": run.cell,
-        "scheme": {"name": run.scheme_name, **run.scheme.model_dump(include=set(Scheme.model_fields))},
+        "scheme": {"name": run.scheme_name, **scheme},
         "ranks": run.size.layout.ranks,
     }

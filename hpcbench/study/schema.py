@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hpcbench.contract.criteria import Criteria, QuantityBound
 from hpcbench.contract.layout import Partition
@@ -11,12 +11,13 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Count, File, Label, Line, Name, Scalar, Section
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.study.container import Container
+from hpcbench.study.systems import add_system
 
 
 class _Replicas(Section):
     """The size that a study may leave out. The fields of a second base class come first in files."""
 
-    dp: Count | None = Field(None, description="Data parallel; by default as many as nodes and the site have room for.")
+    dp: Count | None = Field(None, description="Data-parallel size; by default it follows from the nodes and the site.")
 
 
 class StudyLayout(Partition, _Replicas):
@@ -24,15 +25,23 @@ class StudyLayout(Partition, _Replicas):
 
 
 class SchemeEntry(Scheme):
-    """A scheme in the form in which a study or a site writes it."""
+    """A scheme as a study or a site defines it."""
 
-    description: Line | None = Field(None, description="For people.")
+    description: Line | None = Field(None, description="Short description.")
+    system: Name | None = Field(
+        None, description="Another compression system, whose fields this scheme completes: see `hpcbench schemes`."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_system(cls, data: Any) -> Any:
+        return add_system(data) if isinstance(data, dict) else data
 
 
 class Matrix(BaseModel):
     """The values that vary.
 
-    Each key names a field of the study and has a list of values; the last key varies fastest.
+    Each key is a field of the study with a list of values. The last key varies fastest.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -42,79 +51,79 @@ class Matrix(BaseModel):
         default_factory=list, description="Groups of keys whose lists have equal length and vary together."
     )
     exclude: list[dict[str, Scalar]] = Field(
-        default_factory=list, description="Cells to leave out: each matches on the keys that it names."
+        default_factory=list, description="Cells to leave out. Each entry matches the cells with its values."
     )
 
 
 class Baseline(Section):
-    """The runs that all others are compared with."""
+    """The runs with which all other runs are compared."""
 
-    scheme: Name = Field("baseline", description="Their scheme.")
+    scheme: Name = Field("baseline", description="Scheme of the baseline.")
 
 
 class _Shared(Section):
-    """What all studies have: the values that vary, and what is made of the runs."""
+    """Fields of all studies: the values that vary, the limits of jobs, and the comparison of runs."""
 
     study: Name = Field(description="Name: letters, digits, dot, underscore and dash, at most 64.")
     site: File | None = Field(None, description="Name of a site, or a site file.")
-    description: str | None = Field(None, description="For people.")
-    account: Label | None = Field(None, description="Bank or project that the scheduler charges.")
+    description: str | None = Field(None, description="Description.")
+    account: Label | None = Field(None, description="Account, bank or project that the scheduler charges.")
     queue: Label | None = Field(None, description="Queue of the site; the site's first by default.")
-    walltime: str | None = Field(None, description="Limit of a job, such as 90m or 1h30m; the site's by default.")
+    walltime: str | None = Field(None, description="Walltime of a job, such as 90m or 1h30m; the site's by default.")
     run_limit: str | None = Field(
         None,
-        description="Limit of a run, at which it writes its checkpoint and stops; by default an equal part of what "
-        "its job has left.",
+        description="Limit of a run, at which it writes its checkpoint and stops; by default an equal part of the "
+        "remaining time of its job.",
     )
     requeue: int = Field(
         0,
         ge=0,
         le=100,
-        description="How often a job goes back to its queue when it is preempted, or it or a run reaches its limit.",
+        description="Number of times that a job is requeued after a preemption, or at its limit or the limit of a run.",
     )
     stop_ahead: str = Field(
         "2m",
-        description="How long before its limit a job tells a run to write its checkpoint and stop. At its own limit a "
-        "run has this time for it, or as long as the limit if that is shorter and other runs wait.",
+        description="Time before the limit of a job at which its run is asked to write a checkpoint and stop. After "
+        "its own limit, a run has the same time, but at most its limit if other runs wait.",
     )
     after: File | None = Field(
-        None, description="Submission, or study by its name, whose jobs must have completed before these."
+        None, description="Submission, or name of a study, whose jobs must complete before these start."
     )
-    nodes: Count | None = Field(None, description="Nodes of a job; by default what the layout needs.")
-    ranks_per_node: Count | None = Field(None, description="Ranks a node; by default the GPUs of a node.")
+    nodes: Count | None = Field(None, description="Nodes of a job; by default the number that the layout needs.")
+    ranks_per_node: Count | None = Field(None, description="Ranks per node; by default the GPUs of a node.")
     scheme: Name = Field("baseline", description="The scheme, if the matrix does not vary it.")
-    schemes: dict[Name, SchemeEntry] = Field(default_factory=dict, description="Schemes of one's own, by name.")
-    matrix: Matrix = Field(default_factory=Matrix, description="What varies.")
-    repeats: int = Field(3, ge=1, le=1000, description="Runs of each cell, with seeds of their own.")
+    schemes: dict[Name, SchemeEntry] = Field(default_factory=dict, description="Schemes of the study, by name.")
+    matrix: Matrix = Field(default_factory=Matrix, description="The values that vary.")
+    repeats: int = Field(3, ge=1, le=1000, description="Runs of each cell and scheme, each with another seed.")
     pairing: Literal["allocation", "none"] = Field(
         "allocation",
-        description="allocation: the schemes of a repeat share a job, in rotated order; none: one job a run.",
+        description="allocation: the schemes of a repeat share a job, in rotated order; none: one job per run.",
     )
     baseline: Baseline = Field(
-        default_factory=Baseline, description="The baseline, which all other runs are compared with."
+        default_factory=Baseline, description="The baseline with which all other runs are compared."
     )
-    criteria: Criteria = Field(
-        default_factory=Criteria, description="Margins within which a verdict sees no difference."
-    )
+    criteria: Criteria = Field(default_factory=Criteria, description="Margins within which runs count as equal.")
     thresholds: list[QuantityBound] = Field(
         default_factory=list,
         max_length=1000,
-        description="Bounds that runs must keep; `report` says which are broken.",
+        description="Bounds that runs must keep; `report` lists the violations.",
     )
 
 
 class Study(_Shared):
     """The runs to compare: a model, its training, and the values that vary."""
 
-    model: Model = Field(description="A preset's name, or the fields; `preset` in the fields starts from one.")
-    data: Data = Field(default_factory=Data, description="The text.")
-    train: Train = Field(description="How each run trains.")
+    model: Model = Field(description="Name of a preset, or the fields; with `preset`, the fields change a preset.")
+    data: Data = Field(default_factory=Data, description="The training text.")
+    train: Train = Field(description="Training settings.")
     layout: StudyLayout = Field(default_factory=StudyLayout, description="Sizes of the parallel dimensions.")
     links: File | None = Field(
         None,
-        description="File of `hpcbench bench network --output`, relative to the study file; plans are chosen by it.",
+        description="File of `hpcbench bench network --output`, relative to the study file, for the choice of plans.",
     )
-    container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
+    container: Container | None = Field(
+        None, description="The container of the ranks: the image, and settings that the site lacks."
+    )
 
     @property
     def steps(self) -> int:
@@ -123,12 +132,14 @@ class Study(_Shared):
 
 
 class ProgramStudy(_Shared):
-    """The runs of a program of others to compare."""
+    """The runs of another program to compare."""
 
     program: Program = Field(
-        description="A program of others that trains with PyTorch, in place of model, data, train and layout."
+        description="Another program that trains with PyTorch, in place of model, data, train and layout."
     )
-    container: Container | None = Field(None, description="The image that ranks run in, and what the site lacks of it.")
+    container: Container | None = Field(
+        None, description="The container of the ranks: the image, and settings that the site lacks."
+    )
 
     @property
     def steps(self) -> int:
@@ -140,13 +151,13 @@ AnyStudy = Study | ProgramStudy
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a study file, for editors."""
+    """Return the JSON Schema of a study file, for editors."""
     schema, foreign = Study.model_json_schema(), ProgramStudy.model_json_schema()
     schema["properties"]["program"] = foreign["properties"]["program"]
     schema["$defs"] = {**foreign["$defs"], **schema["$defs"]}
-    own = [name for name in schema["required"] if name in ("model", "train")]
-    schema["required"] = [name for name in schema["required"] if name not in own]
-    schema["oneOf"] = [{"required": own}, {"required": ["program"]}]
+    sections = [name for name in schema["required"] if name in ("model", "train")]
+    schema["required"] = [name for name in schema["required"] if name not in sections]
+    schema["oneOf"] = [{"required": sections}, {"required": ["program"]}]
     preset = {"type": "object", "required": ["preset"], "properties": {"preset": {"type": "string"}}}
     model = schema["properties"]["model"]
     schema["properties"]["model"] = {

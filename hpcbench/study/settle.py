@@ -1,4 +1,4 @@
-"""How the runs of a scheme train: the study's settings, the scheme's optimizer, and the values that depend on them."""
+"""Training settings of a scheme's runs: the study's settings, the scheme's optimizer, and dependent values."""
 
 from collections.abc import Callable
 
@@ -13,11 +13,15 @@ from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.size import Capacity, Size
 
 
-def settled(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> Train:
-    """The study's settings for a scheme, with all that depends on their optimizer filled in.
+def settle_train(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> Train:
+    """Return the study's training settings for a scheme, with the values that depend on the optimizer.
 
     Parameters
     ----------
+    train
+        Settings of the study.
+    scheme
+        The scheme, which may set the optimizer.
     where
         ``file:line`` of a path of the study.
 
@@ -30,10 +34,10 @@ def settled(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> 
     freeze_step = None
     if optimizer == "onebit-adam":
         freeze_step = train.freeze_step or max(train.steps // 5, train.warmup_steps, 1)
-    found = train.changed(optimizer=optimizer, freeze_step=freeze_step, min_lr=train.lowest_lr)
-    if misfit := find_optimizer_misfit(found):
+    settings = train.changed(optimizer=optimizer, freeze_step=freeze_step, min_lr=train.lowest_lr)
+    if misfit := find_optimizer_misfit(settings):
         raise UserError(f"{where(misfit.field)}: {misfit}")
-    return found
+    return settings
 
 
 def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
@@ -47,10 +51,16 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     Raises
     ------
     UserError
-        A rule is for traffic that this optimizer or ZeRO stage does not have, a codec does not take the precision, or
-        the backward pass would compute with other values than the forward pass.
+        The scheme has arguments. Or a rule is for traffic that this optimizer or ZeRO stage does not have, a codec
+        does not take the precision, or the backward pass would compute with other values than the forward pass.
     """
     train, name = study.train, study.scheme
+    if scheme.arguments:
+        place, field = _place_of(None, study, where, "arguments")
+        raise UserError(
+            f"{place}: {field}: scheme {name} has arguments, which only studies of a program take: use "
+            "settings under train, or environment"
+        )
     setting = TrafficSettings(size.layout, train, study.model.tied)
     for k, rule in enumerate(scheme.all_rules):
         if not any(rule.matches(triple) for triple in list_possible_traffic(train.optimizer)):
@@ -102,12 +112,12 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
 
 
 def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPath], str]) -> None:
-    """Check that the scheme can be applied to a program of others.
+    """Check that the scheme can be applied to another program.
 
     Raises
     ------
     UserError
-        Its rules need what the calls of a program do not tell.
+        The rules need facts that the calls of a program do not contain.
     """
     reason = explain_undecidable(scheme)
     if reason:
@@ -116,9 +126,9 @@ def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPat
 
 
 def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
-    """A line for each rule of the scheme that carries nothing in a run of the settled study.
+    """List the rules of the scheme without traffic in a run of the settled study, one line each.
 
-    What a program of others sends is not known before it runs.
+    The traffic of another program is unknown before it runs.
     """
     if isinstance(study, ProgramStudy):
         return []
@@ -126,9 +136,9 @@ def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
 
 
 def _place_of(k: int | None, study: AnyStudy, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:
-    """The place of rule `k`, or of another `key` of the scheme, and the name of the field.
+    """Return the place of rule `k`, or of another `key` of the scheme, and the name of the field.
 
-    Where another file defines the scheme, it is the place that names the scheme.
+    If another file defines the scheme, the place is that of the scheme's name.
     """
     path: FieldPath = ("scheme",)
     if study.scheme in study.schemes:

@@ -22,7 +22,7 @@ class Capacity:
     device: str = "cpu"
     """What ranks compute on: ``cpu`` or ``cuda``."""
     most_nodes: tuple[int, str] | None = None
-    """The most nodes of a job, and who says so; None where the site does not say."""
+    """Maximum nodes of a job, and a sentence with the source; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -35,48 +35,52 @@ class Size:
 
 
 def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
-    """Sizes of the study's run on this site.
+    """Resolve the sizes of the study's run on a site.
 
     Parameters
     ----------
+    study
+        The study with the values of a cell.
+    capacity
+        Capacity of the site.
     where
         ``file:line`` of a path of the study.
 
     Raises
     ------
     UserError
-        A size does not divide. The message names the field and a size that would.
+        A size does not divide. The message names the field and a size that does.
     """
     if study.nodes is not None and capacity.most_nodes is not None and study.nodes > capacity.most_nodes[0]:
-        most, said = capacity.most_nodes
-        raise UserError(f"{where(('nodes',))}: nodes: {study.nodes}: {said}: use at most {most}")
+        most, source = capacity.most_nodes
+        raise UserError(f"{where(('nodes',))}: nodes: {study.nodes}: {source}: use at most {most}")
     if isinstance(study, ProgramStudy):
         nodes = study.nodes or 1
         per_node = study.ranks_per_node or capacity.ranks_per_node or capacity.slots
-        return Size(nodes, per_node, Layout(dp=nodes * per_node))  # how its ranks are laid out, the program knows
+        return Size(nodes, per_node, Layout(dp=nodes * per_node))  # the program itself lays out its ranks
     sections = study.model, study.train, study.layout
     if misfit := find_model_misfit(*sections) or find_stream_misfit(*sections):
         raise UserError(f"{where(misfit.field)}: {misfit}")
     size = _place(study, capacity, where)
     if study.train.sync != "all-reduce" and capacity.device != "cpu":
         raise UserError(
-            f"{where(('train', 'sync'))}: train.sync: {study.train.sync} has been built for CPUs, and the device of "
+            f"{where(('train', 'sync'))}: train.sync: {study.train.sync} exists for CPUs only, and the device of "
             f"{capacity.site} is {capacity.device}: use sync all-reduce"
         )
     if misfit := find_server_misfit(study.model, study.train, size.layout) or find_batch_misfit(
         study.train, size.layout
     ):
-        raise UserError(f"{where(misfit.field)}: {misfit}{_whence(study, size, capacity)}")
+        raise UserError(f"{where(misfit.field)}: {misfit}{_explain_dp(study, size, capacity)}")
     return size
 
 
-def _whence(study: Study, size: Size, capacity: Capacity) -> str:
-    """Where a dp comes from that the study does not give."""
+def _explain_dp(study: Study, size: Size, capacity: Capacity) -> str:
+    """Explain a value of dp that the study does not set."""
     if study.layout.dp is not None or study.ranks_per_node is not None:
         return ""
     return (
-        f" (dp = {size.layout.dp} follows from {size.nodes} x {size.ranks_per_node} ranks, as many as {capacity.site} "
-        "usually has on a node: ranks_per_node sets another number)"
+        f" (dp = {size.layout.dp} follows from {size.nodes} x {size.ranks_per_node} ranks, the usual number of "
+        f"{capacity.site} per node: ranks_per_node sets another number)"
     )
 
 
@@ -91,10 +95,10 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         nodes = study.nodes or 1
         ranks = nodes * (usual or max(capacity.slots, part))
         if study.nodes is None and usual is None:
-            ranks -= ranks % part  # the site's slots are an upper limit, not a number that was asked for
+            ranks -= ranks % part  # the site's slots are an upper limit, not a request
         if ranks < part or ranks % part:
             raise UserError(
-                f"{where(('nodes',))}: layout.dp: {nodes} nodes x {usual} ranks = {ranks} ranks are no multiple of "
+                f"{where(('nodes',))}: layout.dp: {nodes} nodes x {usual} ranks = {ranks} ranks, not a multiple of "
                 f"{axes} = {sizes} = {part}: change nodes, {remedies} or layout.pp"
             )
         dp = ranks // part
@@ -117,7 +121,7 @@ def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) 
         path: FieldPath = ("nodes",) if study.nodes else ("layout",)
         remedy = "leave layout.dp out to let it follow from nodes, or change nodes, ranks_per_node or the layout"
         raise UserError(
-            f"{where(path)}: layout: {product} ranks, but {nodes} nodes x {usual} ranks a node = {nodes * usual} "
+            f"{where(path)}: layout: {product} ranks, but {nodes} nodes x {usual} ranks per node = {nodes * usual} "
             f"on {capacity.site}: {remedy}"
         )
     return Size(nodes, usual, resolved)

@@ -1,4 +1,4 @@
-"""YAML 1.2 with the place of every value. Only the types of the core schema are known, so that no value surprises.
+"""YAML 1.2 with the place of every value, and only the types of the core schema.
 
 `12:00` and `no` are strings, `1e3` is a number, `010` is ten. Duplicate keys, tags, several documents and alias bombs
 are errors with file and line.
@@ -21,7 +21,7 @@ MAX_DEPTH = 32
 
 @dataclass
 class Document:
-    """A YAML file's content, and the place where each value stands."""
+    """Content of a YAML file, and the place of each value."""
 
     name: str
     """Name of the file in messages."""
@@ -33,7 +33,7 @@ class Document:
     """``file:line`` (or the option) of each key and each list item."""
 
     def where(self, path: FieldPath) -> str:
-        """``file:line`` of the value, or of the nearest value around it that is in the file."""
+        """Return the ``file:line`` of a value, or of the nearest section around it in the file."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
                 return self.origins[path[:end]]
@@ -72,10 +72,10 @@ def read(path: Path) -> Document:
     origins: dict[FieldPath, str] = {}
     data = _parse(text, name, origins)
     if data is None and not text.strip():
-        raise UserError(f"{name}: is empty: see `hpcbench schema` for what belongs in it")
+        raise UserError(f"{name}: is empty: see `hpcbench schema` for its fields")
     if not isinstance(data, dict):
-        found = {list: "a list", type(None): "nothing"}.get(type(data), show(data))
-        raise UserError(f"{name}:1: expected `key: value` lines at the root, found {found}")
+        content = {list: "a list", type(None): "nothing"}.get(type(data), show(data))
+        raise UserError(f"{name}:1: expected `key: value` lines at the root, found {content}")
     return Document(name, raw, data, origins)
 
 
@@ -85,7 +85,7 @@ def parse_value(text: str, name: str) -> Any:
     Raises
     ------
     UserError
-        The text is no YAML; the message calls it `name`.
+        The text is not YAML. `name` is its name in the message.
     """
     return _parse(text, name, {}, lines=False)
 
@@ -102,7 +102,7 @@ def _parse(text: str, name: str, origins: dict[FieldPath, str], *, lines: bool =
         line = text.count("\n", 0, error.position if isinstance(error.position, int) else 0) + 1
         place, problem = f":{line}" if lines else "", "not a text file: a control character is in it"
     except MarkedYAMLError as error:
-        starts_earlier = any(words in str(error.context) for words in ("simple key", "quoted scalar", "flow "))
+        starts_earlier = any(phrase in str(error.context) for phrase in ("simple key", "quoted scalar", "flow "))
         mark = (error.context_mark if starts_earlier else error.problem_mark) or error.problem_mark
         place = f":{mark.line + 1}" if mark is not None and lines else ""
         problem = _explain(error, text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else "")
@@ -123,10 +123,10 @@ _REMEDIES = (
     ("expected <block end>", "the indentation of {line} fits no section above: align it with the keys of its section"),
     ("unexpected end of stream", "the quote in {line} is not closed: add the second quote"),
     ("expected ',' or ", "the bracket in {line} is not closed: add ] or }}"),
-    ("found undefined escape", "{line} has a \\ that YAML does not know: use single quotes"),
+    ("found undefined escape", "{line} has an unknown \\ escape: use single quotes"),
     ("duplicate anchor", "the anchor in {line} exists twice: rename one"),
 )
-"""Words of ruamel's messages, and what we say in their place."""
+"""Phrases of ruamel's messages, and the remedies in their place."""
 
 
 def _explain(error: Any, line: str) -> str:
@@ -139,8 +139,8 @@ def _explain(error: Any, line: str) -> str:
         return "a second document: keep one, without a `---` after it"
     if "\t" in line or "\\t" in problem:
         return "not YAML: a tab: use blanks to indent, and between key and value"
-    for words, remedy in _REMEDIES:
-        if words in problem:
+    for phrase, remedy in _REMEDIES:
+        if phrase in problem:
             return (
                 f"not YAML: {remedy.format(line=show(line.strip()), problem=problem.partition(' character ')[2][:3])}"
             )
@@ -164,7 +164,7 @@ _TAGS = {_TAG + kind for kind in ("map", "seq", "str", *_SCALARS)}
 
 
 def _core_schema() -> Any:
-    """A parser of ruamel with these scalars only. Its own also knows dates, ``1_000`` and ``<<``."""
+    """Return a parser of ruamel with these scalars only. Its default also reads dates, ``1_000`` and ``<<``."""
     import ruamel.yaml
     from ruamel.yaml.nodes import ScalarNode
     from ruamel.yaml.resolver import VersionedResolver
@@ -175,8 +175,8 @@ def _core_schema() -> Any:
 
         def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
             if kind is ScalarNode and implicit[0]:
-                found = (name for name, pattern in _SCALARS.items() if pattern.fullmatch(value))
-                return Tag(suffix=_TAG + next(found, "str"))
+                kinds = (name for name, pattern in _SCALARS.items() if pattern.fullmatch(value))
+                return Tag(suffix=_TAG + next(kinds, "str"))
             return super().resolve(kind, value, (False, False))
 
     yaml = ruamel.yaml.YAML(typ="safe", pure=True)
@@ -186,7 +186,7 @@ def _core_schema() -> Any:
 
 
 class _Builder:
-    """Makes plain data from ruamel's nodes, with the line of each value. Constructs that no study needs are refused."""
+    """Builder of plain data from ruamel's nodes, with the line of each value. It refuses unneeded constructs."""
 
     def __init__(self, name: str, origins: dict[FieldPath, str], scalar: Callable[[Any], Any]) -> None:
         self._name, self._origins, self._scalar = name, origins, scalar
@@ -194,7 +194,7 @@ class _Builder:
         self._open: set[int] = set()
 
     def value(self, node: Any, path: FieldPath) -> Any:
-        """The value of the node at `path`. The content of an alias is built, and counted, each time."""
+        """Build the value of the node at `path`. The content of an alias is built and counted each time."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             where = self._origins.get(path[:1], self._name)
@@ -237,11 +237,11 @@ class _Builder:
         return items
 
     def _check_whole(self, node: Any) -> None:
-        """Refuse a text with an escape for half of a pair: it is no text, and no file or command can hold it."""
+        """Refuse a text with half of a surrogate pair, which no file or command can contain."""
         try:
             node.value.encode()
         except UnicodeEncodeError:
-            raise self._error(node, f"{show(node.value)} is no text: half of a pair of \\u escapes") from None
+            raise self._error(node, f"{show(node.value)} is not text: half of a pair of \\u escapes") from None
 
     def _line(self, node: Any) -> str:
         return f"{self._name}:{node.start_mark.line + 1}"

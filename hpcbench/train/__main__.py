@@ -39,9 +39,11 @@ from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
 from hpcbench.features.energy.observer.energy import EnergyMeter
 from hpcbench.features.messages.observer import MessageObserver
+from hpcbench.features.network.observer import NetworkMeter
 from hpcbench.features.prune.observer import CountedZeros
 from hpcbench.features.trace.observer import TraceObserver
 from hpcbench.train import binding, clocks, container, gpu, machine, preflight, stop, text
+from hpcbench.train.applied import describe_applied
 from hpcbench.train.checkpoint import Checkpoint, Checkpoints, LatestCheckpoint, carried
 from hpcbench.train.corpus import Corpus
 from hpcbench.train.environment import environment, transport
@@ -90,6 +92,7 @@ def main(argv: list[str]) -> int:
     about = {**environment(), **transport(comm, run, aware), **(machine.job() if comm.rank == 0 else {})}
     if comm.rank == 0:
         log.event(Environment(**about, hosts=tuple(map(Host.declared, where)), world=ranks))
+        log.event(describe_applied(run.scheme, sys.orig_argv, os.environ))
     preflight.check(world, run)
     if warnings := binding.check(world, run):
         log.event(Binding(warnings=tuple(warnings)))
@@ -123,6 +126,7 @@ def main(argv: list[str]) -> int:
             MessageObserver(trainer, path.parent / message_samples.DIRECTORY),
             CountedZeros(trainer),
             EnergyMeter(ranks, comm, first=first_counted(run.train, resumed_from or 0)),
+            NetworkMeter([rank["host"] for rank in world], comm, first=first_counted(run.train, resumed_from or 0)),
         ],
     )
     if isinstance(trainer, ServedTrainer):

@@ -73,7 +73,7 @@ class Milestones:
         shape, experts = self._shape, self._shape["experts"]
         if experts.layers:
             accepted = result.kept_choices / (settings.global_batch * experts.layers)
-            shape = {**shape, "experts": experts._replace(kept=accepted)}
+            shape = {**shape, "experts": experts._replace(kept_rows=accepted)}
         self._log.step(
             Step(
                 step=step,

@@ -18,8 +18,9 @@ from hpcbench.train import binding, container
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
     """Return the host and cores of each rank, in rank order."""
     description = {**binding.describe(comm, run.device), "threads": run.threads}
-    if run.scheme.environment:
-        description["environment"] = {name: os.environ.get(name) for name in run.scheme.environment}
+    names = [*run.scheme.environment, *(["LD_PRELOAD"] if run.scheme.preload else ())]
+    if names:
+        description["environment"] = {name: os.environ.get(name) for name in names}
     return comm.allgather(description)
 
 
@@ -57,16 +58,22 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
 
 
 def _check_environment(world: list[dict[str, Any]], run: Run) -> None:
-    """Check that every rank has the scheme's variables.
+    """Check that every rank has the scheme's variables and has loaded its library.
 
     Launchers differ in what they export, and a rank without the variables would be measured with another scheme.
     """
+    name, library = run.scheme.name, run.scheme.preload
     for rank in world:
-        for name, value in run.scheme.environment.items():
-            value_here = rank["environment"][name]
+        here = f"rank {rank['rank']} on {rank['host']}"
+        for variable, value in run.scheme.environment.items():
+            value_here = rank["environment"][variable]
             if value_here != value:
                 printed = "unset" if value_here is None else repr(value_here)
                 raise UserError(
-                    f"rank {rank['rank']} on {rank['host']}: {name} is {printed}, but scheme {run.scheme.name} sets it "
-                    f"to {value!r}: run it by its job script, whose launcher must export the variable to all ranks"
+                    f"{here}: {variable} is {printed}, but scheme {name} sets it to {value!r}: run it by its job "
+                    "script, whose launcher must export the variable to all ranks"
                 )
+        if library and library not in (rank["environment"]["LD_PRELOAD"] or "").split(":"):
+            raise UserError(
+                f"{here}: LD_PRELOAD does not contain {library}, the preload of scheme {name}: run it by its job script"
+            )

@@ -1,8 +1,8 @@
-"""A perceptron cut by tensor parallelism, in replicas cut by FSDP2: it knows nothing of hpcbench.
+"""A perceptron with tensor parallelism and FSDP2. The script does not import hpcbench.
 
     torchrun --nproc-per-node 4 gpt_fsdp_tp.py --steps 20
 
-It guesses the next byte of the text of Python's own library from the bytes before it, and prints a line for each step.
+It predicts the next byte of the text of Python's library from the previous bytes, and prints a line for each step.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A random GPT-2 with the Trainer of transformers: it knows nothing of hpcbench.
+"""A random GPT-2 with the Trainer of transformers: it does not import hpcbench.
 
     torchrun --nproc-per-node 2 gpt_trainer.py --steps 20
 

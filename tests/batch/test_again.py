@@ -13,14 +13,14 @@ from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 
-def start(fake: Fake, **options: object) -> Submission:
+def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
@@ -34,7 +34,7 @@ def test_what_runs_is_not_submitted_again_unless_that_is_wanted(fake: Fake) -> N
     wait_for(lambda: fake.children)
     second = start(fake)
     assert second.root == first.root
-    assert second.notes[-1] == "already submitted and not over: nothing was handed in (--again submits it anew)"
+    assert second.notes[-1] == "already submitted and not over: nothing was submitted (--again submits it again)"
     assert start(fake, sets=["train.steps=21"]).root.name == "002"  # another study
     assert start(fake, again=True).root.name == "003"
     assert len(Ledger(first.root).submitted) == 1
@@ -68,11 +68,11 @@ def test_a_killed_command_is_gone_on_with(fake: Fake, monkeypatch: pytest.Monkey
     assert [job.id is None for job in Ledger(root).submitted] == [False, True]
     tracked = track(root)
     assert tracked.jobs["j0002-r2"].state is State.UNKNOWN and "answer is missing" in tracked.jobs["j0002-r2"].reason
-    assert "not handed in" in tracked.jobs["j0003-r3"].reason
+    assert "not submitted" in tracked.jobs["j0003-r3"].reason
     monkeypatch.undo()
     monkeypatch.chdir(fake.directory)
     again = start(fake)
-    assert again.root == root and "2 more handed in" in again.notes[-1]
+    assert again.root == root and "2 more jobs submitted" in again.notes[-1]
     assert [job.id is None for job in Ledger(root).submitted] == [False, False, False]
     assert numbers(fake) == ["001"]
     over = wait_until_over(root)  # the first one too, which no queue had been started for
@@ -101,14 +101,14 @@ def test_a_study_waits_for_another(fake: Fake) -> None:
     first = start(fake, only="scheme=baseline")
     fake.write_study(study="second")
     second = start(fake, only="scheme=mzhybrid", after="fake")
-    assert f"begins after {first.root}" in second.notes
+    assert f"starts after {first.root}" in second.notes
     parcel = json.loads((second.root / "handed" / "0001.json").read_text(encoding="utf-8"))
     assert parcel["after"] == [str(first.root / "jobs" / "j0001-r1")]
     assert {s.state for s in wait_until_over(second.root).runs.values()} == {State.COMPLETED}
     order = [call.get("run") or f"end {call['ended']}" for call in fake.calls]
     assert order == ["r1-baseline", "end r1-baseline", "r1-mzhybrid", "end r1-mzhybrid"]
     third = start(fake, only="scheme=mzhybrid", after=str(first.root), again=True)
-    assert f"begins after {first.root}, which is over" in third.notes
+    assert f"starts after {first.root}, which is over" in third.notes
     wait_until_over(third.root)
 
 
@@ -133,7 +133,7 @@ def test_a_study_whose_forerunner_fails(fake: Fake, any_end: bool) -> None:
 
 def test_what_cannot_be_waited_for(fake: Fake, tmp_path: Path) -> None:
     dry = start(fake, dry_run=True).root
-    with pytest.raises(UserError, match="was not handed in: submit that study first"):
+    with pytest.raises(UserError, match="was not submitted: submit that study first"):
         start(fake, after=str(dry))
     with pytest.raises(UserError, match="no such directory"):
         start(fake, after="nothing")

@@ -125,10 +125,10 @@ def test_cancel_of_jobs_that_were_handed_in_by_hand_says_how(
 ) -> None:
     root = prepared(fake, tmp_path, "slurm", "srun")
     assert command(monkeypatch, "cancel", str(root)) == 0
-    assert capsys.readouterr().out == f"{root}: nothing was handed in\n"
+    assert capsys.readouterr().out == f"{root}: nothing was submitted\n"
     job = next((root / "jobs").iterdir())
     (job / "status.json").write_text('{"state": "running", "attempt": 1, "id": "4711"}', encoding="utf-8")
     assert command(monkeypatch, "cancel", str(root)) == 2
-    assert "handed in by hand: end its jobs there, by their marks: 4711" in capsys.readouterr().err
+    assert "submitted by hand: cancel jobs 4711 by the scheduler" in capsys.readouterr().err
     submission = json.loads((root / "submission.json").read_text(encoding="utf-8"))
     assert submission["scheduler"] == "slurm"

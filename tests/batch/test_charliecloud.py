@@ -107,7 +107,7 @@ def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: 
     done, run = submit(tmp_path, image)
     words = (run / "err.txt").read_text() if run.is_dir() else ""
     assert done.returncode == 0, done.stderr + done.stdout + words
-    assert "by charliecloud, with its own hpcbench and MPI library" in " ".join(done.stdout.split())
+    assert "(charliecloud), with its own hpcbench and MPI library" in " ".join(done.stdout.split())
     events = {}
     for line in (run / "log.txt").read_text().splitlines():
         if line.startswith("{"):
@@ -137,7 +137,7 @@ def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[
     done, _ = submit(tmp_path, Path("/nowhere/image"))
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "hpcbench: study.yaml:9: container.image: /nowhere/image is not there: build it, or check the path"
+        "hpcbench: study.yaml:9: container.image: /nowhere/image does not exist: build it, or check the path"
     ]
 
 

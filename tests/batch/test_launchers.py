@@ -109,37 +109,38 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
 @pytest.mark.parametrize(
     ("where", "per_node", "gpus", "cores", "says", "nearest"),
     [
-        (site("summit"), 8, 1, None, "8 ranks x 1 GPU = 8: a node of summit has 6", "6 ranks a node with 1 GPU and 7"),
-        (site("summit"), 5, 1, 10, "5 ranks x 10 cores: a node of summit has 42", "5 ranks a node with 1 GPU and 7"),
-        (site("summit"), 5, 1, 8, "4 fit a node of summit if none is to lie on two of its 2 sockets with 21 cores",
-         "5 ranks a node with 1 GPU and 7 cores each"),
+        (site("summit"), 8, 1, None, "8 ranks x 1 GPU = 8: a node of summit has 6",
+         "6 ranks per node with 1 GPU and 7"),
+        (site("summit"), 5, 1, 10, "5 ranks x 10 cores: a node of summit has 42", "5 ranks per node with 1 GPU and 7"),
+        (site("summit"), 5, 1, 8, "4 fit a node of summit if none is split across its 2 sockets with 21 cores",
+         "5 ranks per node with 1 GPU and 7 cores each"),
         (site("summit"), 3, 2, None, "2 fit a node of summit, whose sockets have 3 and 3 GPUs",
-         "2 ranks a node with 2 GPUs"),
-        (site("summit"), 12, None, None, "12 ranks share GPUs, which on summit take one process each",
-         "6 ranks a node with 1 GPU"),
-        (site("summit", node__gpu_exclusive=False), 7, HALF, None, "do not share GPUs 2 at a time", "6 ranks a node"),
-        (site("summit", launcher__visibility="socket"), 5, 1, None, "do not divide into 2 sockets", "4 ranks"),
-        (site("summit"), 4, Fraction(2, 3), None, "a whole number, or one part", "4 ranks a node with 1 GPU and 10"),
-        (site("summit"), 6, 1, 0, "0 cores a rank", "6 ranks a node with 1 GPU and 7 cores"),
-        (site("lassen"), 6, 1, None, "has 4", "4 ranks a node with 1 GPU and 10 cores each"),
-        (site("lassen"), 42, None, None, "42 ranks: a node of lassen has 40 usable cores", "40 ranks a node"),
-        (site("lassen"), 2, 2, None, "lrun gives a rank one GPU", "2 ranks a node with 1 GPU and 20 cores each"),
+         "2 ranks per node with 2 GPUs"),
+        (site("summit"), 12, None, None, "12 ranks share GPUs, which on summit accept one process each",
+         "6 ranks per node with 1 GPU"),
+        (site("summit", node__gpu_exclusive=False), 7, HALF, None, "cannot share GPUs 2 at a time", "6 ranks per node"),
+        (site("summit", launcher__visibility="socket"), 5, 1, None, "cannot be divided equally among 2", "4 ranks"),
+        (site("summit"), 4, Fraction(2, 3), None, "a whole number, or a part", "4 ranks per node with 1 GPU and 10"),
+        (site("summit"), 6, 1, 0, "0 cores per rank", "6 ranks per node with 1 GPU and 7 cores"),
+        (site("lassen"), 6, 1, None, "has 4", "4 ranks per node with 1 GPU and 10 cores each"),
+        (site("lassen"), 42, None, None, "42 ranks: a node of lassen has 40 usable cores", "40 ranks per node"),
+        (site("lassen"), 2, 2, None, "lrun gives a rank one GPU", "2 ranks per node with 1 GPU and 20 cores each"),
         (site("lassen", launcher__visibility="socket"), 4, 1, None, "one GPU or all", None),
         (site("lumi"), 8, 1, 8, "8 ranks x 8 cores: a node of lumi has 56 usable cores",
-         "8 ranks a node with 1 GPU and 7"),
-        (site("lonestar6"), 4, 1, None, "4 ranks x 1 GPU = 4: a node of lonestar6 has 3", "3 ranks a node"),
+         "8 ranks per node with 1 GPU and 7"),
+        (site("lonestar6"), 4, 1, None, "4 ranks x 1 GPU = 4: a node of lonestar6 has 3", "3 ranks per node"),
         (site("lonestar6", launcher__kind="srun"), 1, 3, None, "0 fit a node of lonestar6, whose sockets have 1 and 2",
-         "1 rank a node with 1 GPU and 64 cores each"),
+         "1 rank per node with 1 GPU and 64 cores each"),
         (site("lonestar6", launcher__kind="jsrun", scheduler__kind="lsf", launcher__visibility="socket"), 2, 1, None,
-         "parts that are alike cannot show each rank those of its socket", None),
-        (site("vista"), 2, 1, None, "has 1", "1 rank a node with 1 GPU and 72 cores"),
+         "equal parts cannot show each rank the GPUs of its socket", None),
+        (site("vista"), 2, 1, None, "has 1", "1 rank per node with 1 GPU and 72 cores"),
         (site("marenostrum5", launcher__kind="srun"), 1, 1, 57, "57 cores",
-         "1 rank a node with 1 GPU and 20 cores each"),
+         "1 rank per node with 1 GPU and 20 cores each"),
         (site("marenostrum5"), 1, 1, 57, "takes 20 cores with each GPU, 80 in all", "80 cores each"),
         (site("perlmutter", launcher__visibility="one"), 8, None, None, "srun gives a rank whole GPUs", "4 ranks"),
         (site("perlmutter", launcher__visibility="socket"), 4, None, None, "shows a rank its own GPUs or all", None),
-        (site("tuolumne", device="cuda"), 8, None, None, "flux gives a rank whole GPUs", "4 ranks a node with 1 GPU"),
-        (site("slurm-cluster", threads=17), 4, 1, None, "17 threads a rank: each has 16 cores", "3 ranks a node"),
+        (site("tuolumne", device="cuda"), 8, None, None, "flux gives a rank whole GPUs", "4 ranks per node with 1 GPU"),
+        (site("slurm-cluster", threads=17), 4, 1, None, "17 threads per rank: each has 16 cores", "3 ranks per node"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_the_reason_and_the_nearest_that_does(
@@ -263,7 +264,7 @@ def test_the_nearest_that_is_offered_fits_and_nothing_is_nearer(
     except ValueError as error:
         _, there_is, offered = str(error).partition("; the nearest that fits: ")
     assert there_is
-    words = re.fullmatch(r"(\d+) ranks? a node with (?:(\S+) (?:of a )?GPUs? and )?(\d+) cores? each", offered)
+    words = re.fullmatch(r"(\d+) ranks? per node with (?:(\S+) (?:of a )?GPUs? and )?(\d+) cores? each", offered)
     assert words
     ranks = int(words[1])
     for nearer in range(per_node - abs(ranks - per_node) + 1, per_node + abs(ranks - per_node)):

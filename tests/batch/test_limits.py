@@ -124,14 +124,14 @@ def test_times_within_a_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "queues", "says"),
     [
-        ("summit", ["batch"] * 101, "101 jobs: queue batch of summit takes 100 of a user (olcf-user-docs"),
-        ("summit", ["debug"] * 2, "2 jobs: queue debug of summit takes 1 of a user"),
+        ("summit", ["batch"] * 101, "101 jobs: queue batch of summit takes 100 per user (olcf-user-docs"),
+        ("summit", ["debug"] * 2, "2 jobs: queue debug of summit takes 1 per user"),
         (
             "frontier",
             ["batch"] * 60 + ["extended"] * 41,
-            "101 jobs: frontier takes 100 of a user: hand them in by parts",
+            "101 jobs: frontier takes 100 per user: submit them in parts",
         ),
-        ("vista", ["gh"] * 41, "41 jobs: queue gh of vista takes 40 of a user"),
+        ("vista", ["gh"] * 41, "41 jobs: queue gh of vista takes 40 per user"),
         ("summit", ["batch"] * 100 + ["debug"], None),
         ("frontier", ["batch"] * 100, None),
         ("local", [None] * 5000, None),

@@ -13,14 +13,14 @@ from batch_fakes import Fake, wait_for, wait_until_over
 from hpcbench.batch.cancel import cancel
 from hpcbench.batch.schedulers.local import lock_path
 from hpcbench.batch.schedulers.processes import alive, identity
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 from hpcbench.files import read_json
 
 
-def start(fake: Fake, **options: object) -> Submission:
+def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 

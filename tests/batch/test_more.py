@@ -11,14 +11,14 @@ from hpcbench.batch.cancel import cancel
 from hpcbench.batch.rewrite_jobs import rewrite_jobs
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.contract.state import State
 from hpcbench.contract.submission import read_submission
 from hpcbench.errors import UserError
 
 
-def start(fake: Fake, **options: object) -> Submission:
+def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
@@ -85,7 +85,7 @@ def test_a_killed_addition_is_continued_and_not_made_again(fake: Fake, monkeypat
         with pytest.raises(KeyboardInterrupt):
             start(fake, more=3)
     again = start(fake, more=3)
-    assert "2 more handed in" in again.notes[0] and again.notes[1].startswith("no repeats were added")
+    assert "2 more jobs submitted" in again.notes[0] and again.notes[1].startswith("no repeats were added")
     assert [job.id for job in read_submission(root).jobs] == [f"j000{k}-r{k}" for k in (1, 2, 3, 4)]
     over = wait_until_over(root)
     assert {status.state for status in over.runs.values()} == {State.COMPLETED}
@@ -111,15 +111,15 @@ def test_a_refused_addition_leaves_the_submission_as_it_was(fake: Fake, monkeypa
 
 
 def test_repeats_are_added_to_the_same_study_only(fake: Fake) -> None:
-    with pytest.raises(UserError, match="is not there: submit the study without --more first"):
+    with pytest.raises(UserError, match="does not exist: submit the study without --more first"):
         start(fake, more=1)
     root = start(fake).root
     wait_until_over(root)
     start(fake, dry_run=True)
     refused: list[tuple[dict[str, object], str]] = [
         ({"sets": ["train.steps=21"]}, "has no submission of this study with the same site, options and version"),
-        ({"dry_run": True}, "not with --dry-run"),
-        ({"after": "001"}, "not with --after"),
+        ({"dry_run": True}, "cannot be used with --dry-run"),
+        ({"after": "001"}, "cannot be used with --after"),
     ]
     for options, words in refused:
         with pytest.raises(UserError, match=f"--more: .*{words}"):

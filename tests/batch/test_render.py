@@ -7,6 +7,7 @@ Every file in sites/ has a golden. After a change that is meant, write them anew
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,6 +31,8 @@ from hpcbench.batch.sites.load_site import load_site, offer, site_names
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
 from hpcbench.errors import UserError
+from hpcbench.job.main import make_doctor_command
+from hpcbench.job.options import parse_options
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
@@ -128,6 +131,7 @@ def prepared(name: str) -> tuple[Site, list[Job]]:
     if name == "offer":
         sets.append("matrix.scheme=[baseline, zhybrid-16-8, library-zfp16, library-mpc]")
     jobs = jobs_of("cluster", site, sets)
+    jobs = [replace(job, driver="/home/me/venv/bin/python") for job in jobs]
     if name in ("full", "slots", "flux"):
         jobs = [replace(job, requeue=2, run_limit=Duration(1200), stop_ahead=Duration(300)) for job in jobs]
     return site, jobs
@@ -140,7 +144,8 @@ def script(name: str) -> str:
         site = site.model_copy(update={"node": site.node.model_copy(update={"cores": 2})})
         job = jobs_of("local", site)[0]
         program = f"/opt/venv/bin/{Path(job.launch[0]).name}"
-        job = replace(job, python="/opt/venv/bin/python", launch=[program, *job.launch[1:]])
+        python = "/opt/venv/bin/python"
+        job = replace(job, python=python, driver=python, launch=[program, *job.launch[1:]])
         return render(job, site=site, study="demo", root="/home/me/it's $HOME/results/demo/001")
     site, jobs = prepared(name)
     return render(jobs[0], site=site, study="neox-hybrid", root=ROOT)
@@ -250,7 +255,7 @@ def test_directives_are_written_by_one_function_alone() -> None:
     with pytest.raises(ValueError, match="line break"):
         directive("#BSUB", "-J", "x\n#BSUB -q other")
     smuggling = Site.model_validate({**FULL, "modules": ["x"]}).model_copy(update={"setup": ["#SBATCH --qos=free"]})
-    with pytest.raises(ValueError, match="reads as a directive"):
+    with pytest.raises(ValueError, match="would read a value as a directive"):
         render(job(), site=smuggling, study="s", root="/r")
 
 
@@ -258,7 +263,7 @@ def test_directives_are_written_by_one_function_alone() -> None:
 @pytest.mark.parametrize("where", ["setup", "teardown"])
 def test_lines_of_the_site_are_no_directives(line: str, where: str) -> None:
     site = Site.model_validate(FULL).model_copy(update={where: ["true", line]})
-    with pytest.raises(ValueError, match="reads as a directive"):
+    with pytest.raises(ValueError, match="would read a value as a directive"):
         render(job(), site=site, study="s", root="/r")
 
 
@@ -290,7 +295,7 @@ def test_a_resource_requirement_of_the_site_is_joined_with_ours(value: str) -> N
     text = render(job(), site=site, study="s", root="/r")
     [line] = [line for line in text.splitlines() if line.startswith("#BSUB -R")]
     assert re.fullmatch(rf"#BSUB -R '{re.escape(value)} span\[ptile=\d+\]'", line)
-    assert [fault.words for fault in faults(site) if "directives" in fault.path] == []
+    assert [fault.problem for fault in faults(site) if "directives" in fault.path] == []
 
 
 OPTIONS = "-n -N -R -M -c -g -G -x -csm -nnodes -alloc_flags -core_isolation -gpu --nslots --gres --qos --mem -q -P -e"
@@ -358,7 +363,7 @@ def test_gpus_are_asked_for_as_the_site_wants_it(
         ("gpu", "slurm", "slurm has no gpu: use gres or gpus-per-node or gpus-per-task or none"),
         ("gres", "lsf", "lsf has no gres: use gpu or none"),
         ("gres", "flux", "flux has no gres: use none"),
-        ("gpus-per-task", "slurm", "not 1/2 a rank"),
+        ("gpus-per-task", "slurm", "not 1/2 per rank"),
     ],
 )
 def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str, says: str) -> None:
@@ -447,7 +452,7 @@ def test_arrays_hold_jobs_that_ask_for_the_same() -> None:
     with pytest.raises(ValueError, match="differ in shape"):
         render_array("a", jobs, site=site, study="s", root="/r")
     for name in ("a b", "../a", "a%J", ""):
-        with pytest.raises(ValueError, match="cannot name an array"):
+        with pytest.raises(ValueError, match="cannot be the name of an array"):
             render_array(name, jobs[:1], site=site, study="s", root="/r")
     with pytest.raises(ValueError, match="has no job arrays"):
         array("flux")
@@ -532,9 +537,21 @@ def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -
     assert theirs.replace(f"# mine\n# {FULL['site']}\n", "") == ours != theirs
 
 
+FIXED_OPTIONS = ["--scheduler=lsf", "--job=j", "--id=1", "--script=2", "--pipes", "3", "4"]
+
+
 def test_a_shared_launch_host_loads_no_mpi_library() -> None:
-    assert "hpcbench.doctor.job --no-mpi" in script("summit")
-    assert "hpcbench.doctor.job &" in script("lsf-cluster")
+    given = {
+        name: re.findall(r"^ +(--walltime .*) \"\$@\" <", script(name), re.MULTILINE)
+        for name in ("summit", "lsf-cluster")
+    }
+    commands = {
+        name: make_doctor_command(parse_options([*FIXED_OPTIONS, *words]))
+        for name, [line] in given.items()
+        for words in [shlex.split(line)]
+    }
+    assert commands["summit"][1:] == ["-m", "hpcbench.doctor.job", "--no-mpi"]
+    assert commands["lsf-cluster"][1:] == ["-m", "hpcbench.doctor.job"]
     code = "import runpy, sys; runpy.run_module('hpcbench.doctor.job', run_name='__main__')"
     code += "; print('mpi4py' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "--no-mpi"], capture_output=True, text=True, check=True)
@@ -546,7 +563,7 @@ def test_a_shared_launch_host_loads_no_mpi_library() -> None:
 @pytest.mark.parametrize("name", ["lassen", "summit"])
 def test_settings_of_a_sites_shell_reach_spectrum_mpi(name: str, rank: str, left: str) -> None:
     text = script(name)
-    scrub = text[text.index("# Variables of an outer job") : text.index("# ---- the claim")]
+    scrub = text[text.index("# ---- drop variables of an outer job") : text.index("# ---- the id of this job")]
     environment = {"PATH": os.environ["PATH"], "OMPI_MCA_x": "1", "OMPI_COMM_WORLD_SIZE": "4"}
     environment |= {"OMPI_COMM_WORLD_RANK": rank} if rank else {}
     done = subprocess.run(
@@ -563,7 +580,7 @@ def test_templates_use_what_render_declares_and_nothing_else() -> None:
     environment = jinja2.Environment()
     environment.filters["q"] = quote
     known = {"version", "directives", "job", "site", "study", "root", "requeues", "calls", "inside", "list", "outer"}
-    known |= {"host_file", "shared_host"}
+    known |= {"options", "interpreters"}
     for path in data_dir("templates").iterdir():
         tree = environment.parse(path.read_text(encoding="utf-8"))
         assert jinja2.meta.find_undeclared_variables(tree) <= known, path.name
@@ -586,7 +603,7 @@ def test_an_account_is_not_dropped_where_the_site_does_not_say_how(kind: str, la
 def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
     own = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
     site = Site.model_validate(FULL)
-    with pytest.raises(ValueError, match="`env` would take it for a variable"):
+    with pytest.raises(ValueError, match="`env` would read it as a variable"):
         render(own, site=site, study="s", root="/r")
     render(replace(own, environments={}), site=site, study="s", root="/r")
 
@@ -594,12 +611,12 @@ def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
 def test_variables_of_the_scripts_are_known_and_the_sites_cannot_set_them() -> None:
     texts = [script(name) for name in SCRIPTS]
     found = {name for text in texts for name in re.findall(r"(?:^|[ ;(])([a-z_]+)=(?!=)", text, re.MULTILINE)}
-    found |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<>)", text)}
+    found |= {name for text in texts for name in re.findall(r"(?:for |printf -v | \{)(\w+)(?: |\}<)", text)}
     found |= {
         n for text in texts for line in re.findall(r"^ +local ([a-z ]*)$", text, re.MULTILINE) for n in line.split()
     }
     assert found - {"_", "disable", "easy", "mpibind", "no", "num", "this"} == OF_SCRIPT
     for name in ("root", "status", "UID", "IFS", "SECONDS", "BASH_ENV"):
         site = Site.model_validate({**FULL, "environment": {name: "1"}})
-        with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script's own"):
+        with pytest.raises(ValueError, match=f"environment: {name} is a variable of the job script itself"):
             render(job(), site=site, study="s", root="/r")

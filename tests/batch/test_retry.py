@@ -13,7 +13,7 @@ from hpcbench.batch.retry import retry
 from hpcbench.batch.schedulers.local import Local
 from hpcbench.batch.schedulers.processes import alive
 from hpcbench.batch.schedulers.scheduler import Receipt
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.state import State
 from hpcbench.errors import UserError
@@ -22,7 +22,7 @@ from hpcbench.files import read_json
 SCHEMES = ("baseline", "naive-zfp8", "mzhybrid")
 
 
-def start(fake: Fake, **options: object) -> Submission:
+def start(fake: Fake, **options: object) -> SubmitResult:
     return submit(fake.study, Options(site=str(fake.site), **options))  # type: ignore[arg-type]
 
 
@@ -116,7 +116,7 @@ def test_the_whole_job_again_gives_its_pairs_one_allocation(fake: Fake) -> None:
     root = start(fake).root
     wait_until_over(root)
     fake.acts({})
-    assert sorted(retry(root, all=True, whole=True).runs) == sorted(f"r1-{scheme}" for scheme in SCHEMES)
+    assert sorted(retry(root, all=True, whole_jobs=True).runs) == sorted(f"r1-{scheme}" for scheme in SCHEMES)
     tracked = wait_until_over(root)
     assert states(tracked) == [State.COMPLETED] * 3
     assert {status.attempt for status in tracked.runs.values()} == {2}
@@ -175,10 +175,10 @@ def test_a_queue_that_refuses_a_second_try_costs_no_run_what_it_has(
     with monkeypatch.context() as patch:
         patch.setattr(Local, "submit", refuse)
         with pytest.raises(UserError, match="refused"):
-            retry(root, all=True, whole=True)
+            retry(root, all=True, whole_jobs=True)
     assert track(root).runs == before.runs
     fake.acts({})
-    retry(root, all=True, whole=True)
+    retry(root, all=True, whole_jobs=True)
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     assert (root / "runs" / "r1-baseline" / "log.1.txt").exists()
 
@@ -222,7 +222,7 @@ def test_retry_gives_a_job_more_time(fake: Fake) -> None:
     fake.acts({})
     retry(root, all=True, sets=["walltime=90s"])
     text = (root / "jobs" / "j0001-r1" / "job.sh").read_text(encoding="utf-8")
-    assert "limit=$(((70 - SECONDS) / waiting))" in text and "'--extra arg')" in text
+    assert "--walltime 90 --stop-ahead 20 " in text and "'--extra arg')" in text
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     [job] = track(root).submission.jobs
     assert (job.walltime, job.stop_ahead) == (90, 20)
@@ -234,6 +234,6 @@ def test_what_would_make_other_runs_is_no_retry(fake: Fake) -> None:
     with pytest.raises(UserError, match=r"--set 'train.steps=5': retry repeats the same runs"):
         retry(root, sets=["train.steps=5"])
     write_args(fake, [], threads=2)
-    with pytest.raises(UserError, match=r"site\.yaml: threads changed, which makes other runs: submit .* --again"):
+    with pytest.raises(UserError, match=r"site\.yaml: threads changed, which changes the runs: submit .* --again"):
         retry(root, all=True, update=True)
     assert (root / "jobs" / "j0001-r1" / "job.sh").read_bytes() == before

@@ -102,7 +102,7 @@ def ask_all(root: Path) -> None:
         lambda: report([root]),
         lambda: cancel(root),
         lambda: retry(root),
-        lambda: retry(root, all=True, whole=True),
+        lambda: retry(root, all=True, whole_jobs=True),
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Local, "begin", lambda self: "")
@@ -215,7 +215,7 @@ def test_jobs_beyond_the_four_digits_of_their_files_stay_in_order(tmp_path: Path
         write_json(tmp_path / "handed" / f"{number:04d}.json", {**data, "time": "2026-11-21T06:30:00Z"})
     ledger = Ledger(tmp_path)
     last = ledger.of("j")
-    assert last is not None and last.number == 10001 and ledger.times("j") == 3
+    assert last is not None and last.number == 10001 and ledger.count_submissions("j") == 3
     ledger.drop(last)
     assert ledger.open(BatchJob("again", "s", ["j"]), {"j": 0}).number == 10001
 

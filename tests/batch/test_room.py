@@ -40,9 +40,7 @@ def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) ->
     disk()
     assert room(tmp_path) == ""
     disk(free=2 * GIB)
-    assert room(tmp_path) == (
-        "2.0 GiB are free for results; logs need about 138.1 MiB, checkpoints and traces come on top"
-    )
+    assert room(tmp_path) == ("2.0 GiB are free for results; logs need about 138.1 MiB, plus checkpoints and traces")
 
 
 @pytest.mark.parametrize(
@@ -50,8 +48,8 @@ def test_ample_room_needs_no_words(tmp_path: Path, disk: Callable[..., None]) ->
     [
         ({"free": 50 << 20}, "50.0 MiB are free, and logs need 138.1 MiB"),
         ({"files": 10}, "10 more files can be made, and runs need 2000"),
-        ({"refuses": errno.EDQUOT}, "your quota has no room for the logs, 138.1 MiB"),
-        ({"refuses": errno.ENOSPC}, "the file system has no room for the logs"),
+        ({"refuses": errno.EDQUOT}, "your quota has no space for the logs, 138.1 MiB"),
+        ({"refuses": errno.ENOSPC}, "the file system has no space for the logs"),
     ],
 )
 def test_no_room_is_one_line_with_the_remedy(

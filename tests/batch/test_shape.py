@@ -37,10 +37,10 @@ def test_parts_of_a_node(where: Site, per_node: int, gpus: int | None, sets: Set
 @pytest.mark.parametrize(
     ("each", "text"),
     [
-        (Shape(2, 6, Fraction(1), 7, 7), "6 ranks a node with 1 GPU and 7 cores each"),
-        (Shape(2, 1, Fraction(2), 1, 1), "1 rank a node with 2 GPUs and 1 core each"),
-        (Shape(2, 8, Fraction(1, 2), 5, 5), "8 ranks a node with 1/2 of a GPU and 5 cores each"),
-        (Shape(1, 4, Fraction(0), 1, 1), "4 ranks a node with 1 core each"),
+        (Shape(2, 6, Fraction(1), 7, 7), "6 ranks per node with 1 GPU and 7 cores each"),
+        (Shape(2, 1, Fraction(2), 1, 1), "1 rank per node with 2 GPUs and 1 core each"),
+        (Shape(2, 8, Fraction(1, 2), 5, 5), "8 ranks per node with 1/2 of a GPU and 5 cores each"),
+        (Shape(1, 4, Fraction(0), 1, 1), "4 ranks per node with 1 core each"),
     ],
 )
 def test_a_shape_in_words(each: Shape, text: str) -> None:
@@ -51,7 +51,7 @@ def test_a_shape_in_words(each: Shape, text: str) -> None:
 def test_gpus_that_serve_one_process_are_shared_on_request(flags: str) -> None:
     shared = site("summit", scheduler__directives={"-alloc_flags": flags})
     assert shape(shared, nodes=1, ranks_per_node=12).gpus_per_rank == Fraction(1, 2)
-    with pytest.raises(ValueError, match="take one process each"):
+    with pytest.raises(ValueError, match="accept one process each"):
         shape(site("summit"), nodes=1, ranks_per_node=12)
     assert shape(site("summit"), nodes=1, ranks_per_node=6).gpus_per_rank == 1
 

@@ -153,7 +153,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
         ({"scheduler": {"kind": "local"}}, "srun starts ranks in jobs of slurm, not of local: use mpich,"),
         (
             {"scheduler": {"kind": "local", "max_array": 3}, "launcher": {"kind": "mpich"}},
-            "no scheduler takes the jobs",
+            "has no effect without a scheduler",
         ),
         ({"scheduler": {"kind": "slurm", "queue_option": "--qos", "directives": {"--qos": "x"}}}, "--qos: is set by"),
         ({"scheduler": {"kind": "slurm", "refuses": ["--gres"], "gpu_request": "gres"}}, "use none"),
@@ -166,7 +166,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
         ({"launcher": {"kind": "ibrun", "visibility": "one"}}, "launcher.visibility: ibrun shows each rank all GPUs"),
         ({"launcher": {"kind": "srun", "visibility": "socket"}}, "write one or all"),
         ({"node": {"cores": 32}}, "device: cuda needs node.gpus"),
-        ({"node": {"gpus": 3, "cores": 32, "sockets": 2}}, "say how they lie: socket_gpus: [1, 2]"),
+        ({"node": {"gpus": 3, "cores": 32, "sockets": 2}}, "add socket_gpus, such as [1, 2]"),
         ({"node": {"gpus": 3, "cores": 32, "sockets": 2, "socket_gpus": [1, 1]}}, "[1, 1] is not one number for each"),
         ({"node": {"gpus": 4, "cores": 1, "sockets": 2}}, "1 are fewer than node.sockets, 2"),
         (
@@ -174,7 +174,7 @@ def lsf(**fields: Any) -> dict[str, Any]:
             "node: the usual ranks of a node do not fit it: 40 ranks: a node of x has 32",
         ),
         ({"ranks_per_node": 64}, "ranks_per_node: the usual ranks"),
-        ({"threads": 9}, "threads: the usual ranks of a node do not fit it: 9 threads a rank: each has 8 cores"),
+        ({"threads": 9}, "threads: the usual ranks of a node do not fit it: 9 threads per rank: each has 8 cores"),
         (
             {"queues": {"q": {"max_nodes": 9, "bins": [{"max_nodes": 8, "max_walltime": "1h"}]}}},
             "above the last bin, 8",
@@ -217,7 +217,7 @@ def test_accounts_of_lsf_are_asked_for_though_jobs_run_without(fake_site: Callab
 def test_a_directory_of_templates_is_looked_for(fake_site: Callable[..., Path]) -> None:
     path = fake_site(templates="mine")
     assert check_file(path) == [
-        f"{path}:7: templates: {path.parent}/mine is no directory: it starts at the site file's"
+        f"{path}:7: templates: {path.parent}/mine is not a directory (relative paths start at the site file)"
     ]
     (path.parent / "mine").mkdir()
     assert check_file(path) == []
@@ -267,7 +267,7 @@ def test_files_are_checked_one_after_another(
     assert check_sites([bad, "lassen", "local"]) == 2
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 4 and said[0].startswith(f"{bad}:") and said[1].startswith(f"{bad}:")
-    assert [line.rsplit(": ", 1)[1] for line in said[2:]] == ["right", "right"]
+    assert [line.rsplit(": ", 1)[1] for line in said[2:]] == ["valid", "valid"]
     assert check_sites(["lassen"]) == 0
     with pytest.raises(UserError, match="name the site files to check"):
         check_sites([])
@@ -296,5 +296,5 @@ def test_a_python_that_is_not_here_is_told(fake_site: Callable[..., Path], capsy
     assert (
         capsys.readouterr()
         .out.strip()
-        .endswith(": right, but there is no /no/such/python here: python: must be a file that compute nodes have")
+        .endswith(": valid, but there is no /no/such/python here: python: must be a path on the compute nodes")
     )

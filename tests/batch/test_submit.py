@@ -183,7 +183,9 @@ def test_a_directory_that_takes_no_files_names_out(fake: Fake, monkeypatch: pyte
         monkeypatch.setattr("os.access", lambda path, mode: path != out)
     else:
         monkeypatch.setattr(Path, "mkdir", lambda *_, **__: exec("raise OSError(30, 'Read-only file system')"))
-    with pytest.raises(UserError, match=r"results: (is not writable|Read-only file system): give a directory .* --out"):
+    with pytest.raises(
+        UserError, match=r"results: (is not writable|Read-only file system): name one of your directories with --out"
+    ):
         submit(fake.study, Options(site=str(fake.site), dry_run=True, out=out))
 
 
@@ -268,10 +270,10 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.executable", str(fake.directory / "python"))
     monkeypatch.setenv("PATH", str(fake.directory))
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
-    with pytest.raises(UserError, match=r"no mpiexec beside .* nor on PATH: install an MPI"):
+    with pytest.raises(UserError, match=r"no mpiexec next to .* or on PATH: install an MPI"):
         submit(fake.study, Options(site=str(fake.site)))
     fake.write_site(launcher={"kind": "mpich", "program": "my-launcher"}, python="auto")
-    with pytest.raises(UserError, match=r"no my-launcher beside .* nor on PATH: correct launcher.program"):
+    with pytest.raises(UserError, match=r"no my-launcher next to .* or on PATH: correct launcher.program"):
         submit(fake.study, Options(site=str(fake.site)))
     own = fake.directory / "my-launcher"
     own.write_text("#!/bin/sh\n", encoding="utf-8")
@@ -318,7 +320,7 @@ def test_a_part_of_the_jobs_is_cancelled(fake: Fake) -> None:
 def test_a_job_with_other_runs_is_not_cancelled_for_one(fake: Fake) -> None:
     fake.acts({"baseline": "wait"})
     root = submit(fake.study, Options(site=str(fake.site))).root
-    with pytest.raises(UserError, match=r"job j0001-r1 ends as a whole, and holds r1-baseline too, which is not over"):
+    with pytest.raises(UserError, match=r"job j0001-r1 ends as a whole, and its run r1-baseline is not over"):
         cancel(root, "scheme=mzhybrid")
     cancel(root)
     wait_until_over(root)

@@ -90,7 +90,7 @@ def test_each_is_written_down_with_what_was_answered(tmp_path: Path) -> None:
     ]
     assert [ledger.element(job) for job in ("j1", "j2", "j3", "j4", "j5")] == ["1000", "1001_1", "1001_2", "1002", None]
     assert ledger.submitted[0].argv == ["sbatch", "jobs/j1/job.sh"]
-    assert ledger.submitted[0].said == "Submitted batch job 1000" and ledger.submitted[0].after == ["55"]
+    assert ledger.submitted[0].output == "Submitted batch job 1000" and ledger.submitted[0].after == ["55"]
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -112,7 +112,7 @@ def test_after_any_fault_the_same_command_again_hands_in_the_rest_once(tmp_path:
 
 def test_a_refusal_says_how_many_are_in_and_lets_those_begin(tmp_path: Path) -> None:
     queue = Queue(["take", "refuse"])
-    with pytest.raises(UserError, match=r"No such queue.*\(1 of 3 are handed in; the same command again goes on\)"):
+    with pytest.raises(UserError, match=r"No such queue.*\(1 of 3 are submitted; the same command continues\)"):
         hand(tmp_path, queue)
     assert queue.begun == 1
     assert [job.id for job in Ledger(tmp_path).submitted] == ["1000"]
@@ -126,7 +126,7 @@ def test_what_an_unclear_answer_hides_is_looked_up(tmp_path: Path) -> None:
 
 def test_what_is_nowhere_stays_written_down_until_it_is_settled(tmp_path: Path) -> None:
     queue = Queue(["lose"])
-    with pytest.raises(UserError, match="the queue shows no study-abc123-j1 so far"):
+    with pytest.raises(UserError, match="the queue has no study-abc123-j1 so far"):
         hand(tmp_path, queue)
     assert [job.id for job in Ledger(tmp_path).submitted] == [None]
     assert settle(queue, Ledger(tmp_path)) == 0

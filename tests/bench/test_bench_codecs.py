@@ -12,7 +12,7 @@ from bench_cli import bench
 from hpcbench.bench import codecs, data
 from hpcbench.bench.codecs import DEFAULT, OPERATIONS
 from hpcbench.bench.device import Cpu
-from hpcbench.bench.fidelity import Errors, errors
+from hpcbench.bench.fidelity import Errors, compute_errors
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import kernels
 from hpcbench.codecs.quant import Quant
@@ -55,7 +55,7 @@ def test_json_holds_machine_settings_and_rows(written: dict[str, Any]) -> None:
 
 
 def test_figures_are_those_of_the_codecs(written: dict[str, Any]) -> None:
-    x = data.make("gradient", written["settings"]["values"], np.dtype(np.float32))
+    x = data.make_values("gradient", written["settings"]["values"], np.dtype(np.float32))
     for row in written["rows"]:
         codec = get_codec(row["codec"])
         wire = np.zeros(codec.wire_bytes(x.size, x.dtype), np.uint8)
@@ -110,13 +110,13 @@ def test_all_families_by_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_every_build_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = []
+    outcome = []
     for isa in ("generic", kernels().instruction_set):
         assert bench(monkeypatch, "zfp:8", "int4", "--isa", isa, "--output", str(tmp_path / "x.json")) == 0
         document = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
         assert document["settings"]["instruction_set"] == isa
-        found.append([{key: row[key] for key in row if key != "speeds"} for row in document["rows"]])
-    assert found[0] == found[1]
+        outcome.append([{key: row[key] for key in row if key != "speeds"} for row in document["rows"]])
+    assert outcome[0] == outcome[1]
 
 
 def test_a_broken_promise_is_told_and_fails(
@@ -170,13 +170,13 @@ def test_errors_are_of_finite_values_and_see_what_is_not() -> None:
     x[[0, -1]] = np.nan, np.inf
     y = x.copy()
     y[0] = 7
-    assert errors(x, y) == Errors(0.0, 0.0), "what was not finite has no error"
+    assert compute_errors(x, y) == Errors(0.0, 0.0), "what was not finite has no error"
     y[-2] = 1.5
-    assert errors(x, y) == Errors(0.5 / np.sqrt(n - 2), 0.5)
+    assert compute_errors(x, y) == Errors(0.5 / np.sqrt(n - 2), 0.5)
     for gone in (np.nan, np.inf):
         y[5] = gone
-        assert errors(x, y) == Errors(np.inf, np.inf)
-    assert errors(np.zeros(3, np.float32), np.ones(3, np.float32)).relative_rmse == np.inf
+        assert compute_errors(x, y) == Errors(np.inf, np.inf)
+    assert compute_errors(np.zeros(3, np.float32), np.ones(3, np.float32)).relative_rmse == np.inf
 
 
 def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,15 +207,15 @@ def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch)
         (["--type", "bflaot16"], "did you mean 'bfloat16'?"),
         (["--isa", "avx1024"], "--isa avx1024: not known"),
         (["--device", "tpu"], "--device tpu: not known"),
-        (["--device", "gpu", "--isa", "avx2"], "leave it out with --device gpu"),
+        (["--device", "gpu", "--isa", "avx2"], "Leave it out with --device gpu"),
         (["--repeats", "0"], "--repeats 0: must be at least 1"),
         (["--repeats", "many"], "Invalid value for '--repeats'"),
         (["--mib", "0"], "--mib 0: must be above 0"),
         (["--mib", "nan"], "--mib nan"),
-        (["--output", "none/x.json"], "none is no directory"),
+        (["--output", "none/x.json"], "none is not a directory"),
         (["--output", "."], "--output .: is a directory"),
         (["--output", "x.pdf"], "is not the suffix of a format: use .txt, "),
-        (["--data", "gradeint"], "no such data: use one of gauss, "),
+        (["--data", "gradeint"], "no such data. Use one of gauss, "),
         (["--data", "a\nb.npy"], "no such file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -15,9 +15,9 @@ import pytest
 from ranks_cli import bench, command, environment
 
 from hpcbench.bench import data, options
-from hpcbench.bench.exercise import OPERATIONS, contribution
-from hpcbench.bench.schemes import Scheme
-from hpcbench.bench.tuning import tuned
+from hpcbench.bench.exercise import OPERATIONS, rotate_values
+from hpcbench.bench.schemes import MeasuredScheme
+from hpcbench.bench.tuning import merge_times
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.links import load
 from hpcbench.comm.plan import Operation
@@ -71,12 +71,12 @@ class Run:
         self.rows: list[dict[str, Any]] = self.document["rows"]
 
     def row(self, operation: str, nbytes: int, scheme: str) -> dict[str, Any]:
-        (found,) = (r for r in self.rows if (r["operation"], r["bytes"], r["scheme"]) == (operation, nbytes, scheme))
-        return found
+        (result,) = (r for r in self.rows if (r["operation"], r["bytes"], r["scheme"]) == (operation, nbytes, scheme))
+        return result
 
     def contributions(self, nbytes: int) -> list[np.ndarray]:
-        values = data.make("gradient", max(SIZES) // 4, FLOAT)[: nbytes // 4]
-        return [contribution(values, rank) for rank in range(self.ranks)]
+        values = data.make_values("gradient", max(SIZES) // 4, FLOAT)[: nbytes // 4]
+        return [rotate_values(values, rank) for rank in range(self.ranks)]
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])
@@ -183,11 +183,11 @@ def test_auto_heeds_the_file_and_the_rows_say_so(run: Run) -> None:
 
 
 def test_what_was_measured_is_added_to_the_file(run: Run) -> None:
-    found = load(run.links)
+    result = load(run.links)
     before = links(run.ranks)
-    native = {(operation, size): seconds for operation, size, seconds in found.native}
-    measured = {row[:-1]: row[-1] for row in found.measured}
-    assert len(native) == len(found.native) == len(before["native"]) and len(measured) == len(found.measured)
+    native = {(operation, size): seconds for operation, size, seconds in result.native}
+    measured = {row[:-1]: row[-1] for row in result.measured}
+    assert len(native) == len(result.native) == len(before["native"]) and len(measured) == len(result.measured)
     for operation in Operation:
         for size in SIZES:
             assert native[operation.value, size] == run.row(operation.value, size, "native")["seconds"]
@@ -259,7 +259,9 @@ def test_what_an_algorithm_cannot_do_is_left_out_and_said(tmp_path: Path) -> Non
 def test_sizes_that_do_not_fit_are_left_out_and_said() -> None:
     done = bench("collectives", "--ranks", "2", "--min", "4096G", "--max", "4096G")
     assert done.returncode == 2 and done.stderr.count("hpcbench: ") == 1
-    assert re.search(r"nothing to measure: 4096G is left out: \d+ MiB a rank needed, \d+ MiB there", done.stderr)
+    assert re.search(
+        r"nothing to measure: 4096G is left out: it needs \d+ MiB per rank, and \d+ MiB are available", done.stderr
+    )
 
 
 def test_plans_are_printed_without_any_rank(tmp_path: Path) -> None:
@@ -282,20 +284,20 @@ def test_a_file_of_other_ranks_is_refused(tmp_path: Path) -> None:
     for option in ("--links", "--tune"):
         done = bench("collectives", "--ranks", "2", "--max", "4K", option, file)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-        assert "measured with 8 ranks on 1 nodes, not over 1 nodes x 2 ranks: measure these ranks" in done.stderr
+        assert "measured with 8 ranks on 1 nodes, not over 1 nodes x 2 ranks. Measure these ranks" in done.stderr
     assert json.loads(file.read_text(encoding="utf-8")) == links(8)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "needs several ranks: start it by `mpirun -n 8 hpcbench bench collectives ...`, or add --ranks 8"),
+        ([], "needs several ranks. Start it with `mpirun -n 8 hpcbench bench collectives ...`, or add --ranks 8"),
         (["--ranks", "2", "--codec", "nonsense"], "unknown codec 'nonsense'"),
         (["--ranks", "2", "--op", "all-redcue"], "did you mean 'all-reduce'?"),
         (["--ranks", "2", "--algorithm", "tow-shot"], "did you mean 'two-shot'?"),
-        (["--ranks", "2", "--algorithm", "native"], "--algorithm native: is measured beside every other one"),
+        (["--ranks", "2", "--algorithm", "native"], "--algorithm native: is always measured"),
         (["--ranks", "2", "--codec", "zfp:8", "--algorithm", "homomorphic"], "use codec int8, not zfp:8"),
-        (["--ranks", "2", "--min", "many"], "--min many: is no size: write bytes, or 64K, 256M, 1G"),
+        (["--ranks", "2", "--min", "many"], "--min many: not a size. Write bytes, or 64K, 256M, 1G"),
         (["--ranks", "2", "--min", "6"], "--min 6: must be a multiple of 4 bytes"),
         (["--ranks", "2", "--min", "1M", "--max", "64K"], "--max 64K: is below --min 1M"),
         (["--ranks", "2", "--slices", "0"], "--slices 0: must be from 1 to 64"),
@@ -303,7 +305,7 @@ def test_a_file_of_other_ranks_is_refused(tmp_path: Path) -> None:
         (["--ranks", "2", "--output", "x.pdf"], "is not the suffix of a format: use .txt, "),
         (["--ranks", "2", "--output", "."], "--output .: is a directory"),
         (["--ranks", "2", "--max", "4K", "--links", "none.json"], "write it with `hpcbench bench network"),
-        (["--ranks", "2", "--max", "4K", "--data", "gradeint"], "no such data: use one of gauss, "),
+        (["--ranks", "2", "--max", "4K", "--data", "gradeint"], "no such data. Use one of gauss, "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -333,9 +335,9 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "x.json"
     file.write_text("old", encoding="utf-8")
 
-    def full(self: Path, words: str, encoding: str) -> int:
+    def full(self: Path, phrase: str, encoding: str) -> int:
         with self.open("w", encoding=encoding) as out:
-            out.write(words[:3])
+            out.write(phrase[:3])
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
@@ -345,20 +347,20 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_sizes() -> None:
-    assert [options.size("--min", text) for text in ("4096", "4k", "4KiB", "1M", "2G")] == [
+    assert [options.parse_size("--min", text) for text in ("4096", "4k", "4KiB", "1M", "2G")] == [
         4096,
         4096,
         4096,
         2**20,
         2**31,
     ]
-    assert options.sizes(1024, 100_000) == [1024, 4096, 16384, 65536]
-    assert [options.spelled(nbytes) for nbytes in (4, 1024, 5000, 2**20, 2**30)] == ["4", "1K", "5000", "1M", "1G"]
+    assert options.list_sizes(1024, 100_000) == [1024, 4096, 16384, 65536]
+    assert [options.format_size(nbytes) for nbytes in (4, 1024, 5000, 2**20, 2**30)] == ["4", "1K", "5000", "1M", "1G"]
 
 
 def test_tuning_replaces_what_it_measured_again(tmp_path: Path) -> None:
     file = tmp_path / "links.json"
     rows = [["all-reduce", "int8:256", 4096, "ring", 1, 1.0], ["all-reduce", "int8:256", 4096, "ring", 2, 2.0]]
     file.write_text(json.dumps(links(2, measured=rows)), encoding="utf-8")
-    assert json.loads(tuned(file, []))["measured"] == rows
-    assert Scheme("int8", Algorithm.AUTO).channel().codec.name == "int8:256"
+    assert json.loads(merge_times(file, []))["measured"] == rows
+    assert MeasuredScheme("int8", Algorithm.AUTO).channel().codec.name == "int8:256"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from bench_cli import bench
 
-from hpcbench.bench.data import SETS, TENSORS, load, make
+from hpcbench.bench.data import SETS, TENSORS, load_values, make_values
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.errors import UserError
 
@@ -20,10 +20,10 @@ X = np.random.default_rng(3).standard_normal((6, 50)).astype(np.float32)
 
 @pytest.mark.parametrize("name", SETS)
 def test_sets_are_the_same_at_each_call(name: str) -> None:
-    x = make(name, 30_001, F32)
+    x = make_values(name, 30_001, F32)
     assert x.dtype == F32 and x.shape == (30_001,) and np.isfinite(x).all() and x.std() > 0
-    assert np.array_equal(x, make(name, 30_001, F32))
-    short = make(name, 30_001, BFLOAT16)
+    assert np.array_equal(x, make_values(name, 30_001, F32))
+    short = make_values(name, 30_001, BFLOAT16)
     assert short.dtype == BFLOAT16 and np.array_equal(short, x.astype(BFLOAT16))
 
 
@@ -31,7 +31,7 @@ def test_sets_are_the_same_at_each_call(name: str) -> None:
 def test_real_tensors_keep_their_scale_and_do_not_repeat(name: str) -> None:
     with np.load(TENSORS) as tensors:
         sample = tensors[name]
-    x = make(name, 8 * sample.size, F32).reshape(8, -1)
+    x = make_values(name, 8 * sample.size, F32).reshape(8, -1)
     for part in x:
         assert 0.7 < np.abs(part).mean() / np.abs(sample).mean() < 1.42
         factor = np.sort(np.abs(part))[-1] / np.sort(np.abs(sample))[-1]
@@ -63,7 +63,7 @@ def test_files_give_their_values(tmp_path: Path) -> None:
     flat = X.ravel()
 
     def read(name: str, n: int = 1000, dtype: np.dtype = F32) -> np.ndarray:  # type: ignore[type-arg]
-        return load(str(tmp_path / name), n, dtype)
+        return load_values(str(tmp_path / name), n, dtype)
 
     for name in ("x.npy", "fortran.npy", "one.npz", "one.npz:only", "x.bin", "m.safetensors:layer.0:w"):
         assert np.array_equal(read(name), flat), name
@@ -79,9 +79,9 @@ def test_files_give_their_values(tmp_path: Path) -> None:
 
 def test_a_colon_in_a_name_is_no_key(tmp_path: Path) -> None:
     np.save(tmp_path / "a:b.npy", X)
-    assert np.array_equal(load(str(tmp_path / "a:b.npy"), 300, F32), X.ravel())
+    assert np.array_equal(load_values(str(tmp_path / "a:b.npy"), 300, F32), X.ravel())
     np.savez(tmp_path / "a:b.npz", k=X, l=X)
-    assert np.array_equal(load(str(tmp_path / "a:b.npz") + ":k", 300, F32), X.ravel())
+    assert np.array_equal(load_values(str(tmp_path / "a:b.npz") + ":k", 300, F32), X.ravel())
 
 
 def header(entry: object) -> bytes:
@@ -97,26 +97,26 @@ WRONG: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
     "missing": ("x.npy", lambda path: None, "x.npy: no such file"),
     "missing with a key": ("x.npz:k", lambda path: None, "x.npz: no such file"),
     "a directory": ("x.npy", lambda path: path.mkdir(), "is a directory"),
-    "another kind": ("x.csv", b"1,2\n", "unknown kind of file: use one of .npy"),
-    "empty npy": ("x.npy", b"", "is no array of NumPy's"),
-    "npy of another format": ("x.npy", b"PK\3\4 nothing", "is no array of NumPy's"),
-    "cut npy": ("x.npy", lambda path: (np.save(path, X), path.write_bytes(path.read_bytes()[:-9])), "is no array"),
-    "pickle": ("x.npy", lambda path: np.save(path, np.array([{}], object), allow_pickle=True), "is no array"),
+    "another kind": ("x.csv", b"1,2\n", "unknown kind of file. Use one of .npy"),
+    "empty npy": ("x.npy", b"", "not an array of NumPy"),
+    "npy of another format": ("x.npy", b"PK\3\4 nothing", "not an array of NumPy"),
+    "cut npy": ("x.npy", lambda path: (np.save(path, X), path.write_bytes(path.read_bytes()[:-9])), "not an array"),
+    "pickle": ("x.npy", lambda path: np.save(path, np.array([{}], object), allow_pickle=True), "not an array"),
     "integers": ("x.npy", lambda path: np.save(path, np.arange(9)), "holds int64, not floating-point"),
     "complex": ("x.npy", lambda path: np.save(path, np.ones(4, complex)), "holds complex128"),
-    "no values": ("x.npy", lambda path: np.save(path, X[:0]), "holds no values"),
-    "a key for one array": ("x.npy:w", lambda path: np.save(path, X), "holds one array: leave out :w"),
+    "no values": ("x.npy", lambda path: np.save(path, X[:0]), "contains no values"),
+    "a key for one array": ("x.npy:w", lambda path: np.save(path, X), "contains one array. Leave out :w"),
     "wrong key": ("x.npz:w", lambda path: np.savez(path, a=X, b=X), "no array 'w': it has a, b"),
-    "no key": ("x.npz", lambda path: np.savez(path, a=X, b=X), "holds 2 arrays: choose one by"),
-    "empty npz": ("x.npz", lambda path: np.savez(path), "holds no array"),
-    "npz that is none": ("x.npz:w", b"PK\3\4 nothing", "is no archive of NumPy's"),
-    "npz that is an npy": ("x.npz", lambda path: np.save(path.open("wb"), X), "is no archive"),
-    "odd size": ("x.bin", bytes(4099), "4099 bytes are no whole number of float32"),
-    "empty bin": ("x.bin", b"", "holds no values"),
-    "empty safetensors": ("x.safetensors", b"", "header does not fit"),
-    "long header": ("x.safetensors", (2**60).to_bytes(8, "little") + b"{}", "header does not fit"),
+    "no key": ("x.npz", lambda path: np.savez(path, a=X, b=X), "contains 2 arrays. Choose one by"),
+    "empty npz": ("x.npz", lambda path: np.savez(path), "contains no array"),
+    "npz that is none": ("x.npz:w", b"PK\3\4 nothing", "not an archive of NumPy"),
+    "npz that is an npy": ("x.npz", lambda path: np.save(path.open("wb"), X), "not an archive"),
+    "odd size": ("x.bin", bytes(4099), "4099 bytes are not a multiple of float32"),
+    "empty bin": ("x.bin", b"", "contains no values"),
+    "empty safetensors": ("x.safetensors", b"", "the length of its header is wrong"),
+    "long header": ("x.safetensors", (2**60).to_bytes(8, "little") + b"{}", "the length of its header is wrong"),
     "no JSON": ("x.safetensors", (4).to_bytes(8, "little") + b"\xff{]x", "header cannot be read"),
-    "no tensors": ("x.safetensors", (2).to_bytes(8, "little") + b"{}", "holds no array"),
+    "no tensors": ("x.safetensors", (2).to_bytes(8, "little") + b"{}", "contains no array"),
     "a list": ("x.safetensors", (2).to_bytes(8, "little") + b"[]", "header cannot be read"),
     "an entry without fields": ("x.safetensors", header({}), "header cannot be read"),
     "wrong tensor": ("x.safetensors:v", entry(), "no array 'v': it has w"),
@@ -148,8 +148,8 @@ def test_wrong_files_end_in_one_line_with_their_name(
 def test_torch_files_need_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     (tmp_path / "x.pt").write_bytes(b"")
-    with pytest.raises(UserError, match=r"x\.pt: needs PyTorch to be read: pip install torch"):
-        load(str(tmp_path / "x.pt"), 10, F32)
+    with pytest.raises(UserError, match=r"x\.pt: needs PyTorch. Install it with `pip install torch`"):
+        load_values(str(tmp_path / "x.pt"), 10, F32)
 
 
 def test_torch_files(tmp_path: Path) -> None:
@@ -158,13 +158,13 @@ def test_torch_files(tmp_path: Path) -> None:
     tensor = torch.from_numpy(X.copy())
     torch.save(tensor, tmp_path / "one.pt")
     torch.save({"model": {"w": tensor, "b": tensor.bfloat16().T, "n": 3}, "step": 1}, tmp_path / "many.pt")
-    assert np.array_equal(load(str(tmp_path / "one.pt"), 300, F32), X.ravel())
-    assert np.array_equal(load(f"{tmp_path}/many.pt:model.w", 300, F32), X.ravel())
-    assert np.array_equal(load(f"{tmp_path}/many.pt:model.b", 300, BFLOAT16), X.T.ravel().astype(BFLOAT16))
+    assert np.array_equal(load_values(str(tmp_path / "one.pt"), 300, F32), X.ravel())
+    assert np.array_equal(load_values(f"{tmp_path}/many.pt:model.w", 300, F32), X.ravel())
+    assert np.array_equal(load_values(f"{tmp_path}/many.pt:model.b", 300, BFLOAT16), X.T.ravel().astype(BFLOAT16))
     (tmp_path / "bad.pt").write_bytes(b"nothing")
-    for source, says in (("many.pt", "holds 2 arrays: choose one"), ("bad.pt", "is no file of tensors")):
+    for source, says in (("many.pt", "contains 2 arrays. Choose one"), ("bad.pt", "not a file of tensors")):
         with pytest.raises(UserError, match=says):
-            load(str(tmp_path / source), 300, F32)
+            load_values(str(tmp_path / source), 300, F32)
 
 
 def test_without_numpy_one_line_says_what_to_install(tmp_path: Path) -> None:
@@ -175,4 +175,4 @@ def test_without_numpy_one_line_says_what_to_install(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "hpcbench: bench codecs: needs numpy: pip install numpy\n"
+    assert done.stderr == "hpcbench: bench codecs: needs numpy. Install it with `pip install numpy`\n"

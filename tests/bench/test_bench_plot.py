@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench_cli import bench
 
-from hpcbench.bench.codecs import Result, Row, Speed
+from hpcbench.bench.codecs import CodecRow, CodecThroughput, Result
 from hpcbench.bench.plot import figure
 from hpcbench.present.figures import svg
 
@@ -22,7 +22,7 @@ def test_svg_names_every_codec_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     for name in NAMES:
         assert sum(bool(re.fullmatch(rf"{re.escape(name)} \([0-9.]+\)", text)) for text in texts) == 1, (name, texts)
-    assert {"relative RMSE", "bits a value on the wire", "exact", "encode GB/s (in brackets)"} <= set(texts)
+    assert {"relative RMSE", "bits per value on the wire", "exact", "encode GB/s (in brackets)"} <= set(texts)
 
 
 def test_png(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -41,13 +41,13 @@ def test_several_outputs_each_in_the_format_of_its_suffix(monkeypatch: pytest.Mo
 
 
 def test_codecs_with_infinite_error_are_named_and_not_drawn() -> None:
-    speeds = {"encode": Speed(3.0, 2.0)}
+    speeds = {"encode": CodecThroughput(3.0, 2.0)}
     rows = [
-        Row(name, False, 100, 2.0, 16.0, speeds, rmse, rmse, None, "lost")
+        CodecRow(name, False, 100, 2.0, 16.0, speeds, rmse, rmse, None, "lost")
         for name, rmse in (("good", 1e-3), ("overflowed", math.inf))
     ]
-    drawn = svg(figure(Result(Speed(1, 1), tuple(rows)), "title"))
-    assert "good (3.00)" in drawn and "infinite error, not shown: overflowed" in drawn and "overflowed (" not in drawn
+    drawn = svg(figure(Result(CodecThroughput(1, 1), tuple(rows)), "title"))
+    assert "good (3.00)" in drawn and "infinite error, left out: overflowed" in drawn and "overflowed (" not in drawn
 
 
 def test_only_lossless_codecs_make_a_plot_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

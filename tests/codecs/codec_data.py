@@ -1,4 +1,4 @@
-"""Inputs of the codec tests, the same on every machine: a counter-based generator and exact operations only."""
+"""Inputs of the codec tests, identical on every machine: a counter-based generator and exact operations only."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ Array = npt.NDArray[Any]
 POISON = 0xA5
 
 
-def words(n: int, seed: int) -> npt.NDArray[np.uint64]:
-    """`n` random words of 64 bits: SplitMix64 of a counter."""
+def random_words(n: int, seed: int) -> npt.NDArray[np.uint64]:
+    """Return `n` random words of 64 bits: SplitMix64 of a counter."""
     z = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -22,12 +22,12 @@ def words(n: int, seed: int) -> npt.NDArray[np.uint64]:
 
 
 def uniform(n: int, seed: int) -> npt.NDArray[np.float64]:
-    """Values in [0, 1), multiples of 2^-53."""
-    return (words(n, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    """Return values in [0, 1), multiples of 2^-53."""
+    return (random_words(n, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def bell(n: int, seed: int) -> npt.NDArray[np.float64]:
-    """Near to normal, variance 1: twelve uniforms less 6, summed in one order."""
+    """Return nearly normal values of variance 1: twelve uniforms less 6, summed in one order."""
     total = np.full(n, -6.0)
     for k in range(12):
         total += uniform(n, 100 * seed + k)
@@ -35,13 +35,16 @@ def bell(n: int, seed: int) -> npt.NDArray[np.float64]:
 
 
 def integers(n: int, low: int, high: int, seed: int) -> npt.NDArray[np.int64]:
-    """Whole numbers in [low, high)."""
-    return low + (words(n, seed) % np.uint64(high - low)).astype(np.int64)
+    """Return integers in [low, high)."""
+    return low + (random_words(n, seed) % np.uint64(high - low)).astype(np.int64)
 
 
 def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
-    """What training sends and what breaks codecs, `n` values each, all with magnitudes of 0 or at least 2^-90."""
-    bits = words(n, 9)
+    """Return data sets of `n` values: typical training data, and difficult values.
+
+    Magnitudes are 0 or at least 2^-90.
+    """
+    bits = random_words(n, 9)
     sets = {
         "bell": bell(n, 1) * 1e-3,
         "heavy-tail": bell(n, 2) / np.maximum(uniform(n, 3), 2.0**-20) * 1e-4,
@@ -66,18 +69,18 @@ def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
 
 
 def builds() -> dict[str, Kernels]:
-    """Every build of the kernels that this machine can run."""
-    found = {}
+    """Return every build of the kernels that this machine can run."""
+    by_build = {}
     for name in INSTRUCTION_SETS:
         try:
-            found[name] = kernels(name)
+            by_build[name] = kernels(name)
         except ValueError:
             continue
-    return found
+    return by_build
 
 
 def encode(codec: Codec, x: Array, *, seed: int = 0) -> npt.NDArray[np.uint8]:
-    """The bytes of `x`, encoded into a poisoned buffer of just the size that is promised."""
+    """Return the bytes of `x`, encoded into a poisoned buffer of exactly the promised size."""
     room = codec.wire_bytes(x.size, x.dtype)
     out = np.full(room + 64, POISON, dtype=np.uint8)
     used = codec.encode(x, out[:room], seed=seed)
@@ -87,7 +90,7 @@ def encode(codec: Codec, x: Array, *, seed: int = 0) -> npt.NDArray[np.uint8]:
 
 
 def decode(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: npt.DTypeLike) -> Array:
-    """`n` values of the bytes, decoded into a poisoned buffer of just their size."""
+    """Return `n` values of the bytes, decoded into a poisoned buffer of exactly their size."""
     size = n * np.dtype(dtype).itemsize
     out = np.full(size + 64, POISON, dtype=np.uint8)
     codec.decode(wire, out[:size].view(dtype))
@@ -96,5 +99,5 @@ def decode(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: npt.DTypeLi
 
 
 def same_bits(a: Array, b: Array) -> bool:
-    """Equal as bytes: NaN payloads and signs of zero count."""
+    """Return whether two arrays have equal bytes: NaN payloads and signs of zero count."""
     return a.dtype == b.dtype and a.tobytes() == b.tobytes()

@@ -1,7 +1,7 @@
 """The required results of the conversions on a device: the bits of NumPy's casts, residuals and sums."""
 
 import numpy as np
-from codec_data import Array, bell, same_bits, words
+from codec_data import Array, bell, random_words, same_bits
 from gpu_agreement import Memory, mixed
 
 from hpcbench.codecs.convert import add, add_residual, convert
@@ -11,40 +11,40 @@ from hpcbench.codecs.types import BFLOAT16
 F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
 Pair = tuple[np.dtype[np.generic], np.dtype[np.generic]]
 PAIRS: tuple[Pair, ...] = ((F32, F16), (F32, BFLOAT16), (F64, F16), (F64, BFLOAT16), (F64, F32))
-"""Types of values, and those in which they travel."""
+"""Dtypes of values, and the dtypes in which they travel."""
 SUMMED = (F32, F64, F16, BFLOAT16)
-"""Types of values that are added to values of the same type."""
+"""Dtypes of values that are added to values of the same dtype."""
 LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 
 
 def codes(sent: np.dtype[np.generic]) -> Array:
-    """Every value of a type of 16 bits; of float32 as many at random."""
+    """Return every value of a type of 16 bits, and the same number of random values of float32."""
     if sent == F32:
-        return words(65_536, 5).astype(np.uint32).view(np.float32)
+        return random_words(65_536, 5).astype(np.uint32).view(np.float32)
     return np.arange(65_536).astype(np.uint16).view(sent)
 
 
 def critical(values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> Array:
-    """The middles between neighbours of the type, where ties are, and what lies next to them on both sides."""
+    """Return the midpoints between neighbors of the type, which are the ties, and their neighbors on both sides."""
     with np.errstate(all="ignore"):
         grid = np.sort(codes(sent).astype(F64))
         grid = grid[np.isfinite(grid)]
-        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # where infinity begins
+        ends = grid[-1] + (grid[-1] - grid[-2]) / 2  # values that become infinite
         middles = np.concatenate([(grid[1:] + grid[:-1]) / 2, [ends, -ends]]).astype(values)
         return np.concatenate([middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf)]).astype(values)
 
 
 def plain_nan(x: Array) -> Array:
-    """NaN with its sign and nothing else."""
-    found = x.copy()
+    """Return NaN with its sign and no other payload."""
+    result = x.copy()
     nan = np.isnan(x)
     with np.errstate(invalid="ignore"):
-        found[nan] = np.where(np.signbit(x[nan].astype(F32)), -np.nan, np.nan)
-    return found
+        result[nan] = np.where(np.signbit(x[nan].astype(F32)), -np.nan, np.nan)
+    return result
 
 
 def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], offset: int = 0) -> None:
-    """Everything that the kernels do with `x`, and with values that have travelled."""
+    """Check all operations of the kernels on `x`, and on values that have travelled."""
     n, where = x.size, f"{x.size} of {x.dtype} as {sent} at {offset}"
 
     def view(array):
@@ -54,8 +54,8 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
         rounded = x.astype(sent)
         lack = x - rounded.astype(x.dtype)
         lacked = np.where(np.arange(n) % 5 == 0, np.float32(-0.0), bell(n, 3).astype(F32) * np.float32(1e-3))
-        kept = lacked.copy()
-        np.add(kept, lack, out=kept, where=np.isfinite(lack), casting="same_kind")
+        expected_residual = lacked.copy()
+        np.add(expected_residual, lack, out=expected_residual, where=np.isfinite(lack), casting="same_kind")
         total = rounded.astype(F32) + lacked
         anew = total.astype(sent)
         lacking = total - anew.astype(F32)
@@ -66,16 +66,16 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
     out, residual = memory.new(n, sent, offset), memory.put(lacked, offset)
     convert(device, view(out), view(values), 0, residual=view(residual))
     assert same_bits(plain_nan(memory.get(out)), plain_nan(rounded)), where
-    assert same_bits(memory.get(residual).copy(), kept), f"residual of {where}"
+    assert same_bits(memory.get(residual).copy(), expected_residual), f"residual of {where}"
     assert memory.intact(out)
     assert memory.intact(residual)
 
-    own, out, residual = memory.put(rounded, offset), memory.new(n, sent, offset), memory.put(lacked, offset)
-    add_residual(device, view(out), view(own), view(residual), 0)
+    source, out, residual = memory.put(rounded, offset), memory.new(n, sent, offset), memory.put(lacked, offset)
+    add_residual(device, view(out), view(source), view(residual), 0)
     assert same_bits(plain_nan(memory.get(out)), plain_nan(anew)), f"sum with a residual of {where}"
     assert same_bits(memory.get(residual).copy(), np.where(np.isfinite(lacking), lacking, F32.type(0)))
 
-    came = np.resize(codes(sent), n) if n > 65_536 else codes(sent)[words(n, 8).astype(np.uint16)]
+    came = np.resize(codes(sent), n) if n > 65_536 else codes(sent)[random_words(n, 8).astype(np.uint16)]
     with np.errstate(all="ignore"):
         wide, added = came.astype(x.dtype), x + came.astype(x.dtype)
     wire, out, sums = memory.put(came, offset), memory.new(n, x.dtype, offset), memory.put(x, offset)
@@ -89,7 +89,7 @@ def check(device: Device, memory: Memory, x: Array, sent: np.dtype[np.generic], 
 
 
 def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np.dtype[np.generic]) -> None:
-    """Every tie of the type, and every kind of value at places of every kind."""
+    """Check every tie of the type, and every kind of value at addresses of every kind."""
     check(device, memory, critical(values, sent), sent)
     pool = mixed(60_000, values, 300)
     if values == F64:
@@ -101,7 +101,7 @@ def sweep(device: Device, memory: Memory, values: np.dtype[np.generic], sent: np
 
 
 def check_sums(device: Device, memory: Memory, dtype: np.dtype[np.generic]) -> None:
-    """Sums have NumPy's bits, NaN apart: of values of every kind, and of subnormal values, which must not be lost."""
+    """Check that sums have NumPy's bits, except for NaN: of all kinds of values, and of subnormal values."""
     smallest = np.array([1, 2, 0x8003 if dtype.itemsize == 2 else 3], f"u{dtype.itemsize}").view(dtype)
     pool, others = (mixed(60_000, dtype, seed) for seed in (300, 400))
     cases = [(smallest, smallest[::-1].copy(), 0)]

@@ -1,7 +1,7 @@
 """A device for `CudaCodec` that runs the kernels on the CPU, with NumPy's arrays as its memory.
 
-So the Python of the GPU back end and the kernels are tried together. `cuda_emulator.h` tells what that shows of a GPU.
-Calls come to their end at once; the order of streams is not shown.
+It tests the Python of the GPU back end together with the kernels. `cuda_emulator.h` documents the limits of the
+emulation. Calls complete at once, so errors in the order of streams are not detected.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _PAGE = mmap.PAGESIZE
 
 
 class EmulatedCallMemory(CallMemory):
-    """Words of 64 bits, poisoned until a call begins."""
+    """Memory of 64-bit words, poisoned until a call begins."""
 
     def __init__(self, word_count: int) -> None:
         self.word_count = word_count
@@ -47,19 +47,19 @@ class EmulatedCallMemory(CallMemory):
 
 @dataclass
 class EmulatedDevice(Device):
-    """Few multiprocessors, so that blocks go round."""
+    """A device with few multiprocessors, so that blocks take several turns."""
 
     multiprocessors: int = 1
     kernels: Path = KERNELS
     backwards: bool = False
-    """Threads of a block run from the last to the first."""
+    """Whether threads of a block run from the last to the first."""
     workers: int = 1
-    """Blocks at a time."""
+    """Number of concurrent blocks."""
     memories: int = 0
     launched: list[tuple[str, int]] = field(default_factory=list)
-    """Kernels and their blocks."""
+    """Launched kernels with their blocks."""
     waits: int = 0
-    """How often a thread found that it must wait for another block."""
+    """Number of times that a thread had to wait for another block."""
 
     def stream(self, stream: Any, array: Any) -> int:
         return int(stream or 0)
@@ -84,10 +84,13 @@ class EmulatedDevice(Device):
 
 
 class Fenced:
-    """Memory of `EmulatedDevice` between pages that cannot be touched, poisoned around what is asked for."""
+    """Memory of `EmulatedDevice` between inaccessible pages, poisoned around the requested part."""
 
     def new(self, n: int, dtype: npt.DTypeLike, offset: int = 0) -> Array:
-        """`n` poisoned values, `offset` bytes behind a multiple of 16, the fence less than 16 bytes behind them."""
+        """Return `n` poisoned values, `offset` bytes after a multiple of 16.
+
+        The fence is less than 16 bytes after them.
+        """
         size = n * np.dtype(dtype).itemsize
         pages = -(-(size + 16) // _PAGE) + 2
         memory = mmap.mmap(-1, pages * _PAGE)
@@ -101,19 +104,19 @@ class Fenced:
         return raw[start : start + size].view(dtype)
 
     def put(self, x: Array, offset: int = 0) -> Array:
-        """A copy of `x` there."""
+        """Return a copy of `x` in this memory."""
         out = self.new(x.size, x.dtype, offset)
         out[...] = x
         return out
 
     def get(self, x: Array) -> Array:
-        """Back to the memory of the host."""
+        """Copy an array to the host's memory."""
         return x
 
     def intact(self, x: Array) -> bool:
-        """Nothing was written around `x`."""
+        """Return whether nothing was written around `x`."""
         if x.size == 0:
-            return True  # NumPy lets it begin anywhere
+            return True  # NumPy arrays may begin at any address
         raw = x
         while isinstance(raw.base, np.ndarray):
             raw = raw.base

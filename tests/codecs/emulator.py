@@ -1,6 +1,6 @@
-"""Compiles the kernels of a GPU as plain C++ and runs them on the CPU.
+"""Compiler and launcher of GPU kernels as C++ on the CPU.
 
-`cuda_emulator.h` tells what the emulation shows and what not.
+`cuda_emulator.h` documents the limits of the emulation.
 """
 
 import ctypes
@@ -30,21 +30,21 @@ HERE = Path(__file__).parent
 KERNELS = data_dir("kernels")
 OPTIONS = ["-std=gnu++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
 if (sys.platform, platform.machine()) == ("linux", "x86_64"):
-    OPTIONS.append("-mtls-dialect=gnu2")  # to read a variable of the thread, no call that saves all registers
+    OPTIONS.append("-mtls-dialect=gnu2")  # reads a thread-local variable without a call that saves all registers
 SANITIZE = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 EMULATOR = [HERE / name for name in ("emulator.cpp", "cuda_emulator.h")]
 
 
 @functools.cache
 def compiled(name: str) -> Compiled:
-    """The CPU's codec of a name."""
+    """Return the CPU's codec of a name."""
     codec = get_codec(name)
     assert isinstance(codec, Compiled)
     return codec
 
 
 def build_of(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike) -> Build:
-    """What a codec's kernels are compiled for, with the types that are encoded and decoded to."""
+    """Return the compile options of a codec's kernels, with the types that are encoded and decoded to."""
     codec = compiled(name)
     sequence = sequence_of(codec.family)
     param = codec.param(0) if sequence.state is None else 0
@@ -54,12 +54,12 @@ def build_of(name: str, dtype: npt.DTypeLike, out: npt.DTypeLike) -> Build:
 
 @functools.cache
 def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
-    """The kernels of a tree, compiled and loaded.
+    """Compile the kernels of a tree and load them.
 
     Raises
     ------
     SyntaxError
-        They are not C++.
+        The compiler refuses them.
     """
     source = kernels / "gpu" / build.source
     names = re.findall(r"^HB_KERNEL (\w+)\(", source.read_text(), re.MULTILINE)
@@ -78,25 +78,25 @@ def library(build: Build, kernels: Path = KERNELS) -> ctypes.CDLL:
 
 
 def compiler() -> str:
-    found = shutil.which("g++") or shutil.which("c++")
-    assert found, "needs a C++ compiler, as building the package does"
-    return found
+    path = shutil.which("g++") or shutil.which("c++")
+    assert path, "needs a C++ compiler, as building the package does"
+    return path
 
 
 @functools.cache
 def version() -> str:
-    """What the compiler says of itself and of the machine that it compiles for."""
+    """Return the compiler's version and target machine."""
     return subprocess.run([compiler(), "-v"], capture_output=True, text=True, check=True).stderr
 
 
 def compile_all(builds: Iterable[Build]) -> None:
-    """Compile these beforehand, two at a time."""
+    """Compile these libraries in advance, two at a time."""
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(library, builds))
 
 
 class Launch(ctypes.Structure):
-    """``emulated_launch`` of cuda_emulator.h."""
+    """The struct ``emulated_launch`` of cuda_emulator.h."""
 
     _fields_ = tuple((name, ctypes.c_uint) for name in ("grid", "first", "backwards", "workers"))
 
@@ -107,13 +107,13 @@ def run(kernels: ctypes.CDLL, name: str, launch: Launch, arguments: Sequence[int
     Parameters
     ----------
     flushes
-        Whether subnormal values are 0 for it. Only x86-64 can do that.
+        Whether subnormal values are 0 in the kernel. Only x86-64 can do that.
     """
-    words = (ctypes.c_ulonglong * len(arguments))(*arguments)
+    argument_words = (ctypes.c_ulonglong * len(arguments))(*arguments)
     if flushes:
         kernels.flush_subnormals(1)
     try:
-        getattr(kernels, f"run_{name}")(ctypes.byref(launch), words)
+        getattr(kernels, f"run_{name}")(ctypes.byref(launch), argument_words)
     finally:
         if flushes:
             kernels.flush_subnormals(0)

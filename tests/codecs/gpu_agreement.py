@@ -1,10 +1,10 @@
-"""What a codec on a device must do like the CPU: bytes, values, residuals, sums, and refusals."""
+"""Requirements on a codec on a device, compared with the CPU: bytes, values, residuals, sums, and refusals."""
 
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from codec_data import bell, integers, same_bits, words
+from codec_data import bell, integers, random_words, same_bits
 
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.cuda import CudaCodec
@@ -21,9 +21,9 @@ class Memory(Protocol):
 
 
 def mixed(n: int, dtype: npt.DTypeLike, seed: int) -> Array:
-    """Stretches of calm, wild, sparse, equal, zero and arbitrary values, `n` in all."""
+    """Return `n` values in stretches of calm, wild, sparse, equal, zero and arbitrary values."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
-    patterns = words(n, seed + 3).astype(np.uint32).view(np.float32)
+    patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
     spiced = np.where(integers(n, 0, 40, seed + 4) == 0, odd[integers(n, 0, 8, seed + 5)], calm.astype(np.float32))
     thin = np.where(integers(n, 0, 60, seed + 6) == 0, calm, 0.0)
@@ -36,7 +36,10 @@ def mixed(n: int, dtype: npt.DTypeLike, seed: int) -> Array:
 
 
 def check(gpu: CudaCodec, codec: Compiled, memory: Memory, x: Array, other: Array, offset: int = 0) -> Bytes:
-    """Everything that the kernels do, with `x`, and with `other` where two vectors meet. Returns the stream of `x`."""
+    """Check all operations of the kernels on `x`, and on `other` if two vectors are needed.
+
+    Return the stream of `x`.
+    """
     n, room, seed = x.size, codec.wire_bytes(x.size, x.dtype), x.size + (offset << 40)
     values, local = memory.put(x, offset), memory.put(other, offset)
     expected = np.zeros(room, np.uint8)
@@ -64,7 +67,7 @@ def check(gpu: CudaCodec, codec: Compiled, memory: Memory, x: Array, other: Arra
 
     for target in (np.float32, np.float16):
         if x.dtype == np.float32:
-            break  # one more kernel for each type is enough
+            break  # one more kernel per dtype is enough
         with np.errstate(over="ignore"):
             sums = other.astype(np.float32).astype(target)
         out = memory.put(sums, offset)
@@ -92,7 +95,7 @@ def check(gpu: CudaCodec, codec: Compiled, memory: Memory, x: Array, other: Arra
 
 
 def refused(codec: Compiled | CudaCodec, wire: Any, out: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether decoding says that the stream is malformed."""
+    """Return whether decoding reports a malformed stream."""
     try:
         length = codec.decode(wire, out, dtype=dtype)
         if length is not None:
@@ -104,7 +107,7 @@ def refused(codec: Compiled | CudaCodec, wire: Any, out: Any, dtype: np.dtype[An
 
 
 def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes, x: Array) -> int:
-    """The device and the CPU refuse the same streams, and decode the same of others. Returns how many are refused."""
+    """Check that device and CPU refuse the same streams and decode others equally. Return the number of refusals."""
     ours = x.copy()
     theirs = memory.put(x)
     bad = refused(codec, stream, ours, x.dtype)
@@ -116,9 +119,9 @@ def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes
 
 
 def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
-    """Streams with some bytes changed, most of them near the front, cut and longer ones among them."""
-    found = []
-    for k, (where, what) in enumerate(zip(words(count, seed), words(count, seed + 1), strict=True)):
+    """Return streams with some bytes changed, most of them near the front, and cut and extended streams."""
+    differing = []
+    for k, (where, what) in enumerate(zip(random_words(count, seed), random_words(count, seed + 1), strict=True)):
         wire = stream.copy()
         span = wire.size if k % 2 else min(wire.size, 64)
         at = int(where % np.uint64(max(span, 1)))
@@ -128,5 +131,5 @@ def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
             wire = np.append(wire, np.full(1 if k % 2 else 4, what & np.uint64(255), np.uint8))
         elif wire.size:
             wire[at] = (0xFF, 0, int(what & np.uint64(255)), int(wire[at]) ^ 1, int(wire[at]) + 1 & 255)[k % 5]
-        found.append(wire)
-    return found
+        differing.append(wire)
+    return differing

@@ -1,7 +1,7 @@
-"""Compiles device code with NVIDIA's run-time compiler, which needs neither a GPU nor a driver, and reads the result.
+"""Compiles device code with NVIDIA's run-time compiler, without a GPU or driver, and reads the result.
 
-As a program it answers jobs in JSON on its standard input, so that a test can run several at once, and with them two
-versions of the compiler, which do not live in one process: CUDA 13 knows nothing older than ``sm_75``.
+As a program it takes jobs in JSON on its standard input. So a test can run several at once, including two versions of
+the compiler, which cannot share a process: CUDA 13 supports nothing older than ``sm_75``.
 """
 
 import ctypes
@@ -12,23 +12,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LIBRARIES = {12: ("cuda_nvrtc", "libnvrtc.so.12"), 13: ("cu13", "libnvrtc.so.13")}
-"""By major version: the folder under ``nvidia`` in which its wheel puts the library, and the library."""
+"""Folder of the wheel under ``nvidia``, and name of the library, by major version."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a compiled kernel takes.
+    """Resources of a compiled kernel.
 
     Parameters
     ----------
     instructions
-        Size of its code, 16 bytes each, those that fill it up included.
+        Size of its code in instructions of 16 bytes, including padding.
     registers
-        A thread.
+        Registers per thread.
     stack
-        Bytes of local memory a thread: spilled registers, arrays that are indexed by what is not known, calls.
+        Bytes of local memory per thread: spilled registers, arrays with an unknown index, calls.
     shared
-        Bytes of shared memory a block.
+        Bytes of shared memory per block.
     """
 
     instructions: int
@@ -38,10 +38,10 @@ class Kernel:
 
 
 def library_path(major: int) -> Path | None:
-    """Where a version's wheel lies, if it is installed."""
+    """Return the path of a version's library, if its wheel is installed."""
     folder, name = LIBRARIES[major]
-    found = (Path(place) / "nvidia" / folder / "lib" / name for place in sys.path if place)
-    return next((path for path in found if path.is_file()), None)
+    candidates = (Path(place) / "nvidia" / folder / "lib" / name for place in sys.path if place)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 class Compiler:
@@ -57,18 +57,18 @@ class Compiler:
         path = library_path(major)
         if path is None:
             raise ImportError(f"no NVRTC of CUDA {major}: `pip install '.[test]'` on Linux, x86_64 or aarch64")
-        # it opens these by their bare name, which the loader knows once they are loaded
+        # it opens these by their bare name, which the loader finds once they are loaded
         for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
             ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
         self._library = ctypes.CDLL(str(path))
 
     def compile(self, source: Path, options: list[str]) -> bytes:
-        """The cubin of a file.
+        """Compile a file to a cubin.
 
         Raises
         ------
         ValueError
-            With the compiler's message.
+            The compiler refuses it. The error has the compiler's message.
         """
         program, size = ctypes.c_void_p(), ctypes.c_size_t()
         call = self._library
@@ -90,13 +90,13 @@ class Compiler:
 
 
 def kernels_of(cubin: bytes) -> dict[str, Kernel]:
-    """The kernels in a cubin, which is an ELF file of 64 bits.
+    """Return the kernels in a cubin, which is an ELF file of 64 bits.
 
     Notes
     -----
     A kernel's code is the section ``.text.NAME``, its static shared memory is ``.nv.shared.NAME``. ``.nv.info`` is a
-    list of attributes: one byte of format, one of kind, two of size or value. Those of format 4 have a payload; of kind
-    0x11 it is a symbol and its stack frame in bytes, of kind 0x2f a symbol and its number of registers.
+    list of attributes: one byte of format, one of kind, two of size or value. Those of format 4 have a payload. For
+    kind 0x11 it is a symbol and its stack frame in bytes, for kind 0x2f a symbol and its number of registers.
     """
     headers, count, names_at = struct.unpack_from("<Q", cubin, 40)[0], *struct.unpack_from("<HH", cubin, 60)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, headers + 64 * k) for k in range(count)]
@@ -118,23 +118,23 @@ def kernels_of(cubin: bytes) -> dict[str, Kernel]:
             name = text(symbol_strings + struct.unpack_from("<I", cubin, symbols[4] + 24 * symbol)[0])
             attributes[kind, name] = value
         at += 4 + (length if form == 4 else 0)
-    found = {}
+    kernels = {}
     for name, section in by_name.items():
         if name.startswith(".text."):
             kernel = name[len(".text.") :]
             shared = by_name.get(f".nv.shared.{kernel}")
             registers, stack = attributes[0x2F, kernel], attributes[0x11, kernel]
-            found[kernel] = Kernel(section[5] // 16, registers, stack, shared[5] if shared else 0)
-    return found
+            kernels[kernel] = Kernel(section[5] // 16, registers, stack, shared[5] if shared else 0)
+    return kernels
 
 
 def main() -> None:
-    """Input: the major version and jobs, each a file and options. Output: a line of kernels for each job."""
+    """Read the major version and jobs, each a file and options. Print a line of kernels for each job."""
     work = json.load(sys.stdin)
     compiler = Compiler(work["major"])
     for source, options in work["jobs"]:
-        found = kernels_of(compiler.compile(Path(source), options))
-        print(json.dumps({name: asdict(kernel) for name, kernel in found.items()}), flush=True)
+        kernels = kernels_of(compiler.compile(Path(source), options))
+        print(json.dumps({name: asdict(kernel) for name, kernel in kernels.items()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Faults planted in a copy of the kernels, which a test's sweep must see."""
+"""Faults planted in a copy of the kernels, which a test's sweep must detect."""
 
 import faulthandler
 import functools
@@ -12,11 +12,11 @@ from emulator import KERNELS
 
 _NOT_CODE = 2
 Sweep = Callable[[str, Path], object]
-"""Tries all that the kernels of a codec do, by the codec's name and the kernels' tree."""
+"""A sweep that runs all kernels of a codec, given the codec's name and the kernels' tree."""
 
 
 def planted(folder: Path, file: str, old: str, new: str) -> Path:
-    """A copy of the kernels in `folder`, with one place of a file changed."""
+    """Copy the kernels to `folder`, with one change in one file."""
     kernels = folder / "kernels"
     shutil.copytree(KERNELS, kernels)
     text = (kernels / file).read_text()
@@ -26,7 +26,7 @@ def planted(folder: Path, file: str, old: str, new: str) -> Path:
 
 
 def check_seen(sweep: Sweep, name: str, faulty: Path) -> None:
-    """A sweep of a codec passes with the kernels as they are, and fails, in whatever way, with faulty ones."""
+    """Check that a sweep of a codec passes with the correct kernels, and fails with faulty ones."""
     assert _passes(sweep, name)
     assert fails(sweep, name, faulty)
 
@@ -37,7 +37,7 @@ def _passes(sweep: Sweep, name: str) -> bool:
 
 
 def fails(sweep: Sweep, name: str, kernels: Path, seconds: float = 120.0) -> bool:
-    """Whether a sweep raises, dies or hangs, in a process of its own."""
+    """Return whether a sweep raises, dies or hangs, in a separate process."""
     child = multiprocessing.get_context("fork").Process(target=_quietly, args=(sweep, name, kernels))
     child.start()
     child.join(seconds)

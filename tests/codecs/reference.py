@@ -1,4 +1,4 @@
-"""The formats of the block codecs a second time, in NumPy and without regard to speed: what the kernels must make."""
+"""A second implementation of the block codecs in NumPy, slow and simple: the oracle of the kernels."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ Words = npt.NDArray[np.uint32]
 
 
 def padded(x: Array, multiple: int) -> Array:
-    """`x` with zeros up to a multiple of so many values."""
+    """Return `x`, padded with zeros to a multiple of a number of values."""
     out = np.zeros(-(-x.size // multiple) * multiple, dtype=x.dtype)
     out[: x.size] = x
     return out
 
 
 def planes(*parts: Array) -> Bytes:
-    """Planes one behind the other, each but the last filled up to a multiple of 4 bytes."""
+    """Return the planes concatenated, all but the last padded to a multiple of 4 bytes."""
     raw = [part.view(np.uint8).ravel() for part in parts]
     return np.concatenate([*(padded(part, 4) for part in raw[:-1]), raw[-1]])
 
@@ -34,7 +34,7 @@ _TARGETS: dict[str, tuple[Any, int]] = {
 
 
 def short(x: Floats, dtype: Any) -> Array:
-    """Rounded to a short type as NumPy or ml_dtypes does it, as integers, with one NaN of each sign."""
+    """Round to a short type like NumPy or ml_dtypes, as integers, with one NaN of each sign."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = x.astype(dtype)
     code = values.view(np.uint16 if values.itemsize == 2 else np.uint8)
@@ -69,7 +69,7 @@ def cast_decode(name: str, wire: Bytes, n: int) -> Floats:
 
 # ------------------------------------------------------------------------------------------------ block integers
 def random_words(n: int, seed: int, first: int = 0) -> Words:
-    """Words ``first`` to ``first + n`` of a seed, of which all or none lie below 2^32."""
+    """Return words ``first`` to ``first + n`` of a seed. All or none of their numbers are below 2^32."""
 
     def mix(x: Words) -> Words:
         x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
@@ -86,7 +86,7 @@ def random_words(n: int, seed: int, first: int = 0) -> Words:
 
 
 def quant_encode(bits: int, block: int, x: Floats, seed: int | None, first: int = 0) -> Bytes:
-    """`seed` None rounds to the nearest; `first`: place of ``x[0]`` in the message."""
+    """Encode block integers. `seed` None rounds to nearest. `first` is the index of ``x[0]`` in the message."""
     largest = np.float32(127 if bits == 8 else 7)
     blocks = padded(x, block).reshape(-1, block)  # [n/b, b]
     top = np.abs(blocks).max(axis=1)
@@ -142,7 +142,7 @@ def sign_decode(block: int, wire: Bytes, n: int) -> Floats:
 
 
 def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
-    """Bytes of a codec's name."""
+    """Return the bytes of a codec by name."""
     family, _, parameter = name.partition(":")
     if family in ("int8", "int4"):
         block, _, how = parameter.partition(":")
@@ -153,7 +153,7 @@ def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
 
 
 def decode(name: str, wire: Bytes, n: int) -> Floats:
-    """Values of a codec's name."""
+    """Return the values of a codec by name."""
     family, _, parameter = name.partition(":")
     if family in ("int8", "int4"):
         return quant_decode(int(family[3:]), int(parameter.partition(":")[0]), wire, n)

@@ -1,4 +1,4 @@
-"""The sparse formats a second time, in NumPy and without regard to speed: what the kernels must make."""
+"""A second implementation of the sparse formats in NumPy, slow and simple: the oracle of the kernels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ CHUNK = 65536
 
 
 def magnitudes(x: Array) -> npt.NDArray[np.int64]:
-    """An order of all values by magnitude: NaN, of which a half has but one, behind infinity."""
+    """Return the order of all values by magnitude: NaN (only one in half precision) comes after infinity."""
     with np.errstate(invalid="ignore"):
         bits = x.astype(np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
     if x.dtype == np.float32:
@@ -37,7 +37,7 @@ def bitmap(set_bits: npt.NDArray[np.int64], size: int) -> bytes:
 
 
 def index_of(marks: Marks) -> bytes:
-    """The shortest of the forms that tell which records are sent; of equally long ones the first."""
+    """Return the shortest index form of the sent records; of equal lengths the first form."""
     m, places = marks.size, np.flatnonzero(marks)
     k = places.size
     if k == m:
@@ -51,12 +51,12 @@ def index_of(marks: Marks) -> bytes:
 
 
 def message(records: Array, chunk: int, choose: Callable[[int, Array], Marks], *, all_where_shorter: bool) -> bytes:
-    """Chunks of records, shape (n, width), and where each but the first begins.
+    """Return the chunks of records, shape (n, width), and the start of each chunk but the first.
 
     Parameters
     ----------
     choose
-        Which records are sent, of those from a place on.
+        Chooses the sent records from a position on.
     """
     parts, starts, at = [], [], 0
     for first in range(0, len(records), chunk):
@@ -73,7 +73,7 @@ def message(records: Array, chunk: int, choose: Callable[[int, Array], Marks], *
 
 
 def largest(x: Array, k: int) -> Marks:
-    """The k values of largest magnitude, of equal ones the first."""
+    """Return the k values of largest magnitude; of equal ones the first."""
     marks = np.zeros(x.size, dtype=bool)
     marks[np.argsort(-magnitudes(x), kind="stable")[:k]] = True
     return marks
@@ -86,10 +86,10 @@ def topk_size(n: int, k: int, item: int) -> int:
 
 
 def topk(x: Array, k: int, *, by: Array | None = None) -> bytes:
-    """The message of `x`; the choice is made `by` other values."""
+    """Return the message of `x`. The records are chosen `by` other values."""
     marks = largest(x if by is None else by, k)
-    made = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
-    return made + bytes(topk_size(x.size, k, x.itemsize) - len(made))
+    encoded = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
+    return encoded + bytes(topk_size(x.size, k, x.itemsize) - len(encoded))
 
 
 def threshold(x: Array, limit: float, *, by: Array | None = None) -> bytes:
@@ -101,12 +101,12 @@ def rowsparse(x: Array, width: int) -> bytes:
     rows = x[: x.size // width * width].reshape(-1, width)
     marks = rows.view(np.uint8).any(axis=1)
     chunk = max(1, CHUNK // width)
-    made = message(rows, chunk, lambda at, part: marks[at : at + len(part)], all_where_shorter=True)
-    return made + x[x.size // width * width :].tobytes()
+    encoded = message(rows, chunk, lambda at, part: marks[at : at + len(part)], all_where_shorter=True)
+    return encoded + x[x.size // width * width :].tobytes()
 
 
 def quieted(x: Array) -> Array:
-    """Half-precision types with the one NaN that float32 tiles give back."""
+    """Return half-precision values with the one NaN that float32 tiles return."""
     if x.itemsize == 4:
         return x
     word = x.view(np.uint16)
@@ -115,11 +115,11 @@ def quieted(x: Array) -> Array:
 
 
 def pick(x: Array) -> bytes:
-    """2:4, by sorting each four values."""
+    """Choose 2:4 by sorting each four values."""
     groups = np.zeros(-(-x.size // 8) * 8, dtype=x.dtype)  # two groups share a byte of places
     groups[: x.size] = quieted(x)
     order = np.argsort(-magnitudes(groups).reshape(-1, 4), axis=1, kind="stable")
     places = np.sort(order[:, :2], axis=1)  # [n/4, 2]
-    kept = np.take_along_axis(groups.reshape(-1, 4), places, axis=1)[: -(-x.size // 4)]
+    chosen = np.take_along_axis(groups.reshape(-1, 4), places, axis=1)[: -(-x.size // 4)]
     codes = (places[:, 0] | places[:, 1] << 2).astype(np.uint8).reshape(-1, 2)
-    return padded(kept.tobytes()) + (codes[:, 0] | codes[:, 1] << 4).tobytes()
+    return padded(chosen.tobytes()) + (codes[:, 0] | codes[:, 1] << 4).tobytes()

@@ -1,4 +1,4 @@
-"""Sparse codecs with their required bytes, and values that may mislead them."""
+"""Sparse codecs with their required bytes, and difficult values."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import reference_sparse as reference
-from codec_data import Array, bell, builds, float_sets, uniform, words
+from codec_data import Array, bell, builds, float_sets, random_words, uniform
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.library import Kernels
@@ -23,7 +23,7 @@ WIDTHS = (1, 3, 16, 700, 70_000)
 
 
 def case(name: str, build: Kernels | None = None) -> tuple[Codec, Callable[[Array], bytes]]:
-    """A codec and what its bytes must be."""
+    """Return a codec and its required bytes."""
     family, _, parameter = name.partition(":")
     if family == "topk":
         top = TopK(float(parameter), build)
@@ -49,10 +49,10 @@ def in_type(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def special_sets(n: int) -> dict[str, Array]:
-    """Values that are difficult for a choice by magnitude."""
+    """Return values that are difficult for a choice by magnitude."""
     x = bell(n, 30).astype(np.float32)
     some = uniform(n, 31)
-    bits = words(n, 32).astype(np.uint32)
+    bits = random_words(n, 32).astype(np.uint32)
     return {
         "nan": np.where(some < 0.3, np.float32(np.nan), x),
         "nan-and-infinite": np.where(some < 0.01, np.float32(-np.nan), np.where(some < 0.02, np.float32(-np.inf), x)),
@@ -73,8 +73,8 @@ def sets(n: int) -> dict[str, Array]:
 LONG = ("bell", "sparse", "constant", "zeros", "negative-zeros", "gradient", "integers")
 
 
-def kept(codec: Codec, x: Array) -> Array:
-    """What a decoder must give of `x`: the values that are sent, zeros elsewhere."""
+def decode_kept(codec: Codec, x: Array) -> Array:
+    """Return the required decoded values of `x`: the sent values, and zeros elsewhere."""
     marks = np.ones(x.size, dtype=bool)
     if isinstance(codec, TopK):
         marks = reference.largest(x, codec.param(x.size))
@@ -94,7 +94,7 @@ def kept(codec: Codec, x: Array) -> Array:
 
 
 def form_of(wire: npt.NDArray[np.uint8], m: int, item: int) -> str:
-    """Form of a message with one chunk, by its length."""
+    """Return the form of a message with one chunk, from its length."""
     k = int(wire[:4].view(np.uint32)[0])
     index = wire.size - 4 - -(-k * item // 4) * 4
     if index == 0:

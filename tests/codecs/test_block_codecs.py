@@ -1,4 +1,4 @@
-"""Casts, block integers and signs make the bytes and values of the reference, with every build."""
+"""Casts, block integers and signs have the bytes and values of the reference, in every build."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import reference
-from codec_data import bell, builds, decode, encode, float_sets, same_bits, words
+from codec_data import bell, builds, decode, encode, float_sets, random_words, same_bits
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.quant import Quant
@@ -23,9 +23,9 @@ LENGTHS = [*range(10), *range(30, 35), *range(125, 132), 255, 256, 257, 1000, *r
 
 
 def hard_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
-    """The common sets and what lies at the ends of float32."""
+    """Return the common data sets, and values at the limits of float32."""
     sets = float_sets(n)
-    bits = words(n, 60).astype(np.uint32).view(np.float32)
+    bits = random_words(n, 60).astype(np.uint32).view(np.float32)
     sets["any-bits"] = np.where(np.isfinite(bits), bits, np.float32(0))
     sets["any-bits-special"] = bits
     sets["subnormal"] = np.ldexp(bell(n, 61), -130).astype(np.float32)
@@ -41,14 +41,14 @@ SETS = hard_sets(3001)
 
 
 def same_values(a: Any, b: Any) -> bool:
-    """Equal bits, any NaN for a NaN."""
+    """Return whether the bits are equal, with any NaN equal to any other."""
     nan = np.isnan(a)
     return bool((np.isnan(b) == nan).all()) and same_bits(np.where(nan, 0, a), np.where(nan, 0, b))
 
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_bytes_and_values_are_the_references(name: str, build: str) -> None:
+def test_bytes_and_values_equal_the_reference(name: str, build: str) -> None:
     codec = get_codec(name, BUILDS[build])
     for label, x in SETS.items():
         wire = encode(codec, x)
@@ -129,7 +129,7 @@ def test_error_stays_in_the_bound(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "zfp:8", "2:4"])
-def test_an_overflow_is_seen_by_who_receives_it(name: str) -> None:
+def test_an_overflow_reaches_the_receiver(name: str) -> None:
     codec = get_codec(name)
     clean = bell(3000, 65).astype(np.float32)
     for special in (np.inf, -np.inf, np.nan):
@@ -145,7 +145,7 @@ def test_an_overflow_is_seen_by_who_receives_it(name: str) -> None:
 
 
 def test_scales_keep_small_gradients() -> None:
-    """What a plain cast to half precision flushes to zero keeps its mantissa here."""
+    """Values that a cast to fp16 flushes to zero keep their mantissa."""
     x = (bell(4096, 66) * 1e-9).astype(np.float32)
     assert (x.astype(np.float16) == 0).all()
     y = decode(get_codec("fp16"), encode(get_codec("fp16"), x), x.size, np.float32)
@@ -155,14 +155,14 @@ def test_scales_keep_small_gradients() -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), [("fp16", np.float16), ("bf16", ml_dtypes.bfloat16)])
 def test_a_cast_to_the_same_type_loses_nothing(name: str, dtype: Any) -> None:
-    x = words(1 << 16, 67).astype(np.uint16).view(dtype)
+    x = random_words(1 << 16, 67).astype(np.uint16).view(dtype)
     x = x[np.isfinite(x.astype(np.float32))]
-    # one block must not hold both ends of the range: a power of two has 8 bits, a half precision number 30 binades
+    # a block must not contain both ends of the range: a power of two has 8 bits, half precision spans 30 binades
     x = x[np.argsort(np.abs(x.astype(np.float32)), kind="stable")].copy()
     assert same_bits(decode(get_codec(name), encode(get_codec(name), x), x.size, dtype), x)
 
 
-def test_stochastic_rounding_is_right_in_the_mean() -> None:
+def test_stochastic_rounding_is_unbiased() -> None:
     n, turns = 2048, 400
     x = bell(n, 68).astype(np.float32)
     codec = Quant(4, 256, stochastic=True)
@@ -183,7 +183,7 @@ def test_stochastic_rounding_is_right_in_the_mean() -> None:
     assert bias.max() > 0.4, "which rounding to the nearest is not"
 
 
-def test_seeds_and_places_give_other_noise() -> None:
+def test_other_seeds_and_positions_give_other_noise() -> None:
     x = bell(4096, 69).astype(np.float32)
     codec = Quant(8, 128, stochastic=True)
 
@@ -206,7 +206,7 @@ def test_seeds_and_places_give_other_noise() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("name", [*NAMES, "zfp:8", "none", "2:4"])
-def test_residual_is_what_the_wire_lacks(name: str, dtype: Any) -> None:
+def test_residual_is_the_encoding_error(name: str, dtype: Any) -> None:
     codec: Codec = get_codec(name)
     n = 2500
     x = bell(n, 71).astype(dtype)
@@ -226,7 +226,7 @@ def test_residual_is_what_the_wire_lacks(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", ["sign:1024", "int4:32", "fp8e5m2"])
 def test_error_feedback_sends_everything_in_the_end(name: str) -> None:
-    """The mean of what arrives tends to the value sent; without feedback it stays where it is."""
+    """The mean of the received values tends to the sent value. Without feedback it does not change."""
     codec = get_codec(name)
     x = bell(1024, 73).astype(np.float32)
     wire = np.zeros(codec.wire_bytes(x.size, x.dtype), dtype=np.uint8)
@@ -246,28 +246,28 @@ def test_error_feedback_sends_everything_in_the_end(name: str) -> None:
 def test_one_hop_is_decode_add_encode(name: str, dtype: Any) -> None:
     codec = get_codec(name)
     for n in (0, 1, 5, 127, 1024, 2500):
-        theirs, own = bell(n, 74).astype(dtype), bell(n, 75).astype(dtype)
+        theirs, ours = bell(n, 74).astype(dtype), bell(n, 75).astype(dtype)
         wire = encode(codec, theirs)
-        total = own.astype(np.float32)
+        total = ours.astype(np.float32)
         codec.decode(wire, total, dtype=np.dtype(dtype), accumulate=True)
-        expected = np.zeros(codec.wire_bytes(n, own.dtype), dtype=np.uint8)
-        if codec.name == "none":  # rounds the sum to the type
+        expected = np.zeros(codec.wire_bytes(n, ours.dtype), dtype=np.uint8)
+        if codec.name == "none":  # rounds the sum to the dtype
             codec.encode(total.astype(dtype), expected)
         elif codec.name == "2:4":
             codec.encode(total.astype(dtype), expected)
             if dtype is not np.float32:
-                continue  # picks before it rounds
+                continue  # chooses before it rounds
         else:
             codec.encode(total, expected, seed=5)
         out = np.full(expected.size + 8, 0xA5, dtype=np.uint8)
-        used = codec.decode_add_encode(wire, own, out[: expected.size], seed=5)
+        used = codec.decode_add_encode(wire, ours, out[: expected.size], seed=5)
         assert used == expected.size
         assert same_bits(out[:used], expected), n
         assert (out[used:] == 0xA5).all()
 
 
 def test_the_reference_is_not_the_kernel() -> None:
-    """The comparison can fail: a scale, a code and a sign that are off by one are seen."""
+    """The comparison can fail: a scale, a code and a sign that are off by one are detected."""
     x = SETS["bell"]
     for name in ("int8:256", "fp8e4m3", "sign:64"):
         wire = encode(get_codec(name), x)

@@ -1,4 +1,4 @@
-"""What MPC and xpk share: the container of chunks, and what is done with values on their way to and from it."""
+"""The container of chunks that MPC and xpk share, and their treatment of values when sending and receiving."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import reference_chunks as reference
-from codec_data import POISON, Array, bell, builds, decode, encode, float_sets, same_bits, uniform, words
+from codec_data import POISON, Array, bell, builds, decode, encode, float_sets, random_words, same_bits, uniform
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,9 +33,9 @@ def rounded(x: Array, dtype: str) -> Array:
 
 
 def inputs(n: int) -> dict[str, Array]:
-    """Bytes of values that shrink and of values that do not, a chunk or so of each."""
+    """Return bytes of compressible and incompressible values, about a chunk of each."""
     patterns = [0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F800001, 0xFFFFFFFF, 1, 0x807FFFFF, 0x3F803F80]
-    mixed = words(n // 8 + 1, 60).view(np.uint8)[:n].copy()
+    mixed = random_words(n // 8 + 1, 60).view(np.uint8)[:n].copy()
     mixed[mixed.size // 2 :] = 7
     return {"mixed": mixed, "patterns": np.resize(np.array(patterns, dtype=np.uint32).view(np.uint8), n)}
 
@@ -72,7 +72,7 @@ def test_any_alignment(dtype: str, name: str, build: str) -> None:
     codec = CODECS[name](BUILDS[build])
     x = bell(4501, 61).astype(FLOATS.get(dtype, np.dtype("f8")))
     expected = encode(codec, x)
-    one = np.ones((), dtype=x.dtype)
+    scalar = np.ones((), dtype=x.dtype)
     for offset in (1, 2, 3, 6):
         values = np.zeros(x.nbytes + 8, dtype=np.uint8)[offset : offset + x.nbytes].view(x.dtype)
         values[:] = x
@@ -80,7 +80,7 @@ def test_any_alignment(dtype: str, name: str, build: str) -> None:
         wire = np.zeros(room + 8, dtype=np.uint8)[offset : offset + room]
         used = codec.encode(values, wire)
         assert same_bits(wire[:used], expected)
-        values[:] = one
+        values[:] = scalar
         codec.decode(wire[:used], values)
         assert same_bits(values.copy(), x)
         codec.decode(wire[:used], values, accumulate=True)
@@ -88,10 +88,10 @@ def test_any_alignment(dtype: str, name: str, build: str) -> None:
 
 
 @each_codec
-def test_never_grows_by_more_than_it_says(name: str) -> None:
+def test_sizes_never_exceed_the_promised_growth(name: str) -> None:
     codec = CODECS[name](None)
     for n in (1, 1023, 1024, 1025, 10_000):
-        x = words(n, 64).astype(np.uint32)
+        x = random_words(n, 64).astype(np.uint32)
         chunks = -(-n // 1024)
         assert encode(codec, x).size == codec.wire_bytes(n, x.dtype) == 4 * n + 2 * chunks + 2 * (chunks % 2)
 
@@ -125,7 +125,7 @@ def test_halves_are_summed_in_float32(dtype: str, name: str, build: str) -> None
 @each_build
 @each_codec
 @each_float
-def test_residual_is_what_the_wire_lacks(dtype: str, name: str, build: str) -> None:
+def test_residual_is_the_encoding_error(dtype: str, name: str, build: str) -> None:
     codec = CODECS[name](BUILDS[build])
     x, residual = rounded(bell(4500, 64), dtype), (bell(4500, 65) * 1e-3).astype(np.float32)
     x[7], x[8] = np.inf, np.nan
@@ -159,9 +159,9 @@ def test_a_hop_is_the_composition_of_its_parts(dtype: str, name: str, build: str
 
 # ---------------------------------------------------------------------------------------------- damage
 def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8]]:
-    """Chunks that shrink, one of them sparse, and one that does not."""
+    """Return chunks that shrink, one of them sparse, and one that does not."""
     n = 4096 // FLOATS[dtype].itemsize
-    noise = words(n, 68).astype(np.uint32).view(np.float32)
+    noise = random_words(n, 68).astype(np.uint32).view(np.float32)
     parts: list[Array] = [bell(n, 65), bell(n, 66) * (uniform(n, 67) < 0.3), noise, bell(700, 69)]
     x = rounded(np.concatenate([part.astype(np.float32) for part in parts]), dtype)
     return x, encode(CODECS[name](None), x)
@@ -169,7 +169,7 @@ def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8
 
 def refused(codec: Codec, wire: npt.NDArray[np.uint8], n: int, dtype: str = "f4") -> bool:
     try:
-        decode(codec, wire, n, FLOATS[dtype])  # looks behind the end
+        decode(codec, wire, n, FLOATS[dtype])  # reads past the end
     except ValueError as error:
         assert str(error).startswith(f"{codec.name}: ")
         return True
@@ -186,7 +186,7 @@ def test_every_cut_is_refused(name: str) -> None:
 
 
 @each_codec
-def test_bytes_behind_the_end_and_other_lengths_are_refused(name: str) -> None:
+def test_bytes_after_the_end_and_other_lengths_are_refused(name: str) -> None:
     x, wire = container(name)
     codec = CODECS[name](None)
     assert refused(codec, np.append(wire, np.uint8(0)), x.size)
@@ -211,7 +211,7 @@ def test_wrong_lengths_of_chunks_are_refused(name: str, build: str) -> None:
 @each_build
 @each_codec
 @each_float
-def test_a_flipped_bit_is_refused_or_seen_in_the_values(dtype: str, name: str, build: str) -> None:
+def test_a_flipped_bit_is_refused_or_changes_the_values(dtype: str, name: str, build: str) -> None:
     x, wire = container(name, dtype)
     codec = CODECS[name](BUILDS[build])
     unseen = 0
@@ -228,10 +228,10 @@ def test_a_flipped_bit_is_refused_or_seen_in_the_values(dtype: str, name: str, b
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_refused_or_decoded(dtype: str, name: str, data: st.DataObject) -> None:
-    """Random chunks of the right length: nothing is written behind the end, and all builds decode them alike."""
+    """Random chunks have the right length. Nothing is written past the end, and all builds decode the same values."""
     n = data.draw(st.integers(1, 4096 // FLOATS[dtype].itemsize))
     size = data.draw(st.integers(0, max(0, -(-n * FLOATS[dtype].itemsize // 4) - 1)))
-    body = words(size // 2 + 1, data.draw(st.integers(0, 2**31))).view(np.uint8)[: 4 * size].copy()
+    body = random_words(size // 2 + 1, data.draw(st.integers(0, 2**31))).view(np.uint8)[: 4 * size].copy()
     plausible = data.draw(st.binary(max_size=12))
     body[: len(plausible)] = np.frombuffer(plausible, dtype=np.uint8)[: body.size]
     wire = np.concatenate([np.array([size, 0], dtype="<u2").view(np.uint8), body])
@@ -244,7 +244,7 @@ def test_any_bytes_are_refused_or_decoded(dtype: str, name: str, data: st.DataOb
 
 
 @each_codec
-def test_both_kinds_of_chunk_are_met(name: str) -> None:
+def test_both_kinds_of_chunk_occur(name: str) -> None:
     sets = {label: encode(CODECS[name](None), x)[:6].view("<u2") for label, x in float_sets(2500).items()}
     assert (sets["bit-patterns"] == RAW).any()
     assert all((sets[label][:2] < 1000).all() for label in ("bell", "smooth", "zeros", "gradient"))

@@ -1,4 +1,4 @@
-"""What all codecs share: lookup by name, types, refusals, and the choice of a build."""
+"""Common behavior of all codecs: lookup by name, types, refusals, and the choice of a build."""
 
 import subprocess
 import sys
@@ -43,18 +43,18 @@ def test_properties(name: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BFLOAT16])
 @pytest.mark.parametrize("name", NAMES)
 def test_builds_agree(name: str, dtype: Any) -> None:
-    """Every build makes the same bytes and values, of finite and other input alike."""
-    made = {build: get_codec(name, kernels) for build, kernels in builds().items()}
-    assert "generic" in made
+    """Every build has the same bytes and values for finite and other input."""
+    codecs = {build: get_codec(name, kernels) for build, kernels in builds().items()}
+    assert "generic" in codecs
     sets = float_sets(1500)
     sets["special"] = np.where(sets["bell"] > 2e-3, np.float32(np.inf), sets["bell"])
     sets["subnormal"] = np.ldexp(sets["bell"], -130).astype(np.float32)
     for label, wide in sets.items():
         with np.errstate(over="ignore"):
             x = wide.astype(dtype)
-        wires = {build: encode(codec, x) for build, codec in made.items()}
-        values = {build: decode(codec, wires[build], x.size, x.dtype) for build, codec in made.items()}
-        for build in made:
+        wires = {build: encode(codec, x) for build, codec in codecs.items()}
+        values = {build: decode(codec, wires[build], x.size, x.dtype) for build, codec in codecs.items()}
+        for build in codecs:
             assert same_bits(wires[build], wires["generic"]), (label, build)
             assert same_bits(values[build], values["generic"]), (label, build)
 
@@ -74,7 +74,7 @@ def test_identity_takes_every_type() -> None:
 
 @pytest.mark.parametrize("dtype", ["f8", "i4", "?", ">f4"])
 @pytest.mark.parametrize("name", [name for name in NAMES if not get_codec(name).lossless])
-def test_lossy_codecs_take_what_float32_holds(name: str, dtype: str) -> None:
+def test_lossy_codecs_take_types_that_float32_can_represent(name: str, dtype: str) -> None:
     codec = get_codec(name)
     x = np.zeros(8, dtype=dtype)
     with pytest.raises((TypeError, ValueError), match=r"float32|byte order"):
@@ -154,7 +154,7 @@ def test_a_build_can_be_forced() -> None:
         library.kernels("mmx")
 
 
-def test_missing_kernels_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kernels_name_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "_NAME", "libnot_there.so")
     with pytest.raises(ImportError, match=r"pip install \."):
         library.library_path()

@@ -1,6 +1,6 @@
-"""Streams must not change: digests of every codec's bytes on every data set, committed as golden.json.
+"""Golden streams: digests of every codec's bytes on every data set, committed as golden.json.
 
-After a change of a format that is meant: ``python tests/codecs/test_codec_golden.py`` writes the file anew.
+After an intended change of a format, ``python tests/codecs/test_codec_golden.py`` writes the file again.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ VALUES = 5003
 
 
 def cases() -> list[tuple[str, np.dtype[Any]]]:
-    """Every codec with every type that its bytes depend on in a way of its own."""
+    """Return every codec with every type that affects its bytes."""
     types = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
     each = [(name, dtype) for name in (*LOSSLESS, *SPARSE) for dtype in types]
     return each + [(name, types[0]) for name in OTHERS] + [("int8:128", types[1]), ("zfp:12", types[2])]
 
 
 def inputs(dtype: np.dtype[Any]) -> dict[str, Array]:
-    """The data sets in a type; what is beyond its range becomes infinite."""
+    """Return the data sets in a type. Values beyond its range become infinite."""
     sets = float_sets(VALUES)
     tiny = sets["bell"]
     sets["subnormal"] = np.ldexp(tiny, -130).astype(np.float32)
@@ -55,7 +55,7 @@ def digest(wire: npt.NDArray[np.uint8]) -> str:
 
 
 def digests(build: Kernels) -> dict[str, dict[str, str]]:
-    """By codec and type, then by data set."""
+    """Return digests by codec and type, then by data set."""
     return {
         f"{name} {dtype}": {
             label: digest(encode(get_codec(name, build), x, seed=SEED)) for label, x in inputs(dtype).items()
@@ -65,15 +65,15 @@ def digests(build: Kernels) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("build", builds())
-def test_streams_are_those_committed(build: str) -> None:
+def test_streams_equal_the_committed_digests(build: str) -> None:
     assert digests(kernels(build)) == json.loads(FILE.read_text())
 
 
-def test_every_family_is_there() -> None:
+def test_every_family_is_included() -> None:
     assert {name if name == "2:4" else name.partition(":")[0] for name, _ in cases()} == set(FAMILIES)
 
 
-def test_inputs_differ_and_a_flipped_bit_is_seen() -> None:
+def test_inputs_differ_and_a_flipped_bit_is_detected() -> None:
     golden = json.loads(FILE.read_text())
     for name in ("zfp:8", "mpc", "xpk", "int8:256", "fp16"):
         different = len(set(golden[f"{name} float32"].values()))

@@ -1,4 +1,4 @@
-"""Laws that hold for every input, searched for counter-examples."""
+"""Properties that hold for every input, searched for counterexamples."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ TYPES = st.sampled_from([np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml
 
 
 def bits_of(dtype: np.dtype[Any]) -> st.SearchStrategy[Array]:
-    """Any bit pattern of a type, of any length, with runs of equal words and of zeros as well."""
+    """Draw any bit pattern of a type, of any length, with runs of equal words and of zeros."""
     word = np.uint32 if dtype.itemsize == 4 else np.uint16
     elements = st.integers(0, np.iinfo(word).max) | st.sampled_from([0, 1 << (8 * dtype.itemsize - 1)])
     return hnp.arrays(word, st.integers(0, 300), elements=elements, fill=elements).map(lambda a: a.view(dtype))
@@ -65,8 +65,8 @@ def test_the_bound_holds(name: str, x: Array) -> None:
     st.sampled_from(["fp16", "bf16", "fp8e4m3", "fp8e5m2", "topk:0.1", "topk:0.6", "threshold:0.5", "2:4"]),
     TYPES.flatmap(finite),
 )
-def test_what_was_decoded_is_encoded_without_loss(name: str, x: Array) -> None:
-    """Idempotence. Sums of blocks and block scales have no such law: their largest value may be rounded."""
+def test_encoding_is_idempotent(name: str, x: Array) -> None:
+    """Sums of blocks and block scales lack this property: their largest value may be rounded."""
     codec = get_codec(name)
     once = decode(codec, encode(codec, x), x.size, x.dtype)
     assume(np.isfinite(once.astype(np.float32)).all())
@@ -86,13 +86,13 @@ def test_sizes_are_those_promised(name: str, x: Array, seed: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([*LOSSLESS, *LOSSY]), TYPES.flatmap(bits_of))
-def test_what_is_not_finite_arrives_as_such(name: str, x: Array) -> None:
+def test_non_finite_values_survive(name: str, x: Array) -> None:
     codec = get_codec(name)
     y = decode(codec, encode(codec, x), x.size, x.dtype)
     with np.errstate(invalid="ignore"):
         broken = ~np.isfinite(x.astype(np.float32))
         arrived = ~np.isfinite(y.astype(np.float32))
-    if name.startswith("topk"):  # no more than it may send
+    if name.startswith("topk"):  # at most the promised size
         assert not broken.any() or arrived.any()
     elif name == "2:4":
         groups = np.zeros(-(-x.size // 4) * 4, dtype=bool)
@@ -103,7 +103,7 @@ def test_what_is_not_finite_arrives_as_such(name: str, x: Array) -> None:
 
 
 @pytest.mark.parametrize("label", ["bell", "heavy-tail", "gradient", "activation", "weight", "smooth"])
-def test_more_bits_err_less(label: str) -> None:
+def test_more_bits_have_a_smaller_error(label: str) -> None:
     x: npt.NDArray[np.float32] = float_sets(4096)[label]
 
     def error(name: str) -> float:
@@ -111,7 +111,7 @@ def test_more_bits_err_less(label: str) -> None:
         return float(np.sqrt(np.mean((y.astype(np.float64) - x) ** 2)))
 
     for family in (
-        [f"zfp:{rate}" for rate in range(5, 28)],  # what is left above is the truncation to 31 bits
+        [f"zfp:{rate}" for rate in range(5, 28)],  # the remaining error is the truncation to 31 bits
         ["int8:1024", "int8:256", "int8:64", "int8:32"],
         ["int4:256", "int8:256"],
         ["sign:1024", "int4:128", "fp8e5m2", "fp8e4m3", "fp16"],

@@ -38,16 +38,16 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in KNOWN])
-def test_a_login_node_knows_which_codecs_a_gpu_has(name: str) -> None:
+def test_a_login_node_lists_the_codecs_of_a_gpu(name: str) -> None:
     assert parse(name).on_gpu == isinstance(get_codec(name), (Compiled, Identity))
 
 
-def test_every_family_is_among_them() -> None:
+def test_every_family_is_listed() -> None:
     assert {family for _, family, *_ in KNOWN} == set(FAMILIES) == {"none", *library.FAMILIES}
 
 
 @pytest.mark.parametrize(("name", "family", "parameter", "canonical", "lossless"), KNOWN)
-def test_known(name: str, family: str, parameter: str, canonical: str, lossless: bool) -> None:
+def test_known_names(name: str, family: str, parameter: str, canonical: str, lossless: bool) -> None:
     spec = parse(name)
     assert (spec.family, spec.parameter, spec.name, spec.lossless) == (family, parameter, canonical, lossless)
     assert parse(spec.name) == spec
@@ -74,7 +74,7 @@ def test_known(name: str, family: str, parameter: str, canonical: str, lossless:
         *[(name, "W values a row") for name in ("rowsparse", "rowsparse:0", "rowsparse:8.5")],
     ],
 )
-def test_unknown(name: str, remedy: str) -> None:
+def test_unknown_names(name: str, remedy: str) -> None:
     with pytest.raises(ValueError, match="known") as caught:
         parse(name)
     assert remedy in str(caught.value)
@@ -82,7 +82,7 @@ def test_unknown(name: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize("name", [None, 8, ["mpc"], 1.5])
-def test_not_a_string(name: object) -> None:
+def test_names_that_are_not_strings(name: object) -> None:
     with pytest.raises(ValueError, match="unknown codec"):
         parse(name)  # type: ignore[arg-type]
 

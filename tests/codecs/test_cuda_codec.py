@@ -1,4 +1,4 @@
-"""The Python of the GPU back end on an emulated device: arguments, lengths, scratch; and what it says without a GPU."""
+"""The Python of the GPU back end on an emulated device: arguments, lengths, scratch; and its errors without a GPU."""
 
 import gc
 import subprocess
@@ -44,7 +44,7 @@ def test_codecs_of_fixed_size_return_their_length_at_once(name: str) -> None:
         check(gpu, codec, Fenced(), mixed(5003, dtype, 300), mixed(5003, dtype, 400))
 
 
-def test_others_return_a_length_that_waits() -> None:
+def test_codecs_of_variable_size_return_a_length_that_waits() -> None:
     codec, gpu = on("mpc")
     x, wire = buffers(codec)
     x[500:] = 1.0
@@ -62,11 +62,11 @@ def test_the_scratch_is_allocated_once() -> None:
     for _ in range(5):
         int(gpu.encode(x, wire))
     assert device.memories == 1
-    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two at once need two
+    first, second = gpu.encode(x, wire), gpu.encode(2 * x, wire)  # two concurrent calls need two
     assert device.memories == 2
     assert int(second) == int(first)
     for _ in range(5):
-        gpu.encode(x, wire)  # nobody asks: given back when it is forgotten
+        gpu.encode(x, wire)  # the length is never read: its memory is freed with the object
     gc.collect()
     assert device.memories == 2
     topk, sparse = on("topk:0.1", device)
@@ -76,7 +76,7 @@ def test_the_scratch_is_allocated_once() -> None:
     assert device.memories == 3
 
 
-def test_a_malformed_stream_is_told_when_the_length_is_asked_for() -> None:
+def test_a_malformed_stream_is_reported_when_the_length_is_read() -> None:
     codec, gpu = on("xpk")
     x, wire = buffers(codec)
     used = int(gpu.encode(x, wire))
@@ -119,7 +119,7 @@ def test_codecs_without_kernels_are_refused() -> None:
         CudaCodec(get_codec("none"), EmulatedDevice())
 
 
-def test_a_view_is_what_the_interface_says() -> None:
+def test_a_view_follows_the_array_interface() -> None:
     interface = {"shape": (7,), "typestr": "<f4", "data": (4096, False), "version": 3, "strides": None}
     view = view_of("x", interface)
     assert (view.pointer, view.size, view.dtype, view.writeable, view.nbytes) == (4096, 7, F32, True, 28)
@@ -129,8 +129,8 @@ def test_a_view_is_what_the_interface_says() -> None:
     for wrong in ({"shape": (7, 1)}, {"strides": (8,)}, {"typestr": ">f4"}):
         with pytest.raises(ValueError, match=r"contiguous|byte order"):
             view_of("x", interface | wrong)
-    words = SimpleNamespace(__cuda_array_interface__=interface | {"typestr": "<i2"})
-    assert view_of("x", BFloat16(words).__cuda_array_interface__).dtype == BFLOAT16
+    int16_array = SimpleNamespace(__cuda_array_interface__=interface | {"typestr": "<i2"})
+    assert view_of("x", BFloat16(int16_array).__cuda_array_interface__).dtype == BFLOAT16
     with pytest.raises(TypeError, match="uint16 or int16"):
         BFloat16(SimpleNamespace(__cuda_array_interface__=interface))
 
@@ -145,12 +145,12 @@ def test_every_family_has_a_sequence_whose_kernels_exist() -> None:
             assert all(f"{kernel}(" in source for kernel in kernels)
 
 
-def test_options_choose_what_is_compiled() -> None:
+def test_options_choose_the_compiled_functions() -> None:
     options = Build("gpu.cu", 7, 256, 2, 0).options()
     assert {"-DHB_CODEC=7", "-DHB_PARAM=256ull", "-DHB_TYPE=2", "-DHB_OUT=0", "--fmad=false"} <= set(options)
 
 
-def test_no_cupy_is_told_in_a_line() -> None:
+def test_missing_cupy_is_reported_in_one_line() -> None:
     program = (
         "import sys; sys.modules['cupy'] = None\n"
         "from hpcbench.codecs.cuda import CudaCodec\n"

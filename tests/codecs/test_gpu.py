@@ -1,6 +1,6 @@
-"""On a GPU: every codec makes the bytes and values that the CPU of the same machine makes.
+"""Codecs on a GPU: the same bytes and values as on the CPU of the same machine.
 
-``pytest -m gpu tests/codecs``. Without a GPU, or without CuPy, these are skipped.
+``pytest -m gpu tests/codecs``. Without a GPU or CuPy these tests are skipped.
 """
 
 import json
@@ -51,7 +51,7 @@ POISON, MARGIN = 0x5A, 64
 
 @dataclass
 class Placed:
-    """Values somewhere in an array of bytes on the device."""
+    """Values inside an array of bytes on the device."""
 
     raw: Any
     start: int
@@ -144,7 +144,7 @@ def test_damaged_streams(name: str) -> None:
 
 
 def test_streams_do_not_meet() -> None:
-    """Calls of one codec on two streams, enqueued in turns and waited for at the end."""
+    """Calls of one codec on two streams are enqueued alternately and waited for at the end."""
     import cupy
 
     memory = OnDevice()
@@ -222,8 +222,8 @@ def test_torch_shares_its_memory() -> None:
         gpu, codec = pair(name)
         for tensor in (x, x.half(), x.bfloat16(), x.clone().requires_grad_()):
             dtype = BFLOAT16 if tensor.dtype == torch.bfloat16 else np.dtype(str(tensor.dtype).removeprefix("torch."))
-            words = tensor.detach().view(torch.int16) if dtype == BFLOAT16 else tensor.detach()
-            host = words.cpu().numpy().view(dtype)
+            view = tensor.detach().view(torch.int16) if dtype == BFLOAT16 else tensor.detach()
+            host = view.cpu().numpy().view(dtype)
             wire = torch.zeros(codec.wire_bytes(host.size, dtype), dtype=torch.uint8, device="cuda")
             expected = np.zeros(wire.numel(), np.uint8)
             used = codec.encode(host, expected)
@@ -249,7 +249,7 @@ def test_words_as_bfloat16() -> None:
 
 @pytest.mark.parametrize("name", ["int8:256", "mpc", "topk:0.001"])
 def test_more_values_than_31_bits_count(name: str) -> None:
-    """4.3 GB of bfloat16, of which the CPU must make the same."""
+    """4.3 GB of bfloat16; the CPU must have the same bytes."""
     import cupy
 
     n = 2**31 + 77

@@ -1,4 +1,4 @@
-"""MPC and xpk on the emulated GPU: the bytes and values of the CPU front, bit for bit, and the same refusals."""
+"""MPC and xpk on the emulated GPU: the bytes and values of the CPU, bit for bit, and the same refusals."""
 
 from pathlib import Path
 
@@ -47,8 +47,8 @@ def test_every_kind_of_data(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mpc", "xpk"])
-def test_blocks_wait_for_those_before_them(name: str) -> None:
-    """Blocks on threads of their own, more of them than processors: some wait, and the bytes are the same."""
+def test_blocks_wait_for_earlier_blocks(name: str) -> None:
+    """Blocks run on their own threads, more of them than processors. Some wait, and the bytes are the same."""
     codec, device = compiled(name), EmulatedDevice(multiprocessors=3, workers=6)
     gpu = CudaCodec(codec, device)
     x, other = mixed(150_000, F32, 500), mixed(150_000, F32, 600)
@@ -61,7 +61,7 @@ def test_blocks_wait_for_those_before_them(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [F32, BFLOAT16], ids=str)
 @pytest.mark.parametrize("name", ["mpc", "xpk"])
-def test_damaged_streams_are_refused_as_the_cpu_does(name: str, dtype: np.dtype[np.generic]) -> None:
+def test_damaged_streams_are_refused_as_on_the_cpu(name: str, dtype: np.dtype[np.generic]) -> None:
     codec, memory = compiled(name), Fenced()
     gpu = CudaCodec(codec, EmulatedDevice())
     x = mixed(12_000, dtype, 700)[1000:10_500].copy()
@@ -104,6 +104,6 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     *change, name = FAULTS[fault]
     check_seen(sweep, name, planted(tmp_path, *change))

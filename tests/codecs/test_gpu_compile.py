@@ -1,6 +1,6 @@
-"""The GPU front compiles for every architecture, keeps its values in registers, and does not grow unnoticed.
+"""The GPU kernels compile for every architecture, keep their values in registers, and do not grow unnoticed.
 
-No GPU and no driver take part. ``python tests/codecs/test_gpu_compile.py`` writes the sizes anew.
+No GPU or driver is needed. ``python tests/codecs/test_gpu_compile.py`` writes the sizes again.
 """
 
 import json
@@ -28,13 +28,13 @@ from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
-"""And the CUDA that compiles for each: 13 begins at sm_75."""
+"""Architectures, with the CUDA version that compiles for each: 13 begins at sm_75."""
 OLDEST = "sm_70"
-"""It has the fewest registers; `make test-long` compiles for the others."""
+"""The architecture of `make test`, which has the fewest registers; `make test-long` compiles for the others."""
 NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
 REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
-"""Most registers a thread where tiles have 1024 values and a multiprocessor holds 2 blocks; else 64, for 4 blocks."""
+"""Registers per thread if tiles have 1024 values and a multiprocessor holds 2 blocks; otherwise 64, for 4 blocks."""
 SHARED = {
     "gpu.cu": 12 * 1024,
     "chunked.cu": 37 * 1024,
@@ -42,7 +42,7 @@ SHARED = {
     "convert.cu": 12 * 1024,
     "sum.cu": 12 * 1024,
 }
-"""Bytes of shared memory a block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
+"""Bytes of shared memory per block: for 8 blocks on a multiprocessor of sm_70, and for 2 and 3."""
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 Cases = Listed[tuple[str, np.dtype[Any]]]
 CASES: Cases = [
@@ -62,7 +62,7 @@ CASES: Cases = [
     *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
     *(("sum", dtype) for dtype in SUMMED),
 ]
-"""Codecs, the types in which values travel, and sums."""
+"""Codecs, the dtypes in which values travel, and sums."""
 
 
 def name_of(case: tuple[str, np.dtype[Any]]) -> str:
@@ -84,9 +84,9 @@ def build(name: str, dtype: np.dtype[Any]) -> Build:
 
 
 def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> dict[str, dict[str, Kernel]]:
-    """By case and kernel, what they take; a process of its own compiles them, if none has."""
+    """Return the resources by case and kernel. A separate process compiles them if they are not cached."""
     builds = [build(name, dtype) for name, dtype in cases]
-    jobs = [(made.source, [f"-arch={arch}", *made.options()]) for made in builds]
+    jobs = [(job.source, [f"-arch={arch}", *job.options()]) for job in builds]
 
     def compile_them(target: Path) -> None:
         folder = kernels / "gpu"
@@ -98,33 +98,35 @@ def compile_cases(arch: str, cases: Cases = CASES, kernels: Path = KERNELS) -> d
             raise ValueError(f"{arch}: {name_of(cases[len(done.stdout.splitlines())])}: {errors[:2000]}")
         target.write_text(done.stdout)
 
-    said = kept([*jobs, version(ARCHITECTURES[arch]), digest(kernels, NVRTC)], ".json", compile_them).read_text()
-    found = [{name: Kernel(**values) for name, values in json.loads(line).items()} for line in said.splitlines()]
-    return {name_of(case): kernels for case, kernels in zip(cases, found, strict=True)}
+    output = kept([*jobs, version(ARCHITECTURES[arch]), digest(kernels, NVRTC)], ".json", compile_them).read_text()
+    kernels_by_line = [
+        {name: Kernel(**values) for name, values in json.loads(line).items()} for line in output.splitlines()
+    ]
+    return {name_of(case): kernels for case, kernels in zip(cases, kernels_by_line, strict=True)}
 
 
 def version(major: int) -> tuple[str, int]:
-    """Which compiler is installed."""
+    """Return the version of the installed compiler."""
     library = library_path(major)
     assert library, f"no NVRTC of CUDA {major}"
     return library.resolve().name, library.stat().st_size
 
 
 def compile_all(architectures: Iterable[str] = ARCHITECTURES) -> dict[str, dict[str, dict[str, Kernel]]]:
-    """By architecture too, two at a time."""
+    """Return the resources by architecture, compiled two at a time."""
     chosen = list(architectures)
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(chosen, pool.map(compile_cases, chosen), strict=True))
 
 
-def sizes(found: dict[str, dict[str, Kernel]]) -> dict[str, dict[str, int]]:
-    return {case: {name: kernel.instructions for name, kernel in kernels.items()} for case, kernels in found.items()}
+def sizes(compiled: dict[str, dict[str, Kernel]]) -> dict[str, dict[str, int]]:
+    return {case: {name: kernel.instructions for name, kernel in kernels.items()} for case, kernels in compiled.items()}
 
 
-def wasteful(found: dict[str, dict[str, Kernel]]) -> list[str]:
-    """Kernels with local memory, or with more registers or shared memory than they may have."""
+def wasteful(compiled: dict[str, dict[str, Kernel]]) -> list[str]:
+    """Return the kernels with local memory, or with more registers or shared memory than allowed."""
     complaints = []
-    for case, kernels in found.items():
+    for case, kernels in compiled.items():
         most = REGISTERS.get(case.split(" ")[0], 64)
         shared = SHARED[front_of(case).source]
         for name, kernel in kernels.items():
@@ -133,13 +135,13 @@ def wasteful(found: dict[str, dict[str, Kernel]]) -> list[str]:
     return complaints
 
 
-def grown(found: dict[str, dict[str, int]], known: dict[str, dict[str, int]]) -> list[str]:
-    """Kernels that have more instructions than are known of them, by more than 5 %."""
+def grown(actual: dict[str, dict[str, int]], recorded: dict[str, dict[str, int]]) -> list[str]:
+    """Return the kernels that have over 5 % more instructions than recorded."""
     return [
-        f"{case}, {name}: {count} instructions, {known[case][name]} known"
-        for case, kernels in found.items()
+        f"{case}, {name}: {count} instructions, {recorded[case][name]} known"
+        for case, kernels in actual.items()
         for name, count in kernels.items()
-        if count > GROWTH * known[case][name]
+        if count > GROWTH * recorded[case][name]
     ]
 
 
@@ -151,7 +153,7 @@ def _possible(need: Callable[[str | None], None]) -> None:
 
 @pytest.fixture(scope="module")
 def compiled(request: pytest.FixtureRequest) -> dict[str, dict[str, dict[str, Kernel]]]:
-    """Kernels that are compiled for the wanted architectures."""
+    """Compile kernels for the requested architectures."""
     chosen = (getattr(item, "callspec", None) for item in request.session.items if item.path == request.path)
     return compile_all(dict.fromkeys(call.params["arch"] for call in chosen if call and "arch" in call.params))
 
@@ -162,49 +164,53 @@ def compiled(request: pytest.FixtureRequest) -> dict[str, dict[str, dict[str, Ke
 def test_compiles_stays_in_registers_and_does_not_grow(
     arch: str, compiled: dict[str, dict[str, dict[str, Kernel]]]
 ) -> None:
-    found, known = compiled[arch], json.loads(SIZES.read_text())[arch]
-    assert set(known) == set(found), f"run {Path(__file__).name} to write {SIZES.name} anew"
-    for case, kernels in found.items():
+    kernels_here, recorded = compiled[arch], json.loads(SIZES.read_text())[arch]
+    assert set(recorded) == set(kernels_here), f"run {Path(__file__).name} to write {SIZES.name} again"
+    for case, kernels in kernels_here.items():
         assert set(kernels) >= {kernel for kernels in front_of(case).kernels.values() for kernel in kernels}, case
-    assert not wasteful(found)
-    assert not grown(sizes(found), known), f"if this is meant, run {Path(__file__).name} to write {SIZES.name} anew"
+    assert not wasteful(kernels_here)
+    assert not grown(sizes(kernels_here), recorded), (
+        f"if this is intended, run {Path(__file__).name} to write {SIZES.name} again"
+    )
 
 
-def test_spilled_registers_are_seen(tmp_path: Path) -> None:
+def test_spilled_registers_are_detected(tmp_path: Path) -> None:
     kernels = planted(tmp_path, "gpu/gpu.cu", "__launch_bounds__(HB_THREADS, hb_resident)", "__maxnreg__(32)")
     assert wasteful(compile_cases("sm_90", [("int8:1024", F32)], kernels))
 
 
-def test_a_size_that_grew_is_seen() -> None:
-    known = json.loads(SIZES.read_text())["sm_90"]
-    bigger = {case: {name: int(count * 1.06) + 1 for name, count in kernels.items()} for case, kernels in known.items()}
-    assert len(grown(bigger, known)) == sum(map(len, known.values()))
-    assert not grown(known, known)
+def test_a_size_that_grew_is_detected() -> None:
+    recorded = json.loads(SIZES.read_text())["sm_90"]
+    bigger = {
+        case: {name: int(count * 1.06) + 1 for name, count in kernels.items()} for case, kernels in recorded.items()
+    }
+    assert len(grown(bigger, recorded)) == sum(map(len, recorded.values()))
+    assert not grown(recorded, recorded)
 
 
 def test_options_keep_subnormal_values() -> None:
-    """The compiler makes of them what it makes with -ftz=false at the end, and something else with -ftz=true."""
-    made = convert.sum_build_of(F32)
+    """The compiler's result equals that with -ftz=false at the end, and differs from that with -ftz=true."""
+    build = convert.sum_build_of(F32)
     program = (
         "import hashlib, json, sys; from pathlib import Path; from nvrtc import Compiler\n"
         "source, *options = json.loads(sys.argv[1]); compiler = Compiler(13)\n"
         "for last in ([], ['-ftz=false'], ['-ftz=true']):\n"
         "    print(hashlib.sha256(compiler.compile(Path(source), options + last)).hexdigest())\n"
     )
-    given = json.dumps([str(KERNELS / "gpu" / made.source), "-arch=sm_90", *made.options()])
+    given = json.dumps([str(KERNELS / "gpu" / build.source), "-arch=sm_90", *build.options()])
     command = [sys.executable, "-c", program, given]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=NVRTC.parent)
     plain, keeps, flushes = done.stdout.split()
     assert plain == keeps != flushes
 
 
-def test_an_error_is_told(tmp_path: Path) -> None:
+def test_an_error_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sm_75: zfp:4 float32: .*no_such_name"):
         compile_cases("sm_75", CASES, planted(tmp_path, "gpu/gpu.cu", "hb_front::encode(x", "no_such_name(x"))
 
 
 if __name__ == "__main__":
     everything = compile_all()
-    SIZES.write_text(json.dumps({arch: sizes(found) for arch, found in everything.items()}, indent=1) + "\n")
-    for arch, found in everything.items():
-        print(arch, *wasteful(found), sep="\n  ")
+    SIZES.write_text(json.dumps({arch: sizes(by_name) for arch, by_name in everything.items()}, indent=1) + "\n")
+    for arch, by_name in everything.items():
+        print(arch, *wasteful(by_name), sep="\n  ")

@@ -1,4 +1,4 @@
-"""The conversions of a GPU, emulated: the bits of NumPy's casts at every tie, and faults that must be seen."""
+"""Conversions on an emulated GPU: the bits of NumPy's casts at every tie, and faults that must be detected."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     old, new, name = FAULTS[fault]
     check_seen(faulty_sweep, name, planted(tmp_path, "gpu/convert.h", old, new))
 
@@ -90,7 +90,7 @@ SUM_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", SUM_FAULTS)
-def test_planted_faults_of_sums_are_seen(fault: str, tmp_path: Path) -> None:
+def test_planted_faults_of_sums_are_detected(fault: str, tmp_path: Path) -> None:
     old, new, name = SUM_FAULTS[fault]
     check_seen(faulty_sums, name, planted(tmp_path, "gpu/sum.cu", old, new))
 
@@ -108,9 +108,9 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         return [device.view("", a, 0) for a in arrays]
 
     x, sent, residual = np.zeros(4, F32), np.zeros(4, F16), np.zeros(4, F32)
-    for target, source, kept, accumulate in ((x, sent, residual, False), (sent, x, None, True)):
+    for target, source, residual_, accumulate in ((x, sent, residual, False), (sent, x, None, True)):
         with pytest.raises(TypeError, match="residuals are kept when rounding, sums are made when not"):
-            lack = None if kept is None else views(kept)[0]
+            lack = None if residual_ is None else views(residual_)[0]
             convert(device, *views(target, source), 0, residual=lack, accumulate=accumulate)
     for target, lack in ((sent[:3], residual), (sent, residual[:3])):
         with pytest.raises(ValueError, match="4 values, room for"):

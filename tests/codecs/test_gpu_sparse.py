@@ -1,4 +1,4 @@
-"""topk, threshold and rowsparse on the emulated GPU: the bytes and values of the CPU front, and the same refusals."""
+"""topk, threshold and rowsparse on the emulated GPU: the bytes and values of the CPU, and the same refusals."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ LENGTHS = [0, 1, 2, 5, 31, 33, 255, 257, 1025, 7001, 65_535, 65_536, 65_537, 140
 
 
 def data(name: str, n: int, dtype: np.dtype[np.generic], seed: int) -> Array:
-    """Every kind of values; for rows most of them zero."""
+    """Return every kind of values; for rows most of them are zero."""
     x = mixed(n, dtype, seed)
     if name.startswith("rowsparse"):
         width = int(name.partition(":")[2])
@@ -49,7 +49,7 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[np.generic]) -> 
 
 
 def test_ties_go_to_the_lower_places() -> None:
-    """Few magnitudes, so that the last one taken is met in every chunk and in part in one."""
+    """There are few magnitudes, so the last one chosen occurs in every chunk, and in one chunk only a part is taken."""
     gpus = {}
     for name in ("topk:0.01", "topk:0.2", "topk:0.7"):
         codec = compiled(name)
@@ -70,7 +70,7 @@ def test_more_overflow_than_room() -> None:
 
 
 @pytest.mark.parametrize("name", ["topk:0.02", "threshold:0.002", "rowsparse:3"])
-def test_blocks_wait_for_those_before_them(name: str) -> None:
+def test_blocks_wait_for_earlier_blocks(name: str) -> None:
     codec, device = compiled(name), EmulatedDevice(multiprocessors=3, workers=6)
     gpu = CudaCodec(codec, device)
     x, other = data(name, 600_000, F32, 500), data(name, 600_000, F32, 600)
@@ -85,7 +85,7 @@ def test_blocks_wait_for_those_before_them(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["topk:0.01", "topk:0.08", "topk:0.0003", "threshold:0.001", "rowsparse:7", "rowsparse:1"]
 )
-def test_damaged_streams_are_refused_as_the_cpu_does(name: str, dtype: np.dtype[np.generic]) -> None:
+def test_damaged_streams_are_refused_as_on_the_cpu(name: str, dtype: np.dtype[np.generic]) -> None:
     codec, memory = compiled(name), Fenced()
     gpu = CudaCodec(codec, EmulatedDevice())
     x = data(name, 70_001, dtype, 700)
@@ -136,6 +136,6 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     *change, name = FAULTS[fault]
     check_seen(sweep, name, planted(tmp_path, *change))

@@ -1,6 +1,7 @@
-"""The tests for GPUs on a stand-in for CuPy, so that the Python between codecs and CuPy runs where no GPU is.
+"""The tests for GPUs on a stand-in for CuPy, so that the Python between codecs and CuPy is tested without a GPU.
 
-Kernels that CuPy compiles lose subnormal values, and its streams may end those of other libraries: that is tested, too.
+Kernels that CuPy compiles flush subnormal values, and CuPy's streams may destroy those of other libraries. These faults
+are tested, too.
 """
 
 import gc
@@ -30,16 +31,16 @@ SHORT = [n for n in test_gpu.LENGTHS if n < 5000]
 
 
 def sampled(cases: list[Any], sample: Any) -> list[Any]:
-    """The cases, those outside the sample for `make test-long`."""
+    """Return the cases; those outside the sample are for `make test-long`."""
     return [pytest.param(*case, marks=[] if sample(case) else pytest.mark.long) for case in cases]
 
 
 @pytest.fixture(autouse=True)
 def cupy(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The stand-in; a warning is an error."""
+    """Install the stand-in. A warning is an error."""
     need("a GPU is here: test_gpu.py runs on it" if has_gpu() else None)
     for name, value in {"LENGTHS": SHORT, "IN_TURNS": 7000, "STEADY": 9000}.items():
-        monkeypatch.setattr(test_gpu, name, value)  # an emulated GPU takes too long for more
+        monkeypatch.setattr(test_gpu, name, value)  # an emulated GPU would take too long for more
     with standin(), warnings.catch_warnings():
         warnings.simplefilter("error")
         import cupy
@@ -99,7 +100,7 @@ def test_words_as_bfloat16() -> None:
 
 
 def subnormals() -> dict[str, np.ndarray]:
-    """What kernels make of the smallest values: float16 widened, and a float32 added to another."""
+    """Return the kernels' results for the smallest values: float16 widened, and a float32 added to another."""
     import cupy
 
     gpu, halves = device.cuda(), np.array([1, 2, 0x8003], np.uint16)
@@ -111,24 +112,24 @@ def subnormals() -> dict[str, np.ndarray]:
 
 
 def test_subnormal_values_survive() -> None:
-    made = subnormals()
-    assert made["widened"].tolist() == [2.0**-24, 2.0**-23, -3 * 2.0**-24]
-    assert made["sums"].tolist() == [2, 3, 8]
+    results = subnormals()
+    assert results["widened"].tolist() == [2.0**-24, 2.0**-23, -3 * 2.0**-24]
+    assert results["sums"].tolist() == [2, 3, 8]
 
 
 def test_source_that_cupy_compiles_itself_loses_subnormal_values(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault that a kernel of `RawModule(code=...)` has, so that the test before can see it."""
+    """This is the fault of a kernel of `RawModule(code=...)`, so the previous test can detect it."""
 
     def module(self: Any, build: device.Build) -> Any:
         return cupy.RawModule(code=f'#include "{build.source}"\n', options=build.options())
 
     monkeypatch.setattr(device.CupyDevice, "_module", module)
-    made = subnormals()
-    assert made["widened"].tolist() == made["sums"].tolist() == [0, 0, 0]
+    results = subnormals()
+    assert results["widened"].tolist() == results["sums"].tolist() == [0, 0, 0]
 
 
-def test_the_package_uses_nothing_of_cupy_that_computes() -> None:
-    """Kernels of CuPy's own flush subnormals; these names copy bytes, or take kernels as they are."""
+def test_the_package_uses_no_computation_of_cupy() -> None:
+    """CuPy's own kernels flush subnormals. The allowed names copy bytes, or take compiled kernels."""
     used = set()
     for path in Path(device.__file__).parents[1].rglob("*.py"):
         used |= set(re.findall(r"\b_?cupy\.(\w+)", path.read_text()))
@@ -149,7 +150,7 @@ def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pyte
     monkeypatch.setattr(cupy.cuda.compiler, "compile_using_nvrtc", compile_using_nvrtc)
     build = convert.sum_build_of(F32)
     for _ in range(2):
-        device._device.cache_clear()  # as in another process
+        device._device.cache_clear()  # like in another process
         for _ in range(2):
             device.cuda()._module(build)  # type: ignore[attr-defined]
     assert len(compiled) == 1
@@ -163,7 +164,7 @@ def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pyte
 
 
 class Foreign:
-    """A stream that another library owns, as PyTorch shows it."""
+    """A stream that another library owns, as PyTorch exposes it."""
 
     def __init__(self, cupy: Any) -> None:
         self.owner = cupy.cuda.Stream(non_blocking=True)
@@ -171,7 +172,7 @@ class Foreign:
 
 
 def work_on(stream: Foreign) -> None:
-    """Encode on a stream, again and again, and wait for it; raise if it was destroyed meanwhile."""
+    """Encode on a stream repeatedly, and wait for it. Raise an error if it was destroyed meanwhile."""
     codec = get_codec("int8:256")
     gpu, memory, x = CudaCodec(codec), test_gpu.OnDevice(), mixed(1000, F32, 30)
     wire, values = memory.new(codec.wire_bytes(x.size, F32), np.uint8), memory.put(x)
@@ -186,25 +187,25 @@ def work_on(stream: Foreign) -> None:
 
 def test_a_stream_of_another_library_is_used_without_deprecated_names(cupy: Any) -> None:
     work_on(Foreign(cupy))
-    with pytest.raises(DeprecationWarning):  # the fixture makes it an error
+    with pytest.raises(DeprecationWarning):  # the fixture turns the warning into an error
         cupy.cuda.ExternalStream(0)
 
 
 def test_a_stream_of_another_library_is_used_by_the_only_name_that_cupy_13_has(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
+    streams: list[int] = []
 
     class ExternalStream(cupy.cuda.stream._BaseStream):  # type: ignore[misc, name-defined]
         def __init__(self, ptr: int) -> None:
-            made.append(ptr)
+            streams.append(ptr)
             super().__init__(ptr)
 
     monkeypatch.delattr(cupy.cuda.Stream, "from_external")
     monkeypatch.setattr(cupy.cuda, "ExternalStream", ExternalStream)
     stream = Foreign(cupy)
     work_on(stream)
-    assert made == [stream.cuda_stream]
+    assert streams == [stream.cuda_stream]
 
 
 def test_a_stream_of_another_library_outlives_a_cupy_that_destroys_it(
@@ -214,7 +215,7 @@ def test_a_stream_of_another_library_outlives_a_cupy_that_destroys_it(
 
     def from_external(cls: Any, stream: Any) -> Any:
         wrapped = plain(cls, stream)
-        wrapped._foreign = None  # as if the stream were its own
+        wrapped._foreign = None  # as if the stream belonged to CuPy
         return wrapped
 
     monkeypatch.setattr(cupy.cuda.Stream, "from_external", classmethod(from_external))
@@ -229,7 +230,7 @@ def test_a_stream_of_another_library_outlives_a_cupy_that_destroys_it(
 
 def test_an_array_that_only_dlpack_shows_is_used_after_the_work_that_makes_it(cupy: Any) -> None:
     class Shared:
-        """An array of a library whose current stream is the maker."""
+        """An array of a library whose current stream writes it."""
 
         def __init__(self, array: Any) -> None:
             self._array, self.__dlpack_device__ = array, array.__dlpack_device__

@@ -1,4 +1,4 @@
-"""The GPU front of the codecs of fixed size, emulated: the bytes and values of the CPU front, bit for bit."""
+"""GPU kernels of the codecs of fixed size, emulated: the bytes and values of the CPU, bit for bit."""
 
 import ctypes
 import functools
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from codec_data import POISON, bell, integers, same_bits, words
+from codec_data import POISON, bell, integers, random_words, same_bits
 from emulator import KERNELS, Launch, build_of, compile_all, compiled, library, run
 from planted import check_seen, planted
 
@@ -26,14 +26,14 @@ SOME = ["zfp:4", "zfp:8", "zfp:13", "zfp:24", "int8:256", "int4:32", "int4:1024:
 CASES = [(name, F32, F32) for name in ALL] + [(name, kind, kind) for name in SOME for kind in (F16, BFLOAT16)]
 CASES += [(name, kind, F32) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
 OFTEN = [case for case in CASES if case[0] in SOME and case[1] in (F32, BFLOAT16)]
-"""What `make test` compiles: a codec of every kind, and 16 bits of one kind; `make test-long` adds the others."""
+"""Codecs of `make test`: one of every kind, and 16 bits of one kind; `make test-long` adds the others."""
 LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
-LONG = 26_003  # more than the emulated launch has threads for, with every tile
+LONG = 26_003  # with every tile, more than the emulated launch has threads for
 
 
 @pytest.fixture(scope="module", autouse=True)
 def built(request: pytest.FixtureRequest) -> None:
-    """What the tests that were chosen will need, several at once."""
+    """Compile the libraries of the chosen tests, several at once."""
     chosen = [
         item.callspec.params
         for item in request.session.items
@@ -45,9 +45,9 @@ def built(request: pytest.FixtureRequest) -> None:
 
 @functools.cache
 def pool(dtype: np.dtype[Any], n: int, seed: int) -> Array:
-    """Calm stretches, wild ones, and some with what is no number, each of 173 values."""
+    """Return calm stretches, wild ones, and some with non-finite values, each of 173 values."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
-    patterns = words(n, seed + 3).astype(np.uint32).view(np.float32)  # NaN of every sign and payload, subnormals
+    patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)  # NaN of every sign and payload, subnormals
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
     spiced = np.where(integers(n, 0, 40, seed + 4) == 0, odd[integers(n, 0, 8, seed + 5)], calm.astype(np.float32))
     kind = np.arange(n) // 173 % 6
@@ -64,13 +64,13 @@ class Front:
     Parameters
     ----------
     kernels
-        From `library`.
+        Library from `library`.
     grid
-        Blocks of a launch. Few, so that warps go round.
+        Blocks of a launch; few, so that warps take several turns.
     first
         Block to begin with.
     backwards
-        Threads of a block run from the last to the first.
+        Whether threads of a block run from the last to the first.
     """
 
     kernels: ctypes.CDLL
@@ -79,8 +79,8 @@ class Front:
     backwards: bool = False
 
     def _run(self, name: str, *arguments: Array | int | None) -> None:
-        words = [a if isinstance(a, int) else 0 if a is None else a.ctypes.data for a in arguments]
-        run(self.kernels, name, Launch(self.grid, self.first, self.backwards), words)
+        argument_words = [a if isinstance(a, int) else 0 if a is None else a.ctypes.data for a in arguments]
+        run(self.kernels, name, Launch(self.grid, self.first, self.backwards), argument_words)
 
     def encode(self, x: Array, wire: Bytes, residual: Array | None = None, seed: int = 0) -> None:
         self._run("hb_encode", x, x.size, wire, residual, seed)
@@ -93,7 +93,7 @@ class Front:
 
 
 def place(n: int, dtype: npt.DTypeLike, offset: int) -> Array:
-    """`n` poisoned values `offset` bytes behind a multiple of 64, with 64 poisoned bytes on both sides."""
+    """Return `n` poisoned values `offset` bytes after a multiple of 64, with 64 poisoned bytes on both sides."""
     size = n * np.dtype(dtype).itemsize
     raw = np.full(size + 256, POISON, dtype=np.uint8)
     start = -raw.ctypes.data % 64 + 64 + offset
@@ -101,7 +101,7 @@ def place(n: int, dtype: npt.DTypeLike, offset: int) -> Array:
 
 
 def around(x: Array) -> bytes:
-    """The memory in which `place` put the values, less the values."""
+    """Return the memory around the values of `place`."""
     raw = x
     while isinstance(raw.base, np.ndarray):
         raw = raw.base
@@ -116,7 +116,7 @@ def put(x: Array, offset: int) -> Array:
 
 
 def check(name: str, front: Front, x: Array, other: Array, offset: int, out: np.dtype[Any]) -> None:
-    """Everything that the kernels do, with `x`, and with `other` where two vectors meet."""
+    """Check all operations of the kernels on `x`, and on `other` if two vectors are needed."""
     codec, n, seed = compiled(name), x.size, x.size * 77 + (offset << 40)
     size = codec.wire_bytes(n, x.dtype)
     x, other = put(x, offset), put(other, offset)
@@ -151,7 +151,7 @@ def check(name: str, front: Front, x: Array, other: Array, offset: int, out: np.
 
 
 def sweep(name: str, kernels: Path, dtype: np.dtype[Any] = F32, out: np.dtype[Any] = F32) -> None:
-    """Every short length and a long one, at pointers of every kind."""
+    """Check every short length and a long one, at pointers of every alignment."""
     kernel = library(build_of(name, dtype, out), kernels)
     many, others = pool(dtype, 8192, 20), pool(dtype, 8192, 40)
     for k, n in enumerate(LENGTHS):
@@ -175,11 +175,11 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[Any], out: np.dt
 )
 @pytest.mark.parametrize("ones", [1, 3])
 def test_any_bytes_decode_as_on_the_cpu(rate: int, ones: int) -> None:
-    """Streams that no encoder makes: of random bits, and of few ones, in which coefficients stay insignificant."""
+    """No encoder makes these streams: random bits, and few ones, with coefficients that stay insignificant."""
     codec, n = compiled(f"zfp:{rate}"), 8192
-    bits = words(n * rate // 64, 11)
+    bits = random_words(n * rate // 64, 11)
     for k in range(1, ones):
-        bits = bits & words(bits.size, 11 + k)
+        bits = bits & random_words(bits.size, 11 + k)
     wire, expected, values = bits.view(np.uint8), np.zeros(n, np.float32), np.zeros(n, np.float32)
     codec.decode(wire, expected)
     Front(library(build_of(codec.name, F32, F32))).decode(wire, values)
@@ -200,13 +200,13 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_seen(fault: str, tmp_path: Path) -> None:
+def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
     *change, name = FAULTS[fault]
     check_seen(sweep, name, planted(tmp_path, *change))
 
 
 def reserve(size: int) -> Bytes:
-    """Zeros that take memory only where they are written."""
+    """Return zeros that take memory only where they are written."""
     no_reserve = 0x4000  # Linux
     return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve), np.uint8)
 
@@ -214,8 +214,8 @@ def reserve(size: int) -> Bytes:
 @pytest.mark.parametrize(
     ("name", "bits", "tile"), [("zfp:13", 13, 128), ("int8:256", 8, 256), ("sign:1024", 1, 1024), ("2:4", 8, 256)]
 )
-def test_places_beyond_32_bits(name: str, bits: int, tile: int) -> None:
-    """The last 1237 of 2^32 + 1237 values: the threads of all others are left out. tile: values that a warp takes."""
+def test_positions_beyond_32_bits(name: str, bits: int, tile: int) -> None:
+    """Only the threads of the last 1237 of 2^32 + 1237 values run. tile: values that a warp takes."""
     codec, start, x = compiled(name), 2**32, bell(1237, 3).astype(np.float16)
     small = np.zeros(codec.wire_bytes(x.size, F16), np.uint8)
     codec.encode(x, small)

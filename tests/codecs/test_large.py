@@ -1,7 +1,7 @@
 """More than 2^31 and 2^32 values: no index, offset or counter may wrap.
 
-The values lie in one small file that is mapped again and again, so that they cost address space and no memory; only the
-end is memory of its own, with other values.
+The values are a small file that is mapped repeatedly, so they take address space and no memory. Only the end has its
+own memory and other values.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def _mapped(address: int | None, size: int, flags: int, file: int) -> int:
 
 @contextmanager
 def long_vector(turns: int) -> Iterator[npt.NDArray[np.float32]]:
-    """``turns * PERIOD + END`` values: so many times the same ones, and the end."""
+    """Return ``turns * PERIOD + END`` values: repetitions of the same ones, and the end."""
     size = turns * PERIOD * 4 + (END * 4 + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
     start = _mapped(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1)
     file = os.memfd_create("values")
@@ -73,7 +73,7 @@ def test_beyond_two_to_the_31(name: str) -> None:
 
 
 def test_counters_beyond_two_to_the_32() -> None:
-    """Stochastic rounding goes on with noise of its own where the lower half of the counter begins anew."""
+    """Stochastic rounding has other noise after the lower half of the counter starts again from zero."""
     codec = get_codec("int4:1024:stochastic")
     with long_vector(turns=(1 << 32) // PERIOD) as x:
         x[:PERIOD] = bell(PERIOD, 82)

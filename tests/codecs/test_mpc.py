@@ -1,4 +1,4 @@
-"""MPC against an independent reference in NumPy. What it shares with other codecs of chunks is in test_chunks.py."""
+"""MPC, compared with an independent reference in NumPy. Tests of the container are in test_chunks.py."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_bytes_of_the_reference(dim: int, dtype: str, build: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f4", "bf16"])
 @pytest.mark.parametrize("dim", [1, 3, 17])
-def test_the_reference_reads_what_was_written(dim: int, dtype: str) -> None:
+def test_the_reference_decodes_the_bytes(dim: int, dtype: str) -> None:
     for name, values in float_sets(2500).items():
         x = values.astype(DTYPES[dtype])
         wire = encode(Mpc(dim), x).tobytes()
@@ -35,7 +35,7 @@ def test_the_reference_reads_what_was_written(dim: int, dtype: str) -> None:
 
 
 def test_a_stride_counts_values_of_the_type() -> None:
-    """Interleaved series shrink most at their own stride, in words and in halves."""
+    """Interleaved series shrink most with their own stride, in words and in half words."""
     series = np.stack([np.cumsum(bell(4096, 60 + k)) * 1e-3 + 10.0 * k for k in range(3)], axis=1).ravel()
     for dtype in ("f4", "f2", "bf16"):
         x = series.astype(DTYPES[dtype])
@@ -43,7 +43,7 @@ def test_a_stride_counts_values_of_the_type() -> None:
         assert min(sizes, key=lambda dim: sizes[dim]) == 3, (dtype, sizes)
 
 
-def test_ratio_on_values_of_training() -> None:
+def test_ratio_on_training_data() -> None:
     for name, least in {"gradient": (1.10, 1.26), "activation": (1.10, 1.26), "weight": (1.10, 1.28)}.items():
         x = float_sets(8192)[name]
         for values, ratio in zip((x, x.astype(BFLOAT16)), least, strict=True):

@@ -1,4 +1,4 @@
-"""The codecs for numcodecs and zarr. Without numcodecs its base class has a stand-in."""
+"""The codecs for numcodecs and zarr. Without numcodecs, a stand-in replaces its base class."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 
 
 class _Codec:
-    """What numcodecs documents of numcodecs.abc.Codec: the configuration is the public attributes, and the id."""
+    """The documented behavior of numcodecs.abc.Codec: the configuration is the public attributes and the id."""
 
     codec_id: str
 
@@ -26,14 +26,14 @@ class _Codec:
 
 @pytest.fixture(scope="module")
 def doors() -> Iterator[dict[str, Any]]:
-    found = find_spec("numcodecs")
-    if found is None:
+    spec = find_spec("numcodecs")
+    if spec is None:
         stand_in, base = ModuleType("numcodecs"), ModuleType("numcodecs.abc")
         base.Codec = _Codec  # type: ignore[attr-defined]
         sys.modules |= {"numcodecs": stand_in, "numcodecs.abc": base}
-    own = {entry.name: entry for entry in entry_points(group="numcodecs.codecs") if entry.name.startswith("hpcbench.")}
-    yield {name: entry.load() for name, entry in own.items()}
-    if found is None:
+    ours = {entry.name: entry for entry in entry_points(group="numcodecs.codecs") if entry.name.startswith("hpcbench.")}
+    yield {name: entry.load() for name, entry in ours.items()}
+    if spec is None:
         for name in ("numcodecs", "numcodecs.abc", "hpcbench.codecs.numcodecs_door"):
             sys.modules.pop(name, None)
 
@@ -57,7 +57,7 @@ def test_lossless_codecs_give_every_bit_back(doors: dict[str, Any], name: str, d
     assert bytes(raw) == x.tobytes()
 
 
-def test_a_column_major_array_is_read_in_the_order_of_its_memory(doors: dict[str, Any]) -> None:
+def test_a_column_major_array_is_read_in_memory_order(doors: dict[str, Any]) -> None:
     codec, x = doors["hpcbench.xpk"](), np.asfortranarray(values("float32"))
     assert np.array_equal(codec.decode(codec.encode(x)), x.reshape(-1, order="F"))
 
@@ -77,7 +77,7 @@ def test_zfp_has_a_rate_which_is_its_configuration(doors: dict[str, Any]) -> Non
         doors["hpcbench.zfp"](rate=77)
 
 
-def test_what_is_no_encoding_is_refused(doors: dict[str, Any]) -> None:
+def test_malformed_encodings_are_refused(doors: dict[str, Any]) -> None:
     codec = doors["hpcbench.xpk"]()
     wire = codec.encode(values("float32"))
     longer = wire[:8] + (1 << 50).to_bytes(8, "little") + wire[16:]

@@ -1,4 +1,4 @@
-"""The codec of docs/reference/codecs.md, installed as another package's, works by its name like one of ours."""
+"""The example codec of docs/reference/codecs.md, installed in another package, works by its name like ours."""
 
 import os
 import re
@@ -13,14 +13,14 @@ DOCS = (CHECKOUT / "docs" / "reference" / "codecs.md").read_text(encoding="utf-8
 
 
 def block(language: str) -> str:
-    """The one block of code in a language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
-    return str(found)
+    """Return the only code block in a language."""
+    (text,) = re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
+    return str(text)
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A directory with the distribution, as pip would leave it."""
+    """Return a directory with the distribution, as pip installs it."""
     (tmp_path / "truncation.py").write_text(block("python"), encoding="utf-8")
     head, entry = block("toml").strip().splitlines()
     assert head == '[project.entry-points."hpcbench.codecs"]'
@@ -33,7 +33,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def python(site: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python anew, with the distribution or without."""
+    """Run Python in a new process, with the distribution or without."""
     paths = [str(CHECKOUT), str(site or ""), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
@@ -86,18 +86,18 @@ print("used")
 """
 
 
-def test_the_example_keeps_the_interface(site: Path) -> None:
+def test_the_example_implements_the_interface(site: Path) -> None:
     done = python(site, "-c", USE)
     assert (done.returncode, done.stdout) == (0, "used\n"), done.stderr
 
 
 @pytest.mark.parametrize(("name", "says"), [("trunc:9", "2 or 3"), ("trunc", "2 or 3")])
-def test_its_own_refusals_come_through(site: Path, name: str, says: str) -> None:
+def test_its_own_refusals_are_reported(site: Path, name: str, says: str) -> None:
     done = python(site, "-m", "hpcbench", "bench", "codecs", name, "--mib", "0.01", "--repeats", "1")
     assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_the_bench_measures_it(site: Path) -> None:
+def test_the_benchmark_measures_it(site: Path) -> None:
     done = python(site, "-m", "hpcbench", "bench", "codecs", "trunc:2", "bf16", "--mib", "0.1", "--repeats", "1")
     assert done.returncode == 0, done.stderr
     row = next(line.split() for line in done.stdout.splitlines() if line.startswith("trunc:2"))
@@ -112,7 +112,7 @@ print(scheme.default, scheme.rules[0].codec, *sorted({"numpy", "truncation"} & s
 """
 
 
-def test_a_study_may_name_it_and_a_login_node_need_not_load_it(site: Path) -> None:
+def test_a_study_may_name_it_without_loading_it_on_a_login_node(site: Path) -> None:
     done = python(site, "-c", STUDY)
     assert (done.returncode, done.stdout) == (0, "trunc:2 int8:256\n"), done.stderr
 

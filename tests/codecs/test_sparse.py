@@ -1,4 +1,4 @@
-"""Sparse codecs against a reference in NumPy that makes the same bytes, and at their borders."""
+"""Sparse codecs, compared with a reference in NumPy that has the same bytes, and at their limits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import reference_sparse as reference
-from codec_data import Array, bell, decode, encode, same_bits, uniform, words
-from sparse_cases import BUILDS, CHUNK, NAMES, TYPES, case, form_of, in_type, kept, sets
+from codec_data import Array, bell, decode, encode, random_words, same_bits, uniform
+from sparse_cases import BUILDS, CHUNK, NAMES, TYPES, case, decode_kept, form_of, in_type, sets
 
 from hpcbench.codecs.base import Codec
 from hpcbench.codecs.sparse import RowSparse, Threshold, TopK
@@ -36,7 +36,7 @@ def test_every_short_length(name: str, build: str) -> None:
             x = in_type(values, dtype)
             wire = encode(codec, x)
             assert wire.tobytes() == expected(x), (dtype, n)
-            assert same_bits(decode(codec, wire, n, dtype), kept(codec, x)), (dtype, n)
+            assert same_bits(decode(codec, wire, n, dtype), decode_kept(codec, x)), (dtype, n)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,12 +49,12 @@ def test_borders_of_chunks(n: int, name: str) -> None:
         for build, (codec, _) in every.items():
             wire = encode(codec, x)
             assert wire.tobytes() == expected, (label, build)
-            assert same_bits(decode(codec, wire, n, x.dtype), kept(codec, x)), (label, build)
+            assert same_bits(decode(codec, wire, n, x.dtype), decode_kept(codec, x)), (label, build)
 
 
 # ---------------------------------------------------------------------------------------------- forms and sizes
 def test_the_form_follows_the_density() -> None:
-    order = words(CHUNK, 35).argsort()
+    order = random_words(CHUNK, 35).argsort()
     forms = {}
     for k in (0, 1, 20, 42, 43, 300, 3000, 7200, 7300, 20_000, 60_000, 63_400, 63_600, CHUNK):
         x = np.zeros(CHUNK, dtype=np.float32)
@@ -66,8 +66,11 @@ def test_the_form_follows_the_density() -> None:
     assert (forms[42], forms[43], forms[7200], forms[7300]) == ("places", "grouped", "grouped", "bitmap")
 
 
-def test_places_take_few_bits() -> None:
-    """At a density of 1/100 less than ten a value, where their entropy is 8.08 and a place in a chunk has 16."""
+def test_positions_take_few_bits() -> None:
+    """At a density of 1/100 they take less than ten bits per value.
+
+    The entropy is 8.08, and a position in a chunk has 16 bits.
+    """
     x = bell(10 * CHUNK, 36).astype(np.float32)
     codec = TopK(0.01)
     k = codec.param(x.size)
@@ -75,12 +78,12 @@ def test_places_take_few_bits() -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_topk_has_one_size_wherever_its_values_are(dtype: np.dtype[Any]) -> None:
+def test_topk_has_one_size_for_all_positions_of_its_values(dtype: np.dtype[Any]) -> None:
     for n in (1, 40, CHUNK, 3 * CHUNK + 1000):
         for fraction in (1 / 3000, 1 / 1792, 1 / 300, 1 / 9, 1 / 8, 1 / 3, 0.97, 1.0):
             codec = TopK(fraction)
             k = codec.param(n)
-            order = words(n, 37).argsort()
+            order = random_words(n, 37).argsort()
             some = np.arange(n) * 7 % n if n % 7 else order
             for places in (np.arange(k), n - 1 - np.arange(k), order[:k], some[:k], np.arange(k) * (n // k)):
                 x = np.zeros(n, dtype=dtype)
@@ -90,7 +93,7 @@ def test_topk_has_one_size_wherever_its_values_are(dtype: np.dtype[Any]) -> None
                 assert same_bits(decode(codec, wire, n, x.dtype), x)
 
 
-def test_variable_sizes_reach_their_bound_and_no_more() -> None:
+def test_variable_sizes_reach_their_bound_exactly() -> None:
     for dtype in TYPES:
         for n in (1, 2, 33, CHUNK - 1, CHUNK + 1, 2 * CHUNK):
             x = np.ones(n, dtype=dtype)
@@ -100,8 +103,8 @@ def test_variable_sizes_reach_their_bound_and_no_more() -> None:
             assert encode(Threshold(2), x).size <= 12 * -(-n // CHUNK)
 
 
-def test_as_many_as_are_written() -> None:
-    """Not one more for what a binary fraction lacks."""
+def test_the_number_of_values_is_exact() -> None:
+    """A binary fraction must not add one."""
     assert 0.07 * 100 > 7
     assert TopK(0.07).param(100) == 7
     assert TopK(1e-9).param(5) == 1
@@ -109,7 +112,7 @@ def test_as_many_as_are_written() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- the choice
-def test_ties_go_to_the_earlier_and_overflow_goes_first() -> None:
+def test_ties_go_to_the_earlier_value_and_overflow_goes_first() -> None:
     x = np.array([1, -2, 2, -0.0, np.inf, 2, -np.nan, 2, 0, 0], dtype=np.float32)
     places = {k: [*np.flatnonzero(kept_places(TopK(k / 10), x))] for k in range(1, 7)}
     assert places == {1: [6], 2: [4, 6], 3: [1, 4, 6], 4: [1, 2, 4, 6], 5: [1, 2, 4, 5, 6], 6: [1, 2, 4, 5, 6, 7]}
@@ -126,13 +129,13 @@ def kept_places(codec: Codec, x: Array) -> npt.NDArray[np.bool_]:
 @pytest.mark.parametrize(
     "fault",
     [
-        lambda x: np.argsort(-reference.magnitudes(x)[::-1], kind="stable"),  # the later of equal ones
+        lambda x: np.argsort(-reference.magnitudes(x)[::-1], kind="stable"),  # the later of equal values
         lambda x: np.argsort(-np.nan_to_num(np.abs(x), nan=0.0), kind="stable"),  # NaN is lost
         lambda x: np.argsort(-x, kind="stable"),  # the sign counts
-        lambda x: np.argsort(-(reference.magnitudes(x) >> 10), kind="stable"),  # the last digit is not looked at
+        lambda x: np.argsort(-(reference.magnitudes(x) >> 10), kind="stable"),  # the last digit is ignored
     ],
 )
-def test_a_wrong_choice_is_seen(fault: Callable[[Array], Array], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_choice_is_detected(fault: Callable[[Array], Array], monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(x: Array, k: int) -> npt.NDArray[np.bool_]:
         marks = np.zeros(x.size, dtype=bool)
         marks[fault(x)[:k]] = True
@@ -163,7 +166,7 @@ def test_any_alignment(name: str, build: str) -> None:
             assert codec.encode(values, wire, residual=residual) == used
             assert wire[:used].tobytes() == expected(x)
             codec.decode(wire[:used], values)
-            assert same_bits(values.copy(), kept(codec, x))
+            assert same_bits(values.copy(), decode_kept(codec, x))
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -191,7 +194,7 @@ def test_other_types_are_refused_in_one_line() -> None:
 
 
 def test_beyond_two_to_the_31() -> None:
-    """Memory is zeros that nothing was written to, so the message costs a few pages."""
+    """Memory is untouched zeros, so the message costs a few pages."""
     codec = TopK(1e-9)
     n = 2**31 + 2 * CHUNK + 300
     x, out = np.zeros(n, dtype=BFLOAT16), np.zeros(n, dtype=BFLOAT16)
@@ -206,7 +209,7 @@ def test_beyond_two_to_the_31() -> None:
 
 
 def kept_count(wire: npt.NDArray[np.uint8], n: int) -> int:
-    """By the heads of all chunks."""
+    """Count the kept values by the heads of all chunks."""
     starts = wire[: 8 * ((n - 1) // CHUNK)].view("<u8")
     heads = starts.nbytes + np.append(np.uint64(0), starts).astype(np.int64)
     return int(sum(wire[at : at + 4].view(np.uint32)[0] for at in heads))

@@ -1,4 +1,4 @@
-"""Damaged messages of sparse codecs are refused, or give values and nothing else."""
+"""Damaged messages of sparse codecs are refused, or decode to values without other effects."""
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ def test_wrong_indices_are_refused(build: str) -> None:
     word = int(wire[at : at + 4].view("<u4")[0])
     for wrong in (word ^ 1, word ^ 2, 0, 0xFFFFFFFF):
         assert refused(codec, with_words(wire, at, wrong), n), wrong
-    end = wire.size - 4  # n is no multiple of 32: bits behind the last value, one of the others less
+    end = wire.size - 4  # n is not a multiple of 32: change bits after the last value, and clear one of the others
     last = int(wire[end:].view("<u4")[0])
     assert refused(codec, with_words(with_words(wire, at, word ^ 1), end, last | 1 << 31), n)
 
@@ -103,7 +103,7 @@ def test_wrong_indices_are_refused(build: str) -> None:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_places_that_do_not_rise_are_refused(build: str) -> None:
+def test_positions_that_do_not_increase_are_refused(build: str) -> None:
     n, k = 40_000, 4000
     codec = Threshold(0.5, BUILDS[build])
     x = np.zeros(n, dtype=np.float32)
@@ -111,7 +111,7 @@ def test_places_that_do_not_rise_are_refused(build: str) -> None:
     wire = encode(codec, x)
     assert form_of(wire, n, 4) == "grouped"
     low = wire.size - k
-    for rank in range(1, k):  # whatever is decoded at one go
+    for rank in range(1, k):  # values that are decoded together
         if wire[low + rank] > wire[low + rank - 1]:
             assert refused(codec, with_words(wire, low + rank, int(wire[low + rank - 1]), dtype="u1"), n), rank
 
@@ -119,7 +119,7 @@ def test_places_that_do_not_rise_are_refused(build: str) -> None:
 @pytest.mark.parametrize("name", ["topk:0.02", "topk:0.3", "threshold:0.5", "rowsparse:4"])
 @pytest.mark.parametrize("build", BUILDS)
 def test_no_byte_writes_outside(name: str, build: str) -> None:
-    """Whatever is changed, the message is refused or gives n values."""
+    """With any change the message is refused or gives n values."""
     codec, _ = case(name, BUILDS[build])
     x = message(0.05, 2500)
     wire = encode(codec, x)

@@ -1,4 +1,4 @@
-"""What sparse codecs leave out and add up: error bounds, residuals, accumulation, hops."""
+"""Omitted and added values of sparse codecs: error bounds, residuals, accumulation, hops."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from hpcbench.codecs.base import Codec
 from hpcbench.codecs.sparse import RowSparse, Threshold, TopK
 
 
-def test_bounds_are_the_largest_magnitude_left_out() -> None:
+def test_bounds_are_the_largest_omitted_magnitude() -> None:
     for dtype in TYPES:
         for label, values in float_sets(3000).items():
             x = in_type(values, dtype)
@@ -34,7 +34,7 @@ def test_bounds_are_the_largest_magnitude_left_out() -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", ["topk:0.01", "topk:0.3", "threshold:1", "threshold:0.01", "rowsparse:16"])
-def test_residual_is_what_the_wire_lacks(name: str, dtype: np.dtype[Any]) -> None:
+def test_residual_is_the_encoding_error(name: str, dtype: np.dtype[Any]) -> None:
     for build, kernels in BUILDS.items():
         codec, _ = case(name, kernels)
         x = in_type(bell(CHUNK + 3000, 38) * (np.arange(CHUNK + 3000) // 16 % 9 < 2), dtype)
@@ -57,7 +57,7 @@ def test_residual_is_what_the_wire_lacks(name: str, dtype: np.dtype[Any]) -> Non
 
 
 def quiet_wire(wire: Any) -> bytes:
-    """NumPy gives another NaN of a sum than the kernels do."""
+    """Silence the warning about NaN: NumPy's sum has another NaN than the kernels'."""
     return bytes(wire).replace(b"\xc0\x7f", b"\xc0\xff").replace(b"\x00\x7e", b"\x00\xfe")
 
 
@@ -76,7 +76,7 @@ def test_more_overflow_than_is_sent_leaves_no_trace_in_the_residual(build: str) 
 @pytest.mark.parametrize("name", ["topk:0.05", "topk:0.5", "threshold:40", "rowsparse:8", "2:4"])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_nothing_is_lost_over_many_messages(name: str, dtype: np.dtype[Any]) -> None:
-    """Whole numbers, so that the books must balance to the last bit."""
+    """Integers are used, so the sum of sent values and residuals must be exact."""
     codec, _ = case(name)
     n = 2000
     residual = np.zeros(n, dtype=np.float32)
@@ -94,7 +94,7 @@ def test_nothing_is_lost_over_many_messages(name: str, dtype: np.dtype[Any]) -> 
 # ---------------------------------------------------------------------------------------------- decoding
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("name", ["topk:0.01", "topk:0.3", "threshold:1", "threshold:0.01", "rowsparse:16"])
-def test_accumulate_adds_what_was_sent_and_touches_nothing_else(name: str, build: str) -> None:
+def test_accumulate_adds_sent_values_and_changes_nothing_else(name: str, build: str) -> None:
     codec, _ = case(name, BUILDS[build])
     for dtype in TYPES:
         x = in_type(np.where(np.arange(5000) // 16 % 5 == 1, 0.0, bell(5000, 42)), dtype)

@@ -1,4 +1,4 @@
-"""xpk against an independent reference in NumPy. What it shares with other codecs of chunks is in test_chunks.py."""
+"""xpk, compared with an independent reference in NumPy. Tests of the container are in test_chunks.py."""
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,14 @@ DTYPES = {"f4": np.dtype(np.float32), "f2": np.dtype(np.float16), "bf16": BFLOAT
 
 
 def sets(n: int, dtype: str) -> dict[str, Array]:
-    found: dict[str, npt.NDArray[np.float64]] = {name: x.astype(np.float64) for name, x in float_sets(n).items()}
-    found["outliers"] = np.where(uniform(n, 90) < 0.01, 1e30, found["bell"])
-    found["subnormal"] = bell(n, 91) * 2.0**-130
-    found["specials"] = np.choose(integers(n, 0, 4, 92), [np.nan, -np.inf, -0.0, 1.0])
-    found["few-values"] = np.where(uniform(n, 93) < 0.98, 0.0, bell(n, 94))
-    found["two-scales"] = np.where(uniform(n, 95) < 0.5, 2.0**-60, 1.0) * bell(n, 96)
+    arrays: dict[str, npt.NDArray[np.float64]] = {name: x.astype(np.float64) for name, x in float_sets(n).items()}
+    arrays["outliers"] = np.where(uniform(n, 90) < 0.01, 1e30, arrays["bell"])
+    arrays["subnormal"] = bell(n, 91) * 2.0**-130
+    arrays["specials"] = np.choose(integers(n, 0, 4, 92), [np.nan, -np.inf, -0.0, 1.0])
+    arrays["few-values"] = np.where(uniform(n, 93) < 0.98, 0.0, bell(n, 94))
+    arrays["two-scales"] = np.where(uniform(n, 95) < 0.5, 2.0**-60, 1.0) * bell(n, 96)
     with np.errstate(over="ignore"):
-        return {name: x.astype(DTYPES[dtype]) for name, x in found.items()}
+        return {name: x.astype(DTYPES[dtype]) for name, x in arrays.items()}
 
 
 def ratio(x: Array) -> float:
@@ -41,14 +41,14 @@ def test_bytes_of_the_reference(dtype: str, build: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_reference_reads_what_was_written(dtype: str) -> None:
+def test_the_reference_decodes_the_bytes(dtype: str) -> None:
     for name, x in sets(5003, dtype).items():
         wire = encode(Xpk(), x).tobytes()
         assert same_bits(reference.unpack(wire, x.size, x.dtype, reference.xpk_decode), x), name
 
 
-def test_every_width_and_both_forms_are_met() -> None:
-    """So that the comparisons above reach all of the format."""
+def test_every_width_and_both_forms_occur() -> None:
+    """So the comparisons above cover the complete format."""
     met = set()
     for dtype in DTYPES:
         for x in sets(5003, dtype).values():
@@ -69,7 +69,7 @@ def test_every_width_and_both_forms_are_met() -> None:
     ("name", "of_f4", "of_bf16", "of_f2"),
     [("gradient", 1.17, 1.43, 1.15), ("activation", 1.19, 1.48, 1.15), ("weight", 1.20, 1.50, 1.17)],
 )
-def test_ratio_on_values_of_training(name: str, of_f4: float, of_bf16: float, of_f2: float) -> None:
+def test_ratio_on_training_data(name: str, of_f4: float, of_bf16: float, of_f2: float) -> None:
     x = float_sets(8192)[name]
     assert ratio(x) > of_f4
     assert ratio(x.astype(BFLOAT16)) > of_bf16
@@ -78,7 +78,7 @@ def test_ratio_on_values_of_training(name: str, of_f4: float, of_bf16: float, of
 
 
 @pytest.mark.parametrize(("zeros", "of_f4", "of_bf16"), [(0.5, 2.15, 2.35), (0.9, 8.0, 6.5)])
-def test_zeros_cost_a_bit(zeros: float, of_f4: float, of_bf16: float) -> None:
+def test_zeros_cost_one_bit(zeros: float, of_f4: float, of_bf16: float) -> None:
     x = (np.abs(bell(65536, 97)) * (uniform(65536, 98) >= zeros)).astype(np.float32)
     assert ratio(x) > of_f4
     assert ratio(x.astype(BFLOAT16)) > of_bf16

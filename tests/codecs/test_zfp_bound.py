@@ -1,4 +1,4 @@
-"""The error bound of ZFP holds for every input, and is not so wide that it says nothing."""
+"""The error bound of ZFP holds for every input, and is reasonably tight."""
 
 import itertools
 
@@ -56,8 +56,8 @@ def test_holds_on_adversarial_data(rate: int, x: npt.NDArray[np.float32]) -> Non
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_holds_on_many_corner_blocks_and_is_within_reach(rate: int) -> None:
-    """40,000 blocks of corner values: the worst error lies between a thirtieth of the bound and the bound."""
+def test_holds_on_many_corner_blocks_and_is_tight(rate: int) -> None:
+    """Over 40,000 blocks of corner values, the worst error is between a thirtieth of the bound and the bound."""
     n = 160_000
     levels = np.array([0, 0.25, 1 / 3, 0.5, 2 / 3, 0.75, 0.999, 1 - 2.0**-24], dtype=np.float64)
     x = levels[integers(n, 0, 8, 50)] * np.where(uniform(n, 51) < 0.5, -1.0, 1.0)
@@ -71,7 +71,7 @@ def test_holds_on_many_corner_blocks_and_is_within_reach(rate: int) -> None:
     assert worst >= bound / 30
 
 
-def test_falls_by_half_with_each_bit() -> None:
+def test_halves_with_each_bit() -> None:
     x = np.ones(4, dtype=np.float32)
     bounds = [Zfp(rate).error_bound(x) for rate in range(8, 25)]
     for wide, narrow in itertools.pairwise(bounds):
@@ -79,7 +79,7 @@ def test_falls_by_half_with_each_bit() -> None:
         assert narrow < 0.51 * wide
 
 
-def test_none_where_there_is_none() -> None:
+def test_no_bound_for_non_finite_and_huge_values() -> None:
     codec = Zfp(8)
     for value in (np.nan, np.inf, -np.inf):
         assert codec.error_bound(np.array([1, value], dtype=np.float32)) is None

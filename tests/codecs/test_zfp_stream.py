@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zfpy
-from codec_data import bell, builds, decode, encode, float_sets, same_bits, words
+from codec_data import bell, builds, decode, encode, float_sets, random_words, same_bits
 
 from hpcbench.codecs.zfp import Zfp
 
@@ -27,13 +27,13 @@ def zfp_values(stream: bytes, n: int, rate: int) -> npt.NDArray[Any]:
 
 
 def random_stream(rate: int, blocks: int, seed: int, sparse: bool) -> npt.NDArray[np.uint8]:
-    """Blocks of random bits, marked as non-zero, with exponents that libzfp scales without overflow."""
+    """Return blocks of random bits, marked as non-zero, with exponents that libzfp scales without overflow."""
     mb = 4 * rate
-    bits = (words(blocks * mb, seed) & np.uint64(1)).astype(np.uint8).reshape(blocks, mb)
+    bits = (random_words(blocks * mb, seed) & np.uint64(1)).astype(np.uint8).reshape(blocks, mb)
     if sparse:  # many empty bit planes: coefficients that become significant late or never
-        bits &= (words(blocks * mb, seed + 1) % np.uint64(4) == 0).astype(np.uint8).reshape(blocks, mb)
+        bits &= (random_words(blocks * mb, seed + 1) % np.uint64(4) == 0).astype(np.uint8).reshape(blocks, mb)
     bits[:, 0] = 1
-    exponent = 60 + words(blocks, seed + 2) % np.uint64(140)
+    exponent = 60 + random_words(blocks, seed + 2) % np.uint64(140)
     bits[:, 1:9] = (exponent[:, None] >> np.arange(8, dtype=np.uint64)) & np.uint64(1)
     stream = np.packbits(bits.ravel(), bitorder="little")
     return np.concatenate([stream, np.zeros(-stream.size % 8, dtype=np.uint8)])
@@ -94,12 +94,12 @@ def test_any_alignment(rate: int, build: str) -> None:
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("rate", RATES)
-def test_not_a_number_and_infinity_arrive(rate: int, build: str) -> None:
+def test_nan_and_infinity_survive(rate: int, build: str) -> None:
     codec = Zfp(rate, BUILDS[build])
     x = bell(4 * 300, 32).astype(np.float32)
     specials = np.array([np.nan, np.inf, -np.inf, -np.nan], dtype=np.float32)
-    kind = (words(x.size, 33) % np.uint64(12)).astype(np.int64)
-    touched = (words(300, 34) % np.uint64(3) == 0).repeat(4)
+    kind = (random_words(x.size, 33) % np.uint64(12)).astype(np.int64)
+    touched = (random_words(300, 34) % np.uint64(3) == 0).repeat(4)
     place = touched & (kind < 4)
     x[place] = specials[kind[place]]
     y = decode(codec, encode(codec, x), x.size, x.dtype)
@@ -109,7 +109,7 @@ def test_not_a_number_and_infinity_arrive(rate: int, build: str) -> None:
     assert (y[infinite] == x[infinite]).all(), "infinities keep sign and place"
     assert (np.isinf(y) == infinite).all(), "no others appear"
     spoilt = (~np.isfinite(x)).reshape(-1, 4).any(axis=1).repeat(4)
-    assert np.isnan(y[spoilt & ~infinite]).all(), "what stood beside them is not given a wrong value"
+    assert np.isnan(y[spoilt & ~infinite]).all(), "their neighbors get no wrong value"
     clean = np.where(spoilt, np.float32(0), x)
     assert same_bits(y[~spoilt], zfp_values(zfp_bytes(clean, rate), x.size, rate)[~spoilt]), "other blocks unharmed"
     total = np.ones(x.size, dtype=np.float32)
@@ -119,7 +119,7 @@ def test_not_a_number_and_infinity_arrive(rate: int, build: str) -> None:
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_blocks_below_the_scale_of_libzfp(build: str) -> None:
-    """libzfp's scale overflows below 2^-98 and all values become the largest; ours keep their relative precision."""
+    """libzfp's scale overflows below 2^-98 and all values become the largest. Ours keep their relative precision."""
     codec = Zfp(24, BUILDS[build])
     for exponent in (-100, -120, -126):
         x = np.ldexp(bell(400, 35), exponent).astype(np.float32)
@@ -141,7 +141,7 @@ def test_accumulate_is_decode_and_add(rate: int, build: str) -> None:
     assert same_bits(total, base + decode(codec, wire, x.size, x.dtype))
 
 
-def test_a_flipped_bit_is_seen() -> None:
+def test_a_flipped_bit_is_detected() -> None:
     """The comparison can fail: each bit of a block's head and first planes changes the values."""
     x = SETS["bell"]
     wire = encode(Zfp(8), x)

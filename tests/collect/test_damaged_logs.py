@@ -1,4 +1,4 @@
-"""Reading in bulk against reading line by line: the same whatever befell a log, and no number that is not in it."""
+"""Reading in bulk and line by line gives the same records for every damaged log, and no number that is not in it."""
 
 import math
 import re
@@ -46,7 +46,7 @@ Change = Callable[[LogLines], LogLines]
 
 
 def read(data: bytes, places: list[int] | None = None) -> RunLog:
-    """The log, fed in pieces that end at the places given."""
+    """Read the log in pieces that end at the given positions."""
     reader = LogReader(Path("log.txt"))
     ends = [*sorted(place for place in places or [] if place < len(data)), len(data)]
     for begin, end in zip([0, *ends], ends, strict=False):
@@ -60,24 +60,24 @@ def read_line_by_line(data: bytes) -> RunLog:
         return read(data)
 
 
-def told(log: RunLog) -> str:
-    """All that a log says, in words: NaN is like itself there."""
+def list_facts(log: RunLog) -> str:
+    """List all facts of a log as text, in which NaN equals itself."""
     seen = [*log.steps.values(), *log.events, *log.notes, log.lines, log.cut, log.starts, log.steps.last]
     return "\n".join(map(repr, seen))
 
 
 def with_value(line: bytes, field: int, value: bytes) -> bytes:
-    """A line whose field has another value; field 0 is its step."""
+    """Return a line whose field has another value; field 0 is its step."""
     fields = line.split(b" | ")
-    words = fields[field % len(fields)].split()
-    words[1:2] = [value]
-    fields[field % len(fields)] = b" ".join(words)
+    parts = fields[field % len(fields)].split()
+    parts[1:2] = [value]
+    fields[field % len(fields)] = b" ".join(parts)
     return b" | ".join(fields)
 
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
-    """Something that happens to a log: to one of its lines, to all alike, or to their order."""
+    """Draw a change of a log: of one line, of all lines in the same way, or of their order."""
     column, piece = draw(st.integers(0, 250)), draw(st.sampled_from(PIECES) | st.binary(max_size=3))
     field, value = draw(st.integers(0, 11)), draw(st.sampled_from(NUMBERS))
     at, to = draw(st.integers(0, len(LINES))), draw(st.integers(0, len(LINES)))
@@ -111,7 +111,7 @@ def changes(draw: st.DrawFn) -> Change:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """What a log may have become."""
+    """Draw logs with such changes."""
     log = LINES
     for change in draw(st.lists(changes(), max_size=5)):
         log = change(log)
@@ -122,19 +122,19 @@ def logs(draw: st.DrawFn) -> bytes:
 @given(logs(), st.lists(st.integers(0, len(WHOLE)), max_size=6))
 def test_in_bulk_as_line_by_line(data: bytes, places: list[int]) -> None:
     expected = read_line_by_line(data)
-    assert told(read(data)) == told(expected)
-    assert told(read(data, places)) == told(expected)
+    assert list_facts(read(data)) == list_facts(expected)
+    assert list_facts(read(data, places)) == list_facts(expected)
 
 
 @settings(max_examples=200, deadline=None)
 @given(logs())
-def test_each_number_stands_in_the_line_that_its_record_names(data: bytes) -> None:
+def test_each_number_is_in_the_line_that_its_record_names(data: bytes) -> None:
     file = data.split(b"\n")
     for record in read(data).steps.values():
         raw = file[record.line - 1].decode("utf-8", "replace").rstrip()
         head = re.match(r"\s*step\s+(\d+)/(\d+) \|", raw)
         assert head and (int(head[1]), int(head[2])) == (record.step, record.steps)
-        given = {words[0]: words[1:] for part in raw.split(" | ") if (words := part.removesuffix("|").split())}
+        given = {parts[0]: parts[1:] for part in raw.split(" | ") if (parts := part.removesuffix("|").split())}
         for name, (attribute, units) in FIELDS.items():
             value = getattr(record, attribute)
             assert (value is None) == (name not in given)
@@ -145,7 +145,7 @@ def test_each_number_stands_in_the_line_that_its_record_names(data: bytes) -> No
 
 @settings(max_examples=200, deadline=None)
 @given(logs())
-def test_whatever_befell_a_log_it_is_judged(data: bytes) -> None:
+def test_every_damaged_log_has_a_state(data: bytes) -> None:
     log = read(data)
     assert all(record.steps is not None and 1 <= record.step <= record.steps for record in log.steps.values())
     assert resolve_log_state(log.ending).state in ("completed", "incomplete", "unknown", "nan")
@@ -165,11 +165,11 @@ def test_step_lines_of_one_shape_are_not_read_one_by_one(monkeypatch: pytest.Mon
     monkeypatch.setattr(log_line, "parse", counted)
     log = read(WHOLE.replace(b"\n", b"\r\n"))
     assert len(log.steps) == STEPS
-    # All but the first: the events before and behind them have no shape.
+    # All but the first: events before and after them have no shape.
     assert alone == [i + 1 for i in range(len(LINES)) if not FIRST < i < FIRST + STEPS]
 
 
-def test_a_shape_that_lines_no_longer_have_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shape_that_lines_no_longer_have_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bytes] = []
 
     def noted(raw: bytes) -> LineShape | None:
@@ -202,9 +202,9 @@ def test_a_number_beyond_64_bits_is_none(number: str) -> None:
     log = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode()))
     assert not log.steps
     assert "beyond 64 bits" in log.notes[0].why
-    one = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode(), 1))
-    assert list(one.steps) == list(range(2, STEPS + 1))
-    assert one.notes[0].line == FIRST + 1
+    first_log = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode(), 1))
+    assert list(first_log.steps) == list(range(2, STEPS + 1))
+    assert first_log.notes[0].line == FIRST + 1
 
 
 def test_a_record_is_of_numbers_that_are_exact() -> None:

@@ -1,4 +1,4 @@
-"""Logs as they are found: whole, cut, damaged, mixed with the lines of others."""
+"""Log files: complete, cut, damaged, and mixed with the lines of other programs."""
 
 import bz2
 import gzip
@@ -32,7 +32,7 @@ def of(data: bytes, chunk: int = 1 << 20) -> RunLog:
 TRUTH = of(WHOLE)
 
 
-def test_a_whole_log() -> None:
+def test_a_complete_log() -> None:
     assert list(TRUTH.steps) == [1, 2, 3, 4, 5, 6]
     assert [event.name for event in TRUTH.events] == [
         "start", "environment", "configuration", "traffic", "memory", "evaluation", "end",
@@ -56,7 +56,7 @@ def test_cut_at_every_byte_nothing_is_guessed() -> None:
         assert len(log.steps) + len(log.events) == complete_lines, f"cut at byte {length}"
 
 
-def test_a_cut_line_is_said() -> None:
+def test_a_cut_line_is_noted() -> None:
     log = of(WHOLE[: WHOLE.index(b"step 4/6") + 30])
     assert log.cut
     assert log.notes[-1].line == 7
@@ -65,7 +65,7 @@ def test_a_cut_line_is_said() -> None:
     assert "after step 3 of 6, its last line cut" in verdict.reason
 
 
-def test_a_cut_line_followed_by_the_launcher_is_said() -> None:
+def test_a_cut_line_followed_by_the_launcher_is_noted() -> None:
     cut = WHOLE[: WHOLE.index(b"step 4/6") + 30]
     log = of(cut + b"\n\n=====\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n")
     assert log.cut
@@ -88,7 +88,7 @@ def test_other_line_ends_and_foreign_lines() -> None:
     assert log.steps[1].line == 5 + 3 * 5
 
 
-def test_a_huge_line_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_line_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_log, "LONGEST_LINE", 5000)
     at = WHOLE.index(b"step 4/6")
     for chunk in (100, 1 << 20):
@@ -97,7 +97,7 @@ def test_a_huge_line_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
         assert log.steps[4].line == 8
 
 
-def test_a_step_that_stands_twice() -> None:
+def test_a_repeated_step() -> None:
     at = WHOLE.index(b"step 4/6")
     again = LINES[3 + 2].replace("loss 4", "loss 9").encode() + b"\n"
     log = of(WHOLE[:at] + again + WHOLE[at:])
@@ -105,7 +105,7 @@ def test_a_step_that_stands_twice() -> None:
     assert "step 3 stands in line 6 already" in log.notes[0].why
 
 
-def test_a_run_that_began_anew_counts_from_there() -> None:
+def test_a_run_that_began_again_counts_from_there() -> None:
     log = of(WHOLE[: WHOLE.index(b"step 4/6")] + WHOLE)
     assert list(log.steps) == [1, 2, 3, 4, 5, 6]
     assert log.steps[1].line == 10
@@ -122,7 +122,7 @@ def test_a_loss_of_an_earlier_evaluation_is_not_the_final_one() -> None:
     assert log.final_loss() is None
 
 
-def test_an_evaluation_after_nobody_knows_what_is_not_the_final_one() -> None:
+def test_an_evaluation_after_an_unknown_step_is_not_the_final_one() -> None:
     log = of(b'{"event": "start"}\n{"event": "evaluation", "split": "valid", "loss": 2.0}\n')
     assert log.planned_steps is None and log.final_loss() is None and log.evaluations == {}
 

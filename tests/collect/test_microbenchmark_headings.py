@@ -1,4 +1,4 @@
-"""Headings as versions, options, launchers and people change them: what is known is read, and the others are named."""
+"""Headings that vary by version, option, launcher and user: known columns are read, and the others are named."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def approximately(**values: float) -> object:
     return pytest.approx(values, rel=1e-9)
 
 
-def test_figures_behind_a_bare_heading() -> None:
+def test_figures_below_a_bare_heading() -> None:
     table = table_of("osu-bare-heading.txt")
     assert values_of(table) == approximately(
         seconds=50.89e-6, seconds_min=18.27e-6, seconds_max=89.23e-6, iterations=1000
@@ -43,12 +43,12 @@ def test_figures_behind_a_bare_heading() -> None:
     [
         ("8  50.0  40.0  60.0  100  49.0  55.0  59.0", 7),
         ("8  50.0  40.0  60.0  100", 4),
-        ("8  50.0  60.0  70.0  100", 1),  # the least is above the mean
+        ("8  50.0  60.0  70.0  100", 1),  # the minimum is above the mean
         ("8  50.0  40.0  60.0  99.5", 1),  # half an iteration
         ("8  50.0  40.0", 1),
     ],
 )
-def test_figures_without_heading_are_read_only_if_they_can_be_what_they_seem(row: str, quantities: int) -> None:
+def test_figures_without_heading_are_read_only_if_they_are_plausible(row: str, quantities: int) -> None:
     (table,) = read_lines("# OSU MPI Reduce Latency Test v7.3", "# Size  Avg Latency(us)", row)
     assert len(table.sizes[0].values) == quantities
     assert table.sizes[0].values["seconds"] == pytest.approx(50e-6)
@@ -93,14 +93,14 @@ OSU_COLUMNS = {
 def test_known_columns_in_any_order_between_unknown_ones(heads: list[str], prefixed: bool) -> None:
     if "Bandwidth (GB/s)" in heads and "Bandwidth(furlongs)" in heads:
         heads.remove("Bandwidth(furlongs)")
-    known = {name: value for name, _, value in (OSU_COLUMNS[head] for head in heads) if value is not None}
+    expected = {name: value for name, _, value in (OSU_COLUMNS[head] for head in heads) if value is not None}
     cells = [OSU_COLUMNS[head][1] for head in heads]
     begin = "[1,0]<stdout>:" if prefixed else ""
     lines = ("# OSU MPI Some Test v9.0", "# Size      " + "   ".join(heads), "64   " + "  ".join(cells))
     tables = read_lines(*(begin + line for line in lines))
-    assert [size.values for table in tables for size in table.sizes] == ([pytest.approx(known)] if known else [])
+    assert [size.values for table in tables for size in table.sizes] == ([pytest.approx(expected)] if expected else [])
     unknown = [head for head in heads if OSU_COLUMNS[head][2] is None]
-    assert all(head in "".join(tables[0].remarks) for head in unknown if known)
+    assert all(head in "".join(tables[0].remarks) for head in unknown if expected)
 
 
 NCCL_COLUMNS = {
@@ -132,8 +132,8 @@ def test_columns_of_nccl_tests_in_any_order(
 ) -> None:
     lead, heads = lead[:leading], [head for head in order if head not in missing]
     cells = {"count": "128", "type": "half", "redop": "prod", "root": "3"}
-    own = {"us": (units[0], units[2]), "GB/s": (units[1], units[3]), "%": ("%", 1.0)}
-    in_units = [f"({own[unit][0]})" for head in heads if (unit := NCCL_COLUMNS[head][2])]
+    columns = {"us": (units[0], units[2]), "GB/s": (units[1], units[3]), "%": ("%", 1.0)}
+    in_units = [f"({columns[unit][0]})" for head in heads if (unit := NCCL_COLUMNS[head][2])]
     lines = (
         "# Collective test starting: all_reduce_perf",
         f"#  size  {'  '.join([*lead, *heads, '#wrong', *heads, '#wrong'])}{'  timestamp' if stamped else ''}",
@@ -145,7 +145,7 @@ def test_columns_of_nccl_tests_in_any_order(
     )
     (table,) = read_lines(*lines)
     truth = {
-        name + place: value * own[unit][1]
+        name + place: value * columns[unit][1]
         for name, _, unit, value in (NCCL_COLUMNS[head] for head in heads)
         if value is not None and unit is not None
         for place in ("", "_in_place")
@@ -199,7 +199,7 @@ def test_lines_that_were_glued_together() -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 5))
-def test_a_line_end_that_is_missing(at: int) -> None:
+def test_a_missing_line_end(at: int) -> None:
     lines = [
         "# OSU MPI Allreduce Latency Test v7.4",
         "# Size       Avg Latency(us)",
@@ -222,20 +222,20 @@ def test_the_units_of_nccl_tests_glued_to_their_heading() -> None:
 
 @pytest.mark.parametrize("name", ["osu-three-types.txt", "osu-allreduce-cuda.txt", "nccl-timestamps.txt"])
 @pytest.mark.parametrize("begin", ["", "> ", "    ", "> > "])
-def test_marks_of_a_pasted_text(name: str, begin: str) -> None:
+def test_symbols_of_a_pasted_text(name: str, begin: str) -> None:
     lines = (FIXTURES / name).read_text().splitlines()
     pasted = [begin + line.replace("#", r"\#").replace("_", r"\_") for line in lines]
     assert read(pasted, Path(name)) == read(lines, Path(name))
 
 
-def test_a_table_that_ends_early_is_remarked() -> None:
-    stopped, whole = load(FIXTURES / "nccl-one-of-two-stopped.txt")
-    assert (stopped.name, whole.name) == ("all_reduce_perf", "all_gather_perf")
-    assert "ends early" in stopped.remarks[0] and whole.remarks == []
-    assert len(stopped.sizes) == len(whole.sizes) == 1
+def test_a_table_that_ends_early_is_noted() -> None:
+    stopped, complete = load(FIXTURES / "nccl-one-of-two-stopped.txt")
+    assert (stopped.name, complete.name) == ("all_reduce_perf", "all_gather_perf")
+    assert "ends early" in stopped.remarks[0] and complete.remarks == []
+    assert len(stopped.sizes) == len(complete.sizes) == 1
 
 
-def test_a_row_that_was_cut_is_remarked() -> None:
+def test_a_row_that_was_cut_is_noted() -> None:
     lines = (FIXTURES / "nccl-timestamps.txt").read_text().splitlines()
     (table,) = read_lines(
         "# OSU MPI Latency Test v9", "# Size   Avg Latency(us)  Min Latency(us)", "1 2.0 1.5", "2 2.5"
@@ -246,7 +246,7 @@ def test_a_row_that_was_cut_is_remarked() -> None:
     assert table.remarks[0] == "line 13 looks like a row that was cut, and is not read"
 
 
-def test_a_check_that_failed_outside_the_rows() -> None:
+def test_a_failed_check_outside_the_rows() -> None:
     lines = [
         "# OSU MPI Latency Test v9",
         "# Size   Avg Latency(us)",

@@ -1,4 +1,4 @@
-"""Tables of the OSU micro-benchmarks and of nccl-tests: what is read, and that nothing else is."""
+"""Tables of the OSU micro-benchmarks and of nccl-tests, and text that must not be read."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_two_tables_in_one_file_and_one_without_sizes() -> None:
     assert only.bytes is None and only.values == {"seconds": pytest.approx(5.21e-6)}
 
 
-def test_what_failed_its_validation_is_told() -> None:
+def test_failed_validation_is_reported() -> None:
     (table,) = tables("osu-validation.txt")
     assert [size.wrong for size in table.sizes] == [0, 1]
 
@@ -54,7 +54,7 @@ def test_nccl_tests_out_of_place_and_in_place() -> None:
     assert (table.tool, table.name) == ("nccl-tests", "all_reduce_perf")
     first, second = table.sizes
     assert (first.line, first.bytes, first.wrong, second.wrong) == (11, 1 << 27, 0, 2)
-    # The printed bandwidth is the size over the time: an oracle that units and columns are right.
+    # The printed bandwidth is size over time, which checks units and columns.
     for size in table.sizes:
         assert size.bytes is not None
         for place in ("", "_in_place"):
@@ -81,8 +81,10 @@ def test_a_damaged_file_gives_no_figure_that_is_not_in_its_line(name: str, place
     damaged = (text[:at] if cut else text[:at] + junk + text[at:]).split("\n")
     for table in read(damaged, Path(name)):
         for size in table.sizes:
-            words = damaged[size.line - 1].replace("<stdout>:", " ").split()  # the tag of a launcher
-            assert size.bytes is None or str(size.bytes) in [word.lstrip("0") or "0" for word in words]
-            printed = [float(word) for word in words if word.replace(".", "", 1).replace("e+", "", 1).isdigit()]
+            fields = damaged[size.line - 1].replace("<stdout>:", " ").split()  # the tag of a launcher
+            assert size.bytes is None or str(size.bytes) in [word.lstrip("0") or "0" for word in fields]
+            printed = [float(word) for word in fields if word.replace(".", "", 1).replace("e+", "", 1).isdigit()]
             possible = [number * scale for number in printed for scale in (1, 1e-6, 1e6, 1e9, 1e-2)]
-            assert all(any(value == pytest.approx(one) for one in possible) for value in size.values.values())
+            assert all(
+                any(value == pytest.approx(candidate) for candidate in possible) for value in size.values.values()
+            )

@@ -1,4 +1,4 @@
-"""Logs of programs of others in a study: events of ours, and the program's own lines with the seconds before them."""
+"""Logs of users' programs in a study: our events, and the program's own lines with their time stamps."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ OWN = LogLines(line=r"loss is (?P<loss>\S+)", evaluation=r"held out: (?P<loss>\S
 
 
 def stamped(lines: list[str], begin: float = 1.0, every: float = 0.5) -> bytes:
-    """Lines that come one after another in equal times."""
+    """Return lines that follow each other at equal intervals."""
     return b"".join(stamp(begin + k * every) + line.encode() + b"\n" for k, line in enumerate(lines))
 
 
@@ -31,7 +31,7 @@ def log_of(content: bytes, form: LogForm, tmp_path: Path) -> ProgramReader:
     return reader
 
 
-def test_stamps_are_taken_off_and_other_lines_stay() -> None:
+def test_stamps_are_removed_and_other_lines_stay() -> None:
     assert strip_stamp(stamp(12.25) + b"iter 1") == (12.25, b"iter 1")
     assert strip_stamp(b"[rank0]: ValueError") == (None, b"[rank0]: ValueError")
 
@@ -49,9 +49,9 @@ def test_steps_of_a_framework_between_events_of_ours(tmp_path: Path) -> None:
     assert log.ending.state == "completed" and log.ending.end_line == 7
 
 
-def test_a_log_is_the_same_whatever_pieces_it_comes_in(tmp_path: Path) -> None:
+def test_pieces_of_any_size_give_the_same_log(tmp_path: Path) -> None:
     content = (START + RUN).encode() + stamped(NANOGPT) + END.encode()
-    whole = log_of(content, "nanogpt", tmp_path).close()
+    expected = log_of(content, "nanogpt", tmp_path).close()
     reader = ProgramReader(tmp_path / "log.txt", "nanogpt")
     seen = []
     for begin in range(0, len(content), 7):
@@ -59,7 +59,7 @@ def test_a_log_is_the_same_whatever_pieces_it_comes_in(tmp_path: Path) -> None:
         seen.append(len(reader.log.steps))
     last = reader.close()
     assert seen == sorted(seen) and seen[-1] == 3
-    assert dict(last.steps) == dict(whole.steps) and last.events == whole.events and last.lines == whole.lines
+    assert dict(last.steps) == dict(expected.steps) and last.events == expected.events and last.lines == expected.lines
 
 
 def test_lines_without_a_number_are_counted_and_timed_as_they_come(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_lines_without_a_number_are_counted_and_timed_as_they_come(tmp_path: Pat
     assert [(step.step, step.seconds) for step in again.steps.values()] == [(10, None), (20, 0.1), (30, 0.05)]
 
 
-def test_a_log_that_begins_anew_holds_the_last_attempt_alone(tmp_path: Path) -> None:
+def test_a_log_that_begins_again_contains_the_last_attempt_alone(tmp_path: Path) -> None:
     content = START.encode() + stamped(NANOGPT) + START.encode() + stamped(NANOGPT[:1], 9.0)
     log = log_of(content, "nanogpt", tmp_path).close()
     assert list(log.steps) == [1] and len([e for e in log.events if isinstance(e, Start)]) == 1
@@ -85,13 +85,13 @@ def test_a_last_line_that_was_cut_is_not_used(tmp_path: Path) -> None:
     assert list(log_of(content[:-4], OWN, tmp_path).close().steps) == [1]
 
 
-def test_what_is_no_number_is_noted(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_a_number_is_noted(tmp_path: Path) -> None:
     log = log_of(START.encode() + stamped(["loss is low"]), OWN, tmp_path).close()
     assert log.steps[1].loss is None
     assert "the loss of the line is not a number" in log.notes[0].why
 
 
-def test_a_log_alone_says_how_it_is_read(tmp_path: Path) -> None:
+def test_a_log_alone_names_its_dialect(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_bytes((START + RUN).encode() + stamped(NANOGPT) + END.encode())
     run = from_log(path)

@@ -1,4 +1,4 @@
-"""What became of a run: exit markers, jobs, logs and what launchers say."""
+"""The state of a run, from exit markers, jobs, logs and the output of launchers."""
 
 import json
 from pathlib import Path
@@ -45,8 +45,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def run_of(root: Path, job: State = "unknown", exit: int | None = None, attempt: int = 1) -> RunResult:
-    found = submission.load(root, {"j0001-r1": JobSummary("j0001-r1", job, exit, attempt=attempt)})
-    return next(run for run in found.runs if run.scheme == "mzhybrid")
+    jobs = submission.load(root, {"j0001-r1": JobSummary("j0001-r1", job, exit, attempt=attempt)})
+    return next(run for run in jobs.runs if run.scheme == "mzhybrid")
 
 
 def directory(root: Path) -> Path:
@@ -54,7 +54,7 @@ def directory(root: Path) -> Path:
 
 
 def edit_log(root: Path, keep: int, tail: str = "") -> None:
-    """Leave the first `keep` lines of the log, then `tail`."""
+    """Keep the first `keep` lines of the log, followed by `tail`."""
     path = directory(root) / "log.txt"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:keep]) + tail)
@@ -70,7 +70,7 @@ def test_completed(root: Path) -> None:
     assert run.settings.run == "r1-mzhybrid"
 
 
-def test_exit_status_zero_without_an_end_is_no_success(root: Path) -> None:
+def test_exit_status_zero_without_an_end_is_not_a_success(root: Path) -> None:
     edit_log(root, 7)
     run = run_of(root)
     assert run.state == "unknown"
@@ -78,7 +78,7 @@ def test_exit_status_zero_without_an_end_is_no_success(root: Path) -> None:
     assert run.verdict.where == f"{directory(root) / 'log.txt'}:7"
 
 
-def test_exit_status_zero_without_a_log_is_no_success(root: Path) -> None:
+def test_exit_status_zero_without_a_log_is_not_a_success(root: Path) -> None:
     (directory(root) / "log.txt").unlink()
     run = run_of(root)
     assert (run.state, run.log) == ("unknown", None)
@@ -101,14 +101,14 @@ def test_a_killed_rank_is_named(root: Path, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(9, "9 (KILL)"), (137, "9 (KILL)"), (139, "11 (SEGV)"), (15, "15 (TERM)")]
+    ("status", "reason"), [(9, "9 (KILL)"), (137, "9 (KILL)"), (139, "11 (SEGV)"), (15, "15 (TERM)")]
 )
-def test_an_exit_status_alone_tells_the_signal(root: Path, status: int, words: str) -> None:
+def test_the_exit_status_gives_the_signal(root: Path, status: int, reason: str) -> None:
     edit_log(root, 7)
     write_marker(directory(root), "j0001-r1", status)
     run = run_of(root)
     assert run.state == "failed"
-    assert run.verdict.reason == f"a rank was killed by signal {words}, exit status {status}, after step 4 of 6"
+    assert run.verdict.reason == f"a rank was killed by signal {reason}, exit status {status}, after step 4 of 6"
 
 
 def test_signals_in_exit_statuses() -> None:
@@ -126,7 +126,7 @@ def test_the_last_exception_is_the_reason(root: Path) -> None:
     assert run.verdict.where == f"{directory(root) / 'err.txt'}:10"
 
 
-def test_the_workers_own_words_come_first(root: Path) -> None:
+def test_the_workers_own_message_comes_first(root: Path) -> None:
     edit_log(root, 2)
     (directory(root) / "err.txt").write_text(
         TRACEBACK + "hpcbench.train: run.json: ranks: 4 started, 8 asked for\n" + HYDRA
@@ -136,7 +136,7 @@ def test_the_workers_own_words_come_first(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         (
             "mpirun noticed that process rank 2 with PID 0 on node n7 exited on signal 9 (Killed).",
@@ -149,11 +149,11 @@ def test_the_workers_own_words_come_first(root: Path) -> None:
         ("slurmstepd: error: *** JOB 3 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***", "the job's time was up"),
     ],
 )
-def test_what_launchers_say(tmp_path: Path, said: str, reason: str) -> None:
-    (tmp_path / "err.txt").write_text(f"noise\n{said}\nnoise\n")
-    found = diagnose(3, tmp_path / "err.txt", tmp_path / "none.txt")
-    assert found.reason == reason
-    assert found.where == f"{tmp_path / 'err.txt'}:2"
+def test_messages_of_launchers(tmp_path: Path, output: str, reason: str) -> None:
+    (tmp_path / "err.txt").write_text(f"noise\n{output}\nnoise\n")
+    diagnosis = diagnose(3, tmp_path / "err.txt", tmp_path / "none.txt")
+    assert diagnosis.reason == reason
+    assert diagnosis.where == f"{tmp_path / 'err.txt'}:2"
 
 
 def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
     assert reason.isprintable() and len(reason) <= 300
 
 
-def test_nan_is_told_from_failure(root: Path) -> None:
+def test_nan_is_distinguished_from_failure(root: Path) -> None:
     end = {"event": "end", "time": "", "state": "nan", "steps": 4, "seconds": 3, "reason": "loss is nan at step 4"}
     edit_log(root, 6, "step 4/6 | loss nan | time 0.2500 s |\n" + json.dumps(end) + "\n")
     write_marker(directory(root), "j0001-r1", 1)
@@ -171,13 +171,13 @@ def test_nan_is_told_from_failure(root: Path) -> None:
     assert run.verdict.where == f"{directory(root) / 'log.txt'}:8"
 
 
-def test_nan_in_the_last_line_is_told_without_an_end(root: Path) -> None:
+def test_nan_in_the_last_line_is_detected_without_an_end(root: Path) -> None:
     edit_log(root, 6, "step 4/6 | loss inf | time 0.2500 s |\n")
     write_marker(directory(root), "j0001-r1", 1)
     assert run_of(root).state == "nan"
 
 
-def test_a_worker_that_says_failed(root: Path) -> None:
+def test_a_worker_that_reports_a_failure(root: Path) -> None:
     edit_log(root, 9, '{"event": "end", "state": "failed", "reason": "replicas hold different weights"}\n')
     write_marker(directory(root), "j0001-r1", 1)
     run = run_of(root)
@@ -198,7 +198,7 @@ def test_completed_by_its_log_but_not_by_its_exit(root: Path) -> None:
     assert run.verdict.reason.startswith("all steps were taken, then: a rank was killed by signal 11")
 
 
-def test_an_end_that_is_not_known_is_no_success(root: Path) -> None:
+def test_an_unknown_end_is_not_a_success(root: Path) -> None:
     edit_log(root, 9, '{"event": "end", "state": "great"}\n')
     assert run_of(root).state == "unknown"
 
@@ -206,7 +206,7 @@ def test_an_end_that_is_not_known_is_no_success(root: Path) -> None:
 @pytest.mark.parametrize(
     "marker", ["", "{", "[]", '"x"', '{"state": "done"}', '{"state": "ended"}', '{"state": "ended", "exit": "0"}']
 )
-def test_a_marker_that_cannot_be_read_is_no_success(root: Path, marker: str) -> None:
+def test_an_unreadable_marker_is_not_a_success(root: Path, marker: str) -> None:
     (directory(root) / "status.json").write_text(marker)
     run = run_of(root)
     assert run.state == "unknown"
@@ -227,7 +227,7 @@ def test_a_marker_that_cannot_be_read_is_no_success(root: Path, marker: str) -> 
         ("unknown", False, "unknown"),
     ],
 )
-def test_a_run_without_exit_status_is_what_its_job_is(root: Path, job: State, begun: bool, state: str) -> None:
+def test_a_run_without_exit_status_has_the_state_of_its_job(root: Path, job: State, begun: bool, state: str) -> None:
     job_runs_on(root)
     if begun:
         edit_log(root, 7)
@@ -254,7 +254,7 @@ def test_a_job_that_ended_in_the_middle_of_the_run(root: Path) -> None:
     assert "without an exit marker of this run after step 4 of 6" in run.verdict.reason
 
 
-def test_the_whole_directory_is_gone(root: Path) -> None:
+def test_a_missing_directory(root: Path) -> None:
     for path in directory(root).iterdir():
         path.unlink()
     directory(root).rmdir()
@@ -283,7 +283,7 @@ PLAN = b'{"study": "d", "name": "d-1", "site": "s", "scheduler": "local", "jobs"
         ),
     ],
 )
-def test_a_plan_that_is_none(root: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_plan(root: Path, content: bytes, message: str) -> None:
     (root / "submission.json").write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
         submission.load(root, {})
@@ -292,11 +292,11 @@ def test_a_plan_that_is_none(root: Path, content: bytes, message: str) -> None:
 
 
 def stop(root: Path) -> None:
-    """The run was told to stop after its third step."""
+    """Return a run that was stopped after its third step."""
     path = directory(root) / "log.txt"
-    kept = path.read_text().splitlines(keepends=True)[:6]
+    lines = path.read_text().splitlines(keepends=True)[:6]
     end = {"event": "end", "state": "stopped", "steps": 3, "reason": "told to stop, checkpoint at step 3"}
-    path.write_text("".join(kept) + json.dumps(end) + "\n")
+    path.write_text("".join(lines) + json.dumps(end) + "\n")
     write_marker(directory(root), "j0001-r1", 75)
 
 
@@ -304,15 +304,13 @@ def stop(root: Path) -> None:
     ("job", "marker", "state"),
     [
         ("pending", {"state": "requeued", "exit": 75}, "pending"),  # in the queue again
-        ("running", {"state": "running"}, "pending"),  # the job is not done yet, or has not come back to this run
+        ("running", {"state": "running"}, "pending"),  # the job is not done yet, or has not resumed this run
         ("unknown", {"state": "requeued", "exit": 75}, "stopped"),
         ("cancelled", {"state": "requeued", "exit": 75}, "stopped"),
-        ("unknown", {"state": "ended", "exit": 75}, "stopped"),  # nobody takes it up again
+        ("unknown", {"state": "ended", "exit": 75}, "stopped"),  # it is not resumed
     ],
 )
-def test_a_run_that_was_told_to_stop_waits_as_long_as_its_job_lives(
-    root: Path, job: State, marker: dict[str, object], state: str
-) -> None:
+def test_a_stopped_run_waits_while_its_job_lives(root: Path, job: State, marker: dict[str, object], state: str) -> None:
     stop(root)
     (root / "jobs" / "j0001-r1" / "status.json").write_text(json.dumps(marker))
     verdict = run_of(root, job).verdict
@@ -326,14 +324,14 @@ def test_a_run_that_was_told_to_stop_waits_as_long_as_its_job_lives(
 
 @pytest.mark.parametrize("mark", [{"state": "running"}, {"state": "ended", "exit": 143}])
 @pytest.mark.parametrize("job", ["pending", "running"])
-def test_a_run_waits_when_its_job_was_put_back(root: Path, job: State, mark: dict[str, object]) -> None:
+def test_a_run_waits_when_its_job_was_requeued(root: Path, job: State, mark: dict[str, object]) -> None:
     edit_log(root, 7)
     (directory(root) / "status.json").write_text(json.dumps({**mark, "attempt": 1}))
     verdict = run_of(root, job, attempt=2).verdict
     assert (verdict.state, verdict.reason) == ("pending", "continues in attempt 2")
 
 
-def test_what_ended_with_its_job_is_not_judged_before_its_scheduler_has_said_why(root: Path) -> None:
+def test_a_run_that_ended_with_its_job_has_no_state_before_the_scheduler_reports_the_reason(root: Path) -> None:
     edit_log(root, 7)
     write_marker(directory(root), "j0001-r1", 143)
     assert run_of(root, "running", 143).state == "running"

@@ -1,4 +1,4 @@
-"""Columns of steps against the records that were put in."""
+"""Columns of steps, compared with the records that were added."""
 
 from array import array
 
@@ -20,17 +20,17 @@ RECORDS = st.builds(
 )
 
 
-def kept(records: list[Step]) -> dict[int, Step]:
-    found: dict[int, Step] = {}
+def select_kept(records: list[Step]) -> dict[int, Step]:
+    steps: dict[int, Step] = {}
     for record in records:
-        found.setdefault(record.step, record)
-    return found
+        steps.setdefault(record.step, record)
+    return steps
 
 
 @given(st.lists(RECORDS, max_size=15), st.booleans(), st.integers(0, 13))
-def test_columns_say_what_records_say(records: list[Step], ascending: bool, first: int) -> None:
+def test_columns_equal_the_records(records: list[Step], ascending: bool, first: int) -> None:
     records = sorted(records, key=lambda record: record.step) if ascending else records
-    steps, truth = Steps(), kept(records)
+    steps, truth = Steps(), select_kept(records)
     for record in records:
         assert steps.add(record) == truth[record.step]
     assert list(steps.items()) == list(truth.items())
@@ -46,7 +46,7 @@ def test_columns_say_what_records_say(records: list[Step], ascending: bool, firs
 
 
 @given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=6), max_size=5))
-def test_many_at_once_are_kept_if_they_lie_above(batches: list[list[int]]) -> None:
+def test_many_records_at_once_are_kept_if_they_are_later(batches: list[list[int]]) -> None:
     steps: Steps = Steps()
     alone: dict[int, int] = {}
     for line, batch in enumerate(batches):
@@ -68,12 +68,12 @@ def test_a_record_that_does_not_fit_leaves_no_trace() -> None:
     assert list(steps) == [1] and 2 not in steps
 
 
-def test_a_name_that_is_none_is_refused() -> None:
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(KeyError):
         Steps().column("los")
 
 
-def test_whole_numbers_stay_whole() -> None:
-    whole = {name for name, code in TYPECODES.items() if code == "q"}
-    assert {"line", "step", "steps", "message_bytes", "wire_bytes", "skipped"} <= whole
-    assert not {"loss", "seconds", "model_flops_per_rank"} & whole
+def test_integers_stay_integers() -> None:
+    integers = {name for name, code in TYPECODES.items() if code == "q"}
+    assert {"line", "step", "steps", "message_bytes", "wire_bytes", "skipped"} <= integers
+    assert not {"loss", "seconds", "model_flops_per_rank"} & integers

@@ -1,4 +1,4 @@
-"""The cases for real ranks, and the results that the oracle foretells. The worker and its tests read them."""
+"""Cases of collectives for real ranks, and their expected results, for the worker and its tests."""
 
 import hashlib
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ _FREE_CALLS = Speed(encode_bytes_per_s=1e9, decode_bytes_per_s=1e9, call_s=0.0, 
 SLICING = Links(
     Link(1e-9, 1e9), Link(1e-9, 1e9), tuple((codec, _FREE_CALLS) for codec in (*LOSSLESS, *LOSSY, STOCHASTIC))
 )
-"""Messages cost nothing and bytes much: over several nodes, plans of large vectors have several slices."""
+"""Links whose messages cost nothing and bytes much: between nodes, plans of large vectors have several slices."""
 SLICES = 6
-"""Slices of large vectors: more than are under way at once."""
+"""Number of slices of large vectors: more than are in flight at once."""
 
 ALGORITHMS = tuple(a for a in Algorithm if a not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC))
 
@@ -43,12 +43,12 @@ class Case(NamedTuple):
 
     @property
     def slices(self) -> int | None:
-        """Several of a large vector, whatever the time model thinks of it; ``AUTO`` alone leaves it to the plan."""
+        """Number of slices of a plan: several for a large vector, None with ``AUTO``, which leaves it to the plan."""
         return SLICES if self.n >= max(LARGE) and self.algorithm is not Algorithm.AUTO else None
 
 
 class Told(NamedTuple):
-    """The result of a case on a rank."""
+    """Report of a rank on one case."""
 
     result: str
     """Digest of its result."""
@@ -58,7 +58,7 @@ class Told(NamedTuple):
 
 
 def topologies(ranks: int) -> list[Topology]:
-    """Places that the ranks of the world are said to have."""
+    """List the topologies that the ranks of the world are given."""
     every = [Topology.flat(ranks), Topology.regular(ranks, 1)]
     if ranks == 8:
         return [Topology.regular(4, 2), Topology((0, 1, 1, 0, 0, 1, 0, 1))]
@@ -68,7 +68,7 @@ def topologies(ranks: int) -> list[Topology]:
 
 
 def cases(topology: Topology, *, few: bool = False) -> Iterator[Case]:
-    """All of them where the topology allows, or `few`: one size and two codecs of each."""
+    """List the cases that a topology allows. With `few`, only one size and two codecs of each."""
     for operation in (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER):
         for algorithm in ALGORITHMS:
             if refusal(operation, algorithm, topology):
@@ -112,7 +112,7 @@ def digest(values: Array) -> str:
 
 @cache
 def foretold(case: Case, topology: Topology) -> list[Told] | None:
-    """The expected result of every rank, to the bit; None if the MPI library adds in its own order."""
+    """Return every rank's expected report, to the bit; None if the MPI library adds in its own order."""
     laid = planned(case, topology)
     if laid.algorithm is Algorithm.NATIVE or topology.ranks == 1:
         return None
@@ -123,25 +123,27 @@ def foretold(case: Case, topology: Topology) -> list[Told] | None:
         blocks = -(-case.n // 64)
         return [Told(result, round(share * 4 * case.n), round(share * blocks * (64 * 2 + 4)), 0)] * topology.ranks
     outcome = simulate(laid, values)
-    told = []
-    for rank, whole in enumerate(outcome.values):
+    expected = []
+    for rank, outcome_of_rank in enumerate(outcome.values):
         sent = [s for s in outcome.sent if s.source == rank]
         result = (
-            whole[cut_evenly(case.n, topology.ranks)[rank]] if case.operation is Operation.REDUCE_SCATTER else whole
+            outcome_of_rank[cut_evenly(case.n, topology.ranks)[rank]]
+            if case.operation is Operation.REDUCE_SCATTER
+            else outcome_of_rank
         )
         network = sum(s.wire for s in sent if not topology.near(rank, s.target))
-        told.append(Told(digest(result), sum(s.message for s in sent), sum(s.wire for s in sent), network))
-    return told
+        expected.append(Told(digest(result), sum(s.message for s in sent), sum(s.wire for s in sent), network))
+    return expected
 
 
 def exact(case: Case, ranks: int) -> Array:
-    """The result without a codec, whole, in float64."""
+    """Return the full result without a codec, in float64."""
     laid = planned(case._replace(algorithm=Algorithm.NATIVE), Topology.flat(ranks))
     return expected(laid, inputs(laid, case.dtype, integers=False))
 
 
 def parts_of(ranks: int, seed: int) -> Any:
-    """Counts of an all-to-all, from rank i to rank j: uneven, and none for some."""
+    """Return the counts of an all-to-all from rank i to rank j: uneven, and some of them 0."""
     random = np.random.default_rng([ranks, seed])
     counts = random.integers(0, 700, (ranks, ranks))
     counts[random.random((ranks, ranks)) < 0.25] = 0
@@ -149,5 +151,5 @@ def parts_of(ranks: int, seed: int) -> Any:
 
 
 def exchanged(rank: int, counts: Any, dtype: str) -> list[Array]:
-    """What a rank has for each rank."""
+    """Return the values that a rank sends to each rank."""
     return np.split(contribution(rank, int(counts[rank].sum()), dtype), np.cumsum(counts[rank])[:-1])

@@ -1,4 +1,4 @@
-"""Runs every operation on real ranks, in groups of all sizes; prints what came out, one JSON line a case and rank."""
+"""Runs every operation on real ranks, in groups of all sizes. Prints one JSON line per case and rank."""
 
 import sys
 from typing import Any
@@ -23,7 +23,7 @@ BOTH = (Algorithm.ENCODED, Algorithm.NATIVE)
 
 
 def perform(group: Group, case: Case, ch: Channel) -> tuple[Array, bool]:
-    """The result on this rank, and whether what the operation must not change is as it was."""
+    """Return the result on this rank, and whether the arguments that must not change are unchanged."""
     mine = cut_evenly(case.n, group.size)[group.rank]
     values = inputs(planned(case, group.topology), case.dtype, integers=False)[group.rank]
     if case.operation is Operation.ALL_REDUCE:
@@ -53,10 +53,10 @@ def run(group: Group, name: str, case: Case, index: int) -> dict[str, Any]:
     ch = channel(case.codec, case.algorithm, slices=case.slices)
     result, intact = perform(group, case, ch)
     counted = ch.counters
-    told = Told(digest(result), counted.message_bytes, counted.wire_bytes, counted.network_bytes)
-    line = {"comm": name, "case": index, "rank": group.rank, "ranks": group.size, "told": told, "intact": intact}
+    report = Told(digest(result), counted.message_bytes, counted.wire_bytes, counted.network_bytes)
+    line = {"comm": name, "case": index, "rank": group.rank, "ranks": group.size, "told": report, "intact": intact}
     plain = planned(case, group.topology).algorithm is Algorithm.NATIVE
-    # the bits of a sum by the MPI library are its own affair
+    # the bits of a sum by the MPI library are not specified
     line["samples_error"] = counted.sampled_square > 0
     return {**line, "plain_calls": counted.plain_calls, "values": result[:2000].tolist() if plain else None}
 
@@ -76,7 +76,7 @@ def collectives() -> None:
 
 
 def exchanges() -> None:
-    """All-to-all, shifts and messages: received values are those of one encoding, and a rank's own part is exact."""
+    """Check all-to-all, shifts and messages: received values were encoded once, and a rank's own part is exact."""
     lines: list[dict[str, Any]] = []
     for name, comm in {"world": WORLD.Dup(), **communicators()}.items():
         group = Group(comm, Progress(Wait.GIVE_WAY))
@@ -119,7 +119,7 @@ def shifted(group: Group, name: str, codec: str, algorithm: Algorithm, dtype: st
 
 
 def messages() -> None:
-    """Point to point, both ways of waiting, more than one message under way, received in another order."""
+    """Check messages in both directions, with both ways of waiting, several in flight, received in another order."""
     lines = []
     for wait in Wait:
         group = Group(WORLD.Dup(), Progress(wait))
@@ -150,7 +150,7 @@ def message(group: Group, codec: str, algorithm: Algorithm) -> list[dict[str, An
 
 
 def non_finite() -> None:
-    """NaN and infinity on one rank reach every rank."""
+    """Check that NaN and infinity on one rank reach every rank."""
     lines = []
     for ranked in topologies(WORLD.size)[:1]:
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
@@ -172,9 +172,9 @@ def non_finite() -> None:
 
 
 def refusals() -> None:
-    """Impossible requests are refused before anything is sent."""
+    """Check that impossible requests are refused before anything is sent."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
-    said = []
+    messages = []
     for dtype, ch, op in (
         (np.float16, channel("none", Algorithm.TWO_SHOT), MPI.SUM),
         (np.float32, channel("zfp:8", Algorithm.TWO_SHOT), MPI.MAX),
@@ -183,10 +183,10 @@ def refusals() -> None:
         try:
             group.all_reduce(np.ones(10, dtype), channel=ch, op=op).wait()
         except (ValueError, TypeError) as error:
-            said.append(str(error))
+            messages.append(str(error))
     ch, dst = channel("none", Algorithm.DOUBLING), np.empty(10 // WORLD.size, np.float32)
     group.reduce_scatter(np.ones(10, np.float32), dst, channel=ch).wait()
-    tell([{"said": said, "instead": ch.counters.algorithms, "sums": dst.tolist()}])
+    tell([{"said": messages, "instead": ch.counters.algorithms, "sums": dst.tolist()}])
 
 
 if __name__ == "__main__":

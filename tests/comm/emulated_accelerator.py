@@ -1,7 +1,7 @@
-"""A GPU for collectives that is host memory in disguise, and lazy: nothing happens before somebody has waited for it.
+"""A lazy GPU for tests of collectives, emulated in host memory: nothing is computed before a wait.
 
-A stream is a list of things to do. An event that is asked says no once; then it does all that stands before it. So what
-is read too early is poison, and what was never waited for never came.
+A stream is a list of operations. An event that is queried answers no once, and then carries out all operations before
+it. So values that are read too early are poison, and values that nothing waited for never arrive.
 """
 
 import ctypes
@@ -19,11 +19,11 @@ from hpcbench.codecs.device import Build, CallMemory, View, view_of
 from hpcbench.comm.accelerator import Accelerator, DeviceArray, Event
 
 CALLER = 0
-"""Handle of the stream on which the caller works."""
+"""Handle of the caller's stream."""
 
 
 class Streams:
-    """The work that is still to be done, by stream."""
+    """Pending work, by stream."""
 
     def __init__(self) -> None:
         self._todo: dict[int, list[Callable[[], object]]] = {CALLER: []}
@@ -110,7 +110,7 @@ class LazyDevice(EmulatedDevice):
 
 
 class OnDevice:
-    """An array of the caller: no NumPy array, but one can be made to see its content."""
+    """An array of the caller. It is not a NumPy array, but one can be made that shows its contents."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -128,7 +128,7 @@ class OnDevice:
 
 
 class LazyAccelerator(Accelerator):
-    """Counts what it lends and what it copies."""
+    """An accelerator that counts the buffers that it lends and the bytes that it copies."""
 
     def __init__(self) -> None:
         self.streams = Streams()
@@ -157,7 +157,7 @@ class LazyAccelerator(Accelerator):
 
     @property
     def buffers(self) -> tuple[int, int]:
-        """On the device, and pinned."""
+        """Return a buffer on the device and a pinned one."""
         return self.allocated, len(self._pinned)
 
     def copy(self, target: Any, source: Any, stream: int) -> None:
@@ -179,12 +179,12 @@ class LazyAccelerator(Accelerator):
         self.streams.put(stream, event.wait)
 
     def fill(self, x: OnDevice, values: np.ndarray) -> None:
-        """Fill an array as a caller's kernel does: later, in the order of the caller's stream."""
+        """Fill an array as a kernel of the caller does: later, in the order of the caller's stream."""
         self.streams.put(CALLER, lambda: np.copyto(x.values, values))
 
 
 class Impatient(LazyAccelerator):
-    """An accelerator that says at once that a copy to the host is done."""
+    """An accelerator with the fault that copies to the host seem complete at once."""
 
     class Event(LazyEvent):
         at_once = False
@@ -208,7 +208,7 @@ class Impatient(LazyAccelerator):
 
 
 class Deaf(LazyAccelerator):
-    """An accelerator that lets no stream wait for another."""
+    """An accelerator with the fault that no stream waits for another."""
 
     def follow(self, stream: int, event: Event) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Real ranks with a fault planted in how steps are carried out; prints whether the simulated bits still come out."""
+"""Real ranks with a planted fault in the execution of steps. Prints whether the simulated bits still result."""
 
 import sys
 import time
@@ -28,18 +28,18 @@ MESSAGE, SUM = _Run._message, _Run._sum
 
 
 def one_dropped(self, step, posted):
-    """Rank 0's contribution is received and not added."""
-    kept = []
+    """Receive rank 0's contribution, but do not add it."""
+    remaining = []
     for part, (request, inbox) in zip(step.receives, posted, strict=True):
         if part.peer == 0 and request is not None:
             yield [request]
         else:
-            kept.append((part, (request, inbox)))
-    yield from summed(self, step, kept)
+            remaining.append((part, (request, inbox)))
+    yield from summed(self, step, remaining)
 
 
 def own_exact(self, step, part):
-    """Whoever encodes a part keeps its own values."""
+    """Let the rank that encodes a part keep its exact values."""
     before = len(self._undecoded)
     message = MESSAGE(self, step, part)
     del self._undecoded[before:]
@@ -54,8 +54,8 @@ def own_exact_in_sums(self, step, posted):
     yield from SUM(self, step, posted)
 
 
-def forwarded_anew(self, step, part):
-    """Received parts are decoded and encoded again before they are passed on."""
+def encoded_again(self, step, part):
+    """Decode received parts and encode them again before they are forwarded."""
     if step.combine is Combine.REPLACE and part.span in self._forms:
         self._decode_all()
         del self._forms[part.span]
@@ -63,7 +63,7 @@ def forwarded_anew(self, step, part):
 
 
 def in_arrival_order(self, step, posted):
-    """Parts are added in the order of their arrival."""
+    """Add parts in the order of their arrival."""
     waiting, order = list(zip(step.receives, posted, strict=True)), []
     while waiting:
         for pair in list(waiting):
@@ -74,7 +74,7 @@ def in_arrival_order(self, step, posted):
 
 
 def summed(self, step, pairs):
-    """Parts and their arrivals as they should be, but other ones or in another order than the step says."""
+    """Return the correct parts and arrivals, but with other parts, or in another order than the step's."""
     parts = tuple(part for part, _ in pairs)
     yield from SUM(self, replace(step, receives=parts), [arrival for _, arrival in pairs])
 
@@ -83,7 +83,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "one dropped": ("_sum", one_dropped),
     "own exact": ("_message", own_exact),
     "own exact in sums": ("_sum", own_exact_in_sums),
-    "forwarded anew": ("_message", forwarded_anew),
+    "encoded again": ("_message", encoded_again),
     "in arrival order": ("_sum", in_arrival_order),
 }
 CASES = {
@@ -115,15 +115,15 @@ def faults() -> None:
             slow = Hooked(case.codec, lambda: time.sleep(late)) if name == "exact" else case.codec
             with planted(_Run, method, function):
                 result, _ = perform(group, case, channel(slow, case.algorithm))
-            told = foretold(case, topology)
-            assert told is not None
-            right = digest(result) == told[group.rank].result
+            expected = foretold(case, topology)
+            assert expected is not None
+            right = digest(result) == expected[group.rank].result
             lines.append({"fault": fault, "case": name, "rank": WORLD.rank, "right": right})
     tell(lines)
 
 
 class Wire(MPI.Intracomm):
-    """A communicator whose network damages one of the messages that it is given."""
+    """A communicator whose network damages one of its messages."""
 
     how: str | None = None
     turn = sent = 0
@@ -137,7 +137,7 @@ class Wire(MPI.Intracomm):
 
 
 def damaged(message: np.ndarray, how: str) -> np.ndarray:
-    """A message as a faulty network would bring it."""
+    """Return a message as a faulty network delivers it."""
     if how.startswith("cut"):
         return message[: int(message.size * float(how.split()[1]))].copy()
     changed = message.copy()
@@ -161,7 +161,7 @@ TRAFFIC: dict[str, Callable[[Group, np.ndarray, np.ndarray, Any], Any]] = {
 
 
 def transit() -> None:
-    """The last message of rank 1 to rank 0 is damaged on its way."""
+    """Damage the last message of rank 1 to rank 0 in transit."""
     assert WORLD.size == 2
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = Topology.regular(2, 1)
@@ -174,10 +174,10 @@ def transit() -> None:
                     wire.turn = 0
                 wire.sent, wire.how = 0, how if WORLD.rank == 1 else None
                 with planted(frame, "opened", None if looked else unlooked):
-                    said = attempt(group, call, codec)
-                wire.turn = wire.turn or wire.sent  # the calm run tells which one is the last
+                    message = attempt(group, call, codec)
+                wire.turn = wire.turn or wire.sent  # the run without damage shows which message is the last
                 line = {"what": name, "codec": codec, "looked": looked, "how": how, "rank": WORLD.rank}
-                lines.append({**line, "said": said})
+                lines.append({**line, "said": message})
     tell(lines)
 
 
@@ -186,7 +186,7 @@ def unlooked(message: np.ndarray, sender: int) -> np.ndarray:
 
 
 def attempt(group: Group, call: Callable[..., Any], codec: str) -> str:
-    """What the operation complains of."""
+    """Return the error that the operation raises."""
     src, dst = contribution(WORLD.rank, 1000, "float32"), np.zeros(1000, np.float32)
     try:
         call(group, src, dst, lambda algorithm: channel(codec, algorithm)).wait()

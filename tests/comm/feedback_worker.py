@@ -1,4 +1,4 @@
-"""Error feedback on real ranks: the mean of many sums of the same vectors, and the residuals after each."""
+"""Error feedback on real ranks: the mean of many sums of the same vectors, and the residuals after each sum."""
 
 import os
 import signal
@@ -23,14 +23,14 @@ OWNED = (Algorithm.TWO_SHOT, Algorithm.RING, Algorithm.HIERARCHICAL)
 
 
 def everywhere(values: np.ndarray) -> np.ndarray:
-    """The exact sum over the ranks."""
+    """Return the exact sum over the ranks."""
     total = np.empty(values.size)
     WORLD.Allreduce(values.astype(np.float64), total)
     return total
 
 
 def mean() -> None:
-    """How far the mean of the sums is from the exact one, and from what the residuals say that it lacks."""
+    """Return the distance of the mean of the sums from the exact sum, and from what the residuals account for."""
     group, lines = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
     group.topology = Topology.regular(WORLD.size, 1)
     mine = contribution(WORLD.rank, N, "float32")
@@ -56,7 +56,7 @@ def mean() -> None:
 
 
 def residuals() -> None:
-    """Results and residuals of the first sums; then what is left after `forget`."""
+    """Return results and residuals of the first sums, and the residuals after `forget`."""
     group, lines = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), SLICING), []
     for codec in CODECS:
         ch, feedback = channel(codec, Algorithm.TWO_SHOT), Feedback(N)
@@ -65,13 +65,13 @@ def residuals() -> None:
                 feedback.forget()
             buf = contribution(WORLD.rank, N, "float32")
             group.all_reduce(buf, channel=ch, feedback=feedback).wait()
-            told = [digest(x) for x in (buf, feedback.sent, feedback.summed)]
-            lines.append({"codec": codec, "turn": turn, "rank": WORLD.rank, "told": told})
+            digests = [digest(x) for x in (buf, feedback.sent, feedback.summed)]
+            lines.append({"codec": codec, "turn": turn, "rank": WORLD.rank, "told": digests})
     tell(lines)
 
 
 def stale() -> None:
-    """The fault of residuals that belong to another call: the mean does not come closer."""
+    """Plant the fault of residuals that belong to another call: the mean does not converge."""
     group, mine = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), contribution(WORLD.rank, N, "float32")
     exact, total, ch = everywhere(mine), np.zeros(N), channel("int4:32", Algorithm.TWO_SHOT)
     for _ in range(TIMES[-1]):
@@ -84,7 +84,7 @@ def stale() -> None:
 
 
 def dies() -> None:
-    """Rank 1 is killed in the middle of a collective."""
+    """Kill rank 1 in the middle of a collective."""
     left = [20]
 
     def before() -> None:

@@ -1,4 +1,4 @@
-"""Every operation on arrays of a device and on NumPy's: prints where they differ and what was copied, a line a case."""
+"""Runs every operation on device arrays and on NumPy arrays. Prints one line per case: differences and copied bytes."""
 
 import functools
 import json
@@ -36,12 +36,12 @@ HALVES = (BFLOAT16, np.dtype(np.float16))
 HALF_CODECS = (*CODECS, "xpk")
 SHORT, LONG = 1001, 70_003
 SLICES = {SHORT: 1, LONG: 6}
-"""The second in more than are under way at once."""
+"""Number of slices by the size of a vector. The second has more than are in flight at once."""
 CHANGED = 3e33
 
 
 class Side(Protocol):
-    """The place where arrays are put."""
+    """The memory that arrays are put in."""
 
     def put(self, x: np.ndarray) -> Any: ...
     def get(self, x: Any) -> np.ndarray: ...
@@ -60,7 +60,7 @@ class Host:
 
 
 class Emulated:
-    """Values come to the device by the caller's stream, late."""
+    """Values that the caller's stream brings to the device late."""
 
     def __init__(self, accelerator: LazyAccelerator) -> None:
         self.accelerator = accelerator
@@ -144,7 +144,7 @@ def all_to_all(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 
 
 def exchange(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    """Two messages in each direction; the caller changes what it sent as soon as it may. Shapes are the caller's."""
+    """Exchange two messages in each direction. The caller overwrites sent values as soon as that is allowed."""
     peer, n = group.rank ^ 1, n - n % 7
     sent = [side.put(values(n, 2 * group.rank + k).reshape(7, -1)) for k in range(2)]
     got = [side.put(np.zeros((7, n // 7), "f4")) for _ in range(2)]
@@ -159,7 +159,7 @@ def exchange(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
 
 
 def circle(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    """The blocks of all ranks go round the ring, as their owners encoded them."""
+    """Pass the blocks of all ranks around the ring, as their owners encoded them."""
     relay, leaving, came = Relay(), side.put(values(n, group.rank)), []
     for hop in range(group.size - 1):
         came.append(side.put(np.zeros(n, "f4")))
@@ -184,7 +184,7 @@ def doubles_with_feedback(group: Group, side: Side, ch: Channel, n: int) -> list
 
 
 def at_once(group: Group, side: Side, ch: Channel, n: int) -> list[Any]:
-    """Several operations side by side."""
+    """Run several operations at the same time."""
     bufs = [side.put(values(n + k, group.rank)) for k in range(5)]
     for work in [group.all_reduce(buf, channel=ch) for buf in bufs]:
         work.wait()
@@ -209,7 +209,7 @@ def cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int]]:
 
 
 def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int, Any]]:
-    """Values that travel in another type than they have."""
+    """List the cases whose values travel in another dtype than their own."""
     for sent in HALVES:
         for codec in HALF_CODECS:
             for operation in (*COLLECTIVES, *OTHERS):
@@ -228,7 +228,7 @@ def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int
 
 @functools.cache
 def group_of(device: bool, places: Places, nodes: int) -> Group:
-    """One for all cases of a side: an MPI library has only so many communicators."""
+    """Return the group for all cases of a side. An MPI library has only a limited number of communicators."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
     group.topology = Topology.regular(nodes, WORLD.size // nodes)
     return group
@@ -270,7 +270,7 @@ def compare(
                     "sent": None if sent is None else str(sent),
                     "aware": aware,
                     "same": all(x[0] for x in everyone),
-                    "counted alike": all(x[1] for x in everyone),
+                    "same counts": all(x[1] for x in everyone),
                     "timed": all(x[2] for x in everyone),
                     "wire": [x[3] for x in everyone],
                     "to host": [x[0] for x in copied],
@@ -305,14 +305,14 @@ def halves() -> None:
 
 
 def planted() -> None:
-    """Faults that must be seen."""
+    """Return the faults that must be detected."""
     for kind in (Impatient, Deaf):
         side, places = emulated(kind, False)
         compare(side, places, False, all_reduce, "zfp:8", Algorithm.TWO_SHOT, SHORT)
 
 
 def reuse() -> None:
-    """How many buffers there are after each call."""
+    """Count the buffers after each call."""
     for aware in (False, True):
         side, places = emulated(LazyAccelerator, aware)
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
@@ -328,7 +328,7 @@ def reuse() -> None:
 
 
 def background() -> None:
-    """A thread that drives the device while the caller computes."""
+    """Let a thread drive the device while the caller computes."""
     side, places = emulated(LazyAccelerator, False)
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), places=places)
     for codec in CODECS:
@@ -344,7 +344,7 @@ def background() -> None:
 
 
 def damaged() -> None:
-    """A byte changes between the sender's checksum and the receiver's."""
+    """Change a byte between the sender's checksum and the receiver's."""
     side, places = emulated(LazyAccelerator, False)
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
     group.topology = Topology.regular(WORLD.size, 1)
@@ -363,29 +363,29 @@ def damaged() -> None:
 
 
 def compare_all(side: Side, chosen: Sequence[tuple[Any, ...]]) -> None:
-    """Compare a GPU with the host; nothing is known of the MPI library."""
+    """Compare a device with the host. Nothing is assumed about the MPI library."""
     places, before = Places(), group_of.cache_info().misses
     for case in chosen:
         compare(side, places, False, *case)
-    made = group_of.cache_info().misses - before
-    assert made == 2, f"{made} groups for {len(chosen)} cases: MPICH has 2048 communicators in all"
+    new_groups = group_of.cache_info().misses - before
+    assert new_groups == 2, f"{new_groups} groups for {len(chosen)} cases: MPICH has 2048 communicators in all"
 
 
 def on_gpu() -> None:
-    """Every case on a real one."""
+    """Run every case on a real GPU."""
     for side in (Torch(), Cupy()):
         compare_all(side, [*cases(), *half_cases()])
 
 
 def on_standin(chosen: str) -> None:
-    """`cases` or `half_cases`, through the stand-in for CuPy."""
+    """Run `cases` or `half_cases` on the stand-in for CuPy."""
     use_standin.use()
     compare_all(Cupy(), [*globals()[chosen]()])
 
 
 def compile_kernels() -> None:
-    """By one rank, for all."""
-    import emulator  # beside the emulated device
+    """Compile the kernels on one rank, for all ranks."""
+    import emulator  # lies next to the emulated device
 
     if sys.argv[-1] in ("halves", "half_cases"):
         builds = [emulator.build_of(name, sent, sent) for name in HALF_CODECS if name != "none" for sent in HALVES]

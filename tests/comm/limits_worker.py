@@ -1,4 +1,4 @@
-"""Rules with a threshold, and rules for what crosses nodes only, on four ranks that pass for two nodes or for one."""
+"""Rules with a size threshold, and rules for traffic between nodes, on four ranks that form one node or two."""
 
 import sys
 from collections.abc import Iterator
@@ -74,14 +74,14 @@ def collectives() -> Iterator[dict[str, Any]]:
                 assert result.tobytes() == again.tobytes() or case == "below"
                 yield {"what": what, "nodes": name, "case": case, "rank": group.rank, **counted(ch)}
             if what == "all-reduce":
-                faulty = channel(Algorithm.TWO_SHOT)  # the rule's between_nodes was lost on the way
+                faulty = channel(Algorithm.TWO_SHOT)  # the rule's between_nodes was lost
                 collective(group, what, faulty)
                 collective(group, what, faulty)
                 yield {"what": what, "nodes": name, "case": "fault", "rank": group.rank, **counted(faulty)}
 
 
 def exchanges() -> Iterator[dict[str, Any]]:
-    """What comes is exact where it was sent plain, and what one encoding makes of it elsewhere."""
+    """Check that values are exact where they were sent unencoded, and those of one encoding elsewhere."""
     for name, topology in TOPOLOGIES.items():
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
         group.topology = topology
@@ -111,32 +111,32 @@ def exchanges() -> Iterator[dict[str, Any]]:
 
 
 def everyone(group: Group, ch: Channel, case: str) -> dict[str, Any]:
-    """From rank i to rank j more or less than 2000 values, not as from j to i."""
+    """Exchange more or fewer than 2000 values from rank i to rank j, and another number from j to i."""
     rank, topology = group.rank, group.topology
     counts = [[1000 + 1000 * (2 * i + j) // 2 % 2500 for j in range(4)] for i in range(4)]
-    whole = [contribution(i, sum(counts[i]), "float32") for i in range(4)]
+    inputs = [contribution(i, sum(counts[i]), "float32") for i in range(4)]
 
     def part(i: int, j: int) -> Array:
-        return whole[i][sum(counts[i][:j]) : sum(counts[i][: j + 1])]
+        return inputs[i][sum(counts[i][:j]) : sum(counts[i][: j + 1])]
 
     def plain(i: int, j: int) -> bool:
         return counts[i][j] < 2000 if case == "threshold" else topology.near(i, j)
 
     come = [counts[i][rank] for i in range(4)]
     dst = np.full(sum(come), POISON, np.float32)
-    group.all_to_all(whole[rank].copy(), dst, (counts[rank], come), channel=ch).wait()
+    group.all_to_all(inputs[rank].copy(), dst, (counts[rank], come), channel=ch).wait()
     want = [expected(ch, part(i, rank), plain=plain(i, rank) or i == rank) for i in range(4)]
     peers = [j for j in range(4) if j != rank]
     wire = {
-        j: 4 * counts[rank][j] if plain(rank, j) else ch.codec.wire_bytes(counts[rank][j], whole[0].dtype)
+        j: 4 * counts[rank][j] if plain(rank, j) else ch.codec.wire_bytes(counts[rank][j], inputs[0].dtype)
         for j in peers
     }
-    told = [sum(4 * counts[rank][j] for j in peers), sum(wire.values())]
-    told.append(sum(wire[j] for j in peers if not topology.near(rank, j)))
+    expected_bytes = [sum(4 * counts[rank][j] for j in peers), sum(wire.values())]
+    expected_bytes.append(sum(wire[j] for j in peers if not topology.near(rank, j)))
     mixed = {plain(rank, j) for j in peers} | {plain(j, rank) for j in peers}
     return {
         "right": dst.tobytes() == np.concatenate(want).tobytes(),
-        "want": told,
+        "want": expected_bytes,
         "mixed": len(mixed) == 2,
         **counted(ch),
     }
@@ -147,7 +147,7 @@ def expected(ch: Channel, values: Array, *, plain: bool) -> Array:
 
 
 def messages() -> Iterator[dict[str, Any]]:
-    """Both sides of a message of n values with a threshold of 400 bytes, within a node and between nodes."""
+    """Report both sides of a message of n values with a threshold of 400 bytes, within a node and between nodes."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = TOPOLOGIES["two"]
     for peer in (1, 2):
@@ -167,7 +167,7 @@ def messages() -> Iterator[dict[str, Any]]:
 
 def refusals() -> Iterator[dict[str, Any]]:
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
-    said = []
+    messages = []
     for topology, call in (
         (Topology((0, 0, 0, 1)), lambda: group.all_reduce(np.ones(8, np.float32), channel=between())),
         (TOPOLOGIES["two"], lambda: group.broadcast(np.ones(8, np.float32), 0, channel=between())),
@@ -177,8 +177,8 @@ def refusals() -> Iterator[dict[str, Any]]:
         try:
             call()
         except ValueError as error:
-            said.append(str(error))
-    yield {"said": said}
+            messages.append(str(error))
+    yield {"said": messages}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The same operations in calm and in disorder: do ranks that come late, or wait in another order, change a bit?"""
+"""Runs the same operations in order and in disorder: late ranks and other orders of waiting must not change a bit."""
 
 import sys
 import time
@@ -48,19 +48,19 @@ CROWD = [
     Todo(0, "all_reduce", *((Algorithm.DOUBLING, "zfp:8", 300 + k) if k % 32 else (Algorithm.TWO_SHOT, "zfp:8", n)))
     for k, n in enumerate([2_000_000, *[0] * 31, 300_000, *[0] * 31, 200_000])
 ]
-"""More operations under way on one group than there are tags to tell them apart, and a slow one first."""
+"""Concurrent operations on one group: more than there are tags to distinguish them. The first one is slow."""
 
 
 def groups(background: bool) -> list[Group]:
     progress = Progress(Wait.GIVE_WAY, background=background)
-    made = [Group(WORLD.Dup(), progress, SLICING) for _ in range(2)]
-    made.append(Group(WORLD.Split(WORLD.rank % 2, WORLD.rank), progress, SLICING))
-    made[1].topology = Topology.regular(WORLD.size, 1)
-    return made
+    both = [Group(WORLD.Dup(), progress, SLICING) for _ in range(2)]
+    both.append(Group(WORLD.Split(WORLD.rank % 2, WORLD.rank), progress, SLICING))
+    both[1].topology = Topology.regular(WORLD.size, 1)
+    return both
 
 
 def begin(group: Group, todo: Todo, before: Callable[[], None]) -> tuple[Work, Array]:
-    """Start an operation; the array holds its result in the end."""
+    """Start an operation whose result will be in the array."""
     hooked = todo.algorithm not in (Algorithm.NATIVE, Algorithm.HOMOMORPHIC)
     codec = Hooked(todo.codec, before) if hooked else todo.codec
     ch = channel(codec, todo.algorithm, slices=SLICES if todo.n >= max(LARGE) else None)
@@ -78,28 +78,28 @@ def begin(group: Group, todo: Todo, before: Callable[[], None]) -> tuple[Work, A
 
 
 def calm(todo: list[Todo]) -> list[str]:
-    made, results = groups(False), []
+    pair, results = groups(False), []
     for item in todo:
-        work, result = begin(made[item.group], item, lambda: None)
+        work, result = begin(pair[item.group], item, lambda: None)
         work.wait()
         results.append(digest(result))
     return results
 
 
 def disorder(todo: list[Todo], *, background: bool, seed: int) -> list[str]:
-    """Every rank sleeps where it likes and waits in an order of its own."""
+    """Let every rank sleep at random places and wait in its own order."""
     random = np.random.default_rng([WORLD.rank, seed])
-    sleeping = np.random.default_rng([WORLD.rank, seed, 1])  # asked by the thread too
+    sleeping = np.random.default_rng([WORLD.rank, seed, 1])  # also called by the thread
 
     def sleep() -> None:
         if sleeping.random() < 0.1:
             time.sleep(sleeping.exponential(1e-3))
 
-    made, started = groups(background), []
+    pair, started = groups(background), []
     for item in todo:
         if random.random() < 0.5:
             time.sleep(random.exponential(3e-3))
-        started.append(begin(made[item.group], item, sleep))
+        started.append(begin(pair[item.group], item, sleep))
     for k in random.permutation(len(started)):
         started[k][0].wait()
         sleep()

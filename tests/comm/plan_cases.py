@@ -1,4 +1,4 @@
-"""Topologies, inputs and expected results that the tests of plans share."""
+"""Topologies, inputs and expected results for the tests of plans."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -22,7 +22,7 @@ REGULAR = [Topology.regular(2, 2), Topology.regular(4, 2), Topology.regular(2, 4
 IRREGULAR = [
     Topology((0, 0, 1)),
     Topology((0, 1, 1, 1)),
-    Topology((0, 1, 0, 2, 1, 0)),  # scattered, and no two nodes alike
+    Topology((0, 1, 0, 2, 1, 0)),  # scattered over nodes of different sizes
 ]
 
 OWNED = (Algorithm.TWO_SHOT, Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED, Algorithm.RING)
@@ -33,13 +33,13 @@ PAIRS = [
     (Operation.BROADCAST, Algorithm.TWO_SHOT),
     (Operation.REDUCE, Algorithm.TWO_SHOT),
 ]
-"""Every operation with every algorithm that has steps for it; those with a root are the same under all of them."""
+"""Every operation with every algorithm that has steps for it. With a root, all algorithms have the same steps."""
 
 POISON = 7.7e33
 
 
 def inputs(plan: Plan, dtype: str, *, integers: bool = True) -> list[Array]:
-    """Values of each rank: contributions, or the piece that a rank owns and poison around it."""
+    """Return the values of each rank: contributions, or the piece that a rank owns with poison around it."""
     values = [contribution(rank, plan.n, dtype, integers=integers) for rank in range(plan.topology.ranks)]
     if plan.operation is Operation.ALL_GATHER:
         return [only(x, [piece]) for x, piece in zip(values, cut_evenly(plan.n, len(values)), strict=True)]
@@ -49,7 +49,7 @@ def inputs(plan: Plan, dtype: str, *, integers: bool = True) -> list[Array]:
 
 
 def contribution(rank: int, n: int, dtype: str, *, integers: bool = False) -> Array:
-    """Not a ramp: values of mixed size and sign, others for each rank."""
+    """Return values of mixed magnitude and sign, different on each rank."""
     return _contribution(rank, n, dtype, integers).copy()
 
 
@@ -62,11 +62,11 @@ def _contribution(rank: int, n: int, dtype: str, integers: bool) -> Array:
 
 
 def only(values: Array, pieces: Sequence[slice]) -> Array:
-    """The pieces of a vector, all else poisoned."""
-    kept = np.full_like(values, POISON)
+    """Return the pieces of a vector, with poison elsewhere."""
+    masked = np.full_like(values, POISON)
     for piece in pieces:
-        kept[piece] = values[piece]
-    return kept
+        masked[piece] = values[piece]
+    return masked
 
 
 def carried_out(plan: Plan, values: Sequence[Array], *, order: int | None = None) -> Outcome:
@@ -74,7 +74,7 @@ def carried_out(plan: Plan, values: Sequence[Array], *, order: int | None = None
 
 
 def expected(plan: Plan, values: Sequence[Array]) -> Array:
-    """The whole result without a codec, in float64."""
+    """Return the full result without a codec, in float64."""
     if plan.operation is Operation.BROADCAST:
         return values[plan.root].astype(np.float64)
     if plan.operation is Operation.ALL_GATHER:
@@ -84,8 +84,10 @@ def expected(plan: Plan, values: Sequence[Array]) -> Array:
 
 
 def wholes(plan: Plan, outcome: Outcome) -> list[Array]:
-    """The whole result of every rank; of a reduce-scatter, whose ranks have a piece each, the one of all together; of
-    a reduction to a root the root's, where the others have what they gave."""
+    """Return the full result of every rank.
+
+    Pieces of a reduce-scatter are joined. In a reduction to a root, ranks other than the root have their input.
+    """
     if plan.operation is Operation.REDUCE:
         return [outcome.values[plan.root]]
     if plan.operation is not Operation.REDUCE_SCATTER:
@@ -103,14 +105,14 @@ def lay_out(
     slices: int | None = None,
     root: int = 0,
 ) -> Plan:
-    """A plan for float32."""
+    """Make a plan for float32."""
     return plan(Request(operation, n, np.dtype("f4"), topology, codec, algorithm=algorithm, slices=slices, root=root))
 
 
 def check(planned: Plan, dtype: str = "float32", order: int | None = None, *, integers: bool = True) -> None:
-    """Carry the plan out: ranks agree to the bit, and small integers, exact in any order, give the exact result.
+    """Carry out the plan: ranks agree to the bit, and small integers, exact in any order, give the exact result.
 
-    Other values give one that is as close as the codec comes to values of the size of its messages.
+    Other values give a result as close as the codec can represent values of the size of its messages.
     """
     assert sum(piece.size for pieces in planned.slices for piece in pieces) == planned.n
     values = inputs(planned, dtype, integers=integers)

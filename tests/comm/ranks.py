@@ -1,4 +1,4 @@
-"""What the workers share: channels, communicators, and lines of JSON that the first rank prints for all."""
+"""Helpers of the workers: channels, communicators, and lines of JSON that the first rank prints for all."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -17,12 +17,12 @@ WORLD = MPI.COMM_WORLD
 
 
 def channel(codec: str | Codec, algorithm: Algorithm = Algorithm.ENCODED, *, slices: int | None = None) -> Channel:
-    found = get_codec(codec) if isinstance(codec, str) else codec
-    return Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, found, algorithm, slices=slices)
+    resolved = get_codec(codec) if isinstance(codec, str) else codec
+    return Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, resolved, algorithm, slices=slices)
 
 
 def communicators() -> dict[str, MPI.Comm]:
-    """Communicators: the rank alone, a copy of the world, and splits of sizes that do not match."""
+    """Return communicators: one for this rank alone, a copy of the world, and splits of unequal sizes."""
     return {
         "self": MPI.COMM_SELF.Dup(),
         "dup": WORLD.Dup(),
@@ -33,8 +33,8 @@ def communicators() -> dict[str, MPI.Comm]:
 
 def tell(lines: Iterable[dict[str, Any]]) -> None:
     """Print every rank's lines (a collective call)."""
-    for told in WORLD.gather(list(lines)) or []:
-        for line in told:
+    for lines_of_rank in WORLD.gather(list(lines)) or []:
+        for line in lines_of_rank:
             print(json.dumps(line), flush=True)
 
 

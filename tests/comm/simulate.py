@@ -1,8 +1,8 @@
-"""The meaning of a plan's steps, carried out for all ranks in one process: the oracle for plans and for real ranks.
+"""Simulation of a plan's steps for all ranks in one process: the oracle for plans and for real ranks.
 
-Written from what `hpcbench.comm.steps` says, not from `execute`: no MPI, nothing posted ahead, nothing decoded late,
-every codec call on memory of its own. Each rank is a generator that stops where a message has not been sent yet, and
-ranks go on in any order that the caller likes: a result that depended on it would show.
+It implements the documentation of `hpcbench.comm.steps`, independently of `execute`: no MPI, no operation posted ahead,
+nothing decoded late, and every codec call on its own memory. Each rank is a generator that stops at a message that was
+not sent yet. Ranks advance in any order that the caller chooses, so a result that depends on the order is detected.
 """
 
 from collections import defaultdict, deque
@@ -33,7 +33,7 @@ class Sent(NamedTuple):
     message: int
     """Bytes before the codec."""
     wire: int
-    """Bytes after it."""
+    """Bytes after the codec."""
 
 
 class Mail(NamedTuple):
@@ -46,7 +46,7 @@ class Mail(NamedTuple):
 
 @dataclass
 class Outcome:
-    """The outcome: values of each rank, delivered values, and every message."""
+    """Values of each rank, delivered values, and every message."""
 
     values: list[Array]
     delivered: list[Array]
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def roundtrip(codec: Codec, values: Array, residual: Array | None = None) -> tuple[Array, Array]:
-    """The codec's bytes of values, and what they decode to."""
+    """Return the codec's bytes of values, and their decoded values."""
     wire = np.empty(codec.wire_bytes(values.size, values.dtype), np.uint8)
     wire = wire[: codec.encode(np.ascontiguousarray(values), wire, residual=residual)]
     return wire, decoded(codec, wire, values.size, values.dtype)
@@ -81,13 +81,13 @@ def simulate(
     Parameters
     ----------
     plan
-        Not one that the MPI library carries out.
+        A plan that the MPI library does not carry out.
     values
         Values of each rank before the call, shape (n,). They do not change.
     feedback
         Residuals of each rank.
     order
-        In which ranks go on; without it, always rank by rank.
+        Order in which ranks advance; by default rank by rank.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def exchange(
     feedback: Sequence[Feedback] | None = None,
     order: np.random.Generator | None = None,
 ) -> None:
-    """Carry out steps of every rank on the values of `outcome`, which is written to."""
+    """Carry out the steps of every rank on the values of `outcome`, which is modified."""
     mail: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
     ranks = [_Rank(rank, codec, outcome, mail, feedback[rank] if feedback else None) for rank in range(len(programs))]
     under_way = {rank: ranks[rank].run(steps) for rank, steps in enumerate(programs)}
@@ -143,9 +143,9 @@ class _Rank:
             arrived: dict[ElementRange, list[Array]] = defaultdict(list)
             for part in step.receives:
                 if part.peer == self.rank:
-                    own = values[part.span.start : part.span.stop]
+                    contribution = values[part.span.start : part.span.stop]
                     exact = step.combine is Combine.SUM
-                    arrived[part.span].append(own.copy() if exact else roundtrip(self.codec, own)[1])
+                    arrived[part.span].append(contribution.copy() if exact else roundtrip(self.codec, contribution)[1])
                     continue
                 queue = self.mail[part.peer, self.rank]
                 while not queue:
@@ -157,20 +157,22 @@ class _Rank:
 
     def _send(self, step: Step, values: Array) -> None:
         for part in step.sends:
-            own = values[part.span.start : part.span.stop]
-            content = self._form(step.combine, part.span, own) if step.coded else own.copy()
+            contribution = values[part.span.start : part.span.stop]
+            content = self._form(step.combine, part.span, contribution) if step.coded else contribution.copy()
             self.mail[self.rank, part.peer].append(Mail(step.stage, step.coded, part.span, content))
         if step.combine is Combine.REPLACE and step.coded:
             for part in step.sends:
                 held = values[part.span.start : part.span.stop]
                 held[...] = decoded(self.codec, self.forms[part.span], held.size, held.dtype)
 
-    def _form(self, combine: Combine, span: ElementRange, own: Array) -> Array:
+    def _form(self, combine: Combine, span: ElementRange, contribution: Array) -> Array:
         if combine is not Combine.REPLACE:
             worker = self.feedback.worker(span) if self.feedback and combine is Combine.SUM else None
-            return roundtrip(self.codec, own, worker)[0]
+            return roundtrip(self.codec, contribution, worker)[0]
         if span not in self.forms:
-            self.forms[span] = roundtrip(self.codec, own, self.feedback.server(span) if self.feedback else None)[0]
+            self.forms[span] = roundtrip(
+                self.codec, contribution, self.feedback.server(span) if self.feedback else None
+            )[0]
         return self.forms[span]
 
     def _opened(self, mail: Mail, step: Step, peer: int, span: ElementRange, dtype: np.dtype[Any]) -> Array:
@@ -193,7 +195,7 @@ def _total(parts: list[Array]) -> Array:
 
 
 def homomorphic_sum(values: Sequence[Array], block: int) -> Array:
-    """Sum of 8-bit integers whose scale all ranks share: the formula, on the vectors of all ranks at once."""
+    """Return the sum of 8-bit integers whose scale all ranks share: the formula on the vectors of all ranks."""
     n = values[0].size
     padded = np.zeros((len(values), -(-n // block) * block), values[0].dtype)
     padded[:, :n] = values

@@ -1,4 +1,4 @@
-"""What `plan` chooses when it may leave a collective to the MPI library, from links that are made up."""
+"""The choice between a plan and the MPI library's collective, for synthetic links."""
 
 import json
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_small_messages_go_by_the_library_and_large_ones_through_the_codec(opera
 def test_more_bandwidth_never_makes_compression_more_attractive(
     operation: Operation, size: int, bandwidth: float, more: float, ratio: float, speed: float
 ) -> None:
-    """Up to that within nodes: where nodes are joined faster than their own ranks, the library's way is another."""
+    """The links are at most as fast as those within nodes: with faster ones the library's algorithm differs."""
     codecs = (("int8:256", Speed(speed, speed, 2e-5, ratio)),)
     wide = min(bandwidth * more, SLOW.within.bytes_per_s)
     slower = chosen(1 << size, replace(SLOW, between=Link(2e-5, bandwidth), codecs=codecs), operation)

@@ -1,10 +1,10 @@
-"""How far sums over many ranks are from the exact ones, by codec and algorithm.
+"""Errors of sums over many ranks, by codec and algorithm.
 
-The bounds come from a study of the same algorithms with other implementations of the codecs and another gradient, made
-alike: ranks share 0.3 of a gradient and have one of their own each. Ours may be better (fp16 has a scale a block) and
-may not be worse by more than a fifth, with one exception that has a cause: fp8e4m3 on a ring of 64 ranks. Our scales
-are powers of two, so all hops round on one grid, and contributions below a sixteenth of the partial sum vanish at each;
-with scales that differ from hop to hop, as in the study, some of them get through.
+The bounds come from a study of the same algorithms with other implementations of the codecs and another gradient of the
+same form: ranks share 0.3 of a gradient and have their own remainder. Ours may be better, because fp16 has a scale per
+block, and at most a fifth worse. The one exception is fp8e4m3 on a ring of 64 ranks. Our scales are powers of two, so
+all hops round on the same grid, and contributions below a sixteenth of the partial sum vanish at each hop. In the study
+scales differ from hop to hop, and some of these contributions survive.
 """
 
 from functools import lru_cache
@@ -52,11 +52,11 @@ CASES = [
     for how, bound in zip(HOW, row, strict=False)
 ]
 OFTEN = ("zfp:8", "int8:256", "bf16")
-"""Codecs that `make test` has; `make test-long` has the others."""
+"""Codecs of `make test`; `make test-long` has the others."""
 
 
 def tiers(cases):
-    """Parameters of tests, whose first value is a codec or which are one."""
+    """Return parameters of tests, whose first value, or only value, is a codec."""
     return [case if (case if isinstance(case, str) else case[0]) in OFTEN else long_case(case) for case in cases]
 
 
@@ -66,7 +66,7 @@ def long_case(case):
 
 @lru_cache(maxsize=1)
 def contributions(ranks):
-    """What the ranks have to sum, and the sum."""
+    """Return the contributions of the ranks, and their sum."""
     random = np.random.default_rng(ranks)
     shared = SETS["gradient"](random, N) * np.float32(0.3)
     values = [shared + random.permutation(SETS["gradient"](random, N)) for _ in range(ranks)]
@@ -98,7 +98,7 @@ def test_the_error_of_a_homomorphic_sum_is_within_the_table(ranks):
 
 @pytest.mark.parametrize("codec", tiers(TABLE))
 def test_two_roundings_cost_at_most_twice_one_while_a_ring_rounds_once_a_rank(codec):
-    """What makes two-shot the default: its error does not grow with the ranks."""
+    """This is why two-shot is the default: its error does not grow with the number of ranks."""
     shared = contributions(64)[0][0]
     once = relative(roundtrip(get_codec(codec), shared)[1].astype(np.float64), shared.astype(np.float64))
     two_shot = [error(codec, ranks, "two-shot") for ranks in (16, 64)]
@@ -107,6 +107,6 @@ def test_two_roundings_cost_at_most_twice_one_while_a_ring_rounds_once_a_rank(co
 
 
 def test_a_sum_that_is_encoded_at_every_rank_fails_the_bound_of_two_shot():
-    """The table is tight enough to tell a wrong algorithm: a ring's error is beyond every bound of two-shot."""
+    """The table is tight enough to detect a wrong algorithm: a ring's error exceeds every bound of two-shot."""
     for codec, (_, row) in TABLE.items():
         assert error(codec, 64, "ring") > ROOM * row[1], codec

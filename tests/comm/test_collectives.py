@@ -1,4 +1,4 @@
-"""Every operation on real ranks: the simulated bits on every rank, and the bytes that were simulated, as integers."""
+"""Every operation on real ranks: the simulated bits on every rank, and exactly the simulated numbers of bytes."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -27,13 +27,13 @@ BYTES = {
 }
 
 
-def told(results):
-    """Each case with its topology, and what its ranks told, by rank."""
-    found = defaultdict(list)
+def by_case(results):
+    """Return each case with its topology and the reports of its ranks."""
+    reports = defaultdict(list)
     for line in results:
-        found[line["comm"], line["case"], line["ranks"]].append(line)
+        reports[line["comm"], line["case"], line["ranks"]].append(line)
     lists = {}
-    for (comm, index, ranks), lines in found.items():
+    for (comm, index, ranks), lines in reports.items():
         world = comm.startswith("world")
         place = int(comm.split()[1]) if world else 1
         topology = topologies(ranks)[place] if world else Topology.flat(ranks)
@@ -45,7 +45,7 @@ def told(results):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_results_and_bytes_are_those_of_the_steps(mpi_results, ranks):
     seen, sliced = set(), set()
-    for case, topology, lines in told(mpi_results(ranks, WORKER, "collectives")):
+    for case, topology, lines in by_case(mpi_results(ranks, WORKER, "collectives")):
         assert all(line["intact"] for line in lines), case
         want = foretold(case, topology)
         if want is None:
@@ -65,7 +65,7 @@ def test_results_and_bytes_are_those_of_the_steps(mpi_results, ranks):
 @pytest.mark.parametrize("ranks", RANKS[1:])
 def test_a_broadcast_samples_the_error_of_its_root_only(mpi_results, ranks):
     lossy = 0
-    for case, topology, lines in told(mpi_results(ranks, WORKER, "collectives")):
+    for case, topology, lines in by_case(mpi_results(ranks, WORKER, "collectives")):
         if case.operation is not Operation.BROADCAST or topology.ranks == 1:
             continue
         samples = {line["rank"] for line in lines if line["samples_error"]}
@@ -75,9 +75,9 @@ def test_a_broadcast_samples_the_error_of_its_root_only(mpi_results, ranks):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_results, ranks):
+def test_operations_without_a_codec_are_exact_and_counted(mpi_results, ranks):
     compared = 0
-    for case, topology, lines in told(mpi_results(ranks, WORKER, "collectives")):
+    for case, topology, lines in by_case(mpi_results(ranks, WORKER, "collectives")):
         by_library = planned(case, topology).algorithm is Algorithm.NATIVE
         if topology.ranks > 1 and not by_library:
             continue
@@ -106,7 +106,7 @@ def test_what_the_mpi_library_or_nobody_does_is_exact_and_counted_alike(mpi_resu
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_exchanges_bring_what_one_encoding_makes_of_it(mpi_results, ranks):
+def test_exchanges_deliver_values_that_were_encoded_once(mpi_results, ranks):
     results = mpi_results(ranks, WORKER, "exchanges")
     assert {line["what"] for line in results} >= {"all-to-all", "shift by 0", "shift by -1", "shift by 2"}
     for line in results:
@@ -128,7 +128,7 @@ def test_nan_and_infinity_on_any_rank_reach_every_rank(mpi_results, ranks):
     assert [line for line in results if line["finite"]] == []
 
 
-def test_what_cannot_be_done_is_refused_or_done_by_another_algorithm_that_is_counted(mpi_results):
+def test_impossible_operations_are_refused_or_done_by_another_algorithm(mpi_results):
     for line in mpi_results(2, WORKER, "refusals"):
         half, other, double = line["said"]
         assert half == "a reduction sums fp32 or fp64, not float16: convert before it"

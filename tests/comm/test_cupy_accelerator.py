@@ -1,4 +1,4 @@
-"""The collectives' use of CuPy, and what the stand-in for CuPy refuses: each refusal is one of CuPy or of CUDA."""
+"""The collectives' use of CuPy, and the refusals of the stand-in for CuPy: each is a refusal of CuPy or of CUDA."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -25,9 +25,9 @@ def cupy(need: Callable[[str | None], None]) -> Iterator[Any]:
 
 @pytest.fixture
 def accelerator(cupy: Any) -> Accelerator:
-    found = accelerator_of(cupy.zeros(3, F32))
-    assert found is accelerator_of(cupy.zeros(5, F32))
-    return found
+    resolved = accelerator_of(cupy.zeros(3, F32))
+    assert resolved is accelerator_of(cupy.zeros(5, F32))
+    return resolved
 
 
 def on_host(x: DeviceArray, accelerator: Accelerator) -> np.ndarray:
@@ -50,7 +50,7 @@ def test_values_come_and_go_in_the_order_of_events(accelerator: Accelerator) -> 
     accelerator.follow(second, copied)
     accelerator.copy(back, there, second)
     end = accelerator.mark(second)
-    assert not np.array_equal(back, x), "nobody has waited"
+    assert not np.array_equal(back, x), "there was no wait"
     end.wait()
     assert np.array_equal(back, x)
     assert copied.done()
@@ -58,12 +58,12 @@ def test_values_come_and_go_in_the_order_of_events(accelerator: Accelerator) -> 
     assert np.array_equal(on_host(there[10:20], accelerator), x[10:20])
 
 
-def test_a_missing_wait_is_seen(accelerator: Accelerator) -> None:
+def test_a_missing_wait_is_detected(accelerator: Accelerator) -> None:
     x = np.arange(1000, dtype=F32)
     first, second = accelerator.new_stream(), accelerator.new_stream()
     there, back = accelerator.memory(x.nbytes).view(F32), np.zeros_like(x)
     accelerator.copy(there, x, first)
-    accelerator.copy(back, there, second)  # which does not follow the first
+    accelerator.copy(back, there, second)  # it does not follow the first stream
     accelerator.mark(second).wait()
     assert not np.array_equal(back, x)
 
@@ -104,7 +104,7 @@ def test_memory_that_was_freed_is_poison(accelerator: Accelerator) -> None:
 
 
 def refusals(cupy: Any, accelerator: Accelerator) -> dict[str, tuple[type[Exception], str, Callable[[], object]]]:
-    """By what is refused: the error, its words, and a call."""
+    """List the refusals: the error, its message, and a call that raises it."""
     runtime, launch = cupy.cuda.runtime, accelerator.codecs.launch
     x, host, stream = cupy.zeros(100, F32), np.zeros(100, F32), accelerator.new_stream()
     gone = cupy.cuda.Stream(non_blocking=True)
@@ -130,7 +130,7 @@ def refusals(cupy: Any, accelerator: Accelerator) -> dict[str, tuple[type[Except
         "no pointer": (TypeError, "integer", lambda: runtime.memsetAsync(x, 0, 400, stream)),
         "a stream that is gone": (error, "destroyed", lambda: runtime.memsetAsync(there, 0, 4, handle)),
         "no stream": (error, "does not exist", lambda: launch(sum_build_of(F32), "hb_sum", 1, (there, 1, there), 99)),
-        "an event that is no handle": (TypeError, "integer", lambda: runtime.eventRecord(event, stream)),
+        "an event that is not a handle": (TypeError, "integer", lambda: runtime.eventRecord(event, stream)),
         "times of an event without": (error, "without a time", lambda: cupy.cuda.get_elapsed_time(event, event)),
         "NumPy's for a kernel": (TypeError, "numpy.ndarray", lambda: kernel((1,), (256,), (host, 1, there))),
         "a word of 32 bits": (TypeError, "64 bits", lambda: kernel((1,), (256,), (there, np.int32(1), there))),
@@ -139,8 +139,8 @@ def refusals(cupy: Any, accelerator: Accelerator) -> dict[str, tuple[type[Except
     }
 
 
-def test_what_cupy_refuses_is_refused(cupy: Any, accelerator: Accelerator) -> None:
-    for what, (error, words, call) in refusals(cupy, accelerator).items():
+def test_refusals_of_cupy(cupy: Any, accelerator: Accelerator) -> None:
+    for what, (error, message, call) in refusals(cupy, accelerator).items():
         with pytest.raises(error) as raised:
             call()
-        assert words in str(raised.value), what
+        assert message in str(raised.value), what

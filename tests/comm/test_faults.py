@@ -1,4 +1,4 @@
-"""Faults planted in real ranks, and damage planted in their messages, are found."""
+"""Planted faults in real ranks, and planted damage of their messages, are detected."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ SEEN_BY = {
     "one dropped": ["two-shot", "exact", "ring", "doubling"],
     "own exact": ["two-shot", "ring", "gather", "broadcast"],
     "own exact in sums": ["doubling"],
-    "forwarded anew": ["ring", "gather"],
+    "encoded again": ["ring", "gather"],
     "in arrival order": ["exact"],
 }
 
 
 @pytest.mark.parametrize("fault", SEEN_BY)
-def test_ranks_that_do_other_than_the_steps_say_give_other_bits(mpi_results, fault):
+def test_ranks_that_deviate_from_the_steps_give_other_bits(mpi_results, fault):
     lines = [line for line in mpi_results(5, WORKER, "faults") if line["fault"] == fault]
     wrong = {line["case"] for line in lines if not line["right"]}
     assert len(lines) == 5 * 6
@@ -37,8 +37,8 @@ def test_a_message_that_was_changed_or_cut_is_found_and_its_sender_named(mpi_res
             assert "from rank 1 was changed on its way" in line["said"], line
 
 
-def test_nobody_would_know_without_the_checksum(mpi_results):
-    """The test above is not content with a codec that stumbles: with the checksum not looked at it would fail."""
+def test_damage_is_missed_without_the_checksum(mpi_results):
+    """The test above does not pass just because a codec fails on damage: without the checksum it would fail."""
     lines = [line for line in mpi_results(2, WORKER, "transit") if not line["looked"] and line["rank"] == 0]
     assert len(lines) == 7 * 4
     assert all("TransitError" not in line["said"] for line in lines)

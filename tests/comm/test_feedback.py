@@ -1,4 +1,4 @@
-"""Error feedback in collectives: nothing is lost for good, and residuals are those of the written-out recurrence."""
+"""Error feedback in collectives: no value is lost for good, and residuals follow the published recurrence."""
 
 from pathlib import Path
 
@@ -24,19 +24,21 @@ def test_the_mean_of_many_sums_comes_to_the_exact_one_only_with_feedback(mpi_res
     lines = [line for line in mpi_results(RANKS, WORKER, "mean") if line["codec"] == codec]
     assert len(lines) == 2 * 3
     for line in lines:
-        half, whole = line["errors"]
+        half, full = line["errors"]
         if line["feedback"]:
-            assert whole <= 0.7 * half, line
+            assert full <= 0.7 * half, line
             assert line["unexplained"] <= 1e-6, line
         else:
-            assert whole >= 0.99 * half, line
-    # the worst with it is better than the best without
-    best = {kept: [line["errors"][1] for line in lines if line["feedback"] is kept] for kept in (True, False)}
+            assert full >= 0.99 * half, line
+    # the worst result with feedback is better than the best without
+    best = {
+        feedback: [line["errors"][1] for line in lines if line["feedback"] is feedback] for feedback in (True, False)
+    }
     assert max(best[True]) <= 0.5 * min(best[False])
 
 
 def recurrence(codec, times):
-    """Two-shot with both residuals, from the papers: results and residuals of all ranks after each sum."""
+    """Return the results and residuals of all ranks after each sum: two-shot with both residuals, from the papers."""
     request = Request(
         Operation.ALL_REDUCE, N, np.dtype("f4"), Topology.flat(RANKS), codec, algorithm=Algorithm.TWO_SHOT
     )
@@ -47,12 +49,12 @@ def recurrence(codec, times):
         for owner, piece in ((rank, slice(*pieces[rank])) for pieces in planned.slices for rank in range(RANKS)):
             parts = []
             for rank in range(RANKS):
-                own = contribution(rank, N, "float32")[piece]
+                own_values = contribution(rank, N, "float32")[piece]
                 if rank != owner:
-                    wanted = own + worker[rank, piece]
-                    own = roundtrip(codec, wanted)[1]
-                    worker[rank, piece] = wanted - own
-                parts.append(own)
+                    wanted = own_values + worker[rank, piece]
+                    own_values = roundtrip(codec, wanted)[1]
+                    worker[rank, piece] = wanted - own_values
+                parts.append(own_values)
             wanted = (parts[0] + parts[1]) + parts[2] + server[owner, piece]
             result[piece] = roundtrip(codec, wanted)[1]
             server[owner, piece] = wanted - result[piece]

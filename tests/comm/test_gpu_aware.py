@@ -1,4 +1,4 @@
-"""Whether MPI takes device pointers: what each library's own way of telling is read as, and what ranks make of it."""
+"""Detection of MPI libraries that accept device pointers: each library's own query, and the agreement of ranks."""
 
 import ctypes
 from types import SimpleNamespace
@@ -13,10 +13,10 @@ CRAY, MVAPICH2 = "MPI VERSION    : CRAY MPICH version 8.1.30", "MVAPICH2 Version
 
 
 def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = None) -> SimpleNamespace:
-    """Its functions: the answer of one, status and answer of the other."""
-    made = SimpleNamespace()
+    """Return an MPI library's functions: the answer of one, and status and answer of the other."""
+    functions = SimpleNamespace()
     if query_cuda is not None:
-        made.MPIX_Query_cuda_support = lambda: query_cuda
+        functions.MPIX_Query_cuda_support = lambda: query_cuda
     if gpu_query is not None:
 
         def query(kind: int, flag: object) -> int:
@@ -24,8 +24,8 @@ def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = N
             ctypes.cast(flag, ctypes.POINTER(ctypes.c_int))[0] = gpu_query[1]
             return gpu_query[0]
 
-        made.MPIX_GPU_query_support = query
-    return made
+        functions.MPIX_GPU_query_support = query
+    return functions
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = N
     ],
 )
 def test_each_library_is_asked_in_its_own_way(version, functions, environment, kinds, answer, why):
-    found = find_out(version, functions, environment, kinds)
-    assert found.answer.value == answer
-    assert why in found.why
-    assert bool(found) == (answer == "yes"), "what is not known counts as no"
+    awareness = find_out(version, functions, environment, kinds)
+    assert awareness.answer.value == answer
+    assert why in awareness.why
+    assert bool(awareness) == (answer == "yes"), "what is not known counts as no"
 
 
 def test_mpich_3_aborts_where_it_is_asked_for_cuda_directly():
@@ -73,10 +73,10 @@ def test_mpich_3_aborts_where_it_is_asked_for_cuda_directly():
 
 
 def test_the_library_that_is_loaded_here_answers():
-    found = gpu_aware(MPI.COMM_SELF)
-    assert found.why
+    answer = gpu_aware(MPI.COMM_SELF)
+    assert answer.why
     if "MPICH" in MPI.Get_library_version():
-        assert "MPIX_GPU_query_support says" in found.why, "its own call was found"
+        assert "MPIX_GPU_query_support says" in answer.why, "its own call was found"
 
 
 def test_site_and_user_have_the_last_word():
@@ -85,17 +85,17 @@ def test_site_and_user_have_the_last_word():
     assert "as the site or the user says" in str(gpu_aware(MPI.COMM_SELF, True))
 
 
-def test_the_words_say_what_follows():
+def test_the_message_names_the_consequence():
     assert str(Awareness(Answer.YES, "x")).startswith("GPU-aware MPI: yes (x); messages go from GPU memory")
     assert "without a checksum" in str(Awareness(Answer.YES, "x"))
     for answer in (Answer.NO, Answer.UNKNOWN):
         assert "through pinned host memory, with a checksum" in str(Awareness(answer, "x"))
 
 
-def test_ranks_that_differ_make_it_a_no():
-    one, other = Awareness(Answer.YES, "one"), Awareness(Answer.UNKNOWN, "other")
-    comm = SimpleNamespace(allgather=lambda here: [one, one, other])
+def test_ranks_that_disagree_count_as_no():
+    first, other = Awareness(Answer.YES, "one"), Awareness(Answer.UNKNOWN, "other")
+    comm = SimpleNamespace(allgather=lambda here: [first, first, other])
     agreed = gpu_aware(comm)
     assert agreed.answer is Answer.NO
     assert agreed.why == "ranks differ: yes on rank 0 (one), unknown on 2 (other)"
-    assert gpu_aware(SimpleNamespace(allgather=lambda here: [one, one])) == one
+    assert gpu_aware(SimpleNamespace(allgather=lambda here: [first, first])) == first

@@ -1,4 +1,4 @@
-"""Times on a device: between places in its stream, known when it has come there."""
+"""Times on a device: between marks in its stream, known when the stream has passed them."""
 
 from emulated_accelerator import CALLER, LazyAccelerator
 
@@ -13,15 +13,15 @@ def test_a_span_of_a_stream_is_counted_when_the_clock_is_settled():
     for k in range(3):
         device.streams.put(CALLER, lambda k=k: done.append(k))
     clock.count(begin, clock.mark(), seconds.append)
-    assert not seconds and not done, "nobody waits before"
+    assert not seconds and not done, "nothing is counted before a wait"
     clock.settle()
     assert done == ["before", 0, 1, 2]
-    assert seconds == [3 * 1e-9]  # one for each thing to do, as the device in disguise counts
+    assert seconds == [3 * 1e-9]  # one for each pending operation, as the emulated device counts
     clock.settle()
     assert len(seconds) == 1
 
 
-def test_spans_that_nobody_settles_do_not_pile_up():
+def test_unsettled_spans_do_not_accumulate():
     device, spans, seconds = LazyAccelerator(), [], []
     clock = DeviceClock(device, CALLER, spans)
     for _ in range(DeviceClock._MOST + 1):

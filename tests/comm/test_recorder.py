@@ -1,4 +1,4 @@
-"""What a recorder writes down: host and device on one clock, nothing beyond its room, and nothing where it is None."""
+"""A trace recorder: host and device on one clock, a limited number of spans, and no recording when it is None."""
 
 import time
 from typing import Any, cast
@@ -13,7 +13,7 @@ from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 
 
 class Event:
-    """A place in a device's stream, by a clock that has nothing to do with the host's."""
+    """A mark in a device's stream, on a clock that is unrelated to the host's."""
 
     def __init__(self, at: float) -> None:
         self.at = at
@@ -26,7 +26,7 @@ class Event:
 
 
 class Device:
-    """Its next mark is where it is told."""
+    """A device whose next mark is at a given time."""
 
     at = 7000.0
 
@@ -45,7 +45,7 @@ def test_spans_of_a_device_stand_at_the_hosts_times() -> None:
     recorder.of("DP BACKWARD GRAD").coded_on_device("encode", cast(Any, Event(7001.0)), cast(Any, Event(7001.25)))
     recorder.of("EXACT STEP OPTIM").waited(HostClock(), 4.0, 5.0)
     forward, encode, wait = recorder.spans()
-    assert forward.begin == float("inf"), "nobody knows before the device has come there"
+    assert forward.begin == float("inf"), "the time is unknown until the device has passed the mark"
     clock.settle()
     forward, encode, wait = recorder.spans()
     assert before + 0.5 <= forward.begin <= after + 0.5 and abs(forward.end - forward.begin - 1.5) < 1e-6
@@ -53,7 +53,7 @@ def test_spans_of_a_device_stand_at_the_hosts_times() -> None:
     assert (wait.begin, wait.end, wait.step) == (4.0, 5.0, 3), "arrays of the host are timed by the host"
 
 
-def test_what_has_no_room_is_counted_but_steps_are_kept() -> None:
+def test_spans_beyond_the_limit_are_counted_but_steps_are_kept() -> None:
     recorder = Recorder(HostClock(), most=2)
     recorder.begin(1)
     for k in range(5):
@@ -62,7 +62,7 @@ def test_what_has_no_room_is_counted_but_steps_are_kept() -> None:
     assert [span.name for span in recorder.spans()] == ["forward", "forward", STEP] and recorder.left_out == 3
 
 
-def test_channels_tell_while_they_are_recorded_and_those_asked_for_later_too() -> None:
+def test_channels_record_while_a_recorder_is_attached() -> None:
     policy = Policy(NamedScheme(name="x", algorithm="native", default="none"))
     first = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     assert first.recorder is None

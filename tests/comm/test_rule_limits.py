@@ -1,4 +1,4 @@
-"""Thresholds, and what is encoded between nodes only: bytes as integers, and both sides of a message of one mind."""
+"""Size thresholds and rules for traffic between nodes: exact numbers of bytes, and agreement of both sides."""
 
 from pathlib import Path
 
@@ -18,41 +18,41 @@ N, FLOAT = 4096, np.dtype(np.float32)
 CODEC = get_codec("int8:256")
 QUARTER = CODEC.wire_bytes(N // 4, FLOAT)
 SHARE = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
-"""All-reduces are a reduce-scatter and an all-gather."""
+"""Passes over the vector by operation: an all-reduce is a reduce-scatter and an all-gather."""
 
 
 @pytest.fixture(scope="module")
-def told(mpi_results):
-    """Lines by the worker's function."""
+def reports(mpi_results):
+    """Return the lines by the worker's function."""
     lines = mpi_results(4, WORKER, "collectives", "exchanges", "messages", "refusals")
     return {name: [line for line in lines if line["test"] == name] for name in {line["test"] for line in lines}}
 
 
 def encoded_between(line):
-    """Message, wire and network bytes of two calls: a half goes to the neighbour, a quarter to the other node."""
+    """Return message, wire and network bytes of two calls: a half goes to the neighbor, a quarter to the other node."""
     share = 2 * SHARE[line["what"]]
     if line["nodes"] == "one":
         return [share * 3 * N, share * 3 * N, 0]
     return [share * 3 * N, share * (2 * N + QUARTER), share * QUARTER]
 
 
-def test_collectives_encode_what_crosses_nodes_and_nothing_else(told):
-    for line in told["collectives"]:
+def test_collectives_encode_only_traffic_between_nodes(reports):
+    for line in reports["collectives"]:
         if line["case"] == "between":
             assert line["bytes"] == encoded_between(line), line
-            one = ({"native": 2}, 2)
+            single = ({"native": 2}, 2)
             assert (line["algorithms"], line["plain_calls"]) == (
-                one if line["nodes"] == "one" else ({"hierarchical": 2}, 0)
+                single if line["nodes"] == "one" else ({"hierarchical": 2}, 0)
             ), line
 
 
-def test_a_collective_below_the_threshold_goes_without_the_codec_and_is_counted(told):
-    for line in told["collectives"]:
+def test_a_collective_below_the_threshold_is_not_encoded_and_is_counted(reports):
+    for line in reports["collectives"]:
         message = 2 * SHARE[line["what"]] * 3 * N
         if line["case"] == "below":
             assert line["bytes"] == [message, message, 0] and line["plain_calls"] == 2, line
             assert line["algorithms"] == {"native": 2} and line["error"] == 0, line
-        elif line["case"] == "half":  # the message bytes are those of what travels
+        elif line["case"] == "half":  # message bytes are those of the values that travel
             assert line["bytes"][0] == line["bytes"][1] and line["plain_calls"] == 2, line
             assert line["algorithms"] == {"native": 2}, line
         elif line["case"] == "at":
@@ -60,18 +60,18 @@ def test_a_collective_below_the_threshold_goes_without_the_codec_and_is_counted(
             assert line["plain_calls"] == 0, line
 
 
-def test_a_codec_within_nodes_would_show_in_the_bytes(told):
-    for line in told["collectives"]:
+def test_a_codec_within_nodes_would_show_in_the_bytes(reports):
+    for line in reports["collectives"]:
         if line["case"] == "fault":
             assert line["bytes"][0] == encoded_between(line)[0] and line["bytes"] != encoded_between(line), line
-    wrong = [line for line in told["exchanges"] if line["case"] == "fault" and not line["right"]]
-    assert wrong and all(line["case"] == "fault" for line in told["exchanges"] if not line["right"])
+    wrong = [line for line in reports["exchanges"] if line["case"] == "fault" and not line["right"]]
+    assert wrong and all(line["case"] == "fault" for line in reports["exchanges"] if not line["right"])
 
 
-def test_each_message_of_an_exchange_is_judged_by_itself(told):
-    whole, topology = CODEC.wire_bytes(N, FLOAT), {"two": Topology.regular(2, 2), "one": Topology.flat(4)}
+def test_each_message_of_an_exchange_is_decided_on_its_own(reports):
+    coded_bytes, topology = CODEC.wire_bytes(N, FLOAT), {"two": Topology.regular(2, 2), "one": Topology.flat(4)}
     mixed = 0
-    for line in told["exchanges"]:
+    for line in reports["exchanges"]:
         if line["case"] == "fault":
             continue
         rank = line["rank"]
@@ -81,7 +81,7 @@ def test_each_message_of_an_exchange_is_judged_by_itself(told):
             continue
         peer = (rank + int(line["what"].split()[-1])) % 4
         near = topology[line["nodes"]].near(rank, peer)
-        wire = 4 * N if near or line["case"] == "threshold" else whole
+        wire = 4 * N if near or line["case"] == "threshold" else coded_bytes
         assert line["bytes"] == [4 * N, wire, 0 if near else wire], line
         source = (rank - int(line["what"].split()[-1])) % 4
         any_plain = line["case"] == "threshold" or near or topology[line["nodes"]].near(rank, source)
@@ -89,8 +89,8 @@ def test_each_message_of_an_exchange_is_judged_by_itself(told):
     assert mixed > 4, "some ranks send or receive both kinds"
 
 
-def test_both_sides_of_a_message_agree_at_the_threshold(told):
-    for line in told["messages"]:
+def test_both_sides_of_a_message_agree_at_the_threshold(reports):
+    for line in reports["messages"]:
         assert line["right"], line
         nbytes, plain = line["n"] * line["itemsize"], line["n"] < 100 or line["peer"] == 1
         if line["rank"] == 0:
@@ -100,8 +100,8 @@ def test_both_sides_of_a_message_agree_at_the_threshold(told):
             assert line["plain_calls"] == plain, line
 
 
-def test_what_no_algorithm_can_do_is_refused(told):
-    for line in told["refusals"]:
+def test_rules_that_no_algorithm_can_follow_are_refused(reports):
+    for line in reports["refusals"]:
         assert line["said"] == [
             "no all-reduce over 4 ranks on 2 nodes, 3 + 1 is encoded between nodes only: it needs the same number of "
             "ranks on every node",
@@ -112,7 +112,7 @@ def test_what_no_algorithm_can_do_is_refused(told):
 
 
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.AUTO])
-def test_the_text_of_a_plan_says_so(algorithm):
+def test_the_text_of_a_plan_names_the_limits(algorithm):
     channel = Channel(
         Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, CODEC, algorithm, min_bytes=4 * 1000, between_nodes=True
     )
@@ -123,6 +123,6 @@ def test_the_text_of_a_plan_says_so(algorithm):
 
     assert "(3996 bytes, less than min_bytes 4000)" in text(small, Topology.regular(2, 2))
     assert "(between nodes only, and here is one)" in text(large, Topology.flat(4))
-    said = text(large, Topology.regular(2, 2))
-    assert "hierarchical" in said or algorithm is Algorithm.AUTO
-    assert "encoded between nodes only" in said or "by the MPI library" in said
+    lines = text(large, Topology.regular(2, 2))
+    assert "hierarchical" in lines or algorithm is Algorithm.AUTO
+    assert "encoded between nodes only" in lines or "by the MPI library" in lines

@@ -1,4 +1,4 @@
-"""The arithmetic of collectives."""
+"""Arithmetic of collectives."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What an operation's time counts as: waited for, or passed while its caller did something else."""
+"""The time of an operation: exposed while the caller waits, and hidden while the caller does other work."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[list[float]], Slice]], tuple[float, float]]:
-    """Exposed and hidden seconds of an operation, by a clock that only the operation and its caller move."""
+    """Return the exposed and hidden seconds of an operation on a clock that only it and its caller advance."""
     clock = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
 
@@ -33,7 +33,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[list[float]], 
     return measure
 
 
-def test_a_call_that_blocks_is_waited_for(times: Callable[..., tuple[float, float]]) -> None:
+def test_a_blocking_call_is_exposed(times: Callable[..., tuple[float, float]]) -> None:
     def blocking(clock: list[float]) -> Slice:
         clock[0] += 3.0
         yield from ()
@@ -41,10 +41,10 @@ def test_a_call_that_blocks_is_waited_for(times: Callable[..., tuple[float, floa
     assert times(blocking) == (3.0, 0.0)
 
 
-def test_what_moves_while_the_caller_computes_is_hidden(times: Callable[..., tuple[float, float]]) -> None:
+def test_transfer_during_computation_is_hidden(times: Callable[..., tuple[float, float]]) -> None:
     def nonblocking(clock: list[float]) -> Slice:
         yield []
         clock[0] += 3.0
 
-    # begun at 0, computed for 2, waited for 3
+    # it began at 0; the caller computed for 2 and waited for 3
     assert times(nonblocking) == (3.0, 2.0)

@@ -63,7 +63,6 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
         ),
         (Scheme(algorithm="homomorphic", default="int8:256"), "homomorphic"),
         (Scheme(algorithm="encoded", default="none", optimizer="onebit-adam"), "optimizer"),
-        (Scheme(algorithm="native", default="none", environment={"X_COMPRESS": "1"}), "variables"),
     ],
 )
 def test_schemes_that_calls_cannot_follow_are_refused(scheme: Scheme, words: str | None) -> None:

@@ -20,8 +20,8 @@ GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "pl
 """Modules outside of packages, and the version."""
 HOUSE = (
     *GROUND,
-    *("codecs", "contract", "present", "study", "batch", "collect", "comm", "parallel", "predict", "train"),
-    *("programs", "torch", "bench", "report", "doctor", "testing", "diagnose", "cli", "__main__"),
+    *("codecs", "contract", "present", "study", "batch", "job", "collect", "comm", "parallel", "predict", "train"),
+    *("programs", "program", "torch", "bench", "report", "doctor", "testing", "diagnose", "cli", "__main__"),
 )
 """From the ground up."""
 PARTS = {
@@ -39,6 +39,7 @@ NAME_FEATURES = {
     *("predict.buckets", "predict.calls", "predict.volume", "train.build", "train.__main__"),
     *("report.checks.notes", "report.quantities.catalogue", "report.tables"),
     *("report.tables.comparison", "report.formats.csv_rows"),
+    *("programs.rank", "programs.network"),  # a program has no loop that an observer could follow
 }
 """The modules by which features are connected to the rest."""
 CONTRACT_MAY = ("hpcbench.contract", "hpcbench.codecs.spec", "hpcbench.errors", "hpcbench.files", "pydantic")

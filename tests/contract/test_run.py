@@ -89,7 +89,7 @@ def test_study_and_run_are_of_the_same_schemas() -> None:
     assert issubclass(Layout, Partition) and issubclass(StudyLayout, Partition)
     assert set(Layout.model_fields) == set(StudyLayout.model_fields)
     of_all, of_runs, of_files = fields(Scheme, NamedScheme, SchemeEntry)
-    assert (of_runs - of_all, of_files - of_all) == ({"name"}, {"description"})
+    assert (of_runs - of_all, of_files - of_all) == ({"name"}, {"description", "system"})
 
 
 NEW_FIELD = '    pressure: float = Field(2.5, gt=0, description="Of the boiler.")\n    seed: int'

@@ -67,15 +67,15 @@ def steps(*bounds: float, first: int = 3) -> list[dict[str, Any]]:
 
 
 def two_steps() -> list[dict[str, Any]]:
-    """Two steps of 1,000 us.
+    """Return two steps of 1,000 us.
 
-    In each, DP reduces for 300 us, of which 100 are covered by computation and 60 run while TP gathers for 60 us.
+    In each, DP reduces for 300 us. Computation covers 100 us of it, and for 60 us TP gathers at the same time.
     """
     events = steps(0, 1000, 2000)
     for at in (0, 1000):
         events += [
             kernel(at, 500),
-            kernel(at + 100, 300, stream=8),  # within the first: covers nothing more
+            kernel(at + 100, 300, stream=8),  # within the first kernel: covers nothing more
             collective(at + 400, 300, "reduce_scatter", n=4000),
             collective(at + 600, 60, "all_gather", n=800, group=TP, stream=41),
             kernel(at + 700, 250),

@@ -63,7 +63,7 @@ def test_the_timeline_of_the_last_step(tmp_path: Path) -> None:
 
 
 def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
-    """100 us of the reduce-scatter are hidden. At half the bandwidth its 300 us are 600, of which 500 are exposed."""
+    """At half the bandwidth, 300 us of the reduce-scatter become 600. 100 us are hidden, so 500 are exposed."""
     load = row(read(tmp_path, two_steps()), "DP").load
     traced = 8e-3 * load.wire_bytes / load.transfer_us
     free = [gain_at([load], 1000.0, FREE, 500.0, traced * factor) for factor in (1.0, 0.5, 100.0)]
@@ -76,7 +76,7 @@ def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
 
 
 def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
-    """Rank 1 begins its all-reduce 150 us later than rank 0. Its clock is ahead."""
+    """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. Its clock is ahead."""
     first = [*steps(0, 1000), kernel(0, 400), collective(400, 350, n=100), kernel(750, 250)]
     second = [*steps(0, 1000), kernel(0, 550), collective(550, 200, n=100), kernel(750, 250)]
     return first, shifted(second, ahead)
@@ -94,15 +94,15 @@ def test_waiting_for_a_late_rank(tmp_path: Path, ahead: float) -> None:
     check_late_rank(tmp_path, ahead)
 
 
-def test_exposed_waiting_is_said(tmp_path: Path) -> None:
-    """Computation covers half of what rank 0 waits."""
+def test_exposed_waiting_is_reported(tmp_path: Path) -> None:
+    """Computation covers half of the time that rank 0 waits."""
     first, second = late_rank(0)
     answer = sentences(read(tmp_path, [*first, kernel(400, 75, stream=9)], second))
     assert "3.8 % of the step is exposed waiting for late ranks. Compression does not shorten it." in answer
 
 
-def test_waiting_is_no_gain(tmp_path: Path) -> None:
-    """What rank 0 waits cannot be compressed: 200 us are, and not 350."""
+def test_waiting_is_not_a_gain(tmp_path: Path) -> None:
+    """Compression does not shorten the time that rank 0 waits: the transfer takes 200 us, not 350."""
     together = read(tmp_path, *late_rank(0)).gain("DP", "free communication")
     alone = read(tmp_path, late_rank(0)[0]).gain("DP", "free communication")
     assert together is not None and alone is not None
@@ -120,7 +120,7 @@ def test_waiting_is_no_gain(tmp_path: Path) -> None:
     ],
     ids=["cover", "union", "waiting", "clocks", "window"],
 )
-def test_a_planted_fault_is_seen(
+def test_a_planted_fault_is_detected(
     place: Any, name: str, fault: Any, check: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(tmp_path)
@@ -135,7 +135,7 @@ def module_without_cover(calls: Any) -> Any:
     return share_exposed(calls, [])
 
 
-def test_older_traces_have_names_only(tmp_path: Path) -> None:
+def test_older_traces_have_only_names(tmp_path: Path) -> None:
     """Kernels of PyTorch before 2.2 have no fields of the call: operation and type are in the name, bytes unknown."""
     names = ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL()")
     events = [*steps(0, 100), kernel(0, 50), *(kernel(50 + 10 * k, 10, name) for k, name in enumerate(names))]
@@ -147,7 +147,7 @@ def test_older_traces_have_names_only(tmp_path: Path) -> None:
 
 
 def test_steps_of_the_optimizer(tmp_path: Path) -> None:
-    """Without the profiler's steps they are between the ends of successive calls of the optimizer."""
+    """Without the profiler's steps, a step ends when a call of the optimizer ends."""
     optimizer = [
         {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#AdamW.step", "tid": 1, "ts": at, "dur": 10}
         for at in (90, 190, 290)
@@ -177,7 +177,7 @@ def test_dimensions_of_groups(tmp_path: Path) -> None:
     assert set(read(tmp_path, events, names=names).by_dimension()) == {"DP", "PP", "TP"}
 
 
-def test_what_cannot_pay_is_answer(tmp_path: Path) -> None:
+def test_the_answer_names_traffic_that_cannot_pay(tmp_path: Path) -> None:
     hidden = [*steps(0, 1000), kernel(0, 1000), collective(100, 500)]
     answer = sentences(read(tmp_path, hidden))
     assert answer[0] == "Communication is exposed for 0.0 % of the step."

@@ -17,7 +17,7 @@ WIDTH, LAYERS, STEPS = 256, 4, 3
 
 @pytest.mark.long
 def test_a_ddp_program_over_gloo(tmp_path: Path) -> None:
-    """The gradients of all parameters are reduced once a step, as the shapes in the trace say."""
+    """The gradients of all parameters are reduced once per step, as the shapes in the trace show."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*launch, str(PROGRAM), str(tmp_path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -34,7 +34,7 @@ def test_a_ddp_program_over_gloo(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_program_that_knows_no_profiler(tmp_path: Path) -> None:
+def test_a_program_without_profiler(tmp_path: Path) -> None:
     """The steps of an unchanged program are traced from outside."""
     program = Path(__file__).parents[2] / "studies" / "programs" / "gpt_ddp.py"
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -1,4 +1,4 @@
-"""Spans against a raster of whole microseconds."""
+"""Spans, compared with a raster of whole microseconds."""
 
 from collections import Counter
 from itertools import pairwise
@@ -33,7 +33,7 @@ def test_clip(spans: list[Span], begin: int, length: int) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), SPANS), max_size=4), SPANS)
-def test_labels_share_what_is_exposed(labelled: list[tuple[str, list[Span]]], covered: list[Span]) -> None:
+def test_labels_share_exposed_time(labelled: list[tuple[str, list[Span]]], covered: list[Span]) -> None:
     pairs = [(label, span) for label, spans in labelled for span in spans]
     expected: Counter[str] = Counter()
     for at in set(range(40)) - raster(covered):

@@ -1,4 +1,4 @@
-"""Records the traces of two ranks of a DDP program over gloo. The only argument is the directory to write them to."""
+"""Records the traces of two ranks of a DDP program over gloo. The argument is the output directory."""
 
 import sys
 from pathlib import Path

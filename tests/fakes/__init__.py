@@ -1,7 +1,7 @@
-"""Fakes of LSF and Flux: programs with their names that check their arguments and really run jobs on this machine.
+"""Fakes of LSF and Flux: programs with their names that check their arguments and run jobs on this machine.
 
 They are made for hpcbench's tests, and for users who want to try a site file before they have an account. They are
-fakes: a real scheduler may refuse what they accept, and the other way round.
+fakes: a real scheduler may refuse commands that they accept, and accept commands that they refuse.
 """
 
 import json
@@ -54,19 +54,19 @@ class Called:
 
 
 class Fake:
-    """A pretended scheduler; a context manager. When it is left, all its jobs are ended.
+    """A fake scheduler, used as a context manager. All its jobs are ended on exit.
 
     Parameters
     ----------
     directory
         Directory of its state, which must not exist yet; by default a temporary directory.
     options
-        See `fakes.state.Config`.
+        Fields of `fakes.state.Config`.
 
     Attributes
     ----------
     environment
-        Environment of this process, with the faked programs first on PATH.
+        Environment of this process, with the fake programs first on PATH.
     """
 
     system = ""
@@ -108,15 +108,15 @@ class Fake:
     def order(
         self, kind: str, *, program: str | None = None, job: str | None = None, times: int | None = None, **what: Any
     ) -> None:
-        """Make a fault happen.
+        """Order a fault.
 
         Parameters
         ----------
         kind
-            One of `FAULTS`, which lasts, or something that happens to a job at once: ``host_failure``, ``preempt``,
-            ``out_of_memory``, ``external_kill``, ``suspend``, ``resume``.
+            One of `FAULTS`, which lasts, or a single event of a job: ``host_failure``, ``preempt``, ``out_of_memory``,
+        ``external_kill``, ``suspend``, ``resume``.
         program, job
-            What it concerns: calls of a program, or a job (``12``, ``12[3]``, or ``*`` for all).
+            The affected calls of a program, or job (``12``, ``12[3]``, or ``*`` for all).
         times
             Number of times that it happens; by default it happens until it is withdrawn.
         what
@@ -139,22 +139,22 @@ class Fake:
 
     @property
     def jobs(self) -> list[Job]:
-        """All jobs that were ever taken, in their present state."""
+        """All jobs that were ever submitted, in their present state."""
         return self._store.read().jobs
 
     @property
     def calls(self) -> list[Called]:
         """All calls of the programs, in order."""
-        found: list[Called] = []
+        calls: list[Called] = []
         for path in sorted((self._store.directory / "calls").glob("*.json")):
             data = json.loads(path.read_text(encoding="ascii"))
             stdin = path.with_suffix(".stdin")
             data["stdin"] = stdin.read_bytes() if stdin.exists() else None
-            found.append(Called(**data))
-        return found
+            calls.append(Called(**data))
+        return calls
 
     def run(self, *argv: str, stdin: bytes | None = None, **keywords: Any) -> "subprocess.CompletedProcess[str]":
-        """Call one of the programs, or any other with them on PATH. Both outputs are caught."""
+        """Call one of the programs, or any other with them on PATH, and capture both outputs."""
         done = subprocess.run(
             list(argv),
             input=stdin if stdin is not None else b"",
@@ -170,7 +170,7 @@ class Fake:
         Raises
         ------
         TimeoutError
-            They have not ended in that time.
+            Some jobs have not ended in that time.
         """
         deadline = time.monotonic() + seconds
         while any(job.state not in ENDED for job in self.jobs):
@@ -185,9 +185,9 @@ class Fake:
         """Wait until the job is in one of these states, and return it."""
         deadline = time.monotonic() + seconds
         while True:
-            found = next((job for job in self.jobs if job.key == key and job.state in states), None)
-            if found:
-                return found
+            reached = next((job for job in self.jobs if job.key == key and job.state in states), None)
+            if reached:
+                return reached
             if time.monotonic() > deadline:
                 raise TimeoutError(f"job {key} is in none of {states}: {[(job.key, job.state) for job in self.jobs]}")
             time.sleep(0.05)
@@ -219,8 +219,8 @@ class Fake:
         return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
     def _executable(self, path: Path, line: str) -> None:
-        told = f"# hpcbench's fake of {path.name}: it is not the program of a real scheduler."
-        path.write_text(f'#!/bin/sh\n{told}\nexec {line} "$@"\n', encoding="utf-8")
+        header = f"# hpcbench's fake of {path.name}: it is not the program of a real scheduler."
+        path.write_text(f'#!/bin/sh\n{header}\nexec {line} "$@"\n', encoding="utf-8")
         path.chmod(0o755)
 
 

@@ -1,7 +1,6 @@
-"""Really starts a fake's jobs on this machine, and signals and ends them at their time.
+"""Dispatcher of a fake: it runs the jobs on this machine, and signals and ends them at their time.
 
-It ends, with all its jobs, when its standard input is closed. So it never lives longer than the process that started
-it.
+It ends, with all its jobs, when its standard input is closed. So it never outlives the process that started it.
 """
 
 import json
@@ -42,7 +41,7 @@ class Dispatcher:
         self._children: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
 
     def tick(self) -> None:
-        """See which jobs have ended, send the signals that are due, and start jobs that can start."""
+        """Detect jobs that have ended, send signals that are due, and start jobs that can start."""
         if not _anything_to_do(self.store.read()):
             return
         with self.store.change() as state:
@@ -59,7 +58,7 @@ class Dispatcher:
         send(f"{self.store.directory}:", signal.SIGKILL)
 
     def mark(self, job: Job) -> str:
-        """The value of the variable by which the job's processes are found."""
+        """Value of the variable that identifies the job's processes."""
         return f"{self.store.directory}:{job.key}"
 
     def _watch(self, job: Job, now: float) -> None:
@@ -74,11 +73,13 @@ class Dispatcher:
             if why and not job.why:
                 job.why = why
             if why:
-                self.system.signalled(job, number, why, now)
-            # A stopped process handles no signal but these until it goes on.
+                self.system.record_signal(job, number, why, now)
+            # a stopped process handles only these signals until it continues
             if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) and job.state != RUNNING:
                 send(self.mark(job), signal.SIGCONT)
-            ranks = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) or self.system.reaches_ranks(self.config)
+            ranks = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) or self.system.can_reach_ranks(
+                self.config
+            )
             send(self.mark(job), number, ranks=ranks)
 
     def _end(self, job: Job, status: int, now: float) -> None:
@@ -89,18 +90,18 @@ class Dispatcher:
         again = job.why in ("requeue", "preempt") or (job.why == "host" and job.rerunnable)
         again = again or (job.exit in job.requeue_exits and not job.why)
         fine = job.exit == 0 and job.why in ("", "limit")
-        self.system.ended(job, self.config, now, again=again)
+        self.system.record_end(job, self.config, now, again=again)
         if again:
             job.state, job.why, job.pid, job.places = WAITING, "", 0, {}
-            job.submitted = now  # it is dispatched no sooner than a new one would be
+            job.submitted = now  # a requeued job is dispatched no sooner than a new one
         else:
             job.state = DONE if fine else EXITED
 
     def _try(self, job: Job, state: State, now: float) -> None:
-        ready = self.system.ready(job, state)
+        ready = self.system.is_ready(job, state)
         if ready is None and job.orphan_ends:
             job.state, job.why, job.ended = EXITED, "orphan", now
-            self.system.ended(job, self.config, now, again=False)
+            self.system.record_end(job, self.config, now, again=False)
         running = [other for other in state.jobs if other.id == job.id and other.state in ALIVE]
         if not ready or (job.throttle and len(running) >= job.throttle):
             return
@@ -112,13 +113,13 @@ class Dispatcher:
         job.places, job.started, job.exit = places, now, None
         job.starts += 1
         job.state = RUNNING
-        submitted = json.loads(self.store.spool(f"{job.id}.env.json").read_text(encoding="ascii"))
-        variables = {**submitted, **self.system.environment(job, self.store), MARK: self.mark(job)}
+        submitted = json.loads(self.store.locate_file(f"{job.id}.env.json").read_text(encoding="ascii"))
+        variables = {**submitted, **self.system.list_variables(job, self.store), MARK: self.mark(job)}
         output = _open(job.output, job.truncate and job.starts == 1)
         error = _open(job.error, job.truncate and job.starts == 1) if job.error else subprocess.STDOUT
         try:
             child = subprocess.Popen(
-                [*_interpreter(job.script), job.script, *job.arguments],
+                [*_find_interpreter(job.script), job.script, *job.arguments],
                 cwd=job.cwd,
                 env=variables,
                 stdin=subprocess.DEVNULL,
@@ -133,11 +134,11 @@ class Dispatcher:
         self._children[(job.key, job.starts)] = child
         job.pid = child.pid
         job.plan = self.system.plan(job, self.config, now)
-        self.system.began(job, now)
+        self.system.record_start(job, now)
 
 
 def place(job: Job, state: State, config: Config) -> dict[str, int] | None:
-    """Hosts with enough free slots; None if the job must wait."""
+    """Return hosts with enough free slots; None if the job must wait."""
     used = dict.fromkeys(config.node_names, 0)
     for other in state.jobs:
         if other.state in ALIVE:
@@ -152,8 +153,8 @@ def _anything_to_do(state: State) -> bool:
     return any(job.state in (*ALIVE, WAITING) for job in state.jobs)
 
 
-def _interpreter(script: str) -> list[str]:
-    """The interpreter in the first line; the shell for a script without such a line."""
+def _find_interpreter(script: str) -> list[str]:
+    """Return the interpreter in the first line; the shell for a script without such a line."""
     with Path(script).open("rb") as file:
         first = file.readline(300).decode(errors="replace").strip()
     return first[2:].split(maxsplit=1) if first.startswith("#!") else ["/bin/sh"]
@@ -169,7 +170,7 @@ def _open(path: str, truncate: bool) -> IO[bytes] | int:
 
 
 def main() -> None:
-    """Entry of the process that `Fake` starts with the directory of its state."""
+    """Run the dispatcher. `Fake` starts this process with the directory of its state."""
     dispatcher = Dispatcher(Store(sys.argv[1]))
     stop: list[Any] = []
     for number in (signal.SIGTERM, signal.SIGINT):

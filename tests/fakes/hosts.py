@@ -1,6 +1,6 @@
-"""Pretended hosts: processes on one see its name, so that MPI and programs take it for a separate machine.
+"""Virtual host names: processes see the name of a fake host, so MPI and programs take it for a separate machine.
 
-The names need a namespace of the kernel. If that is denied, everything runs under this machine's own name.
+The names need a namespace of the kernel. If that is denied, every process sees this machine's own name.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _NEW_UTS, _NEW_USER = 0x04000000, 0x10000000
 
 
 def enter(host: str) -> None:
-    """Let this process, and all that it starts, run on the pretended host."""
+    """Let this process and all its children run on the fake host."""
     user, group = os.geteuid(), os.getegid()
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_UTS):
@@ -34,15 +34,15 @@ def enter(host: str) -> None:
     libc.sethostname(name, len(name))
 
 
-def run_on(words: list[str]) -> None:
-    """Run ``[-n] HOST COMMAND...`` in place of this process, as ssh and blaunch do: a shell reads the command.
+def run_on(arguments: list[str]) -> None:
+    """Replace this process by ``[-n] HOST COMMAND...``, as ssh and blaunch do: a shell reads the command.
 
     Parameters
     ----------
-    words
-        The words. With ``-n``, which is always assumed, standard input is empty.
+    arguments
+        The arguments. With ``-n``, which is always assumed, standard input is empty.
     """
-    host, *command = words[1:] if words[:1] == ["-n"] else words
+    host, *command = arguments[1:] if arguments[:1] == ["-n"] else arguments
     enter(host)
     os.environ.setdefault(RANK_MARK, host)
     with Path(os.devnull).open("rb") as nothing:
@@ -51,14 +51,14 @@ def run_on(words: list[str]) -> None:
 
 
 def main() -> None:
-    """Entry of the file by which faked launchers reach the hosts of their job."""
+    """Run a command on a host of the job. Fake launchers call this file."""
     if MARK not in os.environ:
         sys.exit("this starts ranks inside a job of hpcbench's fake")
     run_on(sys.argv[1:])
 
 
 def why_not() -> str | None:
-    """Why ranks cannot see the names of pretended hosts here; None if they can."""
+    """Return the reason why ranks cannot see the names of fake hosts here; None if they can."""
     child = os.fork()
     if not child:
         enter("probe")

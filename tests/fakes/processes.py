@@ -1,4 +1,4 @@
-"""The processes of a fake's jobs. They are found by a variable that all of them inherit."""
+"""The processes of a fake's jobs, identified by a variable that all of them inherit."""
 
 import os
 import signal
@@ -8,8 +8,11 @@ from pathlib import Path
 from fakes.state import MARK, RANK_MARK
 
 
-def processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
-    """Ids of the processes with this mark. A mark that ends in ``:`` stands for all marks that begin with it."""
+def list_processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
+    """List the ids of the processes with this mark.
+
+    A mark that ends in ``:`` stands for all marks that begin with it.
+    """
     wanted = f"{MARK}={mark}".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -18,18 +21,20 @@ def processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
             variables = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        marked = any(one == wanted or (mark.endswith(":") and one.startswith(wanted)) for one in variables)
-        if marked and (ranks or not any(one.startswith(f"{RANK_MARK}=".encode()) for one in variables)):
+        marked = any(
+            variable == wanted or (mark.endswith(":") and variable.startswith(wanted)) for variable in variables
+        )
+        if marked and (ranks or not any(variable.startswith(f"{RANK_MARK}=".encode()) for variable in variables)):
             yield int(entry.name)
 
 
 def send(mark: str, number: int, *, ranks: bool = True) -> None:
-    """Send a signal to all of them. After SIGKILL it looks again until no process is left."""
-    found = list(processes(mark, ranks=ranks))
-    while found:
-        for pid in found:
+    """Send a signal to all of them. After SIGKILL, repeat until no process is left."""
+    pids = list(list_processes(mark, ranks=ranks))
+    while pids:
+        for pid in pids:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        found = [pid for pid in processes(mark, ranks=ranks) if pid not in found] if number == signal.SIGKILL else []
+        pids = [pid for pid in list_processes(mark, ranks=ranks) if pid not in pids] if number == signal.SIGKILL else []

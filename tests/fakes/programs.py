@@ -1,4 +1,4 @@
-"""The start of a fake's programs. Each call is recorded, ordered faults happen, and then the program does its work."""
+"""The start of a fake's programs: it records each call, carries out ordered faults, and runs the program."""
 
 import importlib
 import io
@@ -30,12 +30,12 @@ PROGRAMS = {
     "flux": ("flux",),
 }
 LAUNCHERS = ("blaunch", "jsrun", "lrun")
-"""Launchers. Their output is that of the started processes, and is not recorded."""
+"""Launchers. Their output is that of the started processes, so it is not recorded."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
 class RefusedError(Exception):
-    """The program refuses: it prints this text on standard error and ends with this exit status."""
+    """A refusal: the program prints this text on standard error and ends with this exit status."""
 
     def __init__(self, text: str, status: int = 255) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class Call:
     read_stdin: Callable[[], bytes] = field(repr=False)
 
     def warn(self, text: str) -> None:
-        """A line on standard error."""
+        """Print a line on standard error."""
         print(text, file=sys.stderr)
 
 
@@ -77,7 +77,7 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
             taken.append(sys.stdin.buffer.read())
         return taken[0]
 
-    faults = strike(store, program)
+    faults = take_faults(store, program)
     begun = next((float(fault["seconds"]) for fault in faults if fault["kind"] == "slow"), 0.0)
     time.sleep(begun)
     output, errors = io.StringIO(), io.StringIO()
@@ -92,7 +92,9 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
                 status = _REGISTRY[program](Call(program, list(argv), store, read_stdin))
             for fault in faults:
                 if fault["kind"] == "resend":
-                    _resend(Call(program, list(argv), store, read_stdin), int(fault["copies"]), float(fault["seconds"]))
+                    _repeat_call(
+                        Call(program, list(argv), store, read_stdin), int(fault["copies"]), float(fault["seconds"])
+                    )
     except RefusedError as refusal:
         status = refusal.status
         print(refusal, file=errors if program not in LAUNCHERS else sys.stderr)
@@ -100,8 +102,8 @@ def run(directory: str, program: str, argv: Sequence[str]) -> int:
     return _answer(output.getvalue(), errors.getvalue(), status, faults)
 
 
-def _resend(call: Call, copies: int, seconds: float) -> None:
-    """Send it again and again, as LSF's programs do where a daemon is too busy to answer; all are taken in the end."""
+def _repeat_call(call: Call, copies: int, seconds: float) -> None:
+    """Repeat the call, as LSF's programs do if a daemon is too busy to answer. Finally it is accepted."""
     for _ in range(copies - 1):
         print("batch system daemon not responding ... still trying", file=sys.stderr, flush=True)
         time.sleep(seconds)
@@ -109,17 +111,17 @@ def _resend(call: Call, copies: int, seconds: float) -> None:
             _REGISTRY[call.program](call)
 
 
-def strike(store: Store, program: str) -> list[dict[str, Any]]:
-    """The faults of this call. Each one that was ordered for a number of calls is counted down."""
+def take_faults(store: Store, program: str) -> list[dict[str, Any]]:
+    """Return the faults of this call. Each fault with a number of calls is counted down."""
     with store.change() as state:
-        found = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
-        for fault in found:
+        matching = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
+        for fault in matching:
             _count_down(state, fault)
-    return found
+    return matching
 
 
-def job_faults(state: State, job: Job, kind: str) -> dict[str, Any] | None:
-    """The fault of this kind for the job, or for all jobs; it is counted down."""
+def take_job_fault(state: State, job: Job, kind: str) -> dict[str, Any] | None:
+    """Return the fault of this kind for the job, or for all jobs, and count it down."""
     for fault in state.faults:
         if fault["kind"] == kind and fault["job"] in ("*", str(job.id), job.key):
             _count_down(state, fault)
@@ -160,7 +162,7 @@ def _answer(output: str, errors: str, status: int, faults: list[dict[str, Any]])
 
 
 def main(directory: str) -> int:
-    """Entry of the programs that a fake puts on PATH: takes the name of one, then its arguments."""
+    """Run a program that a fake puts on PATH. The first argument is its name."""
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     return run(directory, Path(sys.argv[1]).name, sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Really starts the ranks of a faked launcher: by MPICH's mpiexec, or as plain processes without one."""
+"""The start of ranks by a fake launcher: by MPICH's mpiexec, or as processes without MPI."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _ENTRY = f"{FIND_FAKES}; from fakes.ranks import become; become()"
 
 @dataclass(frozen=True)
 class Rank:
-    """The pretended place of one rank."""
+    """The fake placement of one rank."""
 
     host: str
     local_rank: int
@@ -28,17 +28,17 @@ class Rank:
     gpus: Sequence[int]
 
 
-def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
-    """The running job that this process belongs to.
+def find_allocation(store: Store, job_id: str | None, complaint: str) -> Job:
+    """Return the running job that this process belongs to.
 
     Raises
     ------
     RefusedError
         There is no such job.
     """
-    own = os.environ.get(MARK, "")
+    mark = os.environ.get(MARK, "")
     for job in store.read().jobs:
-        if own == f"{store.directory}:{job.key}" and job_id == str(job.id) and job.places:
+        if mark == f"{store.directory}:{job.key}" and job_id == str(job.id) and job.places:
             return job
     raise RefusedError(complaint, 1)
 
@@ -46,21 +46,21 @@ def allocation(store: Store, job_id: str | None, complaint: str) -> Job:
 def launch(
     store: Store, ranks: Sequence[Rank], command: Sequence[str], variables: Mapping[str, str], names: "Names"
 ) -> int:
-    """Start the ranks, pass on their output, wait for them, and return the exit status."""
+    """Start the ranks, forward their output, wait for them, and return the exit status."""
     if not command:
         raise RefusedError("no command was given", 1)
-    told = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
+    descriptions = [[rank.host, rank.local_rank, rank.local_size, list(rank.gpus)] for rank in ranks]
     environment = {
         **os.environ,
         **variables,
-        "HPCBENCH_FAKE_RANKS": json.dumps({"ranks": told, "names": names.for_json()}),
+        "HPCBENCH_FAKE_RANKS": json.dumps({"ranks": descriptions, "names": names.for_json()}),
         RANK_MARK: "mpiexec",
     }
     each = [sys.executable, "-E", "-S", "-c", _ENTRY, *command]
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    found = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
-    if found:
-        lines = [[found, "-n", str(len(ranks)), "-bind-to", "none", *_hosts(ranks, store), *each]]
+    path = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
+    if path:
+        lines = [[path, "-n", str(len(ranks)), "-bind-to", "none", *_list_host_options(ranks, store), *each]]
         extra: list[dict[str, str]] = [{}]
     else:
         lines = [each] * len(ranks)
@@ -73,27 +73,27 @@ def launch(
 
 @dataclass(frozen=True)
 class Names:
-    """Variables by which the faked launcher tells a rank its number and place."""
+    """Variables in which the fake launcher gives a rank its number and place."""
 
     rank: Sequence[str]
     size: Sequence[str]
     local_rank: Sequence[str]
     local_size: Sequence[str]
     gpus: bool = True
-    """Whether it limits CUDA_VISIBLE_DEVICES."""
+    """Whether the launcher limits CUDA_VISIBLE_DEVICES."""
 
     def for_json(self) -> list[object]:
-        """The names in the form that `become` reads."""
+        """Return the names in the form that `become` reads."""
         return [list(self.rank), list(self.size), list(self.local_rank), list(self.local_size), self.gpus]
 
 
 def become() -> None:
     """Set the launcher's variables in a rank's process, and replace the process by the program."""
-    told = json.loads(os.environ.pop("HPCBENCH_FAKE_RANKS"))
+    descriptions = json.loads(os.environ.pop("HPCBENCH_FAKE_RANKS"))
     number = int(os.environ["PMI_RANK"])
-    host, local_rank, local_size, gpus = told["ranks"][number]
-    *names, narrows = told["names"]
-    for group, value in zip(names, (number, len(told["ranks"]), local_rank, local_size), strict=True):
+    host, local_rank, local_size, gpus = descriptions["ranks"][number]
+    *names, narrows = descriptions["names"]
+    for group, value in zip(names, (number, len(descriptions["ranks"]), local_rank, local_size), strict=True):
         os.environ.update({name: str(value) for name in group})
     os.environ[RANK_MARK] = host
     if narrows:
@@ -104,15 +104,15 @@ def become() -> None:
         sys.exit(f"{sys.argv[1]}: {failure.strerror}")
 
 
-def _hosts(ranks: Sequence[Rank], store: Store) -> list[str]:
-    """Options by which MPICH reaches the pretended hosts, as it would by LSF's blaunch."""
+def _list_host_options(ranks: Sequence[Rank], store: Store) -> list[str]:
+    """Return options with which MPICH reaches the fake hosts, as by LSF's blaunch."""
     counts = Counter(rank.host for rank in ranks)
     hosts = ",".join(f"{host}:{count}" for host, count in counts.items())
     return ["-hosts", hosts, "-launcher", "lsf", "-launcher-exec", str(store.directory / "host")]
 
 
 def split(config: Config, per_host: int, local_rank: int) -> list[int]:
-    """The GPUs of a local rank if a node's GPUs are divided evenly."""
+    """Return the GPUs of a local rank if a node's GPUs are divided evenly."""
     if not config.gpus:
         return []
     each = max(1, config.gpus // per_host)

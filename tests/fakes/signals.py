@@ -1,4 +1,4 @@
-"""Signals in the forms that people write: ``USR2``, ``SIGUSR2`` or ``12``."""
+"""Signals in the forms that users write: ``USR2``, ``SIGUSR2`` or ``12``."""
 
 import signal
 
@@ -6,7 +6,7 @@ from fakes.programs import RefusedError
 
 
 def signal_number(text: str) -> int:
-    """The signal's number.
+    """Return the signal's number.
 
     Raises
     ------
@@ -14,9 +14,9 @@ def signal_number(text: str) -> int:
         There is no such signal.
     """
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
-    known = {one.name: int(one) for one in signal.Signals}
-    if name in known:
-        return known[name]
-    if text.isdigit() and int(text) in known.values():
+    numbers = {number.name: int(number) for number in signal.Signals}
+    if name in numbers:
+        return numbers[name]
+    if text.isdigit() and int(text) in numbers.values():
         return int(text)
     raise RefusedError(f"{text}: Signal not supported")

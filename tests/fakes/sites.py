@@ -9,8 +9,8 @@ from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.errors import UserError
 
 
-def pretended(name: str, system: str) -> dict[str, Any]:
-    """Options of `FakeLSF` or `FakeFlux` for the site of this name or file.
+def read_options(name: str, system: str) -> dict[str, Any]:
+    """Return options of `FakeLSF` or `FakeFlux` for the site with this name or file.
 
     Raises
     ------
@@ -21,36 +21,36 @@ def pretended(name: str, system: str) -> dict[str, Any]:
     kind = site.scheduler.kind
     if kind != system:
         raise UserError(f"site {site.site}: its scheduler is {kind}: give {kind}, not {system}")
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "cores": site.node.usable_cores,
         "gpus": site.node.gpus,
         "account_option": site.scheduler.account_option or "",
         "max_submitted": site.scheduler.max_submitted or 0,
     }
     if site.queues:
-        found["queues"] = {queue: _limits(limits) for queue, limits in site.queues.items()}
-    return {**found, **(_of_lsf(site) if system == "lsf" else {})}
+        settings["queues"] = {queue: _read_limits(limits) for queue, limits in site.queues.items()}
+    return {**settings, **(_read_lsf_options(site) if system == "lsf" else {})}
 
 
-def _of_lsf(site: Site) -> dict[str, Any]:
+def _read_lsf_options(site: Site) -> dict[str, Any]:
     scheduler = site.scheduler
-    found: dict[str, Any] = {"flavour": "csm" if scheduler.allocation == "nodes" else "lsf"}
+    settings: dict[str, Any] = {"flavour": "csm" if scheduler.allocation == "nodes" else "lsf"}
     if scheduler.max_array is not None:
-        found["max_array"] = scheduler.max_array
-    return {**found, "parse_script": scheduler.hand_in == "file"}
+        settings["max_array"] = scheduler.max_array
+    return {**settings, "parse_script": scheduler.hand_in == "file"}
 
 
-def _limits(queue: Queue) -> dict[str, Any]:
+def _read_limits(queue: Queue) -> dict[str, Any]:
     counts = [bin.max_nodes for bin in queue.bins]
-    found = {
+    limits = {
         "min_nodes": queue.min_nodes,
         "max_nodes": most_nodes(queue),
-        "max_minutes": _minutes(Duration.parse(queue.max_walltime) if queue.max_walltime else None),
-        "bins": [(count, _minutes(longest(queue, count))) for count in counts],
+        "max_minutes": _parse_minutes(Duration.parse(queue.max_walltime) if queue.max_walltime else None),
+        "bins": [(count, _parse_minutes(longest(queue, count))) for count in counts],
         "max_submitted": queue.max_submitted,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in limits.items() if value}
 
 
-def _minutes(limit: Duration | None) -> float | None:
+def _parse_minutes(limit: Duration | None) -> float | None:
     return limit.seconds / 60 if limit else None

@@ -1,6 +1,6 @@
-"""The state that a fake's programs and its dispatcher share: a file of jobs and faults, changed under a lock.
+"""The state that a fake's programs share with its dispatcher: a file of jobs and faults, changed under a lock.
 
-Each call of a faked program imports this module, so it needs only the standard library.
+Each call of a fake program imports this module, so it needs only the standard library.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ ENDED = (DONE, EXITED)
 ALIVE = (RUNNING, STOPPED, SYSTEM_STOPPED)
 
 MARK = "HPCBENCH_FAKE_JOB"
-"""Variable in the environment of all processes of a job, by which they are found."""
+"""Variable that identifies the processes of a job, in their environment."""
 RANK_MARK = "HPCBENCH_FAKE_HOST"
 """Variable in the environment of ranks: the pretended host that they run on, where signals to the batch script do not
 arrive.
@@ -36,14 +36,14 @@ class Job:
 
     id: int
     script: str
-    """File that the fake copied the script to."""
+    """Path of the fake's copy of the script."""
     index: int = 0
-    """Index of the element; 0 if there is no array."""
+    """Index of the element; 0 if the job is not an array."""
     name: str = ""
     queue: str = ""
     account: str = ""
     options: dict[str, list[str]] = field(default_factory=dict)
-    """Options as they were given, those of the script included."""
+    """Options as given, including those of the script."""
     cwd: str = ""
     output: str = ""
     error: str = ""
@@ -51,11 +51,11 @@ class Job:
     arguments: list[str] = field(default_factory=list)
     hosts: int = 1
     per_host: int = 1
-    """Slots on each host; 0 stands for all."""
+    """Slots on each host; 0 for all."""
     depends: str = ""
     orphan_ends: bool = False
     throttle: int = 0
-    """Largest number of the array's elements that may run at a time; 0 for all."""
+    """Largest number of concurrent elements of the array; 0 for all."""
     limit: float = 0.0
     """Time limit in seconds of this machine; 0 for none."""
     warning: tuple[float, int] | None = None
@@ -69,22 +69,22 @@ class Job:
     pid: int = 0
     exit: int | None = None
     why: str = ""
-    """The cause of its end, or of the coming end: owner, force, limit, requeue, preempt, host, orphan."""
+    """Cause of its past or coming end: owner, force, limit, requeue, preempt, host, orphan."""
     note: str = ""
     plan: list[tuple[float, int, str]] = field(default_factory=list)
-    """Coming signals: time, signal, and reason."""
+    """Future signals: time, signal, and reason."""
     places: dict[str, int] = field(default_factory=dict)
-    """Slots by pretended host."""
+    """Slots by fake host."""
     starts: int = 0
     events: list[tuple[float, str]] = field(default_factory=list)
 
     @property
     def key(self) -> str:
-        """The key ``12``, or ``12[3]`` for an element."""
+        """Key ``12``, or ``12[3]`` for an element."""
         return f"{self.id}[{self.index}]" if self.index else str(self.id)
 
     def say(self, time: float, text: str) -> None:
-        """Add an event to its history."""
+        """Add an event to the job's history."""
         self.events.append((time, text))
 
 
@@ -96,14 +96,14 @@ class State:
     jobs: list[Job] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
 
-    def full(self, queue: str, more: int, config: "Config") -> bool:
-        """Whether a user may not have `more` further jobs in the queue."""
+    def is_full(self, queue: str, more: int, config: "Config") -> bool:
+        """Return whether a user may not have `more` further jobs in the queue."""
         alive = [job.queue for job in self.jobs if job.state not in ENDED]
         bounds = ((config.max_submitted, len(alive)), (config.queues[queue].get("max_submitted"), alive.count(queue)))
         return any(most and have + more > most for most, have in bounds)
 
     def find(self, id: int, index: int = 0) -> list[Job]:
-        """The job, all elements of the array, or one of them."""
+        """Return the job, all elements of the array, or one of them."""
         return [job for job in self.jobs if job.id == id and index in (0, job.index)]
 
 
@@ -134,24 +134,24 @@ class Config:
     """Seconds of this machine after which a finished job is no longer listed."""
     dispatch_delay: float = 0.0
     terminate_interval: float = 10.0
-    """Seconds of this machine between a signal that ends a job and the next, harder one."""
+    """Seconds of this machine between a signal that ends a job and the next, stronger one."""
     root_refused: bool = False
     parse_script: bool = False
     user: str = field(default_factory=getpass.getuser)
 
-    def most_minutes(self, queue: str, nodes: int) -> float:
-        """The longest time of a job with this number of nodes."""
+    def get_most_minutes(self, queue: str, nodes: int) -> float:
+        """Return the longest time of a job with this number of nodes, in minutes."""
         limits = self.queues[queue]
         bins = [minutes for most, minutes in limits.get("bins", []) if nodes <= most]
         return float(min([limits.get("max_minutes", math.inf), *bins[:1]]))
 
-    def most_nodes(self, queue: str) -> float:
-        """The largest number of nodes of a job."""
+    def get_most_nodes(self, queue: str) -> float:
+        """Largest number of nodes of a job."""
         return float(min(self.nodes, self.queues[queue].get("max_nodes", math.inf)))
 
     @property
     def node_names(self) -> list[str]:
-        """The pretended compute hosts."""
+        """Names of the fake compute hosts."""
         return [f"node{k + 1}" for k in range(self.nodes)]
 
 
@@ -175,14 +175,14 @@ class Store:
 
     @property
     def config(self) -> Config:
-        """The settings of the fake."""
+        """Settings of the fake."""
         if self._cached is None:
             self._cached = Config(**json.loads((self.directory / "config.json").read_text(encoding="utf-8")))
         return self._cached
 
     @contextmanager
     def change(self) -> Iterator[State]:
-        """The state, for changing it. It is locked meanwhile."""
+        """Yield the state for changing it. It is locked meanwhile."""
         with (self.directory / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             state = self._read()
@@ -192,7 +192,7 @@ class Store:
                 self._write(state)
 
     def read(self) -> State:
-        """The present state."""
+        """Return the present state."""
         return self._read()
 
     def record(self, program: str, argv: Sequence[str], stdin: bytes | None) -> None:
@@ -205,8 +205,8 @@ class Store:
             if stdin is not None:
                 path.with_suffix(".stdin").write_bytes(stdin)
 
-    def spool(self, name: str) -> Path:
-        """A file of a job."""
+    def locate_file(self, name: str) -> Path:
+        """Return a file of a job."""
         return self.directory / "spool" / name
 
     def _read(self) -> State:

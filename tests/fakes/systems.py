@@ -1,4 +1,4 @@
-"""The interface between the dispatcher and the faked scheduler."""
+"""The interface between the dispatcher and a fake scheduler."""
 
 import importlib
 from typing import Protocol
@@ -7,32 +7,32 @@ from fakes.state import Config, Job, State, Store
 
 
 class System(Protocol):
-    """The behaviour of a scheduler, apart from its programs."""
+    """The behavior of a scheduler, apart from its programs."""
 
-    def ready(self, job: Job, state: State) -> bool | None:
-        """Whether the job's dependencies hold; None if they never will."""
+    def is_ready(self, job: Job, state: State) -> bool | None:
+        """Return whether the job's dependencies hold; None if they never will."""
 
-    def environment(self, job: Job, store: Store) -> dict[str, str]:
-        """Variables of the job, apart from those of its submission."""
+    def list_variables(self, job: Job, store: Store) -> dict[str, str]:
+        """Return the variables of the job, apart from those of its submission."""
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """The signals that it will get unless it ends before: time, signal, and reason."""
+        """Return the signals of the job's future: time, signal, and reason."""
 
-    def reaches_ranks(self, config: Config) -> bool:
-        """Whether a signal to the job reaches its ranks, because they run on the host of the script."""
+    def can_reach_ranks(self, config: Config) -> bool:
+        """Return whether a signal to the job reaches its ranks, because they run on the host of the script."""
 
-    def began(self, job: Job, now: float) -> None:
-        """Note that it has started."""
+    def record_start(self, job: Job, now: float) -> None:
+        """Record that the job has started."""
 
-    def signalled(self, job: Job, number: int, why: str, now: float) -> None:
-        """Note that it got a signal."""
+    def record_signal(self, job: Job, number: int, why: str, now: float) -> None:
+        """Record that the job got a signal."""
 
-    def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """Note that it has ended, and whether it goes back into the queue."""
+    def record_end(self, job: Job, config: Config, now: float, *, again: bool) -> None:
+        """Record that the job has ended, and whether it is requeued."""
 
 
 def load(name: str) -> System:
-    """The behaviour of ``lsf`` or ``flux``."""
+    """Return the behavior of ``lsf`` or ``flux``."""
     module = importlib.import_module(f"fakes.{name}")
     system: System = module.SYSTEM
     return system

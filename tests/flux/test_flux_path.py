@@ -60,7 +60,7 @@ def test_a_running_job_is_cancelled_and_another_is_not(place: Make, capsys: Capt
 def test_a_job_that_nears_its_limit_stops_and_retry_goes_on(place: Make, capsys: Capture) -> None:
     here = place()
     here.acts({"r1-baseline": "stop"})
-    here.write_study(walltime="60s", stop_ahead="58s", requeue=1)
+    here.write_study(walltime="60s", stop_ahead="45s", requeue=1)
     root = here.submit().root
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.STOPPED]

@@ -176,7 +176,7 @@ def test_where_what_it_waits_for_has_failed_and_lsf_keeps_it_that_is_said(
     here.began()
     here.write_study(study="second")
     second = here.submit(after="fake")
-    assert "refuses -ti: should fake fail, the jobs wait until you cancel them" in " ".join(second.notes)
+    assert "refuses -ti: if fake fails, the jobs wait until you cancel them" in " ".join(second.notes)
     assert "-ti" not in here.fake.jobs[1].options
     wait_for(lambda: track(second.root).jobs["j0001-r1"].reason == "Job dependency condition not satisfied;")
     cancel(first)
@@ -234,7 +234,8 @@ def test_options_that_are_refused_are_left_out_and_the_script_does_their_work(
     here.write_study(walltime="1m", stop_ahead="50s")
     said = here.submit()
     assert states(wait_until_over(here, said.root)) == [State.STOPPED]  # by the script's own clock
-    assert any(note.startswith("-rn is left out, for lsf-cluster refuses it: LSF may run a job") for note in said.notes)
+    lost = "-rn is left out because lsf-cluster refuses it: LSF may run a job"
+    assert any(note.startswith(lost) for note in said.notes)
     assert not any("-wa" in note or "-cwd" in note for note in said.notes)
     head = [line for line in (said.root / "jobs" / "j0001-r1" / "job.sh").read_text().splitlines() if "#BSUB" in line]
     assert {line.split()[1] for line in head} == {"-J", "-n", "-R", "-gpu", "-W", "-P", "-q", "-o"}
@@ -362,7 +363,7 @@ def test_a_submission_that_was_killed_goes_on(place: Make) -> None:
     assert [handed.id for handed in Ledger(root).submitted] == [None]
     again = here.submit()
     assert again.root == root
-    assert "1 more handed in" in again.notes[-1]
+    assert "1 more jobs submitted" in again.notes[-1]
     assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
     assert [job.key for job in here.fake.jobs] == ["1", "2"]
 

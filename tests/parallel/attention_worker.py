@@ -1,4 +1,7 @@
-"""Attention over four ranks, and over two, beside dense attention in one process. Prints a JSON line a case."""
+"""Attention over four ranks and over two, compared with dense attention in one process.
+
+Prints one JSON line per case.
+"""
 
 import json
 from collections.abc import Iterator
@@ -6,9 +9,9 @@ from contextlib import nullcontext
 from itertools import product
 from unittest.mock import patch
 
+import context_faults
 import torch
 from attention_cases import FAULTS, A, B, D, M, dense, random
-from context_faults import planted
 from mpi4py import MPI
 
 from hpcbench.comm.group import Group
@@ -24,39 +27,39 @@ WORLD = MPI.COMM_WORLD
 
 
 def groups() -> Iterator[Group]:
-    """This rank's group of two, and that of four; once with messages in the background, once without."""
+    """Return this rank's groups of two and of four, with messages in the background and without."""
     for ranks, overlap in product((2, 4), (False, True)):
         yield Group(WORLD.Split(WORLD.rank // ranks), Progress(Wait.GIVE_WAY, background=overlap))
 
 
 def errors(way: str, ranks: Sharers, *, causal: bool, dtype: torch.dtype) -> dict[str, float]:
-    """Relative errors of the result and of the gradients, the largest over the ranks."""
+    """Return the relative errors of the result and of the gradients, the largest over the ranks."""
     attention, order = WAYS[way]  # type: ignore[index]
     group = ranks.group
     places = order(M, group.rank, group.size)
-    whole = [random(B, A, M * group.size, D, seed=seed).requires_grad_() for seed in range(3)]
+    full = [random(B, A, M * group.size, D, seed=seed).requires_grad_() for seed in range(3)]
     upstream = random(B, A, M * group.size, D, seed=3)
-    expected = dense(*whole, causal=causal)
+    expected = dense(*full, causal=causal)
     expected.backward(upstream)  # type: ignore[no-untyped-call]
-    own = [x.detach()[:, :, places].to(dtype).requires_grad_() for x in whole]
-    result = attention(*own, ranks, causal=causal)
+    local = [x.detach()[:, :, places].to(dtype).requires_grad_() for x in full]
+    result = attention(*local, ranks, causal=causal)
     result.backward(upstream[:, :, places].to(dtype))
     pairs = {"result": (result.detach(), expected.detach())}
-    pairs |= {name: (x.grad, y.grad) for name, x, y in zip("qkv", own, whole, strict=True)}
-    found = {
+    pairs |= {name: (x.grad, y.grad) for name, x, y in zip("qkv", local, full, strict=True)}
+    results = {
         name: float((mine.double() - theirs[:, :, places]).norm() / theirs[:, :, places].norm())
         for name, (mine, theirs) in pairs.items()
     }
-    return {name: max(WORLD.allgather(error)) for name, error in found.items()}
+    return {name: max(WORLD.allgather(error)) for name, error in results.items()}
 
 
-def say(**words: object) -> None:
+def say(**fields: object) -> None:
     if WORLD.rank == 0:
-        print(json.dumps(words), flush=True)
+        print(json.dumps(fields), flush=True)
 
 
 def attention() -> None:
-    """Every way, causal and not, of each number of ranks; with the MPI library's collectives and with our own."""
+    """Check every method, causal and not, for each number of ranks, with the MPI library's collectives and our own."""
     for group in groups():
         overlap = group._own.progress.background
         scheme = Scheme(algorithm="encoded" if overlap else "native")
@@ -78,29 +81,29 @@ def faulty() -> None:
     for way, faults in FAULTS.items():
         for fault in faults:
             ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=False)
-            with planted(fault):
+            with context_faults.FAULTS[fault]():
                 say(scene="fault", way=way, fault=fault, errors=errors(way, ranks, causal=True, dtype=torch.float64))
 
 
 def blocks(ranks: Sharers) -> list[list[list[float]]]:
-    """What each rank decodes of the block of each rank: by owner, then by the rank that decodes."""
-    own = random(1000, seed=WORLD.rank).float()
-    seen = {source: block.clone().tolist() for source, block in go_round(own, ranks)}
+    """Return each rank's decoded values of each rank's block, by owner and then by the rank that decodes."""
+    own_block = random(1000, seed=WORLD.rank).float()
+    seen = {source: block.clone().tolist() for source, block in go_round(own_block, ranks)}
     everyones = WORLD.allgather([seen[source] for source in range(WORLD.size)])
     return [[rank[source] for rank in everyones] for source in range(WORLD.size)]
 
 
 def passed_on() -> None:
-    """Under a lossy codec all ranks but its owner decode the same values of a block, whichever way it came."""
+    """Check that under a lossy codec all ranks but the owner decode the same values of a block, on every path."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     for codec, anew in (("zfp:4", False), ("zfp:4", True), ("none", False)):
         ranks = Sharers.of(group, Policy(Scheme(algorithm="encoded", default=codec)), overlap=False)
         with patch.object(Relay, "keep", lambda self, message, memory: None) if anew else nullcontext():
-            found = blocks(ranks)
+            blocks_seen = blocks(ranks)
         alike = all(
-            rank == others[0] for owner in range(4) if (others := without(found[owner], owner)) for rank in others
+            rank == others[0] for owner in range(4) if (others := without(blocks_seen[owner], owner)) for rank in others
         )
-        exact = all(rank == found[owner][owner] for owner in range(4) for rank in found[owner])
+        exact = all(rank == blocks_seen[owner][owner] for owner in range(4) for rank in blocks_seen[owner])
         counters = ranks.forward.counters
         sizes = [counters.calls, counters.message_bytes, counters.wire_bytes, counters.coded_bytes]
         say(scene="passed on", codec=codec, anew=anew, alike=alike, exact=exact, sizes=sizes)
@@ -111,7 +114,7 @@ def without(items: list[list[float]], index: int) -> list[list[float]]:
 
 
 def homeward() -> None:
-    """Each rank adds 10^source x (rank + 1) to the block of `source`: at home are all four digits' worth."""
+    """Let each rank add 10^source x (rank + 1) to the block of `source`: the owner gets the sum of all four digits."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     ranks = Sharers.of(group, Policy(Scheme(algorithm="native")), overlap=False)
     home = Homeward(ranks, torch.zeros(3))

@@ -1,49 +1,27 @@
-"""What the parity tests compare, as data: settings of two runs, by the names of their fields."""
+"""Cases of the parity tests as data: the settings of two runs, by the names of their fields."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from random import Random
 from typing import Any
 
-from covering import Case, cover, every_case, once
+import small_runs
+from covering import Case, cover_sample, every_case, once
 from faults import FAULTS
+from small_runs import BASELINE, NEOX, RUN, TRAIN
 
-from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run, check
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Train
 from hpcbench.errors import UserError
 
 MOST_RANKS = 8
 STEPS = 3
 FEWER_STEPS = 2
-"""The second step has gradients of weights that the first one changed, and Adam's moments."""
+"""Number of steps. The second step has gradients of weights that the first one changed, and Adam's moments."""
 
-NEOX = Model(
-    name="neox",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.5,
-    parallel_residual=True,
-    tied=False,
-)
-GPT2 = Model(
-    name="gpt2",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=259,
-    positions="learned",
-    rotary_fraction=0.0,
-    parallel_residual=False,
-    tied=True,
-)
+GPT2 = small_runs.GPT2.changed(vocab=259)
 
-BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
 IDENTITY = NamedScheme(name="identity", algorithm="two-shot", default="none")
 NAIVE_MPC = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc")
 HYBRID = NamedScheme(
@@ -62,18 +40,18 @@ EXACT_FEEDBACK = NamedScheme(
     default="none",
     rules=[Rule(dimension="DP", codec="mpc", feedback=True)],
 )
-"""Feedback of a codec that has no error."""
+"""Feedback of a codec without error."""
 
 NAMED: dict[str, dict[str, Any]] = {
     "model": {model.name: model for model in (NEOX, GPT2)},
     "scheme": {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS, EXACT_FEEDBACK)},
 }
-"""Values that settings call by name."""
+"""Values that settings refer to by name."""
 
 LOSSY = ("zhybrid-16-8", "naive-int8", "sign-feedback")
 
 FUSED, UNFUSED = 0.05, 1e-6
-"""Sizes of buckets in MB: some parameters each, and one each."""
+"""Sizes of buckets in MB: several parameters each, and one each."""
 
 AXES: dict[str, Sequence[Any]] = {
     "layout.dp": range(1, MOST_RANKS + 1),
@@ -99,57 +77,26 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "selective", "full", 2),
     "train.offload": (False, True),
 }
-"""Axes of the grid of cases that fit everything."""
+"""Axes of the grid of cases that can be combined with every case."""
 
 FILLS = 28
-"""Number of choices of `FREE`, for each case of `AXES`, that the cover is chosen from."""
+"""Number of random choices of `FREE` for each case of `AXES`, from which the cover is chosen."""
 
 TOGETHER = [("layout.dp", "layout.tp", "layout.pp", "model.tied")]
-"""Every layout, with the weights of embedding and head tied and not."""
+"""Every layout, with embedding and head tied and not."""
 
-BASE = Run(
-    schema=1,
+BASE = RUN.changed(
     study="parity",
-    site="local",
     run="parity",
-    repeat=1,
-    pairing="r1",
-    cell={},
     model=NEOX,
-    data=Data(source="stdlib", valid_fraction=0.1),
-    train=Train(
-        steps=STEPS,
-        warmup_steps=1,
-        global_batch=24,
-        micro_batch=1,
-        seq_len=12,
-        precision="fp64",
-        zero=1,
-        seed=7,
-        lr=1e-3,
-        min_lr=1e-4,
-        beta1=0.9,
-        beta2=0.95,
-        eps=1e-8,
-        weight_decay=0.01,
-        clip=1.0,
-        bucket_mb=FUSED,
-        overlap=True,
-        eval_every=0,
-        eval_samples=5,
+    train=TRAIN.changed(
+        steps=STEPS, global_batch=24, seq_len=12, precision="fp64", seed=7, bucket_mb=FUSED, eval_samples=5
     ),
-    layout=Layout(),
-    scheme=BASELINE,
-    ranks=1,
-    threads=1,
-    oversubscribe=True,
-    device="cpu",
-    links=None,
 )
 
 
 def run_of(settings: Case) -> Run:
-    """A run of a few steps, with `BASE` changed by the settings, and with enough samples for its pipeline."""
+    """Return a run of a few steps: `BASE` with the settings, and enough samples for its pipeline."""
     run = _changed(tuple(settings.items()))
     run = run.changed(ranks=run.layout.ranks)
     return run if "train.global_batch" in settings else run.changed(train=filling(run))
@@ -157,7 +104,7 @@ def run_of(settings: Case) -> Run:
 
 @cache
 def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
-    """`BASE` with the settings. A search for cases adds them one by one, so that all but the last are known."""
+    """Return `BASE` with the settings. A search adds them one by one, so all but the last are cached."""
     if not settings:
         return BASE
     *before, (name, value) = settings
@@ -169,10 +116,11 @@ def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
 
 
 def filling(run: Run) -> Train:
-    """The run's training with the fewest samples that show its pipeline at work.
+    """Return the run's training with the fewest samples that exercise its pipeline.
 
-    Gradients add up over two micro-batches at least, and the first stage begins one after it has got the gradient of
-    another: with as many micro-batches as stages it does not, nor with twice as many where stages take turns.
+    Gradients add up over at least two micro-batches, and the first stage must begin one after it received the
+    gradient of another. With as many micro-batches as stages it does not. With interleaved stages, twice as many
+    are not enough either.
     """
     pp = run.layout.pp
     micro_batches = 2 * pp if run.train.schedule == "interleaved" else pp + 1
@@ -188,7 +136,7 @@ def _with(run: Run, name: str, value: Any) -> Run:
 
 
 def valid(settings: Case) -> bool:
-    """Whether there are ranks for it, and the engine would take it."""
+    """Return whether there are enough ranks for the run, and the engine accepts it."""
     run = run_of(settings)
     try:
         check(run, "")
@@ -198,7 +146,7 @@ def valid(settings: Case) -> bool:
 
 
 def label(settings: Case) -> str:
-    """The settings in the name of a test."""
+    """Return the settings as text for the name of a test."""
 
     def short(name: str) -> str:
         return "+".join(part.rpartition(".")[2] for part in name.split("+"))
@@ -208,7 +156,7 @@ def label(settings: Case) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs. `settings` belongs to the tested one, perhaps with a fault."""
+    """Two runs. `settings` belongs to the tested one, which may have a fault."""
 
     settings: Case
     against: Case
@@ -224,7 +172,10 @@ class Comparison:
 
     @cached_property
     def reference(self) -> Run:
-        """The other run, which takes the same samples; if it is only a model, all of a step's at once."""
+        """Return the other run, which takes the same samples.
+
+        If it is only a model, it takes all samples of a step at once.
+        """
         batch = self.run.train.global_batch
         at_once = {"train.micro_batch": batch} if self.against == one_process(self.against) else {}
         return run_of({**self.against, **at_once, "train.global_batch": batch})
@@ -235,29 +186,27 @@ class Comparison:
 
 
 def once_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons in which some setting has a value for the first time: what `make test` has of a suite."""
+    """Return the comparisons in which a setting has a value for the first time: the part of a suite in `make test`."""
     taken = once([comparison.settings for comparison in comparisons])
     return [comparison for comparison in comparisons if comparison.settings in taken]
 
 
 def rest_of(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The others, which `make test-long` has."""
+    """Return the other comparisons, for `make test-long`."""
     taken = {comparison.name for comparison in once_of(comparisons)}
     return [comparison for comparison in comparisons if comparison.name not in taken]
 
 
 def one_process(settings: Case) -> Case:
-    """The same model in one process."""
+    """Return the run of the same model in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model")}
 
 
 @cache
 def grid() -> list[Comparison]:
-    """Cases in which all pairs of values occur that can."""
-    chance = Random(7)
+    """Return cases in which all possible pairs of values occur."""
     fixed = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
-    pool = [{**case, **fill} for case in fixed for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)]
-    return [Comparison(case, one_process(case)) for case in cover(pool, TOGETHER)]
+    return [Comparison(case, one_process(case)) for case in cover_sample(fixed, FREE, FILLS, together=TOGETHER)]
 
 
 PLACES: list[Case] = [
@@ -267,9 +216,9 @@ PLACES: list[Case] = [
 ]
 WHOLE = PLACES[-1]
 TWO_LAYERS: Case = {"model.layers": 2}
-"""One a stage: what a setting changes of a layer, both have. Models of more layers are in the grid."""
+"""One layer per stage. Settings affect both layers in the same way. Models with more layers are in the grid."""
 PADDED: Case = {"layout.dp": 2, "layout.tp": 4, "train.bucket_mb": UNFUSED}
-"""A part of a parameter and padding lie in one codec's block."""
+"""A codec's block contains a part of a parameter and padding."""
 
 RUN_FOR_RESIDUALS: Case = {
     "layout.dp": 4,
@@ -281,9 +230,9 @@ RUN_FOR_RESIDUALS: Case = {
 
 
 def bit_equal() -> Iterator[Comparison]:
-    """Settings that change no order of sums, so no bit.
+    """Return settings that change no order of sums, so no bit.
 
-    Not clipped: the gradient's norm is a sum over pieces, which are cut differently.
+    Nothing is clipped, because the gradient's norm is a sum over pieces, which are cut differently.
     """
     common = {"scheme": "identity", "train.clip": 0.0}
     for model in NAMED["model"]:
@@ -297,14 +246,14 @@ def bit_equal() -> Iterator[Comparison]:
                 ("train.offload", True),
             ):
                 yield Comparison({**plain, name: value}, plain)
-    for pp in (2, 4):  # of tied weights the gradients of a whole pass are added, not of each micro-batch
+    for pp in (2, 4):  # the gradients of tied weights are added per pass, not per micro-batch
         for dp in (1, 2):
             plain = {"model": "neox", **common, "layout.dp": dp, "train.micro_batch": 2}
             yield Comparison({**plain, "layout.pp": pp}, plain)
 
 
 def lossless() -> Iterator[Comparison]:
-    """A lossless codec against the same algorithm without one."""
+    """Return a lossless codec compared with the same algorithm without a codec."""
     for precision in ("fp32", "fp64"):
         for model in NAMED["model"]:
             common = {"model": model, **TWO_LAYERS, "train.precision": precision, **WHOLE}
@@ -315,7 +264,7 @@ def lossless() -> Iterator[Comparison]:
 
 
 def lossy() -> Iterator[Comparison]:
-    """Lossy schemes: far from exact, and yet equal on all replicas."""
+    """Return lossy schemes: far from exact, but equal on all replicas."""
     by_positions = {"layout.dp": 2, "layout.tp": 2, "train.sequence_parallel": True}
     for place in (WHOLE, PADDED, by_positions):
         for model in NAMED["model"]:
@@ -325,14 +274,14 @@ def lossy() -> Iterator[Comparison]:
 
 
 def overlapped() -> Iterator[Comparison]:
-    """Gradients reduced during the backward pass against after it."""
+    """Return gradients reduced during the backward pass compared with gradients reduced after it."""
     for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
         common = {"model": model, **TWO_LAYERS, "scheme": scheme, "train.precision": "fp32", **WHOLE}
         yield Comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
 
 
 def faulty() -> Iterator[Comparison]:
-    """Each fault, and the same run without."""
+    """Return the run of each fault, and the same run without the fault."""
     sound = set()
     for name, fault in FAULTS.items():
         if fault.settings is None:
@@ -350,4 +299,4 @@ SUITES: dict[str, Callable[..., Iterable[Comparison]]] = {
     suite.__name__: suite for suite in (grid, bit_equal, lossless, lossy, overlapped, faulty)
 }
 COVERS = ("grid",)
-"""Suites of `STEPS`; the others have fewer."""
+"""Suites with `STEPS` steps; the others have fewer."""

@@ -1,23 +1,22 @@
-"""Runs whose ranks share the positions of samples, and what each is compared with."""
+"""Runs whose ranks share the positions of samples, and their references."""
 
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
-from random import Random
 
 import cases
 from cases import FREE, Case, Comparison, valid
-from covering import cover, every_case
+from covering import cover_sample, every_case
 
 CP = "layout.cp+layout.context"
 COMMON: Case = {"train.seq_len": 24}
-"""As many positions as four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
+"""The number of positions that four ranks can share in a ring, with tensor-parallel ranks that share them once more."""
 
 SAMPLED = (*COMMON, "train.eval_samples")
-"""Settings of the samples, which one process has too."""
+"""Settings of the samples, which the run in one process shares."""
 
 AXES = {CP: ((4, "ring"), (2, "rsa"), (2, "ulysses")), **cases.AXES}
-"""Each way, over two ranks and over four, with all axes of the grid of cases."""
+"""Each method, over two ranks and over four, with all axes of the grid of cases."""
 
 FILLS = 12
 
@@ -27,7 +26,7 @@ def fits(settings: Case) -> bool:
 
 
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """A run that shares positions; by default against one process."""
+    """Return a run that shares positions, by default compared with one process."""
     settings = {**settings, **COMMON}
     alone = {name: value for name, value in settings.items() if name.startswith("model") or name in SAMPLED}
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
@@ -40,16 +39,13 @@ def possible() -> list[Case]:
 
 @cache
 def contexts() -> list[Comparison]:
-    """Cases in which every way meets each value of every other setting that it can."""
-    chance = Random(7)
-    fills = every_case(FREE, lambda case: True)
-    pool = [{**case, **fill} for case in possible() for fill in chance.sample(fills, FILLS)]
-    pairs = [pair for pair in combinations(pool[0], 2) if CP in pair]
-    return [compared(case) for case in cover(pool, pairs=pairs)]
+    """Return cases in which every method meets each possible value of every other setting."""
+    pairs = [pair for pair in combinations([*AXES, *FREE], 2) if CP in pair]
+    return [compared(case) for case in cover_sample(possible(), FREE, FILLS, pairs=pairs)]
 
 
 def grid_contexts() -> Iterator[Comparison]:
-    """Over the ranks of a tensor grid, too."""
+    """Return cases over the ranks of a tensor grid."""
     on_grid: Case = {"layout.tp": 4, "layout.tensor": "2d", "model.layers": 2, "model.vocab": 260}
     for model, way in (("gpt2", "ring"), ("neox", "rsa"), ("gpt2", "ulysses")):
         settings = {"model": model, **on_grid, CP: (2, way), **SAMPLES}
@@ -64,7 +60,10 @@ SMALL: Case = {"model.layers": 2, "train.global_batch": 4, "train.micro_batch": 
 
 
 def stepped_contexts() -> Iterator[Comparison]:
-    """Two steps, one run of each way: the second has gradients of weights that the first one changed, and moments."""
+    """Return two steps of one run per method.
+
+    The second has moments, and gradients of the weights that the first changed.
+    """
     common: Case = {"model": "gpt2", **SMALL, "train.eval_samples": 4}
     yield compared({**common, CP: (2, "ring"), "layout.dp": 2, "train.zero": 2})
     yield compared({**common, CP: (2, "rsa"), "layout.tp": 2, "train.zero": 3})
@@ -72,21 +71,21 @@ def stepped_contexts() -> Iterator[Comparison]:
 
 
 def lossless_contexts() -> Iterator[Comparison]:
-    """A lossless codec against the same algorithm without one."""
+    """Return a lossless codec compared with the same algorithm without a codec."""
     for way in WAYS:
         common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
         yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_contexts() -> Iterator[Comparison]:
-    """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
+    """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
     for way in WAYS:
         common = {"model": "gpt2", **SMALL, CP: (4, way), "train.precision": "fp32"}
         yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def bit_equal_contexts() -> Iterator[Comparison]:
-    """Settings that change no order of sums, so no bit."""
+    """Return settings that change no order of sums, so no bit."""
     others = {"train.overlap": True, "train.zero": 1, "train.recompute": "selective"}
     for way in WAYS:
         plain = {"model": "neox", **SMALL, "scheme": "identity", "train.clip": 0.0, CP: (4, way), "train.zero": 0}
@@ -97,12 +96,12 @@ def bit_equal_contexts() -> Iterator[Comparison]:
 RING: Case = {CP: (2, "ring")}
 ROWS: Case = {CP: (2, "rsa")}
 REPLICAS: Case = {**ROWS, "layout.dp": 2, "train.eval_samples": 4}
-"""Replicas have as many samples each: ranks of one that read others' would wait for each other for ever."""
+"""Replicas have equally many samples: ranks of one replica that read another's would wait for each other forever."""
 HEADS: Case = {CP: (2, "ulysses")}
 FAULTY: dict[str, tuple[Case, str]] = {
     "mask_off_by_one_block": (RING, "loss"),
     "stale_block": (RING, "loss"),
-    "blocks_never_weighed_anew": (RING, "loss"),
+    "blocks_never_weighed_again": (RING, "loss"),
     "share_of_the_own_block": (RING, "gradients"),
     "sums_stay": (ROWS, "gradients"),
     "heads_in_another_order": (HEADS, "loss"),
@@ -118,7 +117,7 @@ SOUND: Case = {"model": "neox", "model.layers": 1, "train.global_batch": 4}
 
 
 def faulty_contexts() -> Iterator[Comparison]:
-    """Each run without a fault, and with each of its own faults."""
+    """Return each run without a fault, and with each of its own faults."""
     for place in (RING, ROWS, REPLICAS, HEADS):
         yield compared({**SOUND, **place})
     for name, (place, _) in FAULTY.items():
@@ -126,7 +125,7 @@ def faulty_contexts() -> Iterator[Comparison]:
 
 
 def others() -> Iterator[Comparison]:
-    """All of these, for one start of the ranks."""
+    """Return all of these cases, for one start of the ranks."""
     for suite in (grid_contexts, lossless_contexts, lossy_contexts, bit_equal_contexts, faulty_contexts):
         yield from suite()
 

@@ -1,11 +1,12 @@
-"""Deliberate errors of context parallelism, one each."""
+"""Deliberate errors of context parallelism."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.parallel.context import attention, passing, ring, rows, ulysses
@@ -18,11 +19,9 @@ from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.pieces import Piece
 from hpcbench.train.model import whole_sample
 
-Patch = AbstractContextManager[object]
-
 
 def _both(name: str, faulty: Callable[..., Any]) -> Patch:
-    """A function that both ring forms use."""
+    """Patch a function that both ring forms use."""
     stack = ExitStack()
     for module in (ring, rows):
         stack.enter_context(patch.object(module, name, faulty))
@@ -30,7 +29,7 @@ def _both(name: str, faulty: Callable[..., Any]) -> Patch:
 
 
 def mask_off_by_one_block() -> Patch:
-    """A rank takes the block that comes for that of the rank after its owner."""
+    """A rank takes the received block for that of the rank after its owner."""
     pair = ring.pair
 
     def faulty(positions: int, rank: int, source: int, *, causal: bool) -> Pair:
@@ -40,11 +39,11 @@ def mask_off_by_one_block() -> Patch:
 
 
 def stale_block() -> Patch:
-    """The block of the hop before is still in the buffer that is read."""
+    """The block of the previous hop is still in the buffer that is read."""
 
-    def faulty(own: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
-        before = own.clone()
-        for source, block in passing.go_round(own, ranks):
+    def faulty(own_block: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
+        before = own_block.clone()
+        for source, block in passing.go_round(own_block, ranks):
             now = block.clone()
             yield source, before
             before = now
@@ -52,8 +51,8 @@ def stale_block() -> Patch:
     return _both("go_round", faulty)
 
 
-def blocks_never_weighed_anew() -> Patch:
-    """What was joined so far keeps its weight when another block comes."""
+def blocks_never_weighed_again() -> Patch:
+    """Blocks that were joined keep their weight when another block arrives."""
     add = Online.add
 
     def faulty(self: Online, queries: slice, block: Attended) -> None:
@@ -66,12 +65,12 @@ def blocks_never_weighed_anew() -> Patch:
 
 
 def share_of_the_own_block() -> Patch:
-    """In the backward pass a block's probabilities are those among its own keys, not among all."""
+    """In the backward pass a block's probabilities are relative to its own keys, not to all keys."""
     backward = ring.attend_backward
 
-    def faulty(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, whole: Attended, *, causal: bool) -> Gradients:
+    def faulty(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended, *, causal: bool) -> Gradients:
         alone = attend(q, k, v, causal=causal)
-        return backward(gradient, q, k, v, whole._replace(weight=alone.weight), causal=causal)
+        return backward(gradient, q, k, v, attended._replace(weight=alone.weight), causal=causal)
 
     return patch.object(ring, "attend_backward", faulty)
 
@@ -88,7 +87,7 @@ def sums_stay() -> Patch:
 
 
 def heads_in_another_order() -> Patch:
-    """The heads that come back lie in the order of the ranks after."""
+    """The returned heads are in the order of the following ranks."""
     joined = ulysses._joined
 
     def faulty(turns: list[Tensor]) -> Tensor:
@@ -113,13 +112,13 @@ def positions_as_in_a_whole_sample() -> Patch:
 
 
 def neighbouring_positions_in_the_ring() -> Patch:
-    """Positions are shared out in order, and the ring takes them for zig-zag."""
+    """Positions are distributed in order, and the ring takes them for zig-zag."""
     ways = {way: (how, in_order) for way, (how, _) in attention.WAYS.items()}
     return patch.object(attention, "WAYS", ways)
 
 
 def positions_of_one_rank_left_out() -> Patch:
-    """Gradients are averaged over the replicas of samples only: those of other positions are lost."""
+    """Gradients are averaged over the replicas of samples only, and those of other positions are lost."""
     start = Reductions._start
 
     def faulty(self: Reductions, piece: Piece) -> None:
@@ -131,7 +130,7 @@ def positions_of_one_rank_left_out() -> Patch:
 
 
 def mean_divided_twice() -> Patch:
-    """The gradient of the mean over all tokens is divided by the ranks that share positions once more."""
+    """The gradient of the mean over all tokens is divided once more by the ranks that share positions."""
     begin = DataParallel.begin
 
     def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
@@ -142,35 +141,25 @@ def mean_divided_twice() -> Patch:
 
 def other_samples_on_each_rank() -> Patch:
     """Ranks that share positions read different samples, as if they were replicas."""
-    made = Mesh.__init__
+    initialize = Mesh.__init__
 
     def faulty(self: Mesh, *arguments: Any) -> None:
-        made(self, *arguments)
+        initialize(self, *arguments)
         self.sample_rank = self.dp.rank % self.layout.dp
 
     return patch.object(Mesh, "__init__", faulty)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        mask_off_by_one_block,
-        stale_block,
-        blocks_never_weighed_anew,
-        share_of_the_own_block,
-        sums_stay,
-        heads_in_another_order,
-        positions_as_in_a_whole_sample,
-        neighbouring_positions_in_the_ring,
-        positions_of_one_rank_left_out,
-        mean_divided_twice,
-        other_samples_on_each_rank,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():
-        yield
+FAULTS = list_faults(
+    mask_off_by_one_block,
+    stale_block,
+    blocks_never_weighed_again,
+    share_of_the_own_block,
+    sums_stay,
+    heads_in_another_order,
+    positions_as_in_a_whole_sample,
+    neighbouring_positions_in_the_ring,
+    positions_of_one_rank_left_out,
+    mean_divided_twice,
+    other_samples_on_each_rank,
+)

@@ -1,4 +1,4 @@
-"""Trains small models whose ranks share positions beside one process; prints a JSON line a case."""
+"""Trains small models whose ranks share positions, compared with one process. Prints one JSON line per case."""
 
 import sys
 from unittest.mock import patch
@@ -6,15 +6,15 @@ from unittest.mock import patch
 import context_cases
 import faults
 import parity_worker
-from context_faults import planted
+from context_faults import FAULTS
 from parity_worker import WORLD, compare_all, meet
 
 
 def main(suite: str) -> None:
-    chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # which takes seconds
+    chosen = list(context_cases.SUITES[suite]()) if WORLD.rank == 0 else None  # the search takes seconds
     meet(WORLD)
-    with patch.object(parity_worker, "planted", planted):
-        # one step shows every gradient and every message; more of them cost what they do on each layout
+    with patch.object(parity_worker, "PLANTS", FAULTS):
+        # one step has every gradient and every message; more steps cost time on each layout
         compare_all(WORLD.bcast(chosen), steps=1)
         if suite == "others":
             compare_all(list(context_cases.stepped_contexts()), steps=2)

@@ -1,11 +1,12 @@
-"""Few cases in which every combination of settings that matters occurs: a covering array, by a greedy search.
+"""Few cases in which every relevant combination of settings occurs: a covering array, by a greedy search.
 
-Faults of a parallel engine come from one setting or from two that meet; seldom from three (Kuhn et al., IEEE
-TSE 30(6), 2004). So all pairs of values occur in some case, and all tuples of the axes that are asked for by name.
+Faults of a parallel engine come from one setting or from two together, seldom from three (Kuhn et al., IEEE TSE 30(6),
+2004). So all pairs of values occur in some case, and all tuples of the axes that are requested by name.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ Case = dict[str, Any]
 
 
 def every_case(axes: dict[str, Sequence[Any]], valid: Callable[[Case], bool]) -> list[Case]:
-    """The valid part of the product, the last axis fastest; `valid` must hold for cases of the first axes, too."""
+    """Return the valid part of the product, the last axis fastest.
+
+    `valid` must also hold for cases of the first axes.
+    """
     cases: list[Case] = [{}]
     for name, values in axes.items():
         cases = [case for part, value in product(cases, values) if valid(case := {**part, name: value})]
@@ -24,20 +28,20 @@ def every_case(axes: dict[str, Sequence[Any]], valid: Callable[[Case], bool]) ->
 def cover(
     cases: Sequence[Case], together: Sequence[Sequence[str]] = (), pairs: Sequence[Sequence[str]] | None = None
 ) -> list[Case]:
-    """The cases that a greedy search takes until they cover what all of them do.
+    """Choose cases greedily until they cover all combinations of values of all cases.
 
     Parameters
     ----------
     cases
-        All with the same keys.
+        Cases with the same keys.
     together
-        Keys whose values must occur in all combinations, beside the pairs.
+        Keys whose values must occur in all combinations, in addition to the pairs.
     pairs
-        The pairs of keys that count, if not all do.
+        The pairs of keys that count; all if None.
 
     Returns
     -------
-    In the order in which they were taken: always the first of those that cover most.
+    The chosen cases in the order of their choice: always the first of those that cover most.
     """
     names = list(cases[0])
     groups = [*(combinations(names, 2) if pairs is None else pairs), *together]
@@ -55,25 +59,51 @@ def cover(
             left[numbers[best]] = False
 
 
+def cover_sample(
+    cases: Sequence[Case],
+    free: dict[str, Sequence[Any]],
+    fills: int,
+    *,
+    seed: int = 7,
+    together: Sequence[Sequence[str]] = (),
+    pairs: Sequence[tuple[str, str]] | None = None,
+) -> list[Case]:
+    """Cover the combinations of values of cases that are each filled with `fills` random choices of `free`."""
+    chance, choices = Random(seed), every_case(free, lambda case: True)
+    pool = [{**case, **fill} for case in cases for fill in chance.sample(choices, fills)]
+    return cover(pool, together, pairs)
+
+
+def list_combinations(
+    group: Sequence[str],
+    cases: Sequence[Case],
+    axes: dict[str, Sequence[Any]],
+    free: dict[str, Sequence[Any]],
+) -> set[tuple[Any, ...]]:
+    """List the possible values of a group of settings, from all cases of `axes` and all values of `free`."""
+    fixed, chosen = [name for name in group if name in axes], [free[name] for name in group if name in free]
+    return {(*(case[name] for name in fixed), *values) for case in cases for values in product(*chosen)}
+
+
 def once(cases: Sequence[Case]) -> list[Case]:
-    """The cases in which some key has a value that it has in none before."""
-    known: set[tuple[str, Any]] = set()
+    """Return the cases in which some key has a value that it has in no earlier case."""
+    covered: set[tuple[str, Any]] = set()
     taken = []
     for case in cases:
-        if new := set(case.items()) - known:
-            known |= new
+        if new := set(case.items()) - covered:
+            covered |= new
             taken.append(case)
     return taken
 
 
 def _codes(values: Sequence[Any]) -> np.ndarray:
-    """A number for each value: [number of cases]."""
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(value, len(known)) for value in values])
+    """Number the values: [number of cases]."""
+    codes: dict[Any, int] = {}
+    return np.array([codes.setdefault(value, len(codes)) for value in values])
 
 
 def _numbered(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """A number for each combination of values, given those of each column: [number of cases]."""
+    """Number the combinations of values, given those of each column: [number of cases]."""
     numbers = columns[0]
     for column in columns[1:]:
         numbers = numbers * (column.max() + 1) + column

@@ -1,7 +1,7 @@
-"""A simulator of one process: each micro-batch's gradient is of the weights that its schedule would have given it.
+"""A simulator in one process: each micro-batch's gradient is of the weights that its schedule gives it.
 
-It knows no stage and sends no activation. Which version a stage has is counted from the order of work itself: the
-updates that lie before a forward pass.
+It has no stages and sends no activations. The version of a stage is counted from the order of work: the number of
+updates before a forward pass.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def versions_of(case: Case, steps: int) -> Callable[[int, int], int]:
-    """The version that a stage uses for a micro-batch, by counting."""
+    """Count the version that a stage uses for a micro-batch."""
     m, pp = case.micro_batches, case.layout.pp
     counted: dict[tuple[int, int], int] = {}
     for stage in range(pp):
@@ -36,15 +36,15 @@ def versions_of(case: Case, steps: int) -> Callable[[int, int], int]:
 
 
 def stage_of(case: Case, name: str, layers: int) -> int:
-    """The stage that has a parameter."""
+    """Return the stage of a parameter."""
     if name.startswith("blocks."):
         layer = int(name.split(".")[1])
-        return next(stage for stage, own in enumerate(case.layout.layers_of(layers)) if layer in own)
+        return next(stage for stage, layers_here in enumerate(case.layout.layers_of(layers)) if layer in layers_here)
     return 0 if name.startswith("embedding") else case.layout.pp - 1
 
 
 def simulate(case: Case, trainer: Trainer) -> Iterator[float]:
-    """Train step by step. Gives each step's loss, with the newest weights in the trainer."""
+    """Train step by step. Return each step's loss; the trainer has the newest weights."""
     run = trainer.run
     m, steps = case.micro_batches, run.train.steps
     version = versions_of(case, steps)

@@ -1,4 +1,4 @@
-"""Counts the operations of matrix products in a step of models with experts; prints a JSON line a case."""
+"""Counts the operations of matrix products in a step of models with experts. Prints one JSON line per case."""
 
 import json
 from typing import Any
@@ -28,18 +28,18 @@ AGAIN = {"dp2-ep2": "full"}
 
 
 def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
-    """Operations of the passes of a step, and choices that experts kept, summed over the ranks."""
+    """Return the operations of a step, and the choices that experts kept, summed over the ranks."""
     trainer = parity_worker.trainer_of(run, comm)
     with FlopCounterMode(display=False) as counter:
         trainer.backward(0)
     return comm.allreduce(counter.get_total_flops()), comm.allreduce(trainer.experts.take_kept())
 
 
-def beyond_dense(run: Run, kept: float) -> dict[str, Any]:
-    """Operations of a step beyond a dense model's, by the formulas and the choices that experts kept."""
+def beyond_dense(run: Run, kept_tokens: float) -> dict[str, Any]:
+    """Return the operations of a step beyond a dense model's, by the formulas and the choices that experts kept."""
     shape, recompute = shape_of(run), run.train.recompute
     experts = shape.pop("experts")
-    experts = experts._replace(kept=kept / run.train.global_batch / experts.layers)
+    experts = experts._replace(kept_rows=kept_tokens / run.train.global_batch / experts.layers)
     model, hardware = (
         [form(**shape, experts=each) * run.train.global_batch for each in (flops.DENSE, experts)]
         for form in (
@@ -60,10 +60,10 @@ def main() -> None:
             comm = WORLD.Split(int(WORLD.rank >= run.ranks), WORLD.rank)
             if WORLD.rank >= run.ranks:
                 continue
-            counted, kept = step(run, comm)
+            counted, kept_tokens = step(run, comm)
             if WORLD.rank == 0:
-                found = {"layout": layout, "experts": kind, "counted": counted - dense, "kept": kept}
-                print(json.dumps({**found, **beyond_dense(run, kept)}), flush=True)
+                report = {"layout": layout, "experts": kind, "counted": counted - dense, "kept": kept_tokens}
+                print(json.dumps({**report, **beyond_dense(run, kept_tokens)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""Runs with experts, and what each is compared with."""
+"""Runs with experts, and their references."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from random import Random
 from typing import Any
 
 import cases
 from cases import Case, Comparison, label, once_of, rest_of
-from covering import cover, every_case
+from covering import cover_sample, every_case
 
 from hpcbench.contract.experts import Experts
 
@@ -17,14 +16,14 @@ MODEL: Case = {"model": "neox", "model.layers": 2}
 TIED: Case = {"model": "gpt2", "model.layers": 2, "model.vocab": 260}
 
 ROOMY = Experts(count=4, top=2, capacity=4.0)
-"""A place for every token."""
+"""Experts with a place for every token."""
 TIGHT = Experts(count=4, top=2, capacity=0.75, min_capacity=1)
 PROBABLE = TIGHT.changed(drop="probability", shared=True)
 OPEN = Experts(count=4, top=2, drop="none")
 SWITCH = Experts(count=8, top=1, capacity=1.0, min_capacity=2, shared=True, balance=0.1, z_loss=0.01)
 ALTERNATE = Experts(count=4, top=2, every=2, drop="none", shared=True)
 BALANCED = Experts(count=4, top=2, capacity=4.0, balance=1.0, z_loss=0.1)
-"""Router's losses so heavy that a wrong factor shows."""
+"""Router's losses with large factors, so that a wrong factor is detected."""
 
 HEAVY = BALANCED.changed(drop="none")
 
@@ -56,7 +55,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.recompute": ("none", "selective", "full"),
     "train.offload": (False, True),
 }
-"""Axes that fit everything."""
+"""Axes that can be combined with every case."""
 FILLS = 48
 
 MORE: list[Case] = [
@@ -76,34 +75,33 @@ MORE: list[Case] = [
     {**MODEL, "model.experts": "alternate", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2, CP: (2, "ulysses")},
     {**MODEL, "model.experts": "heavy", "layout.pp": 2, CP: (2, "rsa"), "train.micro_batch": 2, "train.zero": 3},
 ]
-"""What no axis has: heavy losses of the router, a place for every token, chunks, ranks that share positions."""
+"""Cases that no axis has: large losses of the router, a place for every token, chunks, ranks that share positions."""
 
 
 def fits(case: Case) -> bool:
-    """Whether some rank lacks a part of the experts or a replica has another, and the engine would take it."""
+    """Return whether a rank lacks some of the experts or a replica has others, and the engine accepts the run."""
     ranks = cases.run_of({**MODEL, **COMMON, **case}).ranks
     return ranks > 1 and cases.valid({**MODEL, **COMMON, **case})
 
 
 @cache
+def possible() -> list[Case]:
+    return every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+
+
+@cache
 def places() -> list[Case]:
-    """Cases in which all pairs of values occur that can, and some more."""
-    chance = Random(7)
-    pool = [
-        {**case, **fill}
-        for case in every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
-        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
-    ]
-    return [*({**MODEL, **case} for case in cover(pool)), *MORE]
+    """Return cases in which all possible pairs of values occur, and some more."""
+    return [*({**MODEL, **case} for case in cover_sample(possible(), FREE, FILLS)), *MORE]
 
 
 def one_process(settings: Case) -> Case:
-    """The same model and the same samples in one process."""
+    """Return the run of the same model and samples in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
 def batched(settings: Case) -> Case:
-    """The settings with few samples a step: half of the usual ones where they fill the pipeline."""
+    """Return the settings with few samples per step: half of the usual number, if that fills the pipeline."""
     run = cases.run_of({**settings, **COMMON})
     half = run.train.global_batch // 2
     enough = cases.filling(run).global_batch <= half
@@ -111,7 +109,7 @@ def batched(settings: Case) -> Case:
 
 
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """A run with experts; by default against one process."""
+    """Return a run with experts, by default compared with one process."""
     settings = batched(settings)
     if against is None:
         return Comparison(settings, one_process(settings), fault)
@@ -120,18 +118,8 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 
 @cache
 def experts() -> list[Comparison]:
-    """Every place against one process, in fp64."""
+    """Return every layout compared with one process, in fp64."""
     return [compared(case) for case in places()]
-
-
-def experts_once() -> list[Comparison]:
-    """Those in which every value occurs."""
-    return once_of(experts())
-
-
-def rest_of_experts() -> list[Comparison]:
-    """The others."""
-    return rest_of(experts())
 
 
 FOUR: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2, "layout.ep": 2, "train.precision": "fp32"}
@@ -139,27 +127,27 @@ REPLICAS: Case = {**MODEL, "layout.dp": 4, "layout.ep": 2, "train.precision": "f
 
 
 def lossless_experts() -> Iterator[Comparison]:
-    """A lossless codec against the same algorithm without one."""
+    """Return a lossless codec compared with the same algorithm without a codec."""
     for kind in ("tight", "open"):
         common = {**FOUR, "model.experts": kind}
         yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_experts() -> Iterator[Comparison]:
-    """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
+    """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
     for kind, place in (("probable", REPLICAS), ("open", FOUR)):
         common = {**place, "model.experts": kind}
         yield compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def overlapped_experts() -> Iterator[Comparison]:
-    """Rows that travel while the shared expert computes against rows that are waited for."""
+    """Return rows that travel while the shared expert computes, compared with blocking transfers."""
     common = {**MODEL, "model.experts": "probable", "layout.dp": 2, "layout.ep": 2, "scheme": "identity"}
     yield compared({**common, "train.overlap": True}, {**common, "train.overlap": False})
 
 
 def name_of(settings: Case) -> str:
-    """The name by which a result is found."""
+    """Return the name of a case in the results."""
     return label(batched(settings))
 
 
@@ -169,7 +157,7 @@ SPREAD = ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 8))
 
 
 def dropping() -> Iterator[Case]:
-    """Runs that drop tokens, each in several layouts."""
+    """Return runs that drop tokens, each in several layouts."""
     for kind in DROPPING:
         for dp, ep in SPREAD:
             if NAMED[kind].count % ep == 0:
@@ -204,20 +192,20 @@ FAULTY: dict[str, tuple[Case, str]] = {
 
 
 def sound(settings: Case) -> Case:
-    """The run that a fault is planted in."""
+    """Return the run that a fault is planted in."""
     return {**MODEL, "train.bucket_mb": 1e-6, **settings}
 
 
 def faulty_experts() -> Iterator[Comparison]:
-    """Each run without a fault, and with its own."""
+    """Return each run without a fault, and with its own fault."""
     for name in dict.fromkeys(compared(sound(settings)).name for settings, _ in FAULTY.values()):
-        yield next(one for s, _ in FAULTY.values() if (one := compared(sound(s))).name == name)
+        yield next(case for s, _ in FAULTY.values() if (case := compared(sound(s))).name == name)
     for name, (settings, _) in FAULTY.items():
         yield compared(sound(settings), fault=name)
 
 
 SUITES = {
-    "": (experts_once, lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
-    "rest": (rest_of_experts,),
+    "": (lambda: once_of(experts()), lossless_experts, lossy_experts, overlapped_experts, faulty_experts),
+    "rest": (lambda: rest_of(experts()),),
 }
-"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""
+"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""

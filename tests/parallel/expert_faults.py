@@ -1,11 +1,10 @@
-"""Deliberate errors of layers with experts, one each."""
+"""Deliberate errors of layers with experts."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.parallel import parallelize
@@ -20,16 +19,14 @@ from hpcbench.parallel.pieces import Piece
 from hpcbench.parallel.regions import Border
 from hpcbench.train import experts
 
-Patch = AbstractContextManager[object]
-
 
 def summed_over_all_replicas() -> Patch:
-    """Gradients of experts are summed over all of data parallelism, where ranks hold different experts."""
+    """Gradients of experts are summed over all data-parallel ranks, which hold different experts."""
     return patch.object(Mesh, "replicas", lambda self, ep: self.dp)
 
 
 def divided_by_the_holders_only() -> Patch:
-    """Gradients of experts are divided by the number of ranks that hold them, not by all that sent them tokens."""
+    """Gradients of experts are divided by the number of ranks that hold them, not by all senders of tokens."""
     start = Gradients._start
 
     def faulty(self: Gradients, piece: Piece) -> None:
@@ -42,19 +39,19 @@ def divided_by_the_holders_only() -> Patch:
 
 
 def dropped_tokens_get_gradient() -> Patch:
-    """The gate of a choice that was dropped gets the gradient of the result that lies where its own would."""
+    """The gate of a dropped choice gets the gradient of the result that is stored in its place."""
     join = spread.joined
 
     def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
         nearest = results.index_select(0, back.clamp(max=len(results) - 1)).detach().view(*chosen.gate.shape, -1)
-        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.accepted  # zero, but for its gradient
+        leak = (chosen.gate - chosen.gate.detach()) * ~chosen.accepted  # zero, except for its gradient
         return join(results, back, chosen) + (nearest * leak[..., None]).sum(dim=2)
 
     return patch.object(spread, "joined", faulty)
 
 
 def dropped_tokens_take_the_last_place() -> Patch:
-    """A token that an expert has no place for takes the place of the one before it."""
+    """A token without a place takes the place of the token before it."""
     make = parcels.with_places
 
     def faulty(chosen: Routing, *, count: int, places: int, ranks: int) -> parcels.Parcels:
@@ -65,14 +62,14 @@ def dropped_tokens_take_the_last_place() -> Patch:
 
 
 def results_in_the_order_of_experts() -> Patch:
-    """Results travel back in the order in which the experts made them, not in that of the rows that came."""
+    """Results travel back in the order in which the experts computed them, not in that of the received rows."""
     order = parcels.Parcels.by_sender
     assert isinstance(order, property)
     return patch.object(parcels.Parcels, "by_sender", property(lambda self: torch.arange(len(self.by_expert))))
 
 
 def gates_left_out() -> Patch:
-    """The results of a token's experts are added as they are."""
+    """The results of a token's experts are added without their gates."""
     join = spread.joined
 
     def faulty(results: Tensor, back: Tensor, chosen: Routing) -> Tensor:
@@ -91,7 +88,7 @@ def _first_of_all(penalty: Penalty, factor: float) -> None:
 
 
 def losses_of_a_whole_micro_batch() -> Patch:
-    """Shares of experts are those of a micro-batch, so that its size changes the loss that balances them."""
+    """Shares of experts are those of a micro-batch, so its size changes the balance loss."""
     plain = experts.losses
 
     def faulty(logits: Tensor, expert: Tensor, shares: Shares) -> Losses:
@@ -103,7 +100,7 @@ def losses_of_a_whole_micro_batch() -> Patch:
 
 
 def samples_compete_for_places() -> Patch:
-    """Tokens of a sample find the places taken that tokens of another one in the micro-batch have."""
+    """Tokens of a sample compete for places with tokens of another sample in the micro-batch."""
     plain = routing.by_position
 
     def faulty(expert: Tensor, values: Tensor, count: int) -> Tensor:
@@ -124,7 +121,7 @@ def first_experts_everywhere() -> Patch:
 
 
 def gradients_in_another_order() -> Patch:
-    """Gradients of rows leave in another order than the rows came in."""
+    """Gradients of rows are sent in another order than the rows were received."""
     begin = travel.Move.begin
 
     def faulty(self: travel.Move, x: Tensor, counts: travel.Counts, channel: Any) -> None:
@@ -135,7 +132,7 @@ def gradients_in_another_order() -> Patch:
 
 
 def norm_counts_experts_of_one_rank() -> Patch:
-    """The gradient's norm counts what the first replica holds, and misses the experts of all others."""
+    """The gradient's norm counts the first replica's experts, and misses all others."""
 
     def faulty(self: DataParallel) -> list[Piece]:
         return self.pieces if self._scattered or self._mesh.dp.rank == 0 else []
@@ -153,40 +150,30 @@ def expert_sum_left_out() -> Patch:
 
 
 def shares_of_the_own_positions() -> Patch:
-    """The balance loss takes the shares of the rank's own positions for those of the whole sample."""
+    """The balance loss takes the shares of the rank's own positions for those of the full sample."""
     return patch.object(WholeShares, "__call__", lambda self, expert, count: routing.own_shares(expert, count))
 
 
 def holders_of_one_part_of_the_positions() -> Patch:
-    """Gradients of experts are summed over dp / ep, and not over the ranks that share positions, too."""
-    # of two replicas that share the experts out each is alone; without a pipeline a rank is alone in its ends, too
+    """Gradients of experts are summed over dp / ep, but not over the ranks that share positions."""
+    # with two replicas that hold different experts, each is alone; without a pipeline a rank is also alone at its ends
     return patch.object(Mesh, "replicas", lambda self, ep: self.ends if ep > 1 else self.dp)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        summed_over_all_replicas,
-        divided_by_the_holders_only,
-        dropped_tokens_get_gradient,
-        dropped_tokens_take_the_last_place,
-        results_in_the_order_of_experts,
-        gates_left_out,
-        losses_counted_twice,
-        losses_of_a_whole_micro_batch,
-        samples_compete_for_places,
-        first_experts_everywhere,
-        gradients_in_another_order,
-        norm_counts_experts_of_one_rank,
-        shares_of_the_own_positions,
-        holders_of_one_part_of_the_positions,
-        expert_sum_left_out,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():
-        yield
+FAULTS = list_faults(
+    summed_over_all_replicas,
+    divided_by_the_holders_only,
+    dropped_tokens_get_gradient,
+    dropped_tokens_take_the_last_place,
+    results_in_the_order_of_experts,
+    gates_left_out,
+    losses_counted_twice,
+    losses_of_a_whole_micro_batch,
+    samples_compete_for_places,
+    first_experts_everywhere,
+    gradients_in_another_order,
+    norm_counts_experts_of_one_rank,
+    shares_of_the_own_positions,
+    holders_of_one_part_of_the_positions,
+    expert_sum_left_out,
+)

@@ -1,4 +1,4 @@
-"""Trains small models with experts beside one process; prints a JSON line a case."""
+"""Trains small models with experts, compared with one process. Prints one JSON line per case."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ import cases
 import expert_cases
 import faults
 import parity_worker
-from expert_faults import planted
+from expert_faults import FAULTS
 from mpi4py import MPI
 from parity_worker import History
 
@@ -29,26 +29,26 @@ from hpcbench.train.trainer import Trainer
 Rows = tuple[int, int, int]
 
 STEPS = 1
-"""The weights after it are evaluated; runs with experts of more steps are in test_relayout.py."""
+"""Number of steps. The weights are evaluated after it; runs with experts and more steps are in test_relayout.py."""
 NOBODY = Routed(0, 0, 0)
 KNOWN: dict[str, list[Routed]] = {}
-"""What each rank's experts that drop nothing sent and received in all steps, by the run; on the first rank."""
+"""Rows that each rank's experts without dropping sent and received in all steps, by the run; on the first rank."""
 
 
 @contextmanager
 def counting_rows(rows: list[Rows]) -> Iterator[None]:
-    """Notes what a rank sends, receives and computes in the forward passes of its steps."""
+    """Count the rows that a rank sends, receives and computes in the forward passes of its steps."""
     make, backward = parcels.without_places, Trainer.backward
     active = [False]
 
     def noted(routing: Any, *, count: int, ranks: int, exchange: Any) -> parcels.Parcels:
-        made = make(routing, count=count, ranks=ranks, exchange=exchange)
+        plan = make(routing, count=count, ranks=ranks, exchange=exchange)
         if active[0] and not in_backward():
             group = exchange.__self__._group
-            own = group.rank if group else 0
-            sent, received = (sum(side) - side[own] for side in made.counts)
-            rows.append((sent, received, sum(made.experts)))
-        return made
+            rank = group.rank if group else 0
+            sent, received = (sum(side) - side[rank] for side in plan.counts)
+            rows.append((sent, received, sum(plan.experts)))
+        return plan
 
     def within(self: Trainer, step: int) -> float:
         active[0] = True
@@ -61,59 +61,61 @@ def counting_rows(rows: list[Rows]) -> Iterator[None]:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """As the worker of all parity tests does, and with the rows counted."""
+    """Train as the worker of all parity tests does, with the rows counted."""
     rows: list[Rows] = []
     with counting_rows(rows):
         history = plain_train(run, comm, steps)
-    own = Routed(*map(sum, zip(*rows, strict=True))) if rows else NOBODY
-    everyones = comm.gather(own)
+    routed = Routed(*map(sum, zip(*rows, strict=True))) if rows else NOBODY
+    everyones = comm.gather(routed)
     if everyones:
         KNOWN[run.model_dump_json()] = everyones
     return history
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """The expected bytes by rank, from the settings and the counts of rows."""
-    found = []
+    """Return the expected bytes by rank, from the settings and the counts of rows."""
+    counts = []
     for rank, routed in enumerate(KNOWN[run.model_dump_json()]):
         once, counted = (
             volume.count_step_bytes(run.model, run.train, run.layout, rank, routed=each) for each in (NOBODY, routed)
         )
         total = Counter({key: steps * once.get(key, 0) + counted[key] - once.get(key, 0) for key in counted})
-        found.append({" ".join(key): nbytes for key, nbytes in total.items() if nbytes})
-    return found
+        counts.append({" ".join(key): nbytes for key, nbytes in total.items() if nbytes})
+    return counts
 
 
 plain_train = parity_worker.train
 
 
 def memory(trainer: Trainer) -> list[dict[str, int]]:
-    """What a rank holds from step to step, and what it is said to hold."""
+    """Return the elements that a rank holds between steps, and the predicted number."""
     run = trainer.run
     workload = Workload(run.model, run.train, run.layout, run.ranks)
     calls = StepCalls(run.model, run.train, run.layout, trainer.mesh.rank)
     return [trainer.data_parallel.held_bytes(), count_lasting_bytes(workload, calls, None)]
 
 
-def kept(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
-    """Which choices of each sample are kept in a step, by layer, on rank 0: a character a choice."""
-    found: list[tuple[int, int, str]] = []
+def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
+    """Return the kept choices of each sample in a step, by layer, on rank 0: one character per choice."""
+    choices: list[tuple[int, int, str]] = []
     for number, block in trainer.module.blocks.items():
 
         def watch(routing: Any, losses: Any, number: str = number) -> None:
             for sample in routing.accepted:
-                found.append((int(number), len(found), "".join(map(str, sample.int().flatten().tolist()))))
+                choices.append((int(number), len(choices), "".join(map(str, sample.int().flatten().tolist()))))
 
         block.mlp.watch = watch
     trainer.backward(0)
-    everyones = comm.gather(sorted(found))
-    # replicas take samples in rank order, and each its micro-batches one after another
-    layers = sorted({layer for layer, _, _ in found})
-    return everyones and [words for layer in layers for rank in everyones for one, _, words in rank if one == layer]
+    everyones = comm.gather(sorted(choices))
+    # replicas take samples in rank order, and each replica its micro-batches in order
+    layers = sorted({layer for layer, _, _ in choices})
+    return everyones and [
+        choice for layer in layers for rank in everyones for layer_number, _, choice in rank if layer_number == layer
+    ]
 
 
 def drops() -> None:
-    """What is dropped in every layout."""
+    """Print the dropped tokens in every layout."""
     for settings in expert_cases.dropping():
         run = cases.run_of(settings)
         parity_worker.meet(parity_worker.WORLD)
@@ -122,18 +124,18 @@ def drops() -> None:
             continue
         trainer = parity_worker.trainer_of(run, comm)
         held = comm.gather(memory(trainer))
-        words = kept(trainer, comm)
-        if words:
+        choices = kept_choices(trainer, comm)
+        if choices:
             of = {"experts": settings["model.experts"], "place": [run.layout.dp, run.layout.ep]}
-            print(json.dumps({**of, "kept": words, "held": held}), flush=True)
+            print(json.dumps({**of, "kept": choices, "held": held}), flush=True)
 
 
 def main(part: str = "") -> None:
-    """Everything in one start of the ranks, of which each takes a second; or the rest of the cover."""
+    """Run all scenes in one start of the ranks, which takes seconds, or the rest of the cover."""
     comparisons = [comparison for suite in expert_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:
-        for name, value in (("planted", planted), ("train", train), ("predicted", predicted)):
+        for name, value in (("PLANTS", FAULTS), ("train", train), ("predicted", predicted)):
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons, STEPS)
     if part:

@@ -1,12 +1,12 @@
-"""Deliberate errors, each of which must turn a test red.
+"""Deliberate errors. Each must make a test fail.
 
 `python faults.py` prints the table of docs/reference/planted-faults.md.
 """
 
 import ast
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,11 @@ from hpcbench.parallel.weights import GatheredAfterStep
 from hpcbench.train import initial
 from hpcbench.train.batches import Batches
 
-ONE_PROCESS = "test_trains_as_one_process"
+ONE_PROCESS = "test_trains_like_one_process"
 LOSSY = "test_replicas_agree_under_a_lossy_scheme"
 LOSSLESS = "test_lossless_codec_gives_the_bits_of_the_identity"
 RESIDUALS = "test_residuals_belong_to_parameters_and_end_with_a_skipped_step"
-OVERFLOW = "test_an_overflow_of_one_rank_is_seen_by_all"
+OVERFLOW = "test_an_overflow_of_one_rank_is_detected_by_all"
 BYTES = "test_message_bytes_equal_the_closed_forms"
 
 Patch = AbstractContextManager[object]
@@ -58,18 +58,18 @@ Patch = AbstractContextManager[object]
 
 @dataclass(frozen=True)
 class Fault:
-    """An error, and what finds it.
+    """An error, and the test that detects it.
 
     Attributes
     ----------
     plant
-        Puts it in place.
+        Context manager that plants it.
     red
-        The test that it turns red.
+        The test that fails.
     seen_in
-        What that test sees.
+        The quantity that the test sees change.
     settings
-        Settings of the run that shows it; None if the test makes its own runs.
+        Settings of the run that shows the error; None if the test makes its own runs.
     """
 
     plant: Callable[[], Patch]
@@ -87,11 +87,11 @@ FAULTS: dict[str, Fault] = {}
 REPLICAS = {"layout__tp": 1, "layout__pp": 1}
 TENSOR = {"layout__dp": 1, "layout__pp": 1}
 STAGES = {"layout__dp": 1, "layout__tp": 1}
-"""Two ranks along one axis, for faults that need no other. By default runs have two along each of the three."""
+"""Two ranks along one axis, for faults that need no other. The default is two along each of the three."""
 
 
 def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
-    """Enter a fault in the list; settings have two underscores for the dot."""
+    """Add a fault to the list. Settings have two underscores for the dot."""
 
     def enter(plant: Callable[[], Patch]) -> Callable[[], Patch]:
         named = {name.replace("__", "."): value for name, value in settings.items()}
@@ -101,16 +101,9 @@ def seen(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]],
     return enter
 
 
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name].plant():
-        yield
-
-
 @seen(ONE_PROCESS, "gradients", **REPLICAS)
 def divided_twice() -> Patch:
-    """The gradient is divided by the number of replicas once too often."""
+    """The gradient is divided once too often by the number of replicas."""
     begin = DataParallel.begin
 
     def faulty(self: DataParallel, *, micro_batches: int, loss_scale: float) -> None:
@@ -151,7 +144,7 @@ def norm_counts_replicas() -> Patch:
 
 @seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def stale_weights_after_the_gather() -> Patch:
-    """A rank continues with the other ranks' pieces as they were before the step."""
+    """A rank continues with the other ranks' pieces from before the step."""
     step = DataParallel.step
 
     def faulty(self: DataParallel, **how: float) -> None:
@@ -166,11 +159,11 @@ def stale_weights_after_the_gather() -> Patch:
 
 @seen(ONE_PROCESS, "weights", train__zero=1, **REPLICAS)
 def decay_of_everything() -> Patch:
-    """Weights decay wherever they lie in a bucket: biases and norms, too."""
-    made = data_parallel.make_piece
+    """All parameters of a bucket decay, including biases and norms."""
+    make_piece = data_parallel.make_piece
 
     def faulty(*arguments: Any, **how: Any) -> Piece:
-        piece = made(*arguments, **how)
+        piece = make_piece(*arguments, **how)
         piece.adam._decays = [slice(0, piece.master.numel())]
         return piece
 
@@ -185,7 +178,7 @@ def tied_gradient_left_out() -> Patch:
 
 @seen(ONE_PROCESS, "loss", **TENSOR)
 def reduce_left_out() -> Patch:
-    """A row layer keeps its partial sum."""
+    """A row layer returns its partial sum."""
 
     def faulty(x: Tensor, border: Border) -> Tensor:
         return x
@@ -195,7 +188,7 @@ def reduce_left_out() -> Patch:
 
 @seen(ONE_PROCESS, "gradients", **TENSOR)
 def backward_reduce_left_out() -> Patch:
-    """A column layer passes on the gradient of its own part only."""
+    """A column layer returns the gradient of its own part only."""
 
     def faulty(x: Tensor, border: Border) -> Tensor:
         return x
@@ -205,7 +198,7 @@ def backward_reduce_left_out() -> Patch:
 
 @seen(ONE_PROCESS, "loss", **TENSOR)
 def row_split_swapped() -> Patch:
-    """A row layer holds the columns that belong to another rank's part of the column layer before it."""
+    """A row layer holds the columns of another rank's part of the column layer before it."""
     record = parallelize._record_shards
 
     def faulty(*arguments: Any, **how: Any) -> dict[str, Shard]:
@@ -222,7 +215,7 @@ def row_split_swapped() -> Patch:
 
 @seen(ONE_PROCESS, "loss", **TENSOR)
 def initial_values_by_local_index() -> Patch:
-    """Every rank draws the first values of a parameter, whichever part it holds."""
+    """Every rank draws the first values of a parameter, whatever part it holds."""
     values = initial.values
 
     def faulty(name: str, shape: tuple[int, ...], *, held: tuple[slice, ...], **how: Any) -> Tensor:
@@ -233,7 +226,7 @@ def initial_values_by_local_index() -> Patch:
 
 @seen(ONE_PROCESS, "loss", **REPLICAS)
 def samples_by_local_index() -> Patch:
-    """Every replica reads the first samples of the batch, as many as it needs."""
+    """Every replica reads the first samples of the batch."""
     cut = Batches._cut
 
     def faulty(self: Batches, split: str, seed: int, samples: np.ndarray) -> object:
@@ -245,7 +238,7 @@ def samples_by_local_index() -> Patch:
 
 @seen(ONE_PROCESS, "gradients", **STAGES)
 def boundary_gradient_stale() -> Patch:
-    """A stage sends the gradient of the first micro-batch again and again."""
+    """A stage always sends the gradient of the first micro-batch."""
     send = pipeline.Pipeline._send
     first: dict[int, Tensor] = {}
 
@@ -259,13 +252,13 @@ def boundary_gradient_stale() -> Patch:
 
 @seen(LOSSY, "replicas", scheme="zhybrid-16-8", train__precision="fp32", **REPLICAS)
 def own_piece_exact() -> Patch:
-    """In an all-gather each rank keeps its own piece as it was before the codec: replicas decode different bytes."""
+    """In an all-gather each rank keeps its own exact piece, so replicas decode different bytes."""
     all_gather = Group.all_gather
 
     def faulty(self: Group, src: Array, dst: Array, *, channel: Channel, **others: Any) -> Work:
-        own = src.copy()
+        piece = src.copy()
         all_gather(self, src, dst, channel=channel).wait()
-        dst[cut_evenly(dst.size, self.size)[self.rank]] = own
+        dst[cut_evenly(dst.size, self.size)[self.rank]] = piece
         return Work.nothing(channel)
 
     return patch.object(Group, "all_gather", faulty)
@@ -292,25 +285,25 @@ def whole_and_split_mixed() -> Patch:
     layout__pp=1,
 )
 def padding_leaks() -> Patch:
-    """A codec changes the zeros at a bucket's end; they stay so, and come back with the next message."""
+    """A codec changes the zeros at a bucket's end. They stay changed, and return with the next message."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
 @seen(LOSSY, "gradients", scheme="naive-int8", train__precision="fp32", **REPLICAS)
 def codec_silently_off() -> Patch:
-    """Every channel sends plain values, whatever the scheme says."""
+    """Every channel sends unencoded values, whatever the scheme says."""
     return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("none"))
 
 
 @seen(LOSSLESS, "gradients", scheme="naive-mpc", train__precision="fp32", **REPLICAS)
 def lossless_codec_rounds() -> Patch:
-    """A codec that is said to be lossless loses a bit."""
+    """A codec that is declared lossless loses a bit."""
     return patch("hpcbench.comm.channel.get_codec", lambda name: get_codec("zfp:24" if name == "mpc" else name))
 
 
 @seen(RESIDUALS, "sizes")
 def error_feedback_lost() -> Patch:
-    """The errors of messages are thrown away after each step."""
+    """The errors of messages are dropped after each step."""
     reduce_gradients = DataParallel.reduce_gradients
 
     def faulty(self: DataParallel) -> None:
@@ -322,13 +315,13 @@ def error_feedback_lost() -> Patch:
 
 @seen(RESIDUALS, "after_skipping")
 def residuals_outlive_a_skipped_step() -> Patch:
-    """The residuals of gradients that were thrown away are added to the next ones."""
+    """The residuals of a skipped step are added to the next gradients."""
     return patch.object(DataParallel, "forget_residuals", lambda self: None)
 
 
 @seen(OVERFLOW, "skipped")
 def overflow_not_agreed() -> Patch:
-    """A rank whose own gradients are finite takes the step that others skip."""
+    """A rank whose own gradients are finite takes a step that the others skip."""
     gradient_norm = DataParallel.gradient_norm
 
     def faulty(self: DataParallel) -> float:
@@ -340,7 +333,7 @@ def overflow_not_agreed() -> Patch:
 
 
 def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
-    """What the softmax's statistics are instead: a function of a rank's own, of the group's, and of the operation."""
+    """Replace the softmax's statistics by a function of a rank's own values, the group's values, and the operation."""
 
     def faulty(x: Tensor, group: Group, channel: Channel, op: MPI.Op) -> Tensor:
         return fault(x, regions.all_reduce(x, group, channel, op), op)
@@ -350,25 +343,27 @@ def statistics(fault: Callable[[Tensor, Tensor, MPI.Op], Tensor]) -> Patch:
 
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def largest_logit_left_out() -> Patch:
-    """Each rank takes the exponentials relative to the largest logit of its own."""
-    return statistics(lambda own, whole, op: own if op is MPI.MAX else whole)
+    """Each rank takes the exponentials relative to its own largest logit."""
+    return statistics(lambda local, reduced, op: local if op is MPI.MAX else reduced)
 
 
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def exponentials_left_out() -> Patch:
     """Each rank divides by the sum of its own exponentials."""
-    return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((own[0], whole[1])))
+    return statistics(lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((local[0], reduced[1])))
 
 
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def target_counted_twice() -> Patch:
     """Two ranks give the logit of the target."""
-    return statistics(lambda own, whole, op: whole if op is MPI.MAX else torch.stack((whole[0], 2 * whole[1])))
+    return statistics(
+        lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((reduced[0], 2 * reduced[1]))
+    )
 
 
 @seen(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def rows_off_by_one_rank() -> Patch:
-    """A rank looks tokens up as if it held the rows of the next one."""
+    """A rank looks up tokens as if it held the rows of the next rank."""
 
     def faulty(vocab: int, group: Group) -> slice:
         return cut_evenly(vocab, group.size)[(group.rank + 1) % group.size]
@@ -384,7 +379,7 @@ def summands_left_out() -> Patch:
 
 @seen(ONE_PROCESS, "loss", model="gpt2", train__sequence_parallel=True, train__micro_batch=2, **TENSOR)
 def gathered_in_wrong_order() -> Patch:
-    """The positions of the ranks are joined from the last rank to the first."""
+    """The positions of the ranks are joined in reverse order."""
 
     def faulty(x: Tensor, group: Group, channel: Channel) -> Tensor:
         return torch.cat(sequence.all_gather(x, group, channel).chunk(group.size, dim=1)[::-1], dim=1)
@@ -394,7 +389,7 @@ def gathered_in_wrong_order() -> Patch:
 
 @seen(BYTES, "sent", train__zero=1, **REPLICAS)
 def gathered_twice() -> Patch:
-    """Every rank gathers the weights once more than needed: all values are right."""
+    """Every rank gathers the weights once more than needed; all values are correct."""
     give = GatheredAfterStep.give
 
     def faulty(self: GatheredAfterStep, piece: Piece, source: Tensor) -> None:
@@ -406,7 +401,7 @@ def gathered_twice() -> Patch:
 
 @seen(BYTES, "sent", train__recompute="full", **TENSOR)
 def recomputed_for_nothing() -> Patch:
-    """Activations are recomputed twice, with all their messages: all values are right."""
+    """Activations are recomputed twice, with all their messages; all values are correct."""
     again = recompute.again
 
     def faulty(run: recompute.Run, inputs: list[Tensor], wanted: list[bool]) -> tuple[list[Tensor], Tensor]:
@@ -417,7 +412,7 @@ def recomputed_for_nothing() -> Patch:
 
 
 def table() -> str:
-    """The faults, for people."""
+    """Return the table of faults for the documentation."""
     rows = [f"| `{name}` | {fault.description} | `{fault.red}` | {fault.seen_in} |" for name, fault in FAULTS.items()]
     return "\n".join(["| fault | what is wrong | test that turns red | seen in |", "| --- | --- | --- | --- |", *rows])
 
@@ -435,26 +430,26 @@ ELSEWHERE = {
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",
 }
-"""Where the faults of single mechanisms are planted, and whose tests they turn red."""
+"""Modules that plant the faults of single mechanisms, and the tests that fail."""
 
 
 def described(source: Path) -> dict[str, str]:
-    """The functions that a module's lists of faults name, and what their docstrings say; nothing is imported."""
+    """Return the functions in a module's lists of faults, with their docstrings. Nothing is imported."""
     body = ast.parse(source.read_text()).body
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    found = {}
+    descriptions = {}
     for node in body:
         target = node.target if isinstance(node, ast.AnnAssign) else (*getattr(node, "targets", ()), None)[0]
         if isinstance(target, ast.Name) and target.id.startswith("FAULTS"):
             called = {call.func for call in ast.walk(node) if isinstance(call, ast.Call)}
             for name in ast.walk(node):
                 if isinstance(name, ast.Name) and name not in called and name.id in functions:
-                    found[name.id] = " ".join((ast.get_docstring(functions[name.id]) or "").split())
-    return found
+                    descriptions[name.id] = " ".join((ast.get_docstring(functions[name.id]) or "").split())
+    return descriptions
 
 
 def table_of_others() -> str:
-    """The faults of single mechanisms."""
+    """Return the table of the faults of single mechanisms."""
     tests = Path(__file__).parents[1]
     rows = [
         f"| `{name}` | {what} | `{red}` |"

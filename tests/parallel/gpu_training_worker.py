@@ -1,7 +1,9 @@
-"""Training on a device that is host memory in disguise, or on a real GPU, beside training on the CPU; prints JSON.
+"""Training on an emulated device in host memory, or on a real GPU, compared with training on the CPU.
 
-The disguise is that of the collectives' tests: streams are lazy, so that a result that was not waited for is not there.
-PyTorch's own work is at once; what the stream of the caller is told to wait for has therefore come to its end.
+Prints JSON lines.
+
+The emulated device is that of the tests of collectives: streams are lazy, so a result is missing without a wait.
+PyTorch computes immediately, so work that the caller's stream waits for is always complete.
 """
 
 import io
@@ -52,9 +54,9 @@ INT8 = NamedScheme(name="int8", algorithm="two-shot", default=CODEC)
 
 
 def settings() -> dict[str, tuple[Run, bool]]:
-    """Runs that together use every operation of training, and whether MPI takes device pointers."""
+    """Return runs that use every operation of training together, and whether MPI accepts device pointers."""
 
-    def made(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
+    def run_settings(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
         base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
         train = {"steps": 2, "global_batch": 4, "micro_batch": 1, "overlap": False, **train}
         model = base.model.changed(layers=2)
@@ -63,16 +65,16 @@ def settings() -> dict[str, tuple[Run, bool]]:
     fp16, bf16 = (CommPrecision(activations=name, gradients=name, parameters=name) for name in ("fp16", "bf16"))
 
     return {
-        "native": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, overlap=True), False),
-        "native by pointers": (made(Layout(tp=2), SCHEMES["baseline"], sequence_parallel=True), True),
-        "pipeline": (made(Layout(pp=2), INT8), False),
-        "tensor": (made(Layout(tp=2), INT8, sequence_parallel=True), True),
-        "residuals": (made(Layout(dp=2), KEEPING, zero=2, overlap=True), False),
-        "onebit": (made(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1, clip=0.0), False),
-        "weights": (made(Layout(dp=2), INT8, zero=3, offload=True), True),
-        "halves": (made(Layout(dp=2), KEEPING, zero=2, overlap=True, precision="bf16"), False),
-        "halves by pointers": (made(Layout(tp=2), INT8, sequence_parallel=True, comm_precision=fp16), True),
-        "halves in the baseline": (made(Layout(dp=2), SCHEMES["baseline"], zero=1, comm_precision=bf16), False),
+        "native": (run_settings(Layout(dp=2), SCHEMES["baseline"], zero=1, overlap=True), False),
+        "native by pointers": (run_settings(Layout(tp=2), SCHEMES["baseline"], sequence_parallel=True), True),
+        "pipeline": (run_settings(Layout(pp=2), INT8), False),
+        "tensor": (run_settings(Layout(tp=2), INT8, sequence_parallel=True), True),
+        "residuals": (run_settings(Layout(dp=2), KEEPING, zero=2, overlap=True), False),
+        "onebit": (run_settings(Layout(dp=2), ONEBIT, optimizer="onebit-adam", freeze_step=1, clip=0.0), False),
+        "weights": (run_settings(Layout(dp=2), INT8, zero=3, offload=True), True),
+        "halves": (run_settings(Layout(dp=2), KEEPING, zero=2, overlap=True, precision="bf16"), False),
+        "halves by pointers": (run_settings(Layout(tp=2), INT8, sequence_parallel=True, comm_precision=fp16), True),
+        "halves in the baseline": (run_settings(Layout(dp=2), SCHEMES["baseline"], zero=1, comm_precision=bf16), False),
     }
 
 
@@ -82,7 +84,7 @@ def view_of_tensor(x: torch.Tensor) -> View:
 
 
 class TensorDevice(LazyDevice):
-    """Takes tensors of the host for its own."""
+    """A device that takes host tensors for its own."""
 
     def view(self, name: str, array: Any, stream: int) -> View:
         if not isinstance(array, torch.Tensor):
@@ -107,7 +109,7 @@ class Disguised(LazyAccelerator):
 
 
 class Forgetful(Disguised):
-    """A clock that says of every event that it is done."""
+    """A clock that reports every event as complete."""
 
     def mark(self, stream: int) -> Any:
         event = super().mark(stream)
@@ -118,7 +120,7 @@ class Forgetful(Disguised):
 
 
 class Watched(Places):
-    """Remembers the largest array of the host that a group was given."""
+    """A group that records the largest host array that it was given."""
 
     largest = 0
 
@@ -129,7 +131,7 @@ class Watched(Places):
 
 
 def train(run: Run, places: Places | None) -> tuple[Trainer, dict[str, Any]]:
-    """Results of a few steps. Counts are sums over the ranks."""
+    """Return the results of a few steps. Counts are sums over the ranks."""
     corpus = shared_text.corpus()
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
     trainer = Trainer(run, WORLD.Dup(), progress, corpus, places)
@@ -161,49 +163,49 @@ def compile_kernels() -> None:
 
 
 def disguised() -> None:
-    """Every setting."""
+    """Check every setting on the emulated device."""
     compile_kernels()
     for name, (run, aware) in settings().items():
         _, expected = train(run, None)
         device = Disguised()
         places = Watched(aware=aware, device_of=lambda x, device=device: device)
-        trainer, found = on_disguise(run, places)
-        own = {
-            "differs": [key for key in expected if found[key] != expected[key]],
+        trainer, run_result = on_disguise(run, places)
+        expected_bytes = {
+            "differs": [key for key in expected if run_result[key] != expected[key]],
             "largest": places.largest,
             "smallest": min(piece.bucket.values.numel() for piece in trainer.data_parallel.pieces),
             "staged": device.to_host,
             "elsewhere": device.elsewhere,
             "buffers": places.device_bytes,
         }
-        tell({"setting": name, "aware": aware}, own)
+        tell({"setting": name, "aware": aware}, expected_bytes)
     planted()
 
 
 def planted() -> None:
-    """The result is different if nobody waits for the device."""
+    """Check that the result differs if the device is not waited for."""
     run, aware = settings()["tensor"]
     _, expected = train(run, None)
     device = Forgetful()
-    _, found = on_disguise(run, Places(aware=aware, device_of=lambda x: device))
-    tell({"setting": "planted"}, {"differs": [key for key in expected if found[key] != expected[key]]})
+    _, run_result = on_disguise(run, Places(aware=aware, device_of=lambda x: device))
+    tell({"setting": "planted"}, {"differs": [key for key in expected if run_result[key] != expected[key]]})
 
 
 def on_gpu() -> None:
-    """Every training on a GPU, which ranks share where there are fewer."""
+    """Check every training on a GPU. Ranks share GPUs if there are fewer."""
     torch.cuda.set_device(WORLD.rank % torch.cuda.device_count())
     parity(lambda run: train(run.changed(device="cuda"), None), [*SCHEMES, "onebit"])
 
 
 def on_standin(*schemes: str) -> None:
-    """Trainings through the stand-in for CuPy."""
+    """Check trainings on the stand-in for CuPy."""
     use_standin.use()
     accelerator = accelerator_of_tensors()
     parity(lambda run: on_disguise(run, Places(device_of=lambda x: accelerator)), schemes)
 
 
 def accelerator_of_tensors() -> CupyAccelerator:
-    """The stand-in's accelerator, for tensors of the host. PyTorch's own work is at once, as for `Disguised`."""
+    """Return the stand-in's accelerator for host tensors. PyTorch computes immediately, as for `Disguised`."""
 
     class TensorDevice(CupyDevice):
         def stream(self, stream: Any, array: Any) -> int:
@@ -229,7 +231,7 @@ def accelerator_of_tensors() -> CupyAccelerator:
 
 
 def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes: Sequence[str]) -> None:
-    """Losses on the CPU and there."""
+    """Return the losses on the CPU and on the device."""
     for name in schemes:
         scheme = {**SCHEMES, "onebit": ONEBIT}[name]
         for precision in ("fp64", "fp32") if name in ("baseline", "identity") else ("fp32",):
@@ -239,15 +241,15 @@ def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes
                     settings = {"zero": 0, "optimizer": scheme.optimizer, "freeze_step": 1, "clip": 0}
                     run = run.changed(train=run.train.changed(**settings))
                 _, expected = train(run, None)
-                trainer, found = train_there(run)
+                trainer, run_result = train_there(run)
                 memory = resources.memory(trainer).to_json()
-                about = {"scheme": name, "precision": precision, "agree": found["agree"], "memory": memory}
-                results = {"cpu": expected, "gpu": found}
+                about = {"scheme": name, "precision": precision, "agree": run_result["agree"], "memory": memory}
+                results = {"cpu": expected, "gpu": run_result}
                 tell({**about, **{key: {**each, "state": ""} for key, each in results.items()}}, {})
 
 
-def tell(about: dict[str, Any], own: dict[str, Any]) -> None:
-    everyone = WORLD.gather(own)
+def tell(about: dict[str, Any], fields: dict[str, Any]) -> None:
+    everyone = WORLD.gather(fields)
     if everyone:
         print(json.dumps({**about, "ranks": everyone}), flush=True)
 

@@ -1,4 +1,4 @@
-"""Runs on tensor grids, and what each is compared with."""
+"""Runs on tensor grids, and their references."""
 
 from collections.abc import Iterator
 
@@ -26,58 +26,55 @@ MORE_PLACES: list[Case] = [
     {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
     {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
 ]
-"""Every mode, with the settings that change where a parameter or a message lies.
-
-`make test-long` has the second list.
-"""
+"""Every mode, with settings that change the placement of a parameter or a message; these are of `make test-long`."""
 
 
 def one_process(settings: Case) -> Case:
-    """The same model and the same samples in one process."""
+    """Return the run of the same model and samples in one process."""
     return {name: value for name, value in settings.items() if name.startswith("model") or name in COMMON}
 
 
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """A run on a grid; by default against one process."""
+    """Return a run on a grid, by default compared with one process."""
     settings = {**settings, **COMMON}
     return Comparison(settings, one_process(settings) if against is None else {**against, **COMMON}, fault)
 
 
 def grids() -> Iterator[Comparison]:
-    """Every place against one process, in fp64."""
+    """Return every layout compared with one process, in fp64."""
     return map(compared, PLACES)
 
 
 def more_grids() -> Iterator[Comparison]:
-    """The places of the long tier."""
+    """Return the layouts of the long tier."""
     return map(compared, MORE_PLACES)
 
 
 def lossless_grids() -> Iterator[Comparison]:
-    """A lossless codec against the same algorithm without one."""
+    """Return a lossless codec compared with the same algorithm without a codec."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
         common = {**GPT2, **mode, "train.precision": "fp32"}
         yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy_grids() -> Iterator[Comparison]:
-    """8-bit integers on everything: within their bound, and equal where ranks hold the same."""
+    """Return 8-bit integers on all traffic: within their bound, and equal where ranks hold the same values."""
     return map(lossy, (TWO,))
 
 
 def more_lossy_grids() -> Iterator[Comparison]:
-    """The modes of the long tier."""
+    """Return the modes of the long tier."""
     return map(lossy, (TWO_AND_A_HALF, THREE))
 
 
 def lossy(mode: Case) -> Comparison:
-    """A lossy codec on a mode against the same algorithm without one."""
+    """Return a lossy codec on a mode compared with the same algorithm without a codec."""
     common = {**GPT2, **mode, "train.precision": "fp32"}
     return compared({**common, "scheme": "naive-int8"}, {**common, "scheme": "identity"})
 
 
 def name_of(settings: Case) -> str:
-    """The name by which a result is found."""
+    """Return the name of a case in the results."""
     return label({**settings, **COMMON})
 
 
@@ -104,7 +101,7 @@ SOUND: Case = {**NEOX, "train.zero": 0, "train.bucket_mb": 1e-6}
 
 
 def faulty_grids() -> Iterator[Comparison]:
-    """Each mode without a fault, and with each of its own faults."""
+    """Return each mode without a fault, and with each of its own faults."""
     for mode in (TWO, TWO_AND_A_HALF, THREE):
         yield compared({**SOUND, **mode})
     for name, (mode, _) in FAULTY.items():

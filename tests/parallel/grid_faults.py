@@ -1,11 +1,11 @@
-"""Deliberate errors of tensor grids, one each."""
+"""Deliberate errors of tensor grids."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.contract.grid import Axes, ExtraCut, Grid
@@ -16,16 +16,14 @@ from hpcbench.parallel.grid.lines import Line, Lines
 from hpcbench.parallel.grid.moves import Coming, here
 from hpcbench.parallel.sharding import Shard
 
-Patch = AbstractContextManager[object]
-
 
 def axes_swapped() -> Patch:
-    """A row layer's weight is cut as if i were j and j were i."""
+    """A row layer's weight is cut with i and j exchanged."""
     cuts = Grid.cuts
 
     def faulty(self: Grid, word: str, attribute: str) -> tuple[Axes, ...]:
-        found = cuts(self, word, attribute)
-        return found[::-1] if (word, attribute) == ("row", "weight") else found
+        places = cuts(self, word, attribute)
+        return places[::-1] if (word, attribute) == ("row", "weight") else places
 
     return patch.object(Grid, "cuts", faulty)
 
@@ -53,7 +51,7 @@ def depth_left_out() -> Patch:
 
 
 def gathered_in_another_order() -> Patch:
-    """The pieces of a gathered matrix lie in the order of the ranks before."""
+    """The pieces of a gathered matrix are in the order of the previous ranks."""
     gather = gathered.gather
 
     def faulty(x: Tensor, line: Line | None) -> Coming:
@@ -64,7 +62,7 @@ def gathered_in_another_order() -> Patch:
 
 
 def mean_divided_twice() -> Patch:
-    """The gradient of the mean over all tokens is divided by the ranks that the tokens are spread over once more."""
+    """The gradient of the mean over all tokens is divided once more by the ranks that hold tokens."""
     backward = loss._CrossEntropy.backward
 
     def faulty(ctx: Any, *gradients: Tensor) -> Any:
@@ -75,13 +73,13 @@ def mean_divided_twice() -> Patch:
 
 
 def stale_second_buffer() -> Patch:
-    """The piece before, which is still in the buffer, is multiplied."""
+    """The previous piece, which is still in the buffer, is multiplied."""
     piece = summa._piece
     return patch.object(summa, "_piece", lambda operand, s: piece(operand, max(s - 1, 0)))
 
 
 def statistics_of_own_features() -> Patch:
-    """A norm takes mean and variance of the rank's own features only."""
+    """A norm takes the mean and variance of the rank's own features only."""
 
     def faulty(x: Tensor, line: Line) -> tuple[Tensor, Tensor]:
         mean = x.mean(dim=-1)
@@ -91,12 +89,12 @@ def statistics_of_own_features() -> Patch:
 
 
 def backward_sums_of_own_features() -> Patch:
-    """In the backward pass a norm sums only over the features that the rank holds."""
+    """In the backward pass a norm sums only over the rank's own features."""
     return patch.object(norm, "all_reduce", lambda x, group, channel: x * group.size)
 
 
 def first_piece_of_the_vocabulary() -> Patch:
-    """Every rank takes the piece of the table that it has gathered for the first one."""
+    """Every rank takes its gathered piece of the table for the first one."""
     look_up = vocabulary.rows_of
     return patch.object(vocabulary, "rows_of", lambda tokens, table, piece: look_up(tokens, table, 0))
 
@@ -107,7 +105,7 @@ def own_summand_for_the_sum() -> Patch:
 
 
 def scattered_before_the_sum() -> Patch:
-    """A rank takes its block of its own summand."""
+    """A rank takes the block of its own summand."""
 
     def faulty(x: Tensor, line: Line | None) -> Coming:
         if line is None:
@@ -129,7 +127,7 @@ def targets_of_the_first_samples() -> Patch:
 
 
 def weight_gathered_once() -> Patch:
-    """The weights that were gathered ahead for the next layer are those of the step before."""
+    """The weights that were gathered for the next layer are those of the previous step."""
     first: dict[GridLinear, Tensor] = {}
 
     def faulty(self: GridLinear) -> Coming:
@@ -155,30 +153,20 @@ def broadcast_over_the_other_axis() -> Patch:
     return patch.object(Lines, "there", faulty)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        axes_swapped,
-        gradients_of_biases_and_norms_left_as_summands,
-        depth_left_out,
-        gathered_in_another_order,
-        mean_divided_twice,
-        stale_second_buffer,
-        statistics_of_own_features,
-        backward_sums_of_own_features,
-        first_piece_of_the_vocabulary,
-        own_summand_for_the_sum,
-        scattered_before_the_sum,
-        targets_of_the_first_samples,
-        weight_gathered_once,
-        norm_counts_every_layer_of_the_grid,
-        broadcast_over_the_other_axis,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():
-        yield
+FAULTS = list_faults(
+    axes_swapped,
+    gradients_of_biases_and_norms_left_as_summands,
+    depth_left_out,
+    gathered_in_another_order,
+    mean_divided_twice,
+    stale_second_buffer,
+    statistics_of_own_features,
+    backward_sums_of_own_features,
+    first_piece_of_the_vocabulary,
+    own_summand_for_the_sum,
+    scattered_before_the_sum,
+    targets_of_the_first_samples,
+    weight_gathered_once,
+    norm_counts_every_layer_of_the_grid,
+    broadcast_over_the_other_axis,
+)

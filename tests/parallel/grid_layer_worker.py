@@ -1,4 +1,7 @@
-"""Layers of a model on a tensor grid beside the whole ones: values, gradients, bytes, memory. Prints JSON lines."""
+"""Layers of a model on a tensor grid, compared with undivided layers: values, gradients, bytes, memory.
+
+Prints JSON lines.
+"""
 
 import json
 from collections import Counter
@@ -39,7 +42,7 @@ BLOCK = "blocks.0"
 
 
 class Side(NamedTuple):
-    """A model, of one process or this rank's part of it."""
+    """A model of one process, or this rank's part of it."""
 
     module: Any
     held: list[Held]
@@ -49,7 +52,7 @@ class Side(NamedTuple):
 
 
 def model_on(layout: Layout) -> Model:
-    """Sizes that every piece of the grid divides, and not by more than it must."""
+    """Return a model whose sizes every piece of the grid divides, as small as possible."""
     q = layout.grid.sizes["j"] if layout.tensor != "1d" else 2
     fine = q * q
     return Model(
@@ -70,7 +73,7 @@ def random(name: str, *shape: int) -> Tensor:
 
 
 def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: torch.dtype, overlap: bool) -> Side:
-    """With random values everywhere, biases and norms too."""
+    """Build a model with random values everywhere, including biases and norms."""
     mesh, policy = Mesh(comm, layout, Progress(Wait.GIVE_WAY, background=overlap)), Policy(scheme)
     tensors = tensors_of(mesh, policy, by_positions=False, overlap=overlap)
     with torch.device("meta"):
@@ -82,7 +85,7 @@ def build(layout: Layout, model: Model, comm: MPI.Comm, scheme: Scheme, dtype: t
 
 
 def part(side: Side, x: Tensor, spread: ActivationCuts) -> Tensor:
-    """The rank's rows and columns of activations [b, s, n]."""
+    """Return the rank's rows and columns of activations [b, s, n]."""
     grid, rank = side.mesh.grid, side.mesh.tp.rank
     slices = [
         cut_evenly(size, grid.count(axes))[grid.index(rank, axes)]
@@ -92,17 +95,17 @@ def part(side: Side, x: Tensor, spread: ActivationCuts) -> Tensor:
 
 
 def gradients(side: Side) -> dict[str, tuple[Shard, Tensor]]:
-    """Gradients of the parameters that have one, completed over the ranks that hold the same part."""
-    found = {}
+    """Return the gradients of parameters, completed over the ranks that hold the same part."""
+    result = {}
     for parameter, shard in side.held:
         if parameter.grad is None:
             continue
-        whole = parameter.grad.numpy().copy()
+        full = parameter.grad.numpy().copy()
         if shard.partial:
-            side.mesh.over(shard.replicated).all_reduce(whole.reshape(-1), channel=side.policy.exact).wait()
-        found[shard.name] = shard, torch.from_numpy(whole)
+            side.mesh.over(shard.replicated).all_reduce(full.reshape(-1), channel=side.policy.exact).wait()
+        result[shard.name] = shard, torch.from_numpy(full)
         parameter.grad = None
-    return found
+    return result
 
 
 def off(a: Tensor, b: Tensor) -> float:
@@ -129,7 +132,7 @@ def sent(side: Side) -> Counter[str]:
 
 
 def foretold(layout: Layout, model: Model, rows: int) -> dict[str, dict[str, int]]:
-    """Bytes of each layer, forward and backward, in fp64."""
+    """Return the expected bytes of each layer, forward and backward, in fp64."""
     qkv, out, up, down = predicted.list_block_products(rows, model.hidden)
     used = {
         "embedding": [predicted.make_lookup(rows, model)],
@@ -139,14 +142,14 @@ def foretold(layout: Layout, model: Model, rows: int) -> dict[str, dict[str, int
         "block": [qkv, out, up, down],
         "head": [predicted.make_head(rows, model)],
     }
-    found = {}
+    expected = {}
     for name, products in used.items():
         total = Counter[tuple[str, ...]]()
         for layer in products:
             total += predicted.count_forward_elements(layout.grid, layer)
             total += predicted.count_backward_elements(layout.grid, layer)
-        found[name] = {" ".join(key): 8 * n for key, n in total.items() if n}
-    return found
+        expected[name] = {" ".join(key): 8 * n for key, n in total.items() if n}
+    return expected
 
 
 def compare(layout: Layout, overlap: bool) -> None:
@@ -154,11 +157,11 @@ def compare(layout: Layout, overlap: bool) -> None:
     tokens = torch.from_numpy(np.random.default_rng(5).integers(0, model.vocab, (samples, POSITIONS + 1)))
     given, targets = tokens[:, :-1], tokens[:, 1:]
     plain = Scheme(algorithm="native")
-    whole = build(Layout(), model, MPI.COMM_SELF, plain, torch.float64, False)
+    full = build(Layout(), model, MPI.COMM_SELF, plain, torch.float64, False)
     split = build(layout, model, WORLD.Dup(), plain, torch.float64, overlap)
     stream, bytes_of = layout.grid.stream, foretold(layout, model, samples * POSITIONS)
     x, upstream = (random(name, samples, POSITIONS, model.hidden) for name in ("x", "upstream"))
-    theirs = layers(whole, given, targets)
+    theirs = layers(full, given, targets)
     for name, ours in layers(split, given, targets).items():
         before, results, inputs = sent(split), [], []
         for layer, mine in ((ours, True), (theirs[name], False)):
@@ -166,31 +169,34 @@ def compare(layout: Layout, overlap: bool) -> None:
             results.append(layer(inputs[-1]))
             up = torch.tensor(1.7, dtype=torch.float64) if name == "head" else upstream
             results[-1].backward(part(split, up, stream) if mine and name != "head" else up)
-        found, expected = gradients(split), gradients(whole)
+        actual, expected = gradients(split), gradients(full)
         reference = results[1].detach()
         pairs = {"result": (results[0].detach(), reference if name == "head" else part(split, reference, stream))}
         if name != "embedding":
             pairs["input"] = inputs[0].grad, part(split, inputs[1].grad, stream)
-        pairs |= {key: (value, expected[key][1][shard.held]) for key, (shard, value) in found.items()}
+        pairs |= {key: (value, expected[key][1][shard.held]) for key, (shard, value) in actual.items()}
         errors = {key: max(WORLD.allgather(off(*pair))) for key, pair in pairs.items()}
-        told = WORLD.gather(dict(sent(split) - before))
+        sent_by_rank = WORLD.gather(dict(sent(split) - before))
         if WORLD.rank == 0:
             case = {"layout": layout.tensor, "ranks": WORLD.size, "overlap": overlap, "layer": name}
-            same = all(rank == bytes_of[name] for rank in told)
-            line = {**case, "errors": errors, "sent": told[0], "foretold": bytes_of[name], "bytes_equal": same}
-            print(json.dumps({**line, "parameters": len(expected) == len(found)}), flush=True)
+            same = all(rank == bytes_of[name] for rank in sent_by_rank)
+            line = {**case, "errors": errors, "sent": sent_by_rank[0], "foretold": bytes_of[name], "bytes_equal": same}
+            print(json.dumps({**line, "parameters": len(expected) == len(actual)}), flush=True)
 
 
 def memory(layout: Layout) -> dict[str, Any]:
-    """Elements that a rank holds of the model, and that a layer keeps for its backward pass, beside the formulas."""
+    """Return the elements of the model that a rank holds, and those that a layer keeps for its backward pass.
+
+    Also return the predictions of the formulas.
+    """
     model, samples = model_on(layout), layout.grid.samples
     side = build(layout, model, WORLD.Dup(), Scheme(algorithm="native"), torch.float64, False)
     held = sum(parameter.numel() for parameter, _ in side.held)
-    kept: list[int] = []
-    own = {parameter.data_ptr() for parameter, _ in side.held}
+    saved: list[int] = []
+    parameters = {parameter.data_ptr() for parameter, _ in side.held}
 
     def pack(x: Tensor) -> Tensor:
-        kept.append(0 if x.data_ptr() in own else x.numel())
+        saved.append(0 if x.data_ptr() in parameters else x.numel())
         return x
 
     x = part(side, random("x", samples, POSITIONS, model.hidden), layout.grid.stream).clone().requires_grad_()
@@ -200,32 +206,35 @@ def memory(layout: Layout) -> dict[str, Any]:
     weights = predicted.count_weights(layout.grid, model, 1, first=True, last=True, seq_len=POSITIONS)
     return {
         "held": [held, weights],
-        "kept": [sum(kept), predicted.count_kept_elements(layout.grid, up)],
+        "kept": [sum(saved), predicted.count_kept_elements(layout.grid, up)],
     }
 
 
 def lossy(layout: Layout) -> dict[str, Any]:
-    """A layer whose weights travel as 8-bit integers, and the bound: of each weight, times the inputs' sizes."""
+    """Check a layer whose weights travel as 8-bit integers.
+
+    The bound is that of each weight, times the sizes of the inputs.
+    """
     model, samples = model_on(layout), layout.grid.samples
     rules = [Rule(dimension="TP", kind="PARAM", axis="i", codec="int8:256")]
     coded = build(layout, model, WORLD.Dup(), Scheme(algorithm="two-shot", rules=rules), torch.float32, False)
     exact = build(layout, model, WORLD.Dup(), Scheme(algorithm="two-shot"), torch.float32, False)
     name, x = f"{BLOCK}.mlp.up.weight", random("x", samples, POSITIONS, model.hidden).float()
-    own = part(coded, x, layout.grid.stream).clone()
-    found, wanted = (side.module.blocks["0"].mlp.up(own).detach() for side in (coded, exact))
+    local = part(coded, x, layout.grid.stream).clone()
+    decoded, wanted = (side.module.blocks["0"].mlp.up(local).detach() for side in (coded, exact))
     weight = (0.5 * random(name, 4 * model.hidden, model.hidden)).float().numpy()
     each = get_codec("int8:256").error_bound(weight.reshape(-1))
     assert each is not None
     bound = each * float(x.abs().sum(dim=-1).max())
-    return {"error": float((found - wanted).abs().max()), "bound": bound}
+    return {"error": float((decoded - wanted).abs().max()), "bound": bound}
 
 
 def main() -> None:
     for layout in LAYOUTS[WORLD.size]:
         for overlap in (False, True) if WORLD.size < 9 else (False,):
             compare(layout, overlap)
-        told = WORLD.gather({**memory(layout), **lossy(layout)})
-        for rank in told or []:
+        reports = WORLD.gather({**memory(layout), **lossy(layout)})
+        for rank in reports or []:
             print(json.dumps({"layout": layout.tensor, "ranks": WORLD.size, **rank}), flush=True)
 
 

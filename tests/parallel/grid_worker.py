@@ -1,4 +1,4 @@
-"""Trains small models on tensor grids beside one process; prints a JSON line a case."""
+"""Trains small models on tensor grids, compared with one process. Prints one JSON line per case."""
 
 import sys
 from unittest.mock import patch
@@ -7,12 +7,12 @@ import faults
 import grid_cases
 import parity_worker
 from cases import FEWER_STEPS, STEPS, Comparison
-from grid_faults import planted
+from grid_faults import FAULTS
 
 
 def main(suite: str) -> None:
     comparisons: list[Comparison] = list(grid_cases.SUITES[suite]())
-    with patch.object(parity_worker, "planted", planted):
+    with patch.object(parity_worker, "PLANTS", FAULTS):
         parity_worker.compare_all(comparisons, STEPS if suite in ("grids", "more_grids") else FEWER_STEPS)
 
 

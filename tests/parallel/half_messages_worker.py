@@ -1,4 +1,4 @@
-"""Messages of half precision, bf16 weights and lost overflows on real ranks; prints JSON lines."""
+"""Messages in half precision, bf16 weights and lost overflows on real ranks. Prints JSON lines."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def digests_equal(values: Array) -> bool:
 
 
 def operations() -> Iterator[dict[str, Any]]:
-    """Each operation with half messages, over a flat group and over two nodes."""
+    """Run each operation with half-precision messages, over a flat group and over two nodes."""
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
     magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
@@ -70,47 +70,47 @@ def operations() -> Iterator[dict[str, Any]]:
         group.topology = Topology.regular(nodes, RANKS // nodes)
         for name, half in HALF.items():
             for codec in ("none", "mpc"):
-                told: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
+                report: dict[str, Any] = {"nodes": nodes, "dtype": name, "codec": codec}
                 reduced, ch = contribution(WORLD.rank), channel(codec, name)
                 group.all_reduce(reduced, channel=ch).wait()
-                # a rounding of each contribution and one of the sum, and one more of those within nodes
+                # one rounding of each contribution, one of the sum, and one of sums within nodes
                 bound = UNIT[name] * (nodes * magnitudes + (1 + 2 * UNIT[name]) * magnitudes) * 1.01
-                told["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
-                told["replicas"] = digests_equal(reduced)
-                told["rounded"] = bool(np.array_equal(reduced, reduced.astype(half).astype(np.float32)))
+                report["all_reduce"] = float((np.abs(reduced - exact) / bound).max())
+                report["replicas"] = digests_equal(reduced)
+                report["rounded"] = bool(np.array_equal(reduced, reduced.astype(half).astype(np.float32)))
                 plain = Channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD, get_codec(codec), Algorithm.TWO_SHOT)
                 narrow = replace(plain, dtype=half, counters=type(plain.counters)())
                 for each in (plain, narrow):
                     group.all_reduce(contribution(WORLD.rank), channel=each).wait()
-                told["halved"] = plain.counters.message_bytes == 2 * narrow.counters.message_bytes > 0
+                report["halved"] = plain.counters.message_bytes == 2 * narrow.counters.message_bytes > 0
                 if codec == "none":
-                    told["wire"] = narrow.counters.wire_bytes == narrow.counters.message_bytes
+                    report["wire"] = narrow.counters.wire_bytes == narrow.counters.message_bytes
                 scattered = np.full(count_elements(piece), np.nan, np.float32)
                 group.reduce_scatter(contribution(WORLD.rank), scattered, channel=ch).wait()
-                told["reduce_scatter"] = float((np.abs(scattered - exact[piece]) / bound[piece]).max())
+                report["reduce_scatter"] = float((np.abs(scattered - exact[piece]) / bound[piece]).max())
                 want = np.concatenate([everyone[r][p] for r, p in enumerate(cut_evenly(N, RANKS))]).astype(half)
                 gathered = np.full(N, np.nan, np.float32)
                 group.all_gather(contribution(WORLD.rank)[piece], gathered, channel=ch).wait()
-                told["all_gather"] = bool(np.array_equal(gathered, want.astype(np.float32)))
+                report["all_gather"] = bool(np.array_equal(gathered, want.astype(np.float32)))
                 sent = contribution(0 if WORLD.rank == 0 else 99)
                 group.broadcast(sent, 0, channel=ch).wait()
-                told["broadcast"] = bool(np.array_equal(sent, everyone[0].astype(half).astype(np.float32)))
+                report["broadcast"] = bool(np.array_equal(sent, everyone[0].astype(half).astype(np.float32)))
                 came = np.full(N, np.nan, np.float32)
                 group.shift(contribution(WORLD.rank), came, by=1, channel=ch).wait()
                 before = everyone[(WORLD.rank - 1) % RANKS].astype(half).astype(np.float32)
-                told["shift"] = bool(np.array_equal(came, before))
+                report["shift"] = bool(np.array_equal(came, before))
                 swapped = np.full(N, np.nan, np.float32)
                 counts = [N // RANKS] * RANKS
                 group.all_to_all(contribution(WORLD.rank), swapped, (counts, counts), channel=ch).wait()
                 size = N // RANKS
                 parts = [x[WORLD.rank * size : (WORLD.rank + 1) * size] for x in everyone]
                 parts = [x if r == WORLD.rank else x.astype(half).astype(np.float32) for r, x in enumerate(parts)]
-                told["all_to_all"] = bool(np.array_equal(swapped, np.concatenate(parts)))
-                yield told
+                report["all_to_all"] = bool(np.array_equal(swapped, np.concatenate(parts)))
+                yield report
 
 
 def reductions() -> Iterator[dict[str, Any]]:
-    """Sums by algorithms that round elsewhere: by the MPI library, and within a single node without the codec."""
+    """Check sums by algorithms that round elsewhere: the MPI library's, and those within a node without the codec."""
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
     magnitudes = np.sum(np.abs(everyone), axis=0, dtype=np.float64)
@@ -145,7 +145,7 @@ def reductions() -> Iterator[dict[str, Any]]:
 
 
 def many_sums() -> dict[str, Any]:
-    """Sums of the MPI library in the background, of which each is a reduce-scatter and an all-gather."""
+    """Run sums of the MPI library in the background, each a reduce-scatter and an all-gather."""
     group, ch = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True)), channel("none", "bf16", Algorithm.NATIVE)
     rng = np.random.default_rng(WORLD.rank)
     sizes = [20_000, 300_000, 17_000, 90_000, 40]
@@ -159,7 +159,7 @@ def many_sums() -> dict[str, Any]:
 
 
 def residuals() -> dict[str, Any]:
-    """With residuals the mean of many half-precision sums comes to the exact one: the rounding is in them, too."""
+    """Check that with residuals the mean of many half-precision sums converges: the rounding is in the residuals."""
     group, errors = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
     exact = np.sum([contribution(rank) for rank in range(RANKS)], axis=0, dtype=np.float64)
     for feedback in (Feedback(N), None):
@@ -173,7 +173,7 @@ def residuals() -> dict[str, Any]:
 
 
 def overflowing() -> dict[str, Any]:
-    """A value beyond fp16 is infinite on all ranks."""
+    """Check that a value beyond fp16 is infinite on all ranks."""
     group, values = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), contribution(WORLD.rank)
     values[7] = 1e6 if WORLD.rank == 2 else 0
     group.all_reduce(values, channel=channel("none", "fp16")).wait()
@@ -204,14 +204,14 @@ def message_bytes(trainer: Trainer) -> dict[str, int]:
 
 
 def predicted(trainer: Trainer) -> dict[str, int]:
-    """Predicted bytes of the two steps."""
+    """Return the predicted bytes of the two steps."""
     a_run = trainer.run
     step = volume.count_all_ranks_bytes(a_run.model, a_run.train, a_run.layout)
     return {" ".join(key): 2 * nbytes for key, nbytes in step.items()}
 
 
 def training() -> Iterator[dict[str, Any]]:
-    """The baseline with half messages in every dimension: half the bytes, nearly the same loss, equal replicas."""
+    """Train the baseline with half-precision messages: half the bytes, nearly the same loss, equal replicas."""
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("gpt2", Layout(dp=2, pp=2))):
         runs = [trainer_of(run(model, layout, identity))]
@@ -230,7 +230,7 @@ def training() -> Iterator[dict[str, Any]]:
 
 
 def squeezed() -> dict[str, Any]:
-    """A bf16 run under MPC: the codec is given the 16 bits of the values, and no zeros beside them."""
+    """Check a bf16 run under MPC: the codec gets the 16 bits of the values, without padding zeros."""
     scheme, seen = NamedScheme(name="naive-mpc", algorithm="two-shot", default="mpc"), []
     wide = run("neox", Layout(dp=2, tp=2), scheme, precision="bf16", zero=0, bucket_mb=4.0)
     trainer = trainer_of(wide.changed(model=wide.model.changed(hidden=256)))
@@ -261,7 +261,7 @@ def squeezed() -> dict[str, Any]:
 
 
 def reduce_small_gradients(trainer: Trainer) -> None:
-    """2^-28 each, without the loss scale of 2^12."""
+    """Reduce gradients of 2^-28 without the loss scale of 2^12."""
     engine = trainer.data_parallel
     engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
     for piece in engine.pieces:
@@ -271,20 +271,20 @@ def reduce_small_gradients(trainer: Trainer) -> None:
 
 
 def small_gradients() -> dict[str, Any]:
-    """Gradients too small for fp16 survive in fp16 messages, because the loss scale is still on them."""
-    found = []
+    """Check that small gradients survive in fp16 messages, because the loss scale is still on them."""
+    gradients = []
     for name, fault in (("fp32", nullcontext), ("auto", nullcontext), ("auto", scale_off_too_early)):
         with fault():
             how: dict[str, Any] = {"precision": "fp16", "comm_precision": messages(name), "zero": 0}
             trainer = trainer_of(run("neox", Layout(dp=4), **how))
         engine = trainer.data_parallel
         reduce_small_gradients(trainer)
-        found.append(float(engine.pieces[0].gradient[0]))
-    return {"gradients": found}
+        gradients.append(float(engine.pieces[0].gradient[0]))
+    return {"gradients": gradients}
 
 
 def tied_copies() -> dict[str, Any]:
-    """The sum of a tied weight's two small gradients; then the last stage's copy drifts away."""
+    """Check the sum of a tied weight's two small gradients, and that a drift of the last stage's copy is detected."""
     trainer = trainer_of(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)
@@ -296,25 +296,28 @@ def tied_copies() -> dict[str, Any]:
 
 
 def masters() -> Iterator[dict[str, Any]]:
-    """bf16 weights are the rounded fp32 masters, on every rank; bf16 messages change no bit of them."""
+    """Check that bf16 weights are the rounded fp32 masters on every rank.
+
+    Messages in bf16 change no bit of them.
+    """
     for zero in (0, 1):
         weights = []
         for name in ("fp32", "bf16"):
-            # gradients are summed in fp32 in both: only parameters travel in bf16
+            # both runs sum gradients in fp32: only parameters travel in bf16
             how: dict[str, Any] = {"precision": "bf16", "comm_precision": messages("fp32").changed(parameters=name)}
             trainer = trainer_of(run("neox", Layout(dp=4), zero=zero, **how))
             for k in range(2):
                 trainer.step(k)
             weights.append([piece.bucket.values.clone() for piece in trainer.data_parallel.pieces])
-            whole = [
+            full = [
                 np.concatenate(WORLD.allgather(piece.master.numpy())) if zero else piece.master.numpy()
                 for piece in trainer.data_parallel.pieces
             ]
             rounded = all(
                 torch.equal(torch.from_numpy(master).to(torch.bfloat16), values)
-                for master, values in zip(whole, weights[-1], strict=True)
+                for master, values in zip(full, weights[-1], strict=True)
             )
-            finer = any(not np.array_equal(master, master.astype(BFLOAT16).astype(np.float32)) for master in whole)
+            finer = any(not np.array_equal(master, master.astype(BFLOAT16).astype(np.float32)) for master in full)
             yield {"zero": zero, "comm": name, "rounded": rounded, "finer": finer}
         same = all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
         yield {"zero": zero, "comm": "both", "same": same}
@@ -324,7 +327,7 @@ def masters() -> Iterator[dict[str, Any]]:
 
 
 class Clamp(Identity):
-    """A codec that makes everything finite."""
+    """A codec that makes every value finite."""
 
     name = "clamp"
     lossless = False
@@ -339,7 +342,7 @@ def codec_of(name: str) -> Codec:
 
 
 def hidden() -> Iterator[dict[str, Any]]:
-    """An infinity of one rank in a gradient, and in a message between stages, behind a codec that makes it finite."""
+    """Check an infinity of one rank, in a gradient and between stages, behind a codec that makes it finite."""
     for dimension, layout in (("DP", Layout(dp=4)), ("PP", Layout(dp=2, pp=2))):
         for fault in (False, True):
             scheme = NamedScheme(
@@ -368,14 +371,14 @@ def hidden() -> Iterator[dict[str, Any]]:
 
 
 def poisoned(dimension: str, trainer: Trainer) -> Any:
-    """An infinity on one rank, right before it is sent."""
+    """Plant an infinity on one rank right before it is sent."""
     if dimension == "DP":
         engine = trainer.data_parallel
         reduce = engine.reduce_gradients
 
         def faulty() -> None:
             if WORLD.rank == 3:
-                # the last bucket's second piece: another rank owns it, so that it must travel
+                # the last bucket's second piece belongs to another rank, so it must travel
                 gradients = engine.pieces[-1].bucket.gradients
                 gradients[gradients.numel() // 4 + 1] = torch.inf
             reduce()
@@ -397,17 +400,17 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
 
 def scale_off_too_early() -> Any:
     """Gradients are divided by the loss scale before they are rounded to fp16."""
-    made = Gradients.__init__
+    initialize = Gradients.__init__
 
     def faulty(self: Gradients, *arguments: Any, **how: Any) -> None:
-        made(self, *arguments, **how)
+        initialize(self, *arguments, **how)
         self._scaled_messages = False
 
     return patch.object(Gradients, "__init__", faulty)
 
 
 def overflow_not_told() -> Any:
-    """The sender does not say that its codec has made an infinity finite."""
+    """The sender does not report that its codec made an infinity finite."""
     return patch.object(policy.Policy, "lost_overflows", PropertyMock(return_value=0))
 
 

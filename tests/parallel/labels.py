@@ -1,4 +1,4 @@
-"""From labels of values of the axes to the run that a study with these values has."""
+"""Conversion of the labels of axis values to the run of a study with these values."""
 
 from functools import cache
 from math import prod
@@ -17,10 +17,10 @@ from hpcbench.study.size import Capacity
 from hpcbench.study.yaml12 import Document
 
 Labels = dict[str, str]
-"""The label of a value for some axes. `completed` gives one to the others."""
+"""The label of a value for some axes. `completed` adds the labels of the others."""
 
 MOST_RANKS = 16
-"""Two replicas, stages or parts of the positions of a tensor grid of eight ranks."""
+"""Two replicas, stages or parts of the positions, each on a tensor grid of eight ranks."""
 
 _FIRST: Labels = {axis: next(iter(values.values)) for axis, values in AXES.items()}
 _LOSSY = AXES["scheme"].rounding
@@ -38,7 +38,7 @@ _BASE: dict[str, Any] = {
 
 
 def completed(labels: Labels) -> Labels:
-    """Labels for all axes: the first one of each, or one that the given labels need."""
+    """Return labels for all axes: the first one of each, or one that the given labels require."""
     lossy = labels.get("scheme", "") in _LOSSY
     needed = {"precision": "fp32"} if lossy else {}
     if lossy and labels.get("precision") == "fp64":
@@ -50,23 +50,23 @@ def completed(labels: Labels) -> Labels:
 
 
 def is_near(axis: str, label: str) -> bool:
-    """Whether a run with the value is only near one process."""
+    """Return whether a run with the value is only near one process."""
     return label in AXES[axis].rounding
 
 
 def run_of(labels: Labels) -> Run | str:
-    """The run that a submission would write, or why the study is refused."""
+    """Return the run that a submission would write, or the reason why the study is refused."""
     return _run_of(tuple(sorted(labels.items())))
 
 
 def ranks_of(labels: Labels) -> int | None:
-    """Ranks of the run; None if the study is refused or needs more than `MOST_RANKS`."""
+    """Return the number of ranks of the run; None if the study is refused or needs more than `MOST_RANKS`."""
     ranks = _ranks(completed(labels))
     return None if ranks > MOST_RANKS or isinstance(run_of(labels), str) else ranks
 
 
 def fewest_ranks(labels: Labels) -> int | None:
-    """Ranks of the run with one replica or two, whichever has fewer ranks and is accepted."""
+    """Return the ranks of the run with one replica or two, whichever has fewer ranks and is accepted."""
     sizes = (ranks_of({"dp": dp} | labels) for dp in ("1", "2"))
     return min(filter(None, sizes), default=None)
 
@@ -81,7 +81,7 @@ def _ranks(labels: Labels) -> int:
 
 
 def _study(labels: Labels) -> dict[str, Any]:
-    """A study of one run, with the fields that follow from the others."""
+    """Return a study of one run, with the fields that follow from the others."""
     setting = _setting(completed(labels))
     pp, dp = setting["layout.pp"], setting["layout.dp"]
     parts, stages = pp * setting.get("layout.chunks", 1), setting.get("layout.stages")

@@ -1,11 +1,14 @@
-"""Single layers of the model, split over the ranks, beside the whole ones: values and gradients. Prints JSON lines."""
+"""Single layers of the model, split over ranks, compared with undivided layers: values and gradients.
+
+Prints JSON lines.
+"""
 
 import json
 from contextlib import nullcontext
 
+import faults
 import shared_text
 import torch
-from faults import planted
 from mpi4py import MPI
 from runs import run_of
 from torch import Tensor
@@ -19,7 +22,7 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 LAYERS = ("attention", "mlp", "norm1", "")
-"""Layers of a block. The last one is the block itself."""
+"""Layers of a block. An empty name stands for the block itself."""
 FAULTS = ("reduce_left_out", "backward_reduce_left_out", "row_split_swapped")
 
 
@@ -31,30 +34,30 @@ def trainer_of(name: str, tp: int, comm: MPI.Comm, *, spread: bool) -> Trainer:
     return Trainer(run_of(name, Layout(tp=tp), sequence_parallel=spread), comm, Progress(Wait.GIVE_WAY), CORPUS)
 
 
-def compared(split: Trainer, whole: Trainer, layer: str, *, spread: bool) -> dict[str, float]:
-    """Errors relative to the whole one's norms, the largest over the ranks."""
+def compared(split: Trainer, reference: Trainer, layer: str, *, spread: bool) -> dict[str, float]:
+    """Return errors relative to the norms of the undivided layer, the largest over the ranks."""
     path = ".".join(filter(None, ("blocks.1", layer)))
     size = split.run.train.seq_len
-    own = cut_evenly(size, WORLD.size)[WORLD.rank] if spread else slice(0, size)
+    positions = cut_evenly(size, WORLD.size)[WORLD.rank] if spread else slice(0, size)
     x, upstream = (random(2, size, split.run.model.hidden, seed=seed) for seed in (1, 2))  # [b, s, h]
     inputs = []
     results = []
-    for trainer, part in ((split, own), (whole, slice(0, size))):
+    for trainer, part in ((split, positions), (reference, slice(0, size))):
         for parameter in trainer.module.parameters():
             parameter.grad = None
         inputs.append(x[:, part].clone().requires_grad_())  # [b, s, h] -> [b, s/t, h] where positions are spread
         result = trainer.module.get_submodule(path)(inputs[-1])
         result.backward(upstream[:, part])
         results.append(result.detach())
-    pairs = {"result": (results[0], results[1][:, own]), "input": (inputs[0].grad, inputs[1].grad[:, own])}
-    theirs = dict(whole.module.named_parameters())
+    pairs = {"result": (results[0], results[1][:, positions]), "input": (inputs[0].grad, inputs[1].grad[:, positions])}
+    theirs = dict(reference.module.named_parameters())
     for name, parameter in split.module.named_parameters():
         if name.startswith(path + "."):
             (shard,) = (shard for held, shard in split.held if held is parameter)
-            found = parameter.grad
+            gradient = parameter.grad
             if shard.partial:
-                found = torch.from_numpy(WORLD.allreduce(found.numpy()))
-            pairs[name] = found, theirs[name].grad[shard.held]
+                gradient = torch.from_numpy(WORLD.allreduce(gradient.numpy()))
+            pairs[name] = gradient, theirs[name].grad[shard.held]
     errors = {name: float((a - b).norm() / b.norm()) for name, (a, b) in pairs.items()}
     return {name: max(WORLD.allgather(error)) for name, error in errors.items()}
 
@@ -62,12 +65,12 @@ def compared(split: Trainer, whole: Trainer, layer: str, *, spread: bool) -> dic
 def main() -> None:
     for fault in (None, *FAULTS):
         for name in ("neox", "gpt2"):
-            whole = trainer_of(name, 1, MPI.COMM_SELF, spread=False)
+            reference = trainer_of(name, 1, MPI.COMM_SELF, spread=False)
             for spread in (False,) if fault else (False, True):
-                with planted(fault) if fault else nullcontext():
+                with faults.FAULTS[fault].plant() if fault else nullcontext():
                     split = trainer_of(name, WORLD.size, WORLD.Dup(), spread=spread)
                     for layer in LAYERS:
-                        errors = compared(split, whole, layer, spread=spread)
+                        errors = compared(split, reference, layer, spread=spread)
                         if WORLD.rank == 0:
                             case = {"fault": fault, "model": name, "spread": spread, "layer": layer}
                             print(json.dumps({**case, "errors": errors}), flush=True)

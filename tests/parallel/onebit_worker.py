@@ -1,4 +1,4 @@
-"""1-bit Adam on real ranks against the paper's algorithm, written out for all ranks in one process; prints JSON."""
+"""1-bit Adam on real ranks, compared with the paper's algorithm for all ranks in one process. Prints JSON lines."""
 
 import io
 import json
@@ -48,7 +48,7 @@ CORPUS = shared_text.corpus()
 def run(
     model: str, layout: Layout, scheme: NamedScheme = SIGNS, *, freeze_step: int | None = WARM, **settings: Any
 ) -> Run:
-    """A run of 1-bit Adam, or with no step to freeze at one of plain Adam."""
+    """Return a run of 1-bit Adam, or without a freeze step one of Adam."""
     plain = run_of(model, layout, zero=0, precision=settings.pop("precision", "fp32"))
     optimizer = "onebit-adam" if freeze_step else "adamw"
     settings = {"steps": STEPS, "global_batch": 8, "micro_batch": 2, "clip": 0.0, **settings}
@@ -65,7 +65,7 @@ def bits(trainer: Trainer) -> list[bytes]:
 
 
 def states(trainer: Trainer) -> list[dict[str, Array]]:
-    """All states that the optimizer keeps of each piece."""
+    """Return all states of the optimizer by piece."""
     return [
         {
             **{name: values.numpy().copy() for name, values in piece.states.items()},
@@ -80,10 +80,10 @@ def states(trainer: Trainer) -> list[dict[str, Array]]:
 
 
 class Simulation:
-    """One bucket's masters, momentum and errors on all ranks after the warm-up.
+    """Simulation of one bucket's masters, momenta and errors on all ranks after the warm-up.
 
-    Written from the paper's algorithm 1: each worker compensates and compresses, each server sums, compensates and
-    compresses again. A rank's own part of what it serves goes in as it is.
+    It implements algorithm 1 of the paper: each worker compensates and compresses, and each server sums,
+    compensates and compresses again. A rank's own contribution to its server part is exact.
     """
 
     def __init__(self, state: dict[str, Array], bucket: Bucket, planned: Plan) -> None:
@@ -131,7 +131,7 @@ class Simulation:
 
 
 def signs(values: Array) -> Array:
-    """What the codec makes of values: +- the mean magnitude of each block, as kernels/hb_sign.h rounds it."""
+    """Return the codec's signs: +- the mean magnitude of each block, rounded as in kernels/hb_sign.h."""
     codec = get_codec(CODEC)
     wire, out = np.empty(codec.wire_bytes(values.size, values.dtype), np.uint8), np.empty_like(values)
     codec.decode(wire[: codec.encode(np.ascontiguousarray(values), wire)], out)
@@ -158,7 +158,7 @@ def planned_for(n: int) -> Plan:
 
 
 def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
-    """Train with a fault in the steps after the warm-up, and hold every step against the simulation."""
+    """Train with a fault in the steps after the warm-up, and compare every step with the simulation."""
     trainer = trainer_of(run("neox", Layout(dp=RANKS)), WORLD.Dup())
     engine = trainer.data_parallel
     assert isinstance(engine, OneBitAdam)
@@ -167,10 +167,10 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
     unknown = True
     for k in range(STEPS):
         if k == WARM:
-            own = states(trainer)
+            states_here = states(trainer)
             simulations = [
                 Simulation(state, piece.bucket, planned_for(piece.master.numel()))
-                for state, piece in zip(own, engine.pieces, strict=True)
+                for state, piece in zip(states_here, engine.pieces, strict=True)
             ]
         with fault() if k >= WARM else nullcontext():
             trainer.backward(k)
@@ -192,8 +192,8 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
                     ("errors", simulation.server[rank]),
                 ):
                     key = name if name != "errors" else ("worker_error", "server_error")[want.base is simulation.server]
-                    found = after[rank][i][key]
-                    worst[name] = max(worst[name], float(np.abs(found - want).max() / (np.abs(want).max() or 1)))
+                    actual = after[rank][i][key]
+                    worst[name] = max(worst[name], float(np.abs(actual - want).max() / (np.abs(want).max() or 1)))
             loss = lost([rank[i] for rank in before], [rank[i] for rank in after], gradients, simulation.used)
             worst["lost"] = max(worst["lost"], loss)
     if WORLD.rank:
@@ -204,14 +204,14 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
 
 
 def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
-    """The part that neither came out of a step nor is kept for the next one, relative to the input."""
+    """Return the part that is neither in a step's output nor kept for the next one, relative to the input."""
     f8 = np.float64
     errors = ("worker_error", "server_error")
     beta = TRAIN.beta1
-    wanted = sum(beta * own["first"].astype(f8) + (1 - beta) * g for own, g in zip(before, gradients, strict=True))
-    wanted = wanted / RANKS + sum(own[name].astype(f8) for own in before for name in errors)
-    kept = after[0]["first"] + sum(own[name].astype(f8) for own in after for name in errors)
-    return float(np.linalg.norm((wanted - kept)[used]) / np.linalg.norm(wanted))
+    wanted = sum(beta * state["first"].astype(f8) + (1 - beta) * g for state, g in zip(before, gradients, strict=True))
+    wanted = wanted / RANKS + sum(state[name].astype(f8) for state in before for name in errors)
+    retained = after[0]["first"] + sum(state[name].astype(f8) for state in after for name in errors)
+    return float(np.linalg.norm((wanted - retained)[used]) / np.linalg.norm(wanted))
 
 
 # ---------------------------------------------------------------- planted faults
@@ -243,7 +243,7 @@ def variance_not_frozen() -> Any:
 
 
 def scale_of_another_block() -> Any:
-    """Signs are sent with the magnitude of the block before."""
+    """Signs are sent with the magnitude of the previous block."""
     encode = Sign.encode
 
     def faulty(self: Sign, x: Array, out: Bytes, *, residual: Array | None = None, seed: int = 0) -> int:
@@ -256,12 +256,12 @@ def scale_of_another_block() -> Any:
 
 
 def unused_not_cleared() -> Any:
-    """Elements that never had a gradient take their block's magnitude for a momentum."""
+    """Elements without a gradient take their block's magnitude as their momentum."""
     return patch.object(OneBitAdam, "_clear_unused", lambda self, piece: None)
 
 
 def clipped_by_replicas_norms() -> Any:
-    """After the freeze gradients are clipped by the root mean square of the replicas' norms."""
+    """After the freeze, gradients are clipped by the root mean square of the replicas' norms."""
     step = OneBitAdam.step
 
     def faulty(self: OneBitAdam, **settings: Any) -> None:
@@ -295,7 +295,7 @@ def simulated() -> None:
 
 
 def warm_up() -> dict[str, Any]:
-    """The first steps against plain Adam: the same bits. Then the bytes of a step."""
+    """Compare the first steps with Adam, which must give the same bits. Then report the bytes of a step."""
     ours = trainer_of(run("neox", Layout(dp=RANKS)), WORLD.Dup())
     plain = trainer_of(run("neox", Layout(dp=RANKS), freeze_step=None), WORLD.Dup())
     same, grads, momenta = [], [], []
@@ -310,7 +310,7 @@ def warm_up() -> dict[str, Any]:
         grads.append(counters[0].message_bytes)
         momenta.append((counters[1].message_bytes, counters[1].wire_bytes))
     plans = [planned_for(piece.master.numel()) for piece in ours.data_parallel.pieces]
-    one = [sum(p.message_bytes(WORLD.rank) for p in plans), sum(p.wire_bytes(WORLD.rank) for p in plans)]
+    per_step = [sum(p.message_bytes(WORLD.rank) for p in plans), sum(p.wire_bytes(WORLD.rank) for p in plans)]
     settings = ours.run.model, ours.run.train, ours.run.layout
     steps = [volume.count_all_ranks_bytes(*settings, updates=k) for k in range(STEPS)]
     predicted = [[step.get(key, 0) for step in steps] for key in (("DP", "BACKWARD", "GRAD"), ("DP", "STEP", "OPTIM"))]
@@ -318,14 +318,14 @@ def warm_up() -> dict[str, Any]:
         "same": same,
         "gradients": grads,
         "momenta": momenta,
-        "one_step": one,
+        "one_step": per_step,
         "predicted": predicted,
         "agree": replicas_agree(ours),
     }
 
 
 def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, *, lr: float, factor: float) -> None:
-    """Take a step of Adam whose variance stays as it is, written out."""
+    """Take a step of Adam with a frozen variance, by the formula."""
     assert factor == 1.0, "nothing is clipped"
     self.updates += 1
     for part in self._decays:
@@ -337,7 +337,7 @@ def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, 
 
 
 def alone(model: str) -> Any:
-    """Weights of one process: plain Adam, and from the freeze on Adam with its variance frozen."""
+    """Return the weights of one process: Adam, and Adam with a frozen variance after the freeze."""
     trainer = trainer_of(run(model, Layout(), freeze_step=None, precision="fp64"), MPI.COMM_SELF.Dup())
     for k in range(STEPS):
         with patch.object(AdamWState, "step", frozen_adam) if k >= WARM else nullcontext():
@@ -348,7 +348,7 @@ def alone(model: str) -> Any:
 
 
 def layouts() -> Iterator[dict[str, Any]]:
-    """With momenta that are sent without loss, against Adam in one process; with signs, replicas and tied copies."""
+    """Check lossless momenta against Adam in one process, and with signs the equality of replicas and tied copies."""
     for model, layout in (("neox", Layout(dp=2, tp=2)), ("neox", Layout(dp=RANKS)), ("gpt2", Layout(dp=2, pp=2))):
         reference = alone(model) if WORLD.rank == 0 else None
         for scheme, precision, fault in (
@@ -361,21 +361,21 @@ def layouts() -> Iterator[dict[str, Any]]:
             with fault():
                 for k in range(STEPS):
                     trainer.step(k)
-            whole = parity.assemble(WORLD, parity.parameters(trainer))
+            weights = parity.assemble(WORLD, parity.parameters(trainer))
             answer: dict[str, Any] = {"scheme": scheme.name, "fault": fault.__name__, "agree": replicas_agree(trainer)}
-            if whole is not None:
-                answer["differ"] = whole.replicas_differ
+            if weights is not None:
+                answer["differ"] = weights.replicas_differ
                 if scheme is not SIGNS:
-                    answer["error"], _ = parity.relative_error(whole.values, reference)
+                    answer["error"], _ = parity.relative_error(weights.values, reference)
             yield {"model": model, **answer}
 
 
 def resumed() -> dict[str, Any]:
-    """Steps after the state was saved and loaded, against those without: the same bits, errors included."""
+    """Compare steps after saving and loading the state with uninterrupted ones: the same bits, including errors."""
     settings = run("neox", Layout(dp=RANKS), precision="bf16")
-    whole, first, second = (trainer_of(settings, WORLD.Dup()) for _ in range(3))
+    uninterrupted, first, second = (trainer_of(settings, WORLD.Dup()) for _ in range(3))
     for k in range(STEPS):
-        whole.step(k)
+        uninterrupted.step(k)
     for k in range(WARM + 1):
         first.step(k)
     file = io.BytesIO()
@@ -385,17 +385,19 @@ def resumed() -> dict[str, Any]:
     for k in range(WARM + 1, STEPS):
         second.step(k)
     same = all(
-        np.array_equal(a[name], b[name]) for a, b in zip(states(whole), states(second), strict=True) for name in a
+        np.array_equal(a[name], b[name])
+        for a, b in zip(states(uninterrupted), states(second), strict=True)
+        for name in a
     )
     engine = second.data_parallel
     errors = {
         name: sum(float(np.abs(s[name]).sum()) for s in states(second)) for name in ("worker_error", "server_error")
     }
-    return {"same": same and bits(whole) == bits(second), "frozen": engine.frozen, **errors}
+    return {"same": same and bits(uninterrupted) == bits(second), "frozen": engine.frozen, **errors}
 
 
 def overflow() -> dict[str, Any]:
-    """One rank's gradient is not finite, after the warm-up: nobody takes the step, and the errors stay."""
+    """Check a non-finite gradient on one rank after the warm-up: all ranks skip the step and keep the errors."""
     trainer = trainer_of(run("neox", Layout(dp=RANKS), precision="fp16"), WORLD.Dup())
     for k in range(WARM + 1):
         trainer.step(k)
@@ -404,11 +406,19 @@ def overflow() -> dict[str, Any]:
     if WORLD.rank == 1:
         trainer.data_parallel.pieces[0].gradient[3] = torch.inf
     trainer.update(WARM + 1)
-    kept = all(np.array_equal(a[name], b[name]) for a, b in zip(before, states(trainer), strict=True) for name in a)
-    kept &= weights == bits(trainer)
+    unchanged = all(
+        np.array_equal(a[name], b[name]) for a, b in zip(before, states(trainer), strict=True) for name in a
+    )
+    unchanged &= weights == bits(trainer)
     trainer.step(WARM + 2)
     moved = weights != bits(trainer)
-    return {"kept": kept, "skipped": trainer.skipped, "moved": moved, "agree": replicas_agree(trainer), "scale": scale}
+    return {
+        "kept": unchanged,
+        "skipped": trainer.skipped,
+        "moved": moved,
+        "agree": replicas_agree(trainer),
+        "scale": scale,
+    }
 
 
 def tell(answer: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The stored cases in which every pair of values occurs: what each is compared with, and which command runs it.
+"""The stored cases in which every pair of values occurs, their references, and the command that runs each.
 
 `python tests/parallel/pair_cases.py` prints the tables of docs/reference/pairs.md.
 """
@@ -16,7 +16,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.training import UNFLUSHED
 
 PARTS = {"few": 8, "rest": 8, "wide": MOST_RANKS}
-"""Ranks of the world that runs the cases of a part."""
+"""Ranks of the world for the cases of a part."""
 
 
 @dataclass(frozen=True)
@@ -27,30 +27,30 @@ class Pairs:
 
     @cached_property
     def name(self) -> str:
-        """The labels that the case would not have without being asked."""
+        """Labels that the case has only because they were requested."""
         plain = completed({})
-        words = [f"{axis}={label}" for axis, label in self.labels.items() if label != plain[axis]]
-        return ",".join(words).replace(" ", "-") or "plain"
+        labels = [f"{axis}={label}" for axis, label in self.labels.items() if label != plain[axis]]
+        return ",".join(labels).replace(" ", "-") or "plain"
 
     @cached_property
     def exact(self) -> bool:
-        """Whether the run has the numbers of one process, but for rounding of fp64."""
+        """Whether the run has the numbers of one process, up to rounding in fp64."""
         return not any(is_near(*value) for value in self.labels.items())
 
     @cached_property
     def run(self) -> Run:
-        """The run of the case."""
+        """Run of the case."""
         return _accepted(self.labels)
 
     @cached_property
     def reference(self) -> Run:
-        """The run in one process, of the same samples; for a pipeline without a flush the smallest such pipeline.
+        """Run in one process with the same samples; for a pipeline without a flush, the smallest such pipeline.
 
-        There weights differ by the stage and by the place of a micro-batch in its replica.
+        There weights differ by stage and by the position of a micro-batch in its replica.
         """
         run = self.run
         labels = {axis: label for axis, label in self.labels.items() if AXES[axis].mathematics} | {"dp": "1"}
-        del labels["experts"]  # which come with the model
+        del labels["experts"]  # they belong to the model
         micro_batch = run.train.global_batch
         if run.train.schedule in UNFLUSHED:
             labels |= {axis: self.labels[axis] for axis in ("schedule", "stages", "dp")}
@@ -70,13 +70,13 @@ def _accepted(labels: Labels) -> Run:
 
 @cache
 def cases() -> list[Pairs]:
-    """The stored cases."""
+    """Return the stored cases."""
     return [Pairs(labels) for labels in stored()]
 
 
 @cache
 def parts() -> dict[str, list[Pairs]]:
-    """The cases by part: those of `make test`, in which every value occurs, and the others by their ranks."""
+    """Return the cases by part: those of `make test`, in which every value occurs, and the others by ranks."""
     missing = {value for case in cases() for value in case.labels.items()}
     few: list[Pairs] = []
     while missing:
@@ -84,12 +84,12 @@ def parts() -> dict[str, list[Pairs]]:
         missing -= best.labels.items()
         few.append(best)
     others = [case for case in cases() if case not in few]
-    rest = [case for case in others if case.run.ranks <= PARTS["rest"]]
-    return {"few": few, "rest": rest, "wide": [case for case in others if case not in rest]}
+    remaining = [case for case in others if case.run.ranks <= PARTS["rest"]]
+    return {"few": few, "rest": remaining, "wide": [case for case in others if case not in remaining]}
 
 
 def tables() -> Iterator[str]:
-    """The tables of docs/reference/pairs.md: the cases of each command, the axes, what is outside."""
+    """Return the tables of docs/reference/pairs.md: the cases of each command, the axes, and the other fields."""
     rows: list[tuple[Any, ...]] = []
     for part, command in (("few", "make test"), ("rest", "make test-long"), ("wide", "make test-long")):
         exact = [case.exact for case in parts()[part]]

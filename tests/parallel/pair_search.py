@@ -1,4 +1,4 @@
-"""Searches for few runs in which every pair of values occurs that a study may have.
+"""Search for few runs in which every pair of values occurs that a study may have.
 
 `python tests/parallel/pair_search.py` writes them to pairs.json, which takes minutes.
 """
@@ -19,33 +19,34 @@ Pair = tuple[Value, Value]
 
 LIST = Path(__file__).with_name("pairs.json")
 ROOM = 2
-"""Ranks that a case may have, even if the pair that it begins with needs fewer."""
+"""Largest number of ranks of a case, even if its first pair needs fewer."""
 
 TRIES = 4
-"""Cases from which the one that covers most new pairs is taken."""
+"""Number of cases from which the one that covers most new pairs is chosen."""
 
 
 def values() -> list[Value]:
-    """The values that a study may have, with all else at its first value."""
+    """Return the values that a study may have, with all other axes at their first value."""
     return [(axis, label) for axis in AXES for label in AXES[axis].values if ranks_of({axis: label})]
 
 
 @cache
 def accepted() -> dict[Pair, int]:
-    """The pairs of values that a study may have, with all else at its first value, and the ranks that they need."""
+    """Return the pairs of values that a study may have, with the other axes at their first value, and their ranks."""
     pairs = (pair for pair in combinations(values(), 2) if pair[0][0] != pair[1][0])
     return {pair: ranks for pair in pairs if (ranks := fewest_ranks(dict(pair)))}
 
 
 def pairs_of(case: Labels) -> Iterator[Pair]:
-    """The pairs of values of a case with a label for every axis."""
+    """Return the pairs of values of a case with a label for every axis."""
     return combinations([(axis, case[axis]) for axis in AXES], 2)
 
 
 def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
-    """Cases that cover the pairs (AETG, doi 10.1109/32.605761): those that need most ranks first.
+    """Return cases that cover the pairs (AETG, doi 10.1109/32.605761), those with most ranks first.
 
-    Pairs that leave a run within rounding of one process have cases of their own, in which nothing else is far from it.
+    Pairs that leave a run within rounding of one process have their own cases, in which all values have this
+    property.
     """
     chance, cases = Random(seed), []
     for exact in (True, False):
@@ -62,7 +63,7 @@ def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
 def _grown(
     case: Labels, pairs: dict[Pair, int], missing: set[Pair], *, most: int, exact: bool, chance: Random
 ) -> Labels:
-    """A case with a label for every axis: each time that with which most missing pairs are covered."""
+    """Return a case with a label for every axis, each chosen to cover most missing pairs."""
     left = [axis for axis in AXES if axis not in case]
     while left:
         offers = []
@@ -85,12 +86,12 @@ def _grown(
 _PLACES = {axis: place for place, axis in enumerate(AXES)}
 
 
-def _pair(one: Value, other: Value) -> Pair:
-    return (one, other) if _PLACES[one[0]] < _PLACES[other[0]] else (other, one)
+def _pair(first: Value, other: Value) -> Pair:
+    return (first, other) if _PLACES[first[0]] < _PLACES[other[0]] else (other, first)
 
 
 def store(cases: Sequence[Labels]) -> None:
-    """Write the cases, one a line, without the labels that `completed` gives anyway."""
+    """Write the cases, one per line, without the labels that `completed` adds."""
     lines = []
     for case in cases:
         labels = dict(case)
@@ -102,7 +103,7 @@ def store(cases: Sequence[Labels]) -> None:
 
 
 def stored() -> list[Labels]:
-    """The stored cases, with a label for every axis."""
+    """Return the stored cases, with a label for every axis."""
     return [completed(labels) for labels in json.loads(LIST.read_text(encoding="utf-8"))]
 
 

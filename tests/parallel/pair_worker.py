@@ -1,4 +1,4 @@
-"""Trains the cases of pairs.json as a job does, each beside one process; prints a JSON line a case."""
+"""Trains the cases of pairs.json as a job does, each compared with one process. Prints one JSON line per case."""
 
 import io
 import json
@@ -37,7 +37,7 @@ History = dict[str, Any]
 
 
 def train(run: Run, comm: MPI.Comm) -> History | None:
-    """What a run gives, whole, on rank 0: its state, losses, norms, gradients of each step, weights, evaluation."""
+    """Return all results of a run on rank 0: state, losses, norms, gradients of each step, weights, evaluation."""
     directory = Path(comm.bcast(tempfile.mkdtemp(prefix="pairs") if comm.rank == 0 else None))
     log = LogWriter(io.StringIO() if comm.rank == 0 else None)
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)
@@ -91,16 +91,16 @@ def train(run: Run, comm: MPI.Comm) -> History | None:
 
 @contextmanager
 def noting(results: list[StepResult], gradients: list[parity.Whole], comm: MPI.Comm) -> Iterator[None]:
-    """Note the results of steps, and the gradients before each update, which clips them.
+    """Record the results of steps, and the gradients before each update, which clips them.
 
-    Asynchronous training has no step in which all ranks have their gradients.
+    In asynchronous training, no step has the gradients of all ranks.
     """
     update, line = Trainer.update, Milestones.line
 
     def noted(self: Trainer, step: int) -> tuple[float, float]:
-        whole = parity.assemble(comm, parity.gradients(self))
-        if whole:
-            gradients.append(whole)
+        assembled = parity.assemble(comm, parity.gradients(self))
+        if assembled:
+            gradients.append(assembled)
         return update(self, step)
 
     def written(self: Milestones, step: int, result: StepResult, **others: Any) -> None:
@@ -112,24 +112,24 @@ def noting(results: list[StepResult], gradients: list[parity.Whole], comm: MPI.C
 
 
 def far(ours: float | None, theirs: float | None) -> float:
-    """Relative distance; nothing where one side does not know."""
+    """Return the relative distance; None if one side is unknown."""
     if ours is None or theirs is None or math.isnan(ours) or math.isnan(theirs):
         return 0.0
     return abs(ours - theirs) / abs(theirs)
 
 
 def errors(ours: History, theirs: History) -> dict[str, Any]:
-    """The largest distances over all steps."""
+    """Return the largest distances over all steps."""
     worst: dict[str, Any] = {}
-    found = {"gradients": 0.0, "replicas": ours["weights"].replicas_differ}
+    result = {"gradients": 0.0, "replicas": ours["weights"].replicas_differ}
     for mine, other in zip(ours["gradients"], theirs["gradients"], strict=False):
         error, tensor = parity.relative_error(mine.values, other.values)
-        if error >= found["gradients"]:
-            found["gradients"], worst["gradients"] = error, tensor
-    found["weights"], worst["weights"] = parity.relative_error(ours["weights"].values, theirs["weights"].values)
+        if error >= result["gradients"]:
+            result["gradients"], worst["gradients"] = error, tensor
+    result["weights"], worst["weights"] = parity.relative_error(ours["weights"].values, theirs["weights"].values)
     steps = list(zip(ours["losses"], theirs["losses"], strict=True))
     return {
-        **found,
+        **result,
         "loss": max(far(*pair) for pair in steps),
         "norm": max(far(*pair) for pair in zip(ours["norms"], theirs["norms"], strict=True)),
         "evaluation": far(ours["evaluation"], theirs["evaluation"]),
@@ -144,7 +144,7 @@ def errors(ours: History, theirs: History) -> dict[str, Any]:
 def compared(
     cases: list[pair_cases.Pairs], team: MPI.Comm, references: dict[str, History | None]
 ) -> list[dict[str, Any]]:
-    """Results of a team of ranks, on its first one. What is in `references` is not trained again."""
+    """Return the results of a team of ranks on its first one. Runs in `references` are not trained again."""
     results = []
     for case in cases:
         against = case.reference
@@ -159,7 +159,7 @@ def compared(
 
 
 def compare_all(cases: list[pair_cases.Pairs]) -> None:
-    """As many teams work side by side as the ranks allow."""
+    """Let as many teams work at the same time as there are ranks for."""
     results = []
     for ranks in sorted({case.run.ranks for case in cases}):
         mine = [case for case in cases if case.run.ranks == ranks]

@@ -1,4 +1,4 @@
-"""Trains small models in many layouts on real ranks and compares each with another run; prints a JSON line a case."""
+"""Trains small models in many layouts on real ranks, each compared with another run. Prints one JSON line per case."""
 
 import json
 import math
@@ -27,7 +27,7 @@ from cases import (
     rest_of,
     run_of,
 )
-from faults import FAULTS, OVERFLOW, RESIDUALS, planted
+from faults import FAULTS, OVERFLOW, RESIDUALS
 from mpi4py import MPI
 from parity import meet
 from tiers import REST
@@ -45,7 +45,10 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 CORPUS = shared_text.corpus()
 SCALE = 2.0**12
-"""Scale of every loss. A power of two changes no bit, and nothing is right before it is divided out again."""
+"""Scale of every loss. A power of two changes no bit, and values are wrong until it is divided out again."""
+
+PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
+"""Faults of the suite by name. Workers of other suites replace them."""
 
 History = list[dict[str, Any]]
 
@@ -55,7 +58,7 @@ def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """Loss, gradients and weights after each step, whole, on rank 0."""
+    """Return the full loss, gradients and weights after each step, on rank 0."""
     meet(comm)
     trainer = trainer_of(run, comm)
     begun: list[bool] = []
@@ -65,7 +68,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
         with patch.object(DataParallel, "reduce_gradients", noting(begun)), counting(trainer, sent):
             summand = trainer.backward(k)
         (loss,) = exact_sum(trainer.mesh.world, [summand], trainer.policy.exact)
-        gradients = parity.assemble(comm, parity.gradients(trainer))  # before clipping, which would hide their scale
+        gradients = parity.assemble(comm, parity.gradients(trainer))  # before clipping, which would hide a wrong scale
         with counting(trainer, sent):
             _, norm = trainer.update(k)
         weights = parity.assemble(comm, parity.parameters(trainer))
@@ -92,7 +95,7 @@ def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
 
 @contextmanager
 def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
-    """Adds the message bytes of the block, by channel: those of a step, without those of the comparison."""
+    """Add the message bytes of the block by channel: those of a step, without those of the comparison."""
 
     def counters() -> Counter[str]:
         channels = trainer.policy.channels
@@ -104,13 +107,13 @@ def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """The expected `sent`, from the settings."""
+    """Return the expected `sent`, from the settings."""
     ranks = (volume.count_step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
     return [{" ".join(key): steps * nbytes for key, nbytes in step.items()} for step in ranks]
 
 
 def noting(begun: list[bool]) -> Callable[[DataParallel], None]:
-    """Notes which buckets' reductions had begun when the backward pass was over."""
+    """Record the buckets whose reductions had begun when the backward pass ended."""
     reduce_gradients = DataParallel.reduce_gradients
 
     def noted(self: DataParallel) -> None:
@@ -121,21 +124,21 @@ def noting(begun: list[bool]) -> Callable[[DataParallel], None]:
 
 
 def errors(history: History, reference: History) -> dict[str, Any]:
-    """The largest errors over all steps."""
-    found: dict[str, float] = dict.fromkeys(("loss", "norm", "gradients", "weights", "replicas", "padding"), 0.0)
+    """Return the largest errors over all steps."""
+    largest: dict[str, float] = dict.fromkeys(("loss", "norm", "gradients", "weights", "replicas", "padding"), 0.0)
     worst = {}
     for ours, theirs in zip(history[:-1], reference[:-1], strict=True):
         for name in ("loss", "norm"):
-            found[name] = max(found[name], abs(ours[name] - theirs[name]) / abs(theirs[name]))
+            largest[name] = max(largest[name], abs(ours[name] - theirs[name]) / abs(theirs[name]))
         for name in ("gradients", "weights"):
             error, tensor = parity.relative_error(ours[name].values, theirs[name].values)
-            if error >= found[name]:
-                found[name], worst[name] = error, tensor
-            found["replicas"] = max(found["replicas"], ours[name].replicas_differ)
-        found["padding"] = max(found["padding"], ours["padding"])
+            if error >= largest[name]:
+                largest[name], worst[name] = error, tensor
+            largest["replicas"] = max(largest["replicas"], ours[name].replicas_differ)
+        largest["padding"] = max(largest["padding"], ours["padding"])
     final, expected = history[-1], reference[-1]
     return {
-        **found,
+        **largest,
         "evaluation": abs(final["evaluation"] - expected["evaluation"]) / expected["evaluation"],
         "worst": worst,
         "agree": all(step["agree"] for step in history[:-1]),
@@ -146,7 +149,7 @@ def errors(history: History, reference: History) -> dict[str, Any]:
 
 
 def compared(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[dict[str, Any]]:
-    """Results of a team of ranks, on its first one. A reference run is trained once."""
+    """Return the results of a team of ranks on its first one. A reference run is trained once."""
     references: dict[str, History | None] = {}
     results = []
     for comparison in comparisons:
@@ -156,17 +159,17 @@ def compared(comparisons: list[Comparison], team: MPI.Comm, steps: int) -> list[
             alone = against.ranks == 1
             comm = MPI.COMM_SELF if alone else team.Split(0 if team.rank < against.ranks else 1, team.rank)
             references[key] = train(against, comm, steps) if team.rank < against.ranks else None
-        with planted(comparison.fault) if comparison.fault else nullcontext():
+        with PLANTS[comparison.fault]() if comparison.fault else nullcontext():
             history = train(comparison.run, team, steps)
         reference = references[key]
         if history and reference:
-            words = {"name": comparison.name, "steps": steps, "predicted": predicted(comparison.run, steps)}
-            results.append({**words, **errors(history, reference)})
+            fields = {"name": comparison.name, "steps": steps, "predicted": predicted(comparison.run, steps)}
+            results.append({**fields, **errors(history, reference)})
     return results
 
 
 def compare_all(comparisons: list[Comparison], steps: int) -> None:
-    """As many teams work side by side as the ranks allow, and each trains that many steps."""
+    """Let as many teams work at the same time as there are ranks for, and each train that many steps."""
     results = []
     for ranks in sorted({comparison.ranks for comparison in comparisons}):
         mine = [comparison for comparison in comparisons if comparison.ranks == ranks]
@@ -183,7 +186,7 @@ def compare_all(comparisons: list[Comparison], steps: int) -> None:
 
 
 def residuals() -> dict[str, Any]:
-    """Residuals of a few steps, taken up by another trainer with other buckets; and after a skipped step."""
+    """Check the residuals of a few steps, loaded by a trainer with other buckets, and after a skipped step."""
     run = run_of(RUN_FOR_RESIDUALS)
     first = trainer_of(run, WORLD)
     for k in range(2):
@@ -205,7 +208,7 @@ def residuals() -> dict[str, Any]:
 
 
 def overflow() -> dict[str, Any]:
-    """A step in which only the last part of the last stage finds an infinite gradient."""
+    """Take a step in which only the last part of the last stage has an infinite gradient."""
     trainer = trainer_of(run_of({**WHOLE, "train.zero": 0}), WORLD)
     mesh = trainer.mesh
     trainer.backward(0)
@@ -219,10 +222,10 @@ def overflow() -> dict[str, Any]:
 
 
 def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
-    """A line a rank: without a fault, and with each that the test is to see."""
+    """Print one line per rank: without a fault, and with each fault that the test must detect."""
     for fault in (None, *(name for name, fault in FAULTS.items() if fault.red == test)):
         meet(WORLD)
-        with planted(fault) if fault else nullcontext():
+        with PLANTS[fault]() if fault else nullcontext():
             answer = scene()
         meet(WORLD)
         answers = WORLD.gather(answer)
@@ -231,7 +234,7 @@ def of_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
 
 
 def chosen_of(suite: str, part: str) -> list[Comparison]:
-    """The comparisons of a suite that belong to `make test`, or the rest of them; of the faults all."""
+    """Return the comparisons of a suite that belong to `make test`, or the rest of them; all of the faults."""
     comparisons = list(SUITES[suite]())
     if suite == faulty.__name__:
         return comparisons
@@ -246,7 +249,7 @@ def main(suite: str, part: str = "") -> None:
         elif suite == "overflow":
             of_every_rank(overflow, OVERFLOW)
         else:
-            chosen = chosen_of(suite, part) if WORLD.rank == 0 else None  # which takes a second
+            chosen = chosen_of(suite, part) if WORLD.rank == 0 else None  # the search takes a second
             meet(WORLD)
             compare_all(WORLD.bcast(chosen), STEPS if suite in COVERS else FEWER_STEPS)
 

@@ -1,4 +1,4 @@
-"""The pipelines and recomputations that are compared with the same run without them."""
+"""Pipelines and recomputations that are compared with the same run without them."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ TWO, FOUR = Layout(pp=2, chunks=2), Layout(pp=4, chunks=2)
 
 @dataclass(frozen=True)
 class Case:
-    """The differences to a run without pipeline and recomputation in the same `dp` and `tp`."""
+    """The differences from a run without pipeline and recomputation in the same `dp` and `tp`."""
 
     layout: Layout
     schedule: str = "1f1b"
@@ -60,7 +60,7 @@ FAULTY = {
     "other_micro_batch": Case(Layout(pp=2), "gpipe"),
     "stale_input": Case(Layout(), "1f1b", "full"),
 }
-"""For each planted fault, the value that must show it. Each case is one of the grid, where it is sound."""
+"""For each planted fault, the value that must differ. Each case is in the grid, where it passes."""
 
 
 def without_pipeline(case: Case) -> Case:

@@ -1,10 +1,9 @@
-"""Deliberate errors of the pipeline and of recomputation, one each."""
+"""Deliberate errors of the pipeline and of recomputation."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from unittest.mock import patch
 
 import torch
+from planting import Patch, list_faults
 from torch import Tensor, nn
 
 from hpcbench.parallel import recompute
@@ -12,7 +11,7 @@ from hpcbench.parallel.pipeline import Alive, Pipeline
 from hpcbench.train import build
 
 
-def chunks_swapped() -> object:
+def chunks_swapped() -> Patch:
     """A stage runs its layers in the order of the other chunk."""
     parts_of = build.parts_of
 
@@ -24,7 +23,7 @@ def chunks_swapped() -> object:
     return patch.object(build, "parts_of", faulty)
 
 
-def chunk_gradient_dropped() -> object:
+def chunk_gradient_dropped() -> Patch:
     """The first chunk of the first stage gets no gradient."""
     receive = Pipeline._receive
 
@@ -35,8 +34,8 @@ def chunk_gradient_dropped() -> object:
     return patch.object(Pipeline, "_receive", faulty)
 
 
-def other_micro_batch() -> object:
-    """A gradient goes back to the neighbour of its micro-batch."""
+def other_micro_batch() -> Patch:
+    """A gradient is sent to the neighbor of its micro-batch."""
     send = Pipeline._send
 
     def faulty(self: Pipeline, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
@@ -45,8 +44,8 @@ def other_micro_batch() -> object:
     return patch.object(Pipeline, "_send", faulty)
 
 
-def weights_of_a_chunk_left_out() -> object:
-    """The weights of a stage's second chunk get no gradient; gradients for other parts are right."""
+def weights_of_a_chunk_left_out() -> Patch:
+    """The weights of a stage's second chunk get no gradient; gradients for other stages are correct."""
     backward = Pipeline._backward
 
     def faulty(self: Pipeline, alive: Alive, i: int, chunk: int) -> None:
@@ -60,8 +59,8 @@ def weights_of_a_chunk_left_out() -> object:
     return patch.object(Pipeline, "_backward", faulty)
 
 
-def stale_input() -> object:
-    """Recomputation starts from the first input that the layer ever had."""
+def stale_input() -> Patch:
+    """Recomputation always starts from the first input of the layer."""
     again = recompute.again
     first: dict[int, list[Tensor]] = {}
 
@@ -71,20 +70,10 @@ def stale_input() -> object:
     return patch.object(recompute, "again", faulty)
 
 
-FAULTS: dict[str, Callable[[], object]] = {
-    fault.__name__: fault
-    for fault in (
-        chunks_swapped,
-        chunk_gradient_dropped,
-        other_micro_batch,
-        weights_of_a_chunk_left_out,
-        stale_input,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():  # type: ignore[attr-defined]
-        yield
+FAULTS = list_faults(
+    chunks_swapped,
+    chunk_gradient_dropped,
+    other_micro_batch,
+    weights_of_a_chunk_left_out,
+    stale_input,
+)

@@ -1,4 +1,4 @@
-"""Trains with every schedule and recomputation and compares with no pipeline; prints a JSON line a case."""
+"""Trains with every schedule and recomputation, compared with no pipeline. Prints one JSON line per case."""
 
 import json
 from contextlib import nullcontext
@@ -9,7 +9,7 @@ import shared_text
 import torch
 from mpi4py import MPI
 from pipeline_cases import FAULTY, FOUR, GRID, STEPS, Case, without_pipeline
-from pipeline_faults import planted
+from pipeline_faults import FAULTS
 from torch import Tensor, nn
 
 from hpcbench.comm.policy import Policy
@@ -28,33 +28,36 @@ CORPUS = shared_text.corpus()
 
 
 def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
-    """Losses, gradients and weights after each step, whole on rank 0; and what was sent and kept."""
+    """Return losses, gradients and weights after each step on rank 0, and the sent and kept elements."""
     trainer = Trainer(case.run, comm, Progress(Wait.GIVE_WAY, background=True), CORPUS)
     history = []
     for k in range(STEPS):
-        result = trainer.step(k)  # unclipped, the gradients stay as they were reduced
+        result = trainer.step(k)  # without clipping the gradients stay as they were reduced
         tensors = [parity.assemble(comm, part(trainer)) for part in (parity.gradients, parity.parameters)]
         history.append((result.loss, *tensors))
     rows = [row for row in trainer.traffic.report() if row.message_bytes]
     sent = {f"{row.dimension} {row.phase} {row.kind}": row.message_bytes for row in rows}
     alive = comm.allgather((trainer.mesh.pp.rank, trainer.pipeline.most_alive))
-    # every replica says the same
+    # every replica reports the same
     phases = [stage.to_json() for stage in resources.phase_times(trainer)]
     evaluation = trainer.evaluate()
     return {"history": history, "evaluation": evaluation, "bytes": sent, "alive": dict(alive), "phases": phases}
 
 
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> dict[str, object]:
-    """Largest relative errors over the steps, and whose gradients have other bits in the first step or ever."""
+    """Return the largest relative errors over the steps.
+
+    Also return the gradients with other bits in the first step, and in any step.
+    """
     off: dict[str, object] = {"loss": 0.0, "gradients": 0.0, "weights": 0.0}
     other: list[set[str]] = []
     for (loss, *tensors), (expected, *wanted) in zip(ours["history"], theirs["history"], strict=True):
         other.append(set())
         off["loss"] = max(off["loss"], abs(loss - expected) / expected)
-        for name, whole, reference in zip(("gradients", "weights"), tensors, wanted, strict=True):
-            off[name] = max(off[name], parity.relative_error(whole.values, reference.values)[0])
+        for name, values, reference in zip(("gradients", "weights"), tensors, wanted, strict=True):
+            off[name] = max(off[name], parity.relative_error(values.values, reference.values)[0])
             if name == "gradients":
-                pairs = ((key, whole.values[key], reference.values[key]) for key in reference.values)
+                pairs = ((key, values.values[key], reference.values[key]) for key in reference.values)
                 other[-1] = {key for key, value, wanted in pairs if not np.array_equal(value, wanted)}
     (loss, tokens), (expected, count) = ours["evaluation"], theirs["evaluation"]
     off["evaluation"] = abs(loss - expected) / expected if tokens == count else float("inf")
@@ -68,28 +71,28 @@ def on_ranks(case: Case) -> dict[str, object] | None:
 
 
 def schedules() -> None:
-    """The grid, and behind it what each planted fault makes of a case of it."""
+    """Run the grid, and each planted fault on a case of it."""
     references: dict[str, dict[str, object] | None] = {}
     for fault, case in [*((None, case) for case in GRID), *FAULTY.items()]:
         plain = without_pipeline(case)
         if plain.name not in references:
             references[plain.name] = on_ranks(plain)
-        with planted(fault) if fault else nullcontext():
-            found = on_ranks(case)
+        with FAULTS[fault]() if fault else nullcontext():
+            results = on_ranks(case)
         if WORLD.rank == 0:
             reference = references[plain.name]
             answer = {
                 "fault": fault,
                 "case": case.name,
-                "bytes": found["bytes"],
-                "phases": found["phases"],
-                "alive": [found["alive"][stage] for stage in sorted(found["alive"])],
+                "bytes": results["bytes"],
+                "phases": results["phases"],
+                "alive": [results["alive"][stage] for stage in sorted(results["alive"])],
             }
-            print(json.dumps({**answer, **differences(found, reference)}), flush=True)
+            print(json.dumps({**answer, **differences(results, reference)}), flush=True)
 
 
 class Half(nn.Module):
-    """A part of a model that costs nothing: only messages count."""
+    """A part of a model that takes no time, so that only messages count."""
 
     def __init__(self, hidden: int, *, first: bool) -> None:
         super().__init__()
@@ -101,7 +104,7 @@ class Half(nn.Module):
 
 
 def sizes() -> None:
-    """Messages of a few bytes and of half a MiB, with a thread that moves them and without."""
+    """Send messages of a few bytes and of half a MiB, with a thread that moves them and without."""
     for name, chunks, layout in (("gpipe", 1, Layout(pp=4)), ("1f1b", 1, Layout(pp=4)), ("interleaved", 2, FOUR)):
         for hidden, background in ((1, False), (1 << 15, False), (1 << 15, True)):
             mesh = Mesh(WORLD.Dup(), layout, Progress(Wait.GIVE_WAY, background=background))

@@ -1,14 +1,13 @@
-"""Runs whose embedding's gradient travels by rows, and what each is compared with."""
+"""Runs whose embedding's gradient travels by rows, and their references."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from random import Random
 from typing import Any
 
 import cases
-import expert_cases  # which names kinds of experts
+import expert_cases  # registers kinds of experts
 from cases import Case, Comparison, once_of, one_process, rest_of
-from covering import cover, every_case
+from covering import cover_sample, every_case
 
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.training import CommPrecision
@@ -49,7 +48,7 @@ FREE: dict[str, Sequence[Any]] = {
     "train.offload": (False, True),
     "train.clip": (1.0, 0.0),
 }
-"""Axes that fit everything."""
+"""Axes that can be combined with every case."""
 PAIRS = [(SPARSE, name) for name in (*AXES, *FREE) if name != SPARSE]
 FILLS = 24
 
@@ -67,55 +66,40 @@ MORE: list[Case] = [
         {"layout.dp": 4, "train.zero": 3, "train.node_copy": True},
     )
 ]
-"""Chunks, which need more layers, and a second copy of the pieces, which stage 3 has alone."""
+"""Chunks, which need more layers, and a second copy of the pieces, which only stage 3 has."""
 
 
 MOST = 4
-"""Ranks of a case: two work side by side, and every kind of replica is there."""
+"""Largest number of ranks of a case. Two cases run at the same time, and every kind of replica occurs."""
 
 
 def fits(case: Case) -> bool:
-    """Whether the engine would take it."""
-    whole = {**MODEL, **COMMON, **case}
-    return cases.run_of(whole).ranks <= MOST and cases.valid(whole)
+    """Return whether the engine accepts the settings."""
+    settings = {**MODEL, **COMMON, **case}
+    return cases.run_of(settings).ranks <= MOST and cases.valid(settings)
 
 
 @cache
 def places() -> list[Case]:
-    """Cases in which both ways to ask for rows meet each value of every other setting."""
-    chance = Random(11)
-    pool = [
-        {**case, **fill}
-        for case in every_case(AXES, fits)
-        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
-    ]
-    return [*({**MODEL, **case} for case in cover(pool, pairs=PAIRS)), *MORE]
+    """Return cases in which both ways to request rows meet each value of every other setting."""
+    cover = cover_sample(every_case(AXES, fits), FREE, FILLS, seed=11, pairs=PAIRS)
+    return [*({**MODEL, **case} for case in cover), *MORE]
 
 
 def compared(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """A run by rows; by default against one process, which has nobody to send rows to."""
+    """Return a run by rows, by default compared with one process, which sends no rows."""
     settings = {**settings, **COMMON}
     experts = {"model.experts": settings[EXPERTS][0]} if EXPERTS in settings else {}
     model = {name: value for name, value in one_process(settings).items() if name != EXPERTS}
-    said = {name: settings[name] for name in ("train.clip",) if name in settings}
-    alone = {**model, **experts, **COMMON, **said}
+    named = {name: settings[name] for name in ("train.clip",) if name in settings}
+    alone = {**model, **experts, **COMMON, **named}
     return Comparison(settings, alone if against is None else {**against, **COMMON}, fault)
 
 
 @cache
 def rows() -> list[Comparison]:
-    """Every place against one process, in fp64."""
+    """Return every layout compared with one process, in fp64."""
     return [compared(case) for case in places()]
-
-
-def rows_once() -> list[Comparison]:
-    """Those in which every value occurs."""
-    return once_of(rows())
-
-
-def rest_of_rows() -> list[Comparison]:
-    """The others."""
-    return rest_of(rows())
 
 
 FOUR: Case = {**MODEL, "layout.dp": 4}
@@ -124,19 +108,22 @@ SPLIT: Case = {**MODEL, "layout.dp": 2, "layout.tp": 2}
 
 
 SHORT: Case = {"train.zero": 1, "scheme": "sign-feedback", "train.precision": "fp32", "train.seq_len": 48}
-"""Indices are as long as rows, and all rows go to all ranks: the whole gradient is fewer bytes."""
+"""Indices are as long as rows, and all ranks get all rows, so the whole gradient has fewer bytes."""
 BORDERS: Case = {"train.zero": 1, "model.vocab": 406}
 """The border of the first two of four pieces cuts the row of the letter e."""
 
 
 def both(settings: Case, way: str = "always", planted: str | None = None, **more: Any) -> Comparison:
-    """A run by rows against the same run that sends the whole gradient."""
+    """Return a run by rows, compared with the same run that sends the whole gradient."""
     named = {name.replace("__", "."): value for name, value in more.items()}
     return compared({**settings, **named, SPARSE: way}, {**settings, **named, SPARSE: "never"}, planted)
 
 
 def same_bits() -> Iterator[Comparison]:
-    """Rows against whole gradients, without a codec. The norm's sums depend on buckets, so nothing is clipped."""
+    """Return rows compared with whole gradients, without a codec.
+
+    The norm's sums depend on buckets, so nothing is clipped.
+    """
     plain: Case = {"scheme": "identity", "train.clip": 0.0, "train.precision": "fp32"}
     for zero in (0, 1, 2, 3):
         yield both({**FOUR, **plain}, train__zero=zero)
@@ -149,14 +136,14 @@ def same_bits() -> Iterator[Comparison]:
 
 
 def lossless() -> Iterator[Comparison]:
-    """A lossless codec on rows against rows without one."""
+    """Return a lossless codec on rows, compared with rows without a codec."""
     for zero in (0, 1):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
         yield compared({**common, "scheme": "naive-mpc"}, {**common, "scheme": "identity"})
 
 
 def lossy() -> Iterator[Comparison]:
-    """Lossy schemes on rows: replicas hold the same."""
+    """Return lossy schemes on rows: replicas hold the same values."""
     for zero, schemes in ((0, ("naive-int8", TOP.name)), (1, ("zhybrid-16-8", "sign-feedback"))):
         common = {**FOUR, "train.precision": "fp32", "train.zero": zero, SPARSE: "always"}
         for scheme in schemes:
@@ -180,24 +167,24 @@ FAULTY: dict[str, tuple[Case, str]] = {
 
 
 def sound(settings: Case) -> Case:
-    """The run that a fault is planted in."""
+    """Return the run that a fault is planted in."""
     return {**FOUR, SPARSE: "always", **settings}
 
 
 def faulty_pair(name: str) -> tuple[Comparison, Comparison]:
-    """The run without a fault, and with it."""
+    """Return the run without a fault, and with it."""
     settings = sound(FAULTY[name][0])
     against = None if "scheme" not in settings else {**settings, "scheme": "identity"}
     return compared(settings, against), compared(settings, against, name)
 
 
 def faulty_rows() -> Iterator[Comparison]:
-    """Each run without a fault, and with its own."""
+    """Return each run without a fault, and with its own fault."""
     pairs = [faulty_pair(name) for name in FAULTY]
     yield from {right.name: right for right, _ in pairs}.values()
     for _, wrong in pairs:
         yield wrong
 
 
-SUITES = {"": (rows_once, same_bits, lossless, lossy, faulty_rows), "rest": (rest_of_rows,)}
-"""By the argument of the worker: what `make test` has, and what `make test-long` adds."""
+SUITES = {"": (lambda: once_of(rows()), same_bits, lossless, lossy, faulty_rows), "rest": (lambda: rest_of(rows()),)}
+"""Suites by the argument of the worker: those of `make test`, and the additional ones of `make test-long`."""

@@ -1,13 +1,13 @@
-"""Deliberate errors of gradients that travel by rows, one each."""
+"""Deliberate errors of gradients that travel by rows."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from mpi4py import MPI
+from planting import Patch, list_faults
 from torch import Tensor, nn
 
 from hpcbench.comm import steps
@@ -18,8 +18,6 @@ from hpcbench.parallel.sparse.add import Rows
 from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.parallel.sparse.switch import Ways
 from hpcbench.parallel.sparse.touched import Index, Touched
-
-Patch = AbstractContextManager[object]
 
 
 def _wrong_indices(verb: str) -> Patch:
@@ -36,17 +34,17 @@ def _wrong_indices(verb: str) -> Patch:
 
 
 def index_of_another_row() -> Patch:
-    """The last replica sends its rows with the indices of their neighbours."""
+    """The last replica sends its rows with the indices of their neighbors."""
     return _wrong_indices("all_gather_counts")
 
 
 def index_of_another_row_to_an_owner() -> Patch:
-    """With ZeRO, the last replica sends rows to their owners with the indices of their neighbours."""
+    """With ZeRO, the last replica sends rows to their owners with the indices of their neighbors."""
     return _wrong_indices("all_to_all")
 
 
 def row_of_two_ranks_counted_once() -> Patch:
-    """Of a row that several replicas touched, the last one's values count alone."""
+    """Of a row that several replicas touched, only the last replica's values count."""
 
     def faulty(table: Tensor, everyones: Sequence[Rows]) -> None:
         for places, values in everyones:
@@ -56,7 +54,7 @@ def row_of_two_ranks_counted_once() -> Patch:
 
 
 def summed_in_another_order_on_odd_ranks() -> Patch:
-    """Odd ranks add the replicas' rows from the last one to the first."""
+    """Odd ranks add the replicas' rows in reverse order."""
     add = reduction.add_rows
 
     def faulty(table: Tensor, everyones: Sequence[Rows]) -> None:
@@ -66,7 +64,7 @@ def summed_in_another_order_on_odd_ranks() -> Patch:
 
 
 def rows_of_the_last_micro_batch_only() -> Patch:
-    """Gradients add up over micro-batches, and only the rows of the last one are sent."""
+    """Gradients add up over micro-batches, but only the rows of the last one are sent."""
     note = Touched._note
 
     def faulty(self: Touched, tokens: Tensor, gradient: Any) -> None:
@@ -77,7 +75,7 @@ def rows_of_the_last_micro_batch_only() -> Patch:
 
 
 def rows_noted_in_the_forward_pass() -> Patch:
-    """Rows are noted when tokens are looked up, and a pipeline looks up the next ones before their gradients come."""
+    """Rows are recorded when tokens are looked up, and a pipeline looks up the next ones before their gradients."""
 
     def faulty(self: Touched, module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> None:
         if vectors.requires_grad:
@@ -87,13 +85,13 @@ def rows_noted_in_the_forward_pass() -> Patch:
 
 
 def rows_not_averaged() -> Patch:
-    """Rows are sent as the backward pass made them: not divided by the loss scale, nor by the number of replicas."""
+    """Rows are sent as computed: not divided by the loss scale, nor by the number of replicas."""
     start = ByRows.start
     return patch.object(ByRows, "start", lambda self, piece, gradients, divisor: start(self, piece, gradients, 1.0))
 
 
 def border_rows_to_one_owner() -> Patch:
-    """A row that lies on the border of two pieces is sent to the owner of its end only."""
+    """A row on the border of two pieces is sent only to the owner of its end."""
     within = reduction._within
 
     def faulty(index: Index, run: range) -> tuple[int, int]:
@@ -115,7 +113,7 @@ def old_sums_left_in_the_table() -> Patch:
 
 
 def own_rows_kept_exact() -> Patch:
-    """A replica adds its own rows as they are, where all others add what the codec has made of them."""
+    """A replica adds its own exact rows, and all others add the decoded ones."""
     gather = steps.two_shot_gather
 
     def faulty(*given: Any) -> list[steps.Step]:
@@ -125,41 +123,32 @@ def own_rows_kept_exact() -> Patch:
 
 
 def sent_where_whole_is_shorter() -> Patch:
-    """Rows are sent although the whole gradient is fewer bytes: all values are within their bounds."""
+    """Rows are sent although the whole gradient has fewer bytes; all values are within their bounds."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: True)
 
 
 def decides_by_its_own_times() -> Patch:
-    """A rank takes the switch point that it has measured itself: ranks go other ways, and wait for each other."""
-    return patch.object(measure, "longest", lambda world, own, exact: list(own))
+    """A rank uses its own measured switch point: ranks choose different ways, and wait for each other."""
+    return patch.object(measure, "longest", lambda world, times, exact: list(times))
 
 
 def alternating() -> Patch:
-    """No fault: now rows and now the whole gradient, whichever is shorter."""
+    """No fault: rows or the whole gradient, whichever is shorter."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: sum(map(sum, counts)) % 2 == 0)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        index_of_another_row,
-        index_of_another_row_to_an_owner,
-        row_of_two_ranks_counted_once,
-        summed_in_another_order_on_odd_ranks,
-        rows_of_the_last_micro_batch_only,
-        rows_noted_in_the_forward_pass,
-        rows_not_averaged,
-        border_rows_to_one_owner,
-        old_sums_left_in_the_table,
-        own_rows_kept_exact,
-        sent_where_whole_is_shorter,
-        decides_by_its_own_times,
-    )
-}
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with (alternating if name == "alternating" else FAULTS[name])():
-        yield
+FAULTS = list_faults(
+    index_of_another_row,
+    index_of_another_row_to_an_owner,
+    row_of_two_ranks_counted_once,
+    summed_in_another_order_on_odd_ranks,
+    rows_of_the_last_micro_batch_only,
+    rows_noted_in_the_forward_pass,
+    rows_not_averaged,
+    border_rows_to_one_owner,
+    old_sums_left_in_the_table,
+    own_rows_kept_exact,
+    sent_where_whole_is_shorter,
+    decides_by_its_own_times,
+)
+PLANTS = {**FAULTS, **list_faults(alternating)}

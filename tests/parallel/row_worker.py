@@ -1,4 +1,4 @@
-"""Trains small models whose embedding's gradient travels by rows; prints a JSON line a case."""
+"""Trains small models whose embedding's gradient travels by rows. Prints one JSON line per case."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ import torch
 from mpi4py import MPI
 from parity_worker import History
 from row_cases import SPARSE
-from row_faults import planted
+from row_faults import PLANTS
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import Channel
@@ -35,16 +35,16 @@ from hpcbench.predict.rows import SentRows
 from hpcbench.train.trainer import Trainer
 
 STEPS = 1
-"""Gradients of more steps are in `conserved`."""
+"""Number of steps. Gradients of more steps are in `conserved`."""
 Step = list[list[int]]
-"""For each reduction of a step, the tokens that it is of, each once."""
+"""The distinct tokens of each reduction of a step."""
 KNOWN: dict[str, list[list[Step]]] = {}
-"""By run: the steps of each rank, on the first rank."""
+"""Steps of each rank by run, on the first rank."""
 
 
 @contextmanager
 def noting_tokens(run: Run, steps: list[Step]) -> Iterator[None]:
-    """Notes the tokens of each reduction of the embedding's gradient, from the batches."""
+    """Record the tokens of each reduction of the embedding's gradient, from the batches."""
     passes = Trainer._passes
 
     def noted(self: Trainer, step: int, batches: list[Any]) -> list[float]:
@@ -57,18 +57,18 @@ def noting_tokens(run: Run, steps: list[Step]) -> Iterator[None]:
 
 
 def train(run: Run, comm: MPI.Comm, steps: int) -> History | None:
-    """As the worker of all parity tests does, and with the tokens noted."""
-    found: list[Step] = []
-    with noting_tokens(run, found):
+    """Train as the worker of all parity tests does, with the tokens recorded."""
+    records: list[Step] = []
+    with noting_tokens(run, records):
         history = plain_train(run, comm, steps)
-    everyones = comm.gather(found)
+    everyones = comm.gather(records)
     if everyones:
         KNOWN[run.model_dump_json()] = everyones
     return history
 
 
 def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> SentRows:
-    """What a replica sends in one reduction of which the replicas have these tokens, by first principles."""
+    """Return the bytes that a replica sends in one reduction, computed from the tokens of the replicas."""
     train, p, h = run.train, run.layout.replicas, run.model.hidden
     held = cut_evenly(run.model.vocab, run.layout.tp)[place]
     touched = [[token - held.start for token in each if held.start <= token < held.stop] for each in tokens]
@@ -84,38 +84,42 @@ def sent_rows(run: Run, tokens: list[list[int]], replica: int, place: int) -> Se
         def owners(row: int) -> set[int]:
             return {row * h // piece, (row * h + h - 1) // piece}
 
-        leaving = [sum(len(owners(row) - {own}) for row in each) for own, each in enumerate(touched)]
+        leaving = [sum(len(owners(row) - {owner}) for row in each) for owner, each in enumerate(touched)]
     if train.sparse_gradients == "auto":
         codec, dtype = get_codec(rules[-1].codec), np.dtype("f8" if train.precision == "fp64" else "f4")
         nbytes = codec.wire_bytes(values, dtype) if codec.fixed_size else values * dtype.itemsize
-        whole = (p - 1) * nbytes * (1 if train.zero else 2)
-        if sum(leaving) * (4 + h * nbytes / values) >= whole:
+        table_bytes = (p - 1) * nbytes * (1 if train.zero else 2)
+        if sum(leaving) * (4 + h * nbytes / values) >= table_bytes:
             return SentRows(0, 0, gathered)
     return SentRows(leaving[replica], 1, gathered)
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """The expected bytes by rank and channel, from the settings and the tokens."""
-    layout, known, found = run.layout, KNOWN[run.model_dump_json()], []
+    """Return the expected bytes by rank and channel, from the settings and the tokens."""
+    layout, touched, predictions = run.layout, KNOWN[run.model_dump_json()], []
     for rank in range(run.ranks):
         stage, replica, place = layout.coordinates(rank)
         total = Counter[str]()
         for step in range(steps):
             group = [(stage * layout.replicas + other) * layout.tp + place for other in range(layout.replicas)]
-            reductions = zip(*(known[other][step] for other in group), strict=True)
+            reductions = zip(*(touched[other][step] for other in group), strict=True)
             each = [sent_rows(run, list(tokens), replica, place) for tokens in reductions]
-            rows = SentRows(sum(one.left for one in each), sum(one.reductions for one in each), each[0].gathered)
+            rows = SentRows(
+                sum(row_count.left for row_count in each),
+                sum(row_count.reductions for row_count in each),
+                each[0].gathered,
+            )
             by_channel = volume.count_step_bytes(run.model, run.train, layout, rank, rows=rows)
             total.update({" ".join(key): nbytes for key, nbytes in by_channel.items()})
-        found.append(dict(+total))
-    return found
+        predictions.append(dict(+total))
+    return predictions
 
 
 plain_train = parity_worker.train
 
 
 def conserved() -> None:
-    """What arrives and what is kept back add up to all gradients, in a few steps of top-k with error feedback."""
+    """Check that received values and residuals add up to all gradients, in a few steps of top-k with error feedback."""
     start = ByRows.start
     for zero in (0, 1):
         settings = {**row_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
@@ -126,11 +130,13 @@ def conserved() -> None:
             continue
         trainer = parity_worker.trainer_of(run, comm)
         (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
-        own = torch.zeros(piece.bucket.values.numel())
-        arrived = torch.zeros_like(own)
+        local_sum = torch.zeros(piece.bucket.values.numel())
+        arrived = torch.zeros_like(local_sum)
 
-        def noted(self: ByRows, piece: Any, gradients: torch.Tensor, divisor: float, own: torch.Tensor = own) -> Any:
-            own += gradients / divisor
+        def noted(
+            self: ByRows, piece: Any, gradients: torch.Tensor, divisor: float, local_sum: torch.Tensor = local_sum
+        ) -> Any:
+            local_sum += gradients / divisor
             return start(self, piece, gradients, divisor)
 
         tokens: list[Step] = []
@@ -140,20 +146,23 @@ def conserved() -> None:
                 arrived[piece.owned] += piece.gradient
         if zero == 0 and comm.rank:
             arrived.zero_()
-        kept = torch.from_numpy(piece.feedback.sent) if piece.feedback else None
-        assert isinstance(trainer.data_parallel, DataParallel) and kept is not None
-        sums = [comm.allreduce(each.numpy().astype(np.float64)) for each in (own, arrived, kept)]
+        residuals = torch.from_numpy(piece.feedback.sent) if piece.feedback else None
+        assert isinstance(trainer.data_parallel, DataParallel) and residuals is not None
+        sums = [comm.allreduce(each.numpy().astype(np.float64)) for each in (local_sum, arrived, residuals)]
         if comm.rank == 0:
-            whole, sent, residual = (float(np.linalg.norm(each)) for each in sums)
+            total, sent, residual = (float(np.linalg.norm(each)) for each in sums)
             lost = float(np.linalg.norm(sums[0] - sums[1] - sums[2]))
-            print(json.dumps({"conserved": zero, "parts": [whole, sent, residual], "lost": lost}), flush=True)
-        said, touched = trainer.rows.report(trainer.policy.exact), comm.allreduce(sum(len(step[0]) for step in tokens))
+            print(json.dumps({"conserved": zero, "parts": [total, sent, residual], "lost": lost}), flush=True)
+        report, touched = (
+            trainer.rows.report(trainer.policy.exact),
+            comm.allreduce(sum(len(step[0]) for step in tokens)),
+        )
         if comm.rank == 0:
-            print(json.dumps({"said": said, "touched": touched / (3 * run.ranks * run.model.vocab)}), flush=True)
+            print(json.dumps({"said": report, "touched": touched / (3 * run.ranks * run.model.vocab)}), flush=True)
 
 
 def planted_times(kind: str, rank: int) -> list[float]:
-    """Seconds of the whole gradient and of rows at each density, other ones on each rank."""
+    """Return the seconds of the whole gradient and of rows at each density, different on each rank."""
     if kind == "rows quick":
         return [1.0 + rank, 0.1, 0.2, 0.3, 0.4]
     if kind == "rows slow":
@@ -165,13 +174,13 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
     ("planted", 0, None, {}),
     ("planted", 1, None, {}),
     ("planted", 0, "decides_by_its_own_times", {}),
-    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few differ
+    ("rows quick", 1, None, {**row_cases.SHORT, "train.seq_len": 128}),  # in 48 bytes too few tokens differ
     ("rows slow", 1, None, {}),
 )
 
 
 def switched() -> None:
-    """Ranks whose clocks differ: which ways they would go, and do go; and one real measurement."""
+    """Print the ways that ranks with different clocks would choose and do choose, and one real measurement."""
     comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= 4), parity_worker.WORLD.rank)
     if parity_worker.WORLD.rank >= 4:
         return
@@ -182,7 +191,7 @@ def switched() -> None:
         with ExitStack() as patches:
             patches.enter_context(patch.object(measure, "own_times", lambda *_, t=times: planted_times(t, comm.rank)))
             if fault:
-                patches.enter_context(planted(fault))
+                patches.enter_context(PLANTS[fault]())
             trainer = parity_worker.trainer_of(run, comm)
         tell_each(comm, times, stage, fault, trainer)
     of_residuals: row_cases.Case = {"scheme": "top-feedback", "train.precision": "fp32", "train.zero": 0}
@@ -190,22 +199,22 @@ def switched() -> None:
     trainer = parity_worker.trainer_of(run, comm)
     switch = trainer.rows.switch
     assert switch is not None
-    kept = [float(one["sent"].abs().max()) for one in trainer.data_parallel.residuals().values()]
+    residuals = [float(residual["sent"].abs().max()) for residual in trainer.data_parallel.residuals().values()]
     calls = [channel.counters.calls for channel in trainer.policy.channels if channel.counters.calls]
     if comm.rank == 0:
         line = SparseSwitch(**switch._asdict()).to_line()
-        print(json.dumps({"real": line, "calls": calls, "residuals": max(kept)}), flush=True)
+        print(json.dumps({"real": line, "calls": calls, "residuals": max(residuals)}), flush=True)
 
 
 def tell_each(comm: MPI.Comm, times: str, stage: int, fault: str | None, trainer: Trainer) -> None:
-    """A line a rank: its switch point, the ways of gradients of some densities, and that of a step."""
+    """Print one line per rank: its switch point, the ways of gradients of some densities, and that of a step."""
     by_rows, switch = trainer.data_parallel.by_rows, trainer.rows.switch
     assert by_rows and switch
     (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)
     ways = by_rows.ways(piece)
     touched = range(0, ways.rows + 1, 4)
     counts = [[[count] if ways.gathered else [count // 4] * 4] * 4 for count in touched]
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "switch": switch._asdict(),
         "densities": [ways.density(each) for each in counts],
         "went": [by_rows.goes_by_rows(ways, each) for each in counts],
@@ -220,9 +229,9 @@ def tell_each(comm: MPI.Comm, times: str, stage: int, fault: str | None, trainer
 
         with patch.object(ByRows, "goes_by_rows", noted):
             trainer.backward(0)
-        said |= {"by_rows": by_rows.taken.by_rows, "shorter": seen[0]}
+        fields |= {"by_rows": by_rows.taken.by_rows, "shorter": seen[0]}
     parity_worker.meet(comm)
-    for rank, each in enumerate(comm.gather(said) or []):
+    for rank, each in enumerate(comm.gather(fields) or []):
         print(json.dumps({"rank": rank, "times": times, "stage": stage, "fault": fault, **each}), flush=True)
 
 
@@ -234,37 +243,37 @@ GATHERED = (
     ("mpc", "two-shot", None),
     ("int8:256", "auto", None),
 )
-"""Codec and algorithm of a channel, and the type in which values travel."""
+"""Codec and algorithm of a channel, and the dtype in which values travel."""
 
 
 def gathered() -> None:
-    """Parts of other lengths on each rank, some empty, joined on all of them."""
+    """Join parts of different lengths, some empty, on all ranks."""
     group = Group(parity_worker.WORLD.Split(0, parity_worker.WORLD.rank), Progress(Wait.GIVE_WAY))
     counts = [0, 1000, 3, 0, 17, 4096, 1, 250]
-    own = np.random.default_rng(group.rank).standard_normal(counts[group.rank]).astype("f4")
+    values = np.random.default_rng(group.rank).standard_normal(counts[group.rank]).astype("f4")
     for codec, algorithm, dtype in GATHERED:
         travels = None if dtype is None else np.dtype(dtype)
         of = Dimension.DP, Phase.BACKWARD, MessageKind.GRAD
         channel = Channel(*of, get_codec(codec), Algorithm(algorithm), dtype=travels)
         joined = np.full(sum(counts), np.nan, "f4")
-        group.all_gather_counts(own, joined, counts, channel=channel).wait()
+        group.all_gather_counts(values, joined, counts, channel=channel).wait()
         parity_worker.meet(parity_worker.WORLD)
-        exact = np.concatenate(parity_worker.WORLD.allgather(own))
-        sent = channel.counters.message_bytes == 7 * own.size * (2 if dtype else 4)
+        exact = np.concatenate(parity_worker.WORLD.allgather(values))
+        sent = channel.counters.message_bytes == 7 * values.size * (2 if dtype else 4)
         answers = parity_worker.WORLD.gather((joined.tobytes(), sent))
         if answers:
             error = float(np.abs(joined - exact).max())
-            words = {"codec": codec, "algorithm": algorithm, "dtype": dtype, "error": error}
+            fields = {"codec": codec, "algorithm": algorithm, "dtype": dtype, "error": error}
             alike = len({answer[0] for answer in answers}) == 1
-            print(json.dumps({"gathered": words, "alike": alike, "sent": all(answer[1] for answer in answers)}))
+            print(json.dumps({"gathered": fields, "alike": alike, "sent": all(answer[1] for answer in answers)}))
 
 
 def main(part: str = "") -> None:
-    """Everything in one start of the ranks, of which each takes a second; or the rest of the cover."""
+    """Run all scenes in one start of the ranks, which takes seconds, or the rest of the cover."""
     comparisons = [comparison for suite in row_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:
-        for name, value in (("planted", planted), ("train", train), ("predicted", predicted)):
+        for name, value in (("PLANTS", PLANTS), ("train", train), ("predicted", predicted)):
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons, STEPS)
     if part:

@@ -1,4 +1,4 @@
-"""What four ranks really send under each setting, and schemes with limits in training; prints a JSON line a case."""
+"""The traffic of four ranks under each setting, and schemes with limits in training. Prints one JSON line per case."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def case(layout: Layout, scheme: NamedScheme = IDENTITY, **train: Any) -> Run:
 
 
 def trained(run: Run) -> list[dict[str, Any]]:
-    """Every channel that carried something in a step, or with 1-bit Adam in two, with its sums over all ranks."""
+    """Return every channel that sent something in a step (with 1-bit Adam, in two), with its sums over all ranks."""
     trainer = Trainer(run, WORLD.Dup(), QUIET, CORPUS)
     for step in range(2 if run.train.freeze_step else 1):
         trainer.step(step)
@@ -40,7 +40,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
 
 
 def triples() -> None:
-    """`list_live_traffic` against the channels that carried something."""
+    """Compare `list_live_traffic` with the channels that sent something."""
     onebit = {"zero": 0, "optimizer": "onebit-adam", "freeze_step": 1, "clip": 0.0}
     for layout, train in (
         (Layout(dp=2, pp=2), onebit),
@@ -49,31 +49,31 @@ def triples() -> None:
         (Layout(tp=2, pp=2), {"zero": 3}),
     ):
         run = case(layout, **train)
-        found = [
+        result = [
             [row["dimension"], row["phase"], row["kind"]]
             for row in trained(run)
             if row["message_bytes"] and row["dimension"] != "EXACT"
         ]
-        tell(test="triples", found=sorted(found), live=sorted(map(list, list_live_traffic(run.setting))))
+        tell(test="triples", found=sorted(result), live=sorted(map(list, list_live_traffic(run.setting))))
 
 
 def limited() -> None:
-    """Two nodes of two ranks: dp crosses them, tp does not. All that crosses is encoded, and nothing else."""
-    own = [Rule(codec="int8:256", min_bytes=1024, between_nodes=True)]
-    limited = NamedScheme(name="limited", algorithm="encoded", default="none", rules=own)
+    """Train on two nodes of two ranks. dp crosses them and tp does not, so exactly the traffic of dp is encoded."""
+    rules = [Rule(codec="int8:256", min_bytes=1024, between_nodes=True)]
+    limited = NamedScheme(name="limited", algorithm="encoded", default="none", rules=rules)
     identity = NamedScheme(name="identity", algorithm="two-shot", default="none")
     cases = [(limited, Layout(dp=2, tp=2)), (identity, Layout(dp=2, tp=2)), (limited, Layout(tp=2, pp=2))]
     for scheme, layout in (*cases, (limited, Layout(dp=4))):
-        each_alone = 1e-6 if layout.dp == 2 else 0.1  # then some of the buckets are smaller than the threshold
+        each_alone = 1e-6 if layout.dp == 2 else 0.1  # some of these buckets are smaller than the threshold
         with nodes():
             rows = trained(case(layout, scheme, zero=3, bucket_mb=each_alone))
         tell(test="limited", case=[scheme.name, layout.dp, layout.pp], rows=rows)
 
 
 def experts() -> None:
-    """Four ranks that share out the experts: each has one peer on its node, and two on the other."""
-    own = [Rule(dimension="EP", codec="int8:256", between_nodes=True)]
-    scheme = NamedScheme(name="experts", algorithm="encoded", default="none", rules=own)
+    """Train on four ranks with different experts: each has one peer on its node and two on the other."""
+    rules = [Rule(dimension="EP", codec="int8:256", between_nodes=True)]
+    scheme = NamedScheme(name="experts", algorithm="encoded", default="none", rules=rules)
     run = case(Layout(dp=4, ep=4), scheme)
     run = run.changed(model=run.model.changed(experts=EXPERTS))
     part = run.train.micro_batch * EXPERTS.places(run.train.seq_len) * run.model.hidden
@@ -82,24 +82,24 @@ def experts() -> None:
 
 
 def irregular() -> None:
-    own = [Rule(dimension="DP", codec="int8:256", between_nodes=True)]
-    said = ""
-    run = case(Layout(dp=4), NamedScheme(name="own", algorithm="encoded", default="none", rules=own))
-    whole = Topology.of
+    rules = [Rule(dimension="DP", codec="int8:256", between_nodes=True)]
+    refusal = ""
+    run = case(Layout(dp=4), NamedScheme(name="own", algorithm="encoded", default="none", rules=rules))
+    topology_of = Topology.of
     Topology.of = lambda comm: Topology.by_label(comm.allgather(WORLD.rank // 3))  # type: ignore[method-assign]
     try:
         Trainer(run, WORLD.Dup(), QUIET, CORPUS)
     except UserError as error:
-        said = str(error)
+        refusal = str(error)
     finally:
-        Topology.of = whole  # type: ignore[method-assign]
-    everyone = WORLD.gather(said)
+        Topology.of = topology_of  # type: ignore[method-assign]
+    everyone = WORLD.gather(refusal)
     tell(test="irregular", said=everyone)
 
 
-def tell(**words: Any) -> None:
+def tell(**fields: Any) -> None:
     if WORLD.rank == 0:
-        print(json.dumps(words), flush=True)
+        print(json.dumps(fields), flush=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def run_of(
     overlap: bool = True,
     sequence_parallel: bool = False,
 ) -> Run:
-    """A run of a few steps; gpt2 has tied weights."""
+    """Return a run of a few steps. Model gpt2 has tied weights."""
     train = TRAIN.changed(
         precision=precision, zero=zero, clip=clip, overlap=overlap, sequence_parallel=sequence_parallel
     )
@@ -29,10 +29,10 @@ def run_of(
 
 
 def in_pairs(run: Run) -> Run:
-    """With few samples, two at a time: sequence parallelism has to keep them apart."""
+    """Return the run with few samples, two at a time: sequence parallelism has to keep them apart."""
     return run.changed(train=run.train.changed(global_batch=8, micro_batch=2))
 
 
 def label(layout: Layout) -> str:
-    """The layout in the name of a test."""
+    """Return the layout as text for the name of a test."""
     return f"dp{layout.dp}-tp{layout.tp}-pp{layout.pp}"

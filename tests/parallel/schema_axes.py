@@ -1,7 +1,7 @@
-"""The settings of a study that change how training is carried out, as axes; and for every other setting why it is none.
+"""The settings of a study that change how training is carried out, as axes, and the reasons to leave out the others.
 
-A value of an axis sets one field of the schema, or several that only make sense together. Values of fields that have
-few come from the schema. test_pairs.py fails for a field or a value of the schema that is not listed here.
+A value of an axis sets one field of the schema, or several that only make sense together. Values of fields with few
+values come from the schema. test_pairs.py fails for a field or a value of the schema that is not listed here.
 """
 
 import types
@@ -27,11 +27,11 @@ class Axis:
     Attributes
     ----------
     values
-        By label. The first one fits most values of the other axes.
+        Settings by label. The first one fits most values of the other axes.
     rounding
         Labels of values with which a run is only near one process: number formats, lossy codecs, stale weights.
     mathematics
-        Whether the run in one process that a case is compared with has the value, too.
+        Whether the reference run in one process has the value, too.
     """
 
     values: dict[str, Setting]
@@ -40,7 +40,7 @@ class Axis:
 
 
 def leaves(section: type[BaseModel], name: str) -> Iterator[tuple[str, FieldInfo]]:
-    """Fields of a section of the schema; those of sections inside it by dotted names."""
+    """Return the fields of a section of the schema; those of nested sections by dotted names."""
     for key, field in section.model_fields.items():
         parts = [part for part in types_of(field.annotation) if isinstance(part, type) and issubclass(part, BaseModel)]
         if parts:
@@ -50,7 +50,7 @@ def leaves(section: type[BaseModel], name: str) -> Iterator[tuple[str, FieldInfo
 
 
 def types_of(annotation: Any) -> Iterator[Any]:
-    """The types that a type is a union of."""
+    """Return the types of a union."""
     if get_origin(annotation) is Annotated:
         yield from types_of(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, types.UnionType):
@@ -61,7 +61,7 @@ def types_of(annotation: Any) -> Iterator[Any]:
 
 
 def few(annotation: Any) -> list[Any]:
-    """The values of a type that has few; of a type with words beside numbers the words."""
+    """Return the values of a type with few values; of a type with words and numbers, the words."""
     values: list[Any] = []
     for part in types_of(annotation):
         if part is bool:
@@ -72,7 +72,7 @@ def few(annotation: Any) -> list[Any]:
 
 
 def fields() -> Iterator[tuple[str, FieldInfo]]:
-    """Every field of a study, of a scheme and of a rule, by dotted names."""
+    """Return every field of a study, of a scheme and of a rule, by dotted names."""
     for name, field in Study.model_fields.items():
         section: Any = field.annotation
         if name in ("model", "data", "train", "layout"):
@@ -88,14 +88,14 @@ DEFAULTS = {name: field.default for name, field in fields()}
 
 
 def of(name: str, *more: Any, first: Any = None) -> dict[str, Setting]:
-    """The values that the schema lists for a field, and some more; `first` goes first."""
+    """Return the values that the schema lists for a field, and some more; `first` comes first."""
     values = [*few(FIELDS[name]), *more]
     values.sort(key=lambda value: value != first)
     return {str(value): {name: value} for value in values}
 
 
 def product_of(**axes: dict[str, Setting]) -> dict[str, Setting]:
-    """All combinations of the values of several fields."""
+    """Return all combinations of the values of several fields."""
     return {
         " ".join(label for label, _ in chosen if label): {
             key: value for _, part in chosen for key, value in part.items()
@@ -105,7 +105,7 @@ def product_of(**axes: dict[str, Setting]) -> dict[str, Setting]:
 
 
 def layout(tensor: str, tp: int, depth: int = 1, *, spread: bool = False) -> Setting:
-    """Sizes of a tensor grid."""
+    """Return the sizes of a tensor grid."""
     return {
         "layout.tensor": tensor,
         "layout.tp": tp,
@@ -115,26 +115,26 @@ def layout(tensor: str, tp: int, depth: int = 1, *, spread: bool = False) -> Set
 
 
 def experts(drop: str, ep: int, **others: Any) -> Setting:
-    """A model with two experts in each layer, and the number of ranks that share them out."""
+    """Return a model with two experts in each layer, and the number of ranks with different experts."""
     places = {} if drop == "none" else {"capacity": 0.75, "min_capacity": 1}
     chosen = {"count": 2, "drop": drop, **places, **others}
     return {"layout.ep": ep, **{f"model.experts.{key}": value for key, value in chosen.items()}}
 
 
 def pruned(pattern: str, **others: Any) -> Setting:
-    """Sparse weights after the first update."""
+    """Return sparse weights after the first update."""
     return {f"train.prune.{key}": value for key, value in {"pattern": pattern, "begin": 1, **others}.items()}
 
 
 def scheme(algorithm: str, codec: str = "none", **rule: Any) -> Setting:
-    """A scheme with a codec for everything, or with a rule."""
+    """Return a scheme with a codec for all traffic, or with a rule."""
     if rule:
         return {"schemes.algorithm": algorithm, "schemes.rules": [{"codec": codec, **rule}]}
     return {"schemes.algorithm": algorithm, "schemes.default": codec}
 
 
 FUSED, UNFUSED = 0.05, 1e-6
-"""Sizes of buckets in MB: some parameters each, and one each."""
+"""Sizes of buckets in MB: several parameters each, and one each."""
 
 AXES: dict[str, Axis] = {
     "tensor": Axis(
@@ -263,7 +263,7 @@ NO_AXIS = {
     **dict.fromkeys(("nodes", "ranks_per_node"), "the place of ranks on nodes: a test has one node"),
     **dict.fromkeys(("scheme", "schemes"), "a name for the fields of a scheme"),
 }
-"""Why a field is not an axis."""
+"""Reasons why a field is not an axis."""
 
 OUTSIDE = {
     "schemes.algorithm": (
@@ -272,11 +272,11 @@ OUTSIDE = {
     ),
     "layout.stages": (("auto",), "a list when a run begins"),
 }
-"""Values of fields with an axis that no case has, and why."""
+"""Values of fields with an axis that occur in no case, with the reason."""
 
 
 def set_by(settings: Iterable[Setting]) -> dict[str, set[Any]]:
-    """The values that settings give each field, those of rules included."""
+    """Return the values that settings give each field, including those of rules."""
     values: dict[str, set[Any]] = {}
     for setting in settings:
         for name, value in setting.items():
@@ -290,7 +290,7 @@ def set_by(settings: Iterable[Setting]) -> dict[str, set[Any]]:
 
 
 def unlisted(schema: dict[str, Any], accepted: Iterable[Setting]) -> list[str]:
-    """The fields of a schema that are neither on an axis nor listed, and the values that no accepted setting has.
+    """Return the fields that are neither on an axis nor listed, and the values that no accepted setting has.
 
     A field that the axes leave out in some setting has its default there.
     """

@@ -1,4 +1,4 @@
-"""Trains with a parameter server that is spread over the ranks; prints JSON lines."""
+"""Trains with a parameter server that is distributed over the ranks. Prints JSON lines."""
 
 import io
 import json
@@ -45,38 +45,38 @@ CODED = NamedScheme(
 
 
 def run(sync: str, scheme: NamedScheme = IDENTITY, **settings: Any) -> Run:
-    found = run_of("neox", Layout(dp=WORKERS), precision="fp32", clip=0.0)
-    train = found.train.changed(
+    base = run_of("neox", Layout(dp=WORKERS), precision="fp32", clip=0.0)
+    train = base.train.changed(
         **{"steps": STEPS, "global_batch": 2 * WORKERS, "lr": 1e-2, "eval_samples": 6, "sync": sync, **settings}
     )
-    return found.changed(scheme=scheme, train=train)
+    return base.changed(scheme=scheme, train=train)
 
 
-def made(settings: Run) -> Trainer:
+def make_trainer(settings: Run) -> Trainer:
     return trainer_of(settings, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), CORPUS)
 
 
 def weights(trainer: Trainer) -> dict[str, Any]:
-    whole = parity.assemble(WORLD, parity.parameters(trainer))
-    return whole.values if whole else {}
+    assembled = parity.assemble(WORLD, parity.parameters(trainer))
+    return assembled.values if assembled else {}
 
 
-def said(stream: io.StringIO) -> list[float]:
-    """Losses of the steps, and of the evaluations."""
-    found = []
+def read_losses(stream: io.StringIO) -> list[float]:
+    """Return the losses of the steps and of the evaluations."""
+    losses = []
     for line in stream.getvalue().splitlines():
         if line.startswith("step "):
-            found.append(float(line.split("| loss ")[1].split()[0]))
+            losses.append(float(line.split("| loss ")[1].split()[0]))
         elif '"evaluation"' in line:
-            found.append(json.loads(line)["loss"])
-    return found
+            losses.append(json.loads(line)["loss"])
+    return losses
 
 
-def whole(settings: Run) -> tuple[Trainer, list[float], tuple[str, str, int], dict[str, Any]]:
+def run_whole(settings: Run) -> tuple[Trainer, list[float], tuple[str, str, int], dict[str, Any]]:
     stream = io.StringIO()
-    trainer = made(settings)
+    trainer = make_trainer(settings)
     outcome = train(trainer, LogWriter(stream if WORLD.rank == 0 else None))
-    return trainer, said(stream), outcome, weights(trainer)
+    return trainer, read_losses(stream), outcome, weights(trainer)
 
 
 def tell(**answer: Any) -> None:
@@ -85,15 +85,15 @@ def tell(**answer: Any) -> None:
 
 
 def same_bits() -> None:
-    """BSP beside collectives, and SSP with a bound of 0 beside BSP."""
+    """Compare BSP with collectives, and SSP with a bound of 0 with BSP."""
     runs = {
         "all-reduce": run("all-reduce", eval_every=3),
         "bsp": run("bsp", eval_every=3),
         "ssp0": run("ssp", eval_every=3),
     }
-    found = {name: whole(settings) for name, settings in runs.items()}
-    for name, (trainer, losses, outcome, values) in found.items():
-        other = found["all-reduce"]
+    results = {name: run_whole(settings) for name, settings in runs.items()}
+    for name, (trainer, losses, outcome, values) in results.items():
+        other = results["all-reduce"]
         same = all(np.array_equal(values[key], other[3][key]) for key in values)
         stale = trainer.staleness()
         counts = [place.counts for place in stale.places] if stale else []
@@ -101,7 +101,7 @@ def same_bits() -> None:
 
 
 class Held:
-    """Makes the last rank wait before each gradient until all others are as far ahead as the bound lets them."""
+    """A gate that makes the last rank wait before each gradient until all others are ahead by the bound."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -110,14 +110,14 @@ class Held:
     def __call__(self, trainer: ServedTrainer) -> bool:
         rank = trainer.mesh.rank
         if rank == WORKERS - 1:
-            shard, own = trainer.server.shard, trainer.worker.clock
-            most = min(own + self._bound + 1, STEPS)
+            shard, clock = trainer.server.shard, trainer.worker.clock
+            most = min(clock + self._bound + 1, STEPS)
             trainer.server.wait(lambda: min(shard.clocks[:-1]) >= most)
         return self._turn(trainer)
 
 
 def bounds() -> None:
-    """The traces of all shards, with one worker that is always as late as it can be; and with a rule off by one."""
+    """Return the traces of all shards with one worker that is as late as possible, and with a rule off by one."""
 
     def off_by_one(self: Shard, clock: int) -> bool:
         return self.bound is None or min(self.clocks) >= clock - self.bound - 1
@@ -133,7 +133,7 @@ def bounds() -> None:
                     else patch.object(Shard, "MARK", 0, create=True)
                 )
                 with rule:
-                    trainer, losses, outcome, _ = whole(settings)
+                    trainer, losses, outcome, _ = run_whole(settings)
             traces = WORLD.gather([list(entry) for entry in trainer.server.shard.trace])
             clocks = WORLD.gather(trainer.server.shard.clocks)
             tell(bound=bound, fault=fault, traces=traces, clocks=clocks, outcome=outcome, losses=losses)
@@ -144,12 +144,12 @@ SCRIPT = [
     *((1, "read"), (0, "read"), (0, "write"), (2, "write"), (2, "read"), (1, "write"), (2, "write")),
     *((1, "read"), (1, "write"), (0, "read"), (0, "write")),
 ]
-"""Nine gradients of three workers: four of the first, three of the second, two of the third."""
+"""Script of nine gradients of three workers: four of the first, three of the second, two of the third."""
 
 
 def scripted() -> None:
-    """Workers that go on one at a time, in the order of a script."""
-    trainer = made(run("asp", steps=3, warmup_steps=0))
+    """Let workers continue one at a time, in the order of a script."""
+    trainer = make_trainer(run("asp", steps=3, warmup_steps=0))
     assert isinstance(trainer, ServedTrainer)
     trainer.begin_counting()
     trainer.open(3)
@@ -174,10 +174,10 @@ def scripted() -> None:
 
 
 def coded() -> None:
-    """Codecs on both ways, with error feedback on pushes, in each way of keeping in step."""
+    """Check codecs in both directions, with error feedback on pushes, for each kind of synchronization."""
     for sync in ("bsp", "ssp", "asp"):
         settings = run(sync, CODED, staleness=2 if sync == "ssp" else 0)
-        trainer, losses, outcome, _ = whole(settings)
+        trainer, losses, outcome, _ = run_whole(settings)
         rows = {row.dimension: row for row in trainer.traffic.report()}
         residual = sum(float(r["sent"].abs().sum()) for r in trainer.data_parallel.residuals().values())
         sizes = {name: [rows[name].message_bytes, rows[name].wire_bytes] for name in ("DP", "ZERO")}
@@ -194,30 +194,30 @@ def coded() -> None:
 
 
 def resumes() -> None:
-    """BSP with a checkpoint has the bits of a run without one."""
+    """Check that BSP with a checkpoint has the bits of a run without one."""
     directory = Path(WORLD.bcast(tempfile.mkdtemp()))
     settings = run("bsp", CODED, checkpoint_every=4)
-    expected = whole(settings)[3]
+    expected = run_whole(settings)[3]
     checkpoints = Checkpoints(directory, WORLD.Dup(), settings)
-    kept = directory / "clocks"
-    first = made(settings)
+    saved = directory / "clocks"
+    first = make_trainer(settings)
     train(first, LogWriter(None), checkpoints=checkpoints)
-    first.write_clocks(kept)
-    second = made(settings)
+    first.write_clocks(saved)
+    second = make_trainer(settings)
     newest = checkpoints.find().newest
     assert newest is not None
     second.load(checkpoints.load(newest, second.state()))
     outcome = train(second, LogWriter(None), taken=newest.step)
-    second.write_clocks(kept)
+    second.write_clocks(saved)
     WORLD.Barrier()
-    recorded = [path.read_text().splitlines() for path in sorted(kept.iterdir())]
+    recorded = [path.read_text().splitlines() for path in sorted(saved.iterdir())]
     values = weights(second)
     same = all(np.array_equal(values[key], expected[key]) for key in values)
     tell(resume=same, outcome=outcome, step=newest.step, recorded=recorded)
 
 
 def differing() -> None:
-    """Replicas that differ at a checkpoint: the second rank's weights change at the end of the first round."""
+    """Change the second rank's weights at the end of the first round, so that replicas differ at a checkpoint."""
     settings = run("bsp", checkpoint_every=3)
     close = ServedTrainer.close
 
@@ -227,7 +227,7 @@ def differing() -> None:
         return last
 
     checkpoints = Checkpoints(Path(WORLD.bcast(tempfile.mkdtemp())), WORLD.Dup(), settings)
-    trainer = made(settings)
+    trainer = make_trainer(settings)
     assert isinstance(trainer, ServedTrainer)
     with patch.object(ServedTrainer, "close", changed):
         outcome = train(trainer, LogWriter(None), checkpoints=checkpoints)
@@ -235,8 +235,8 @@ def differing() -> None:
 
 
 def killed(what: str) -> None:
-    """One rank dies in the middle of a round: while it computes, or while it serves a push."""
-    trainer = made(run("asp", steps=50))
+    """Kill one rank in the middle of a round: while it computes, or while it serves a push."""
+    trainer = make_trainer(run("asp", steps=50))
     if WORLD.rank == 1:
         if what == "worker":
             compute = ServedTrainer.compute

@@ -1,4 +1,4 @@
-"""Pipelines without a flush, each beside a simulator of one process that delays its updates."""
+"""Pipelines without a flush, each compared with a simulator of delayed updates in one process."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ ROUNDED = NamedScheme(name="rounded", algorithm="two-shot", default="int8:256:st
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule, a layout, the micro-batches of a step, and what else differs from the base."""
+    """A schedule, a layout, the micro-batches of a step, and other differences from the base."""
 
     schedule: str
     layout: Layout
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def alone(self) -> Run:
-        """The same without a pipeline, for the simulator."""
+        """Return the same case without a pipeline, for the simulator."""
         return self.of(Layout(dp=self.layout.dp, tp=self.layout.tp))
 
 
@@ -77,7 +77,7 @@ FAULTY = {
     "newest_everywhere": Case("pipedream", THREE, vertical=True),
     "newest_with_two_buffers": Case("pipedream-2bw", THREE, 3),
 }
-"""For each planted fault the case that must show it."""
+"""For each planted fault, the case that must detect it."""
 
 RESUMED = [
     Case("pipedream", FOUR, settings={"eval_every": 3}),

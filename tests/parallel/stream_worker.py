@@ -1,4 +1,4 @@
-"""Trains with pipelines that are never flushed; prints a JSON line a case."""
+"""Trains with pipelines that are never flushed. Prints one JSON line per case."""
 
 import io
 import json
@@ -39,24 +39,24 @@ CORPUS = text.load(BASE.data, BASE.train.seq_len)
 History = list[tuple[float, dict[str, Any]]]
 
 
-def made(run: Run, comm: MPI.Comm) -> Trainer:
+def make_trainer(run: Run, comm: MPI.Comm) -> Trainer:
     return trainer_of(run, comm.Dup(), Progress(Wait.GIVE_WAY, background=run.train.overlap), CORPUS)
 
 
 def weights(trainer: Trainer, comm: MPI.Comm) -> dict[str, Any]:
-    whole = parity.assemble(comm, parity.parameters(trainer))
-    return whole.values if whole else {}
+    assembled = parity.assemble(comm, parity.parameters(trainer))
+    return assembled.values if assembled else {}
 
 
 def on(ranks: int, do: Callable[[MPI.Comm], Any]) -> Any:
-    """Let the first ranks of the world do something."""
+    """Call a function on the first ranks of the world."""
     comm = WORLD.Split(0 if WORLD.rank < ranks else 1, WORLD.rank)
     return do(comm) if WORLD.rank < ranks else None
 
 
 def trained(case: Case, comm: MPI.Comm) -> dict[str, Any]:
-    """Losses and newest weights after each step, and which versions were used and held."""
-    trainer = made(case.run, comm)
+    """Return losses and newest weights after each step, and the versions that were used and held."""
+    trainer = make_trainer(case.run, comm)
     trainer.pipeline.keeps_record = True
     history: History = []
     for k in range(case.run.train.steps):
@@ -71,7 +71,7 @@ def trained(case: Case, comm: MPI.Comm) -> dict[str, Any]:
 
 
 def simulated(case: Case, comm: MPI.Comm) -> dict[str, Any]:
-    trainer = made(case.alone, comm)
+    trainer = make_trainer(case.alone, comm)
     history: History = []
     for loss in simulate(case, trainer):
         (mean,) = exact_sum(trainer.mesh.dp, [loss / trainer.mesh.dp.size], trainer.policy.exact)
@@ -82,9 +82,9 @@ def simulated(case: Case, comm: MPI.Comm) -> dict[str, Any]:
 def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     worst = loss_off = 0.0
     other = False
-    for (loss, found), (expected, wanted) in zip(ours["history"], theirs["history"], strict=True):
-        worst = max(worst, parity.relative_error(found, wanted)[0])
-        other |= any(not np.array_equal(found[name], wanted[name]) for name in wanted)
+    for (loss, actual), (expected, wanted) in zip(ours["history"], theirs["history"], strict=True):
+        worst = max(worst, parity.relative_error(actual, wanted)[0])
+        other |= any(not np.array_equal(actual[name], wanted[name]) for name in wanted)
         loss_off = max(loss_off, abs(loss - expected) / expected)
     off = abs(ours["evaluation"] - theirs["evaluation"]) / theirs["evaluation"]
     return {"weights": worst, "other_bits": other, "loss": loss_off, "evaluation": off}
@@ -117,12 +117,12 @@ def never_stashed() -> object:
 
 
 def newest_everywhere() -> object:
-    """A stage does not look at the version in the header."""
+    """A stage ignores the version in the header."""
     return _versions(lambda self: self._versions.newest)
 
 
 def newest_with_two_buffers() -> object:
-    """A micro-batch enters with the newest weights although its step has begun with older ones."""
+    """A micro-batch enters with the newest weights, although its step has begun with older ones."""
     return _versions(lambda self: self._versions.newest)
 
 
@@ -144,7 +144,7 @@ def _both(*patches: Any) -> Iterator[None]:
 
 
 def version_off_by_one() -> object:
-    """After a resume each stashed version is taken for the one before."""
+    """After a resume, each stashed version is taken for the previous one."""
     return _stashes(lambda entry, delay: entry["values" if delay == 1 else f"delay {delay - 1}"])
 
 
@@ -170,7 +170,7 @@ def _stashes(chosen: Callable[[dict[str, Any], int], Any]) -> object:
 
 
 def flights_with_other_seeds() -> object:
-    """Forward passes are repeated with the seeds that come after them."""
+    """Forward passes are repeated with the seeds of the following ones."""
     load, load_calls = StreamTrainer.load, Policy.load_calls
 
     def faulty(self: StreamTrainer, state: dict[str, Any]) -> None:
@@ -204,31 +204,31 @@ def schedules() -> None:
         if case.name not in references:
             references[case.name] = on(case.alone.ranks, lambda comm, case=case: simulated(case, comm))
         with FAULTS[fault]() if fault else nullcontext():
-            found = on(case.layout.ranks, lambda comm, case=case: trained(case, comm))
+            results = on(case.layout.ranks, lambda comm, case=case: trained(case, comm))
         if WORLD.rank == 0:
-            answer = {"fault": fault, "case": case.name, "held": found["held"], "bytes": found["bytes"]}
-            print(json.dumps({**answer, **compare(found, references[case.name])}), flush=True)
+            answer = {"fault": fault, "case": case.name, "held": results["held"], "bytes": results["bytes"]}
+            print(json.dumps({**answer, **compare(results, references[case.name])}), flush=True)
 
 
 def resumed(case: Case, directory: Path, comm: MPI.Comm) -> dict[str, Any]:
-    """All steps at once, and a part, a checkpoint and the rest by another trainer."""
+    """Compare all steps at once with a part, a checkpoint, and the rest by another trainer."""
     run = case.run.changed(train=case.run.train.changed(checkpoint_every=4))
     streams = [io.StringIO() for _ in range(3)]
-    whole = made(run, comm)
-    outcomes = [train(whole, LogWriter(streams[0]))]
+    uninterrupted = make_trainer(run, comm)
+    outcomes = [train(uninterrupted, LogWriter(streams[0]))]
     checkpoints = Checkpoints(directory, comm.Dup(), run)
-    first = made(run, comm)
+    first = make_trainer(run, comm)
     outcomes.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints))
-    second = made(run, comm)
+    second = make_trainer(run, comm)
     newest = checkpoints.find().newest
     assert newest is not None and newest.step == 4
     second.load(checkpoints.load(newest, second.state()))
     outcomes.append(train(second, LogWriter(streams[2]), taken=newest.step))
     same = [
         all(np.array_equal(a[name], b[name]) for name in a)
-        for a, b in ((weights(whole, comm), weights(t, comm)) for t in (first, second))
+        for a, b in ((weights(uninterrupted, comm), weights(t, comm)) for t in (first, second))
     ]
-    return {"states": [state for state, _, _ in outcomes], "same": same, "used": whole.versions.newest}
+    return {"states": [state for state, _, _ in outcomes], "same": same, "used": uninterrupted.versions.newest}
 
 
 def resumes() -> None:
@@ -239,33 +239,33 @@ def resumes() -> None:
             with FAULTS[fault]() if fault else nullcontext():
                 return resumed(case, directory / str(k), comm)
 
-        found = on(case.layout.ranks, both)
+        results = on(case.layout.ranks, both)
         if WORLD.rank == 0:
-            print(json.dumps({"resume": case.name, "fault": fault, **found}), flush=True)
+            print(json.dumps({"resume": case.name, "fault": fault, **results}), flush=True)
 
 
 def diverges() -> None:
-    """A loss, or a gradient, that is not finite in one step on one stage: the log of the run that it ends."""
+    """Return the log of a run that ends because a loss or a gradient of one stage is not finite in one step."""
     timed = StreamTrainer._timed
     for case, stage, field, step in DIVERGED:
 
         def planted(self: StreamTrainer, k: int, stage: int = stage, field: str = field, step: int = step) -> Any:
-            own = timed(self, k)
+            step_result = timed(self, k)
             here = k + 1 == step and self.mesh.pp.rank == stage % self.mesh.pp.size
-            return replace(own, **{field: math.nan}) if here else own
+            return replace(step_result, **{field: math.nan}) if here else step_result
 
         def logged(comm: MPI.Comm, case: Case = case) -> list[Any]:
             stream = io.StringIO()
             with patch.object(StreamTrainer, "_timed", planted):
-                ending = train(made(case.run, comm), LogWriter(stream))
+                ending = train(make_trainer(case.run, comm), LogWriter(stream))
             records = [parse(line, i) for i, line in enumerate(stream.getvalue().splitlines(), 1)]
             lines = [record for record in records if isinstance(record, Step)]
             return [*ending, [line.step for line in lines if not math.isfinite(line.loss)]]
 
-        found = on(case.layout.ranks, logged)
+        results = on(case.layout.ranks, logged)
         if WORLD.rank == 0:
             where = [case.name, stage, field, step]
-            print(json.dumps({"fault": "not finite", "diverges": where, "found": found}), flush=True)
+            print(json.dumps({"fault": "not finite", "diverges": where, "found": results}), flush=True)
 
 
 if __name__ == "__main__":

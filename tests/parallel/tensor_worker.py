@@ -1,8 +1,8 @@
-"""Operations of tensor parallelism on two ranks, each alone; and what a step of a model sends. Prints JSON lines.
+"""Single operations of tensor parallelism on two ranks, and the messages of a model's step. Prints JSON lines.
 
-A function of tensors that all ranks hold alike is checked as if there were one process: every rank takes its part of
-the arguments (`part`), and joins what the ranks found (`join`), so that finite differences on both ranks together see
-the whole function.
+A function of tensors that all ranks hold is checked as in one process: every rank takes its part of the arguments
+(`part`) and joins the results of the ranks (`join`). So finite differences on both ranks together see the full
+function.
 """
 
 import json
@@ -49,13 +49,13 @@ class _Part(torch.autograd.Function):
 
 
 class _Join(torch.autograd.Function):
-    """The ranks' parts side by side. In the backward pass each rank takes its own part of the gradient."""
+    """The ranks' parts, concatenated. In the backward pass each rank takes its own part of the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
-        whole = torch.cat(WORLD.allgather(x.detach()), dim=dim)
-        ctx.place = index(whole.shape[dim], dim)
-        return whole
+        joined = torch.cat(WORLD.allgather(x.detach()), dim=dim)
+        ctx.place = index(joined.shape[dim], dim)
+        return joined
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -95,8 +95,8 @@ def operations() -> None:
         for operation, (ours, theirs, arguments) in cases(group, policy, border, tokens).items():
             upstream = values(*theirs(*arguments).shape, seed=9).detach()
             expected = differentiated(theirs, arguments, upstream)
-            found = differentiated(ours, arguments, upstream)
-            off = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+            results = differentiated(ours, arguments, upstream)
+            off = [float((a - b).norm() / b.norm()) for a, b in zip(results, expected, strict=True)]
             checked = torch.autograd.gradcheck(ours, arguments, raise_exception=False)
             report({"operation": operation, "stream": name, "errors": off, "gradcheck": checked})
 
@@ -109,7 +109,7 @@ def differentiated(f: Callable[..., Tensor], arguments: tuple[Tensor, ...], upst
 def cases(
     group: Group, policy: Policy, border: Border, tokens: Tensor
 ) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]]:
-    """Name -> the operation on the ranks, the same in one process, and its arguments."""
+    """Return, by name, the operation on the ranks, the same in one process, and its arguments."""
     spread = border.stream.spread
 
     def inward(x: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def cases(
 
 
 def lossy() -> None:
-    """The effect of codecs in each direction: ranks that must hold the same do, and gradients pass straight through."""
+    """Check codecs in each direction: ranks decode the same values, and gradients pass straight through."""
     group = Group(WORLD, Progress(Wait.GIVE_WAY))
     x = torch.randn(2, 64, 32, generator=torch.Generator().manual_seed(WORLD.rank))
     for codec, phase, (name, stream) in product(
@@ -165,14 +165,14 @@ def lossy() -> None:
     ):
         policy = Policy(Scheme(rules=[Rule(codec=codec, phase=phase.value)]))
         border = Border.of(group, stream, policy)
-        own = x[index(x.shape[1], 1)] if stream.spread else x
-        outer, inner = own.clone().requires_grad_(), x.clone().requires_grad_()
+        part = x[index(x.shape[1], 1)] if stream.spread else x
+        outer, inner = part.clone().requires_grad_(), x.clone().requires_grad_()
         entered, left = enter(outer, border), leave(inner, border)
         entered.backward(x)
-        left.backward(own)
+        left.backward(part)
         gathered, summed = (entered, left) if phase is Phase.FORWARD else (inner.grad, outer.grad)
         straight = (inner.grad, outer.grad) if phase is Phase.FORWARD else (entered, left)
-        whole = torch.cat(WORLD.allgather(own), dim=1) if stream.spread else x
+        joined = torch.cat(WORLD.allgather(part), dim=1) if stream.spread else x
         total = torch.from_numpy(WORLD.allreduce(x.numpy()))[index(64, 1) if stream.spread else ...]
         counters = {channel.phase: channel.counters for channel in (border.forward, border.backward)}
         mine = counters.pop(phase)
@@ -184,7 +184,9 @@ def lossy() -> None:
                 "stream": name,
                 "same": alike(gathered if stream.spread else summed),
                 "error": relative(summed, total),
-                "straight": [relative(found, wanted) for found, wanted in zip(straight, (whole, total), strict=True)],
+                "straight": [
+                    relative(actual, wanted) for actual, wanted in zip(straight, (joined, total), strict=True)
+                ],
                 "ratio": mine.message_bytes / mine.wire_bytes,
                 "plain": other.message_bytes == other.wire_bytes,
             }
@@ -200,7 +202,7 @@ def relative(x: Tensor, expected: Tensor) -> float:
 
 
 def traffic() -> None:
-    """Message bytes of one step, summed over the ranks."""
+    """Return the message bytes of one step, summed over the ranks."""
     corpus = shared_text.corpus()
     for name, layout, by_positions, scheme, precision in TRAFFIC:
         run = in_pairs(run_of(name, layout, scheme=scheme, precision=precision, sequence_parallel=by_positions))

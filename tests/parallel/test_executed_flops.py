@@ -1,4 +1,4 @@
-"""Operations of models with experts: the formulas against PyTorch's own count of the products in a step."""
+"""Operations of models with experts: the formulas compared with PyTorch's own count of the products in a step."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ def result_of(mpi_results, layout, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_executed_are_the_operations_that_pytorch_counts(mpi_results, layout, kind):
+def test_executed_operations_equal_the_count_of_pytorch(mpi_results, layout, kind):
     result = result_of(mpi_results, layout, kind)
     assert result["executed"] == pytest.approx(result["counted"], rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_needed_are_the_rows_that_experts_keep_in_every_layout(mpi_results, layout, kind):
+def test_needed_operations_are_those_of_kept_rows_in_every_layout(mpi_results, layout, kind):
     result, settings = result_of(mpi_results, layout, kind), NAMED[kind]
     layers = 2 // settings.every
     assert result["kept"] == result_of(mpi_results, "one rank", kind)["kept"]

@@ -1,4 +1,4 @@
-"""The compiled loops of the optimizer: their bits depend on no cut, no thread and no instruction set."""
+"""The compiled loops of the optimizer: no cut, thread or instruction set changes their bits."""
 
 from itertools import pairwise
 
@@ -35,7 +35,7 @@ def two_threads():
 
 
 def trained(dtype, cuts=(0, N), factor=0.3):
-    """Master weights and moments after steps on pieces that end at `cuts`."""
+    """Return master weights and moments after steps on pieces that end at `cuts`."""
     torch.manual_seed(1)
     master = torch.randn(N, dtype=dtype)
     states = []
@@ -56,22 +56,22 @@ def equal(ours, theirs):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_adamw_gives_an_element_the_same_bits_wherever_it_lies(dtype):
-    whole = trained(dtype)
-    assert equal(trained(dtype, (0, 16, 1003, 150001, N)), whole)
-    assert not equal(trained(dtype, factor=0.3000001), whole)
+    weights = trained(dtype)
+    assert equal(trained(dtype, (0, 16, 1003, 150001, N)), weights)
+    assert not equal(trained(dtype, factor=0.3000001), weights)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_build_gives_the_same_bits(dtype, monkeypatch):
     values = torch.randn(N, dtype=dtype)
-    found = []
+    results = []
     for build in builds():
         monkeypatch.setattr(flat, "kernels", lambda build=build: build)
-        found.append((build.instruction_set, trained(dtype), flat.squares(values)))
-    assert len(found) >= 1
-    for name, states, sum_ in found[1:]:
-        assert equal(states, found[0][1]), name
-        assert sum_ == found[0][2], name
+        results.append((build.instruction_set, trained(dtype), flat.squares(values)))
+    assert len(results) >= 1
+    for name, states, sum_ in results[1:]:
+        assert equal(states, results[0][1]), name
+        assert sum_ == results[0][2], name
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -83,7 +83,7 @@ def test_threads_change_no_bit(dtype, two_threads):
     assert flat.squares(values) == many[1]
 
 
-def test_adamw_is_pytorchs_with_clipping_and_parts_that_do_not_decay():
+def test_adamw_equals_pytorchs_with_clipping_and_parts_without_decay():
     torch.manual_seed(1)
     start = torch.randn(N, dtype=torch.float64)
     decaying = torch.zeros(N, dtype=torch.bool)
@@ -110,7 +110,7 @@ def test_squares(dtype, n):
     assert flat.squares(values) == pytest.approx(float(values.double().square().sum()), rel=1e-13)
 
 
-def test_what_is_not_finite_reaches_the_norm():
+def test_non_finite_values_reach_the_norm():
     for bad in (torch.inf, torch.nan):
         values = torch.zeros(100)
         values[77] = bad
@@ -118,7 +118,7 @@ def test_what_is_not_finite_reaches_the_norm():
 
 
 def test_a_bucket_takes_the_first_gradient_and_adds_the_next_ones():
-    """Whatever it held before; and what no backward pass reached is zero."""
+    """The first gradient replaces the bucket's old values. Elements that no backward pass reached are zero."""
     parameters = [nn.Parameter(torch.randn(3, 5)), nn.Parameter(torch.randn(7))]
     bucket = Bucket([Held(p, Shard(str(k), tuple(p.shape))) for k, p in enumerate(parameters)], 1)
     bucket.gradients.fill_(99.0)

@@ -1,6 +1,6 @@
-"""Training on a GPU: what the CPU computes, and no values through the host but those on the wire.
+"""Training on a GPU: the results of the CPU, and only wire bytes through the host.
 
-On a device in disguise everywhere; on a real one, where there is one, with ``pytest -m gpu tests/parallel``.
+They run on an emulated device everywhere, and on a real one with ``pytest -m gpu tests/parallel``.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ except (ImportError, RuntimeError) as error:
 
 @pytest.fixture(scope="session")
 def settings(mpi_results):
-    """What the settings of the worker gave, by name."""
+    """Return the results of the worker's settings, by name."""
     results = mpi_results(2, WORKER, "disguised")
     return {result.pop("setting"): result for result in results}
 
@@ -35,14 +35,14 @@ def settings(mpi_results):
 def test_losses_weights_residuals_and_bytes_are_those_of_the_cpu(settings):
     assert len(settings) == 11
     differs = {name: [rank["differs"] for rank in result["ranks"]] for name, result in settings.items()}
-    assert all(differs.pop("planted")), "a result that nobody waited for is seen"
+    assert all(differs.pop("planted")), "a missing wait is detected"
     assert differs == {name: [[], []] for name in differs}
 
 
 def test_no_vector_of_the_host_is_sent(settings):
     for name, result in settings.items():
         for rank in result["ranks"] if name != "planted" else ():
-            assert rank["largest"] < rank["smallest"], name  # sums of scalars, but no bucket
+            assert rank["largest"] < rank["smallest"], name  # sums of scalars are allowed, but no bucket
 
 
 def test_mpi_is_given_pinned_copies_or_pointers(settings):
@@ -50,12 +50,12 @@ def test_mpi_is_given_pinned_copies_or_pointers(settings):
         for rank in result["ranks"] if name != "planted" else ():
             assert (rank["staged"] == 0) == result["aware"], name
             coded = not name.startswith("native")
-            if name != "halves in the baseline":  # whoever carries it
+            if name != "halves in the baseline":  # with every transport
                 assert (rank["elsewhere"] > 0) == coded, name  # samples of collectives
             assert (rank["buffers"] > 0) == coded, name
 
 
-def test_what_only_the_cpu_does_is_refused_in_one_line():
+def test_settings_for_the_cpu_only_are_refused_in_one_line():
     run = run_of("neox", Layout(dp=2), precision="fp32").changed(device="cuda")
     assert gpu.refusal(run) is None
     for name in ("fp32", "bf16", "fp16"):
@@ -65,15 +65,15 @@ def test_what_only_the_cpu_does_is_refused_in_one_line():
     assert "scheme sums: homomorphic sums" in gpu.refusal(sums)
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_the_site_decides_whether_mpi_is_given_pointers(said):
-    run = run_of("neox", Layout()).changed(gpu_aware_mpi=said)
+@pytest.mark.parametrize("setting", [True, False])
+def test_the_site_decides_whether_mpi_is_given_pointers(setting):
+    run = run_of("neox", Layout()).changed(gpu_aware_mpi=setting)
     assert gpu.awareness(MPI.COMM_SELF, run) is None
-    assert bool(gpu.awareness(MPI.COMM_SELF, run.changed(device="cuda"))) == said
+    assert bool(gpu.awareness(MPI.COMM_SELF, run.changed(device="cuda"))) == setting
 
 
 @pytest.mark.parametrize("why", [ImportError("codecs on a GPU need CuPy: pip install it"), RuntimeError("no GPU")])
-def test_without_cupy_or_a_gpu_a_run_ends_in_words(monkeypatch, why):
+def test_without_cupy_or_a_gpu_a_run_ends_with_a_message(monkeypatch, why):
     def cuda():
         raise why
 
@@ -94,7 +94,7 @@ def test_a_codec_without_kernels_is_refused(monkeypatch):
 
 
 def check(result, rel):
-    """What a training of the worker on a device has in common with the one on the CPU."""
+    """Check that a training of the worker on a device equals the one on the CPU."""
     cpu, gpu = result["cpu"], result["gpu"]
     assert result["agree"], result["scheme"]
     assert gpu["losses"] == pytest.approx(cpu["losses"], rel=rel), result["scheme"]
@@ -104,7 +104,7 @@ def check(result, rel):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-def test_a_real_gpu_trains_as_the_cpu_does(mpi_results):
+def test_a_real_gpu_trains_like_the_cpu(mpi_results):
     results = mpi_results(4, WORKER, "on_gpu")
     assert len(results) == 2 * (len(SCHEMES) + 1 + 2)
     for result in results:
@@ -117,8 +117,8 @@ def test_a_real_gpu_trains_as_the_cpu_does(mpi_results):
     [["naive-int8"], pytest.param(["naive-mpc", "onebit"], marks=pytest.mark.long)],
     ids=["a codec", "lossless and 1-bit Adam"],
 )
-def test_a_standin_for_cupy_trains_as_the_cpu_does(mpi_results, need, schemes):
-    """The tensors lie on the host; CuPy's streams, events, memory and kernels are emulated."""
+def test_a_standin_for_cupy_trains_like_the_cpu(mpi_results, need, schemes):
+    """The tensors are on the host. CuPy's streams, events, memory and kernels are emulated."""
     need(None if WHY_NOT else "a GPU is here: the test before runs on it")
     results = mpi_results(4, WORKER, "on_standin", *schemes)
     assert len(results) == 2 * (len(schemes) + len({"baseline", "identity"} & set(schemes)))

@@ -1,4 +1,4 @@
-"""Embeddings whose gradient travels by rows against one process, and against whole gradients; and what is sent."""
+"""Embeddings whose gradient travels by rows, compared with one process and with whole gradients; and their bytes."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from cases import MOST_RANKS
 from covering import every_case
 from row_cases import AXES, FAULTY, FREE, PAIRS, SPARSE, faulty_pair, fits, lossless, lossy, places, rows, same_bits
 from test_parity import assert_bits, assert_bytes, assert_lossy, assert_replicas_agree, assert_same
-from tiers import Tiers
+from tiers import Tiers, names
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract import events
@@ -21,16 +21,12 @@ CHECKS = {"sent": assert_bytes, "replicas": assert_replicas_agree, "gradients": 
 
 
 def result_of(mpi_results, name):
-    (found,) = (result for result in mpi_results(MOST_RANKS, WORKER, *COVER.part(name)) if result.get("name") == name)
-    return found
-
-
-def names(suite):
-    return [comparison.name for comparison in suite()]
+    (match,) = (result for result in mpi_results(MOST_RANKS, WORKER, *COVER.part(name)) if result.get("name") == name)
+    return match
 
 
 @pytest.mark.parametrize("name", COVER.names)
-def test_trains_as_one_process(mpi_results, name):
+def test_trains_like_one_process(mpi_results, name):
     assert_same(result_of(mpi_results, name))
 
 
@@ -66,36 +62,36 @@ def test_replicas_agree_under_a_lossy_scheme(mpi_results, name):
 
 
 def test_error_feedback_conserves_the_sum(mpi_results):
-    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "conserved" in result]
-    assert [result["conserved"] for result in found] == [0, 1]
-    for result in found:
-        whole, sent, kept = result["parts"]
-        assert sent > 0.1 * whole and kept > 0.1 * whole, "some is sent and some is kept back"
-        assert result["lost"] < 1e-5 * whole
+    results = [result for result in mpi_results(MOST_RANKS, WORKER) if "conserved" in result]
+    assert [result["conserved"] for result in results] == [0, 1]
+    for result in results:
+        total, sent, residual = result["parts"]
+        assert sent > 0.1 * total and residual > 0.1 * total, "some is sent and some is kept back"
+        assert result["lost"] < 1e-5 * total
 
 
-def test_the_log_says_how_many_rows_were_touched_and_which_way_they_went(mpi_results):
-    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "said" in result]
-    assert len(found) == 2
-    for result in found:
+def test_the_log_has_the_number_of_touched_rows_and_the_chosen_ways(mpi_results):
+    results = [result for result in mpi_results(MOST_RANKS, WORKER) if "said" in result]
+    assert len(results) == 2
+    for result in results:
         assert result["said"]["reductions"] == result["said"]["by_rows"] == 3
         assert result["said"]["density"] == result["touched"] > 0
         assert 0 < result["said"]["switch_density"] < 1
 
 
-def test_parts_of_other_lengths_are_joined_alike_on_all_ranks(mpi_results):
-    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "gathered" in result]
-    assert len(found) == 6
-    for result in found:
-        words = result["gathered"]
-        assert result["alike"] and result["sent"], words
-        bound = {"int8:256": 0.05, "none": 2e-3 if words["dtype"] else 0.0}.get(words["codec"], 0.0)
-        assert words["error"] <= bound, words
-        assert not bound or words["error"] > 0, words
+def test_parts_of_different_lengths_are_joined_equally_on_all_ranks(mpi_results):
+    results = [result for result in mpi_results(MOST_RANKS, WORKER) if "gathered" in result]
+    assert len(results) == 6
+    for result in results:
+        gathered = result["gathered"]
+        assert result["alike"] and result["sent"], gathered
+        bound = {"int8:256": 0.05, "none": 2e-3 if gathered["dtype"] else 0.0}.get(gathered["codec"], 0.0)
+        assert gathered["error"] <= bound, gathered
+        assert not bound or gathered["error"] > 0, gathered
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_planted_fault_is_seen(mpi_results, name):
+def test_planted_fault_is_detected(mpi_results, name):
     check = CHECKS[FAULTY[name][1]]
     right, wrong = (result_of(mpi_results, comparison.name) for comparison in faulty_pair(name))
     check(right)
@@ -103,44 +99,44 @@ def test_planted_fault_is_seen(mpi_results, name):
         check(wrong)
 
 
-def switched(mpi_results, **words):
-    found = [result for result in mpi_results(MOST_RANKS, WORKER) if "switch" in result]
-    return [result for result in found if words.items() <= result.items()]
+def switched(mpi_results, **wanted):
+    results = [result for result in mpi_results(MOST_RANKS, WORKER) if "switch" in result]
+    return [result for result in results if wanted.items() <= result.items()]
 
 
 @pytest.mark.parametrize("stage", [0, 1])
-def test_ranks_with_other_clocks_take_the_same_ways(mpi_results, stage):
+def test_ranks_with_different_clocks_choose_the_same_ways(mpi_results, stage):
     """Rows and whole gradients cross where the longest times of all ranks do, to the bit."""
-    found = switched(mpi_results, stage=stage, fault=None, times="planted")
-    assert {result["rank"] for result in found} == {0, 1, 2, 3}
-    for result in found:
+    results = switched(mpi_results, stage=stage, fault=None, times="planted")
+    assert {result["rank"] for result in results} == {0, 1, 2, 3}
+    for result in results:
         assert result["switch"]["measured"] == 1 / 16 + 3 / 16 * (1.0 - 0.2) / (1.6 - 0.2)
         assert (result["switch"]["whole_s"], result["switch"]["rows_s"]) == (1.0, [0.1, 0.2, 1.6, 2.0])
-        assert result["switch"] == found[0]["switch"]
+        assert result["switch"] == results[0]["switch"]
         assert result["went"] == [density <= result["switch"]["measured"] for density in result["densities"]]
         assert len(set(result["went"])) == 2
 
 
-def test_a_rank_that_decides_by_its_own_times_is_seen(mpi_results):
-    found = switched(mpi_results, fault="decides_by_its_own_times")
-    assert len(found) == 4
-    assert len({result["switch"]["measured"] for result in found}) == 4
-    assert len({tuple(result["went"]) for result in found}) > 1, "some would send rows, others the whole gradient"
+def test_a_rank_that_decides_by_its_own_times_is_detected(mpi_results):
+    results = switched(mpi_results, fault="decides_by_its_own_times")
+    assert len(results) == 4
+    assert len({result["switch"]["measured"] for result in results}) == 4
+    assert len({tuple(result["went"]) for result in results}) > 1, "some would send rows, others the whole gradient"
 
 
 @pytest.mark.parametrize(("times", "by_rows"), [("rows quick", 1), ("rows slow", 0)])
-def test_a_step_goes_the_way_that_was_quicker(mpi_results, times, by_rows):
-    """Whatever the bytes say."""
-    found = switched(mpi_results, times=times)
-    assert [result["by_rows"] for result in found] == [by_rows] * 4
-    assert {result["switch"]["measured"] for result in found} == {float(by_rows)}
-    shorter = {result["shorter"] for result in found}
+def test_a_step_goes_the_faster_way(mpi_results, times, by_rows):
+    """The numbers of bytes do not matter."""
+    results = switched(mpi_results, times=times)
+    assert [result["by_rows"] for result in results] == [by_rows] * 4
+    assert {result["switch"]["measured"] for result in results} == {float(by_rows)}
+    shorter = {result["shorter"] for result in results}
     assert shorter == {not by_rows}, "bytes would have gone the other way"
 
 
 def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
-    (found,) = [result for result in mpi_results(MOST_RANKS, WORKER) if "real" in result]
-    event = events.parse_event(found["real"], 1)
+    (logged,) = [result for result in mpi_results(MOST_RANKS, WORKER) if "real" in result]
+    event = events.parse_event(logged["real"], 1)
     assert isinstance(event, events.SparseSwitch)
     codec, rows = get_codec("topk:0.1"), 256
     row = codec.wire_bytes(32 * rows, np.dtype("f4")) / rows if codec.fixed_size else 4 * 32
@@ -148,8 +144,8 @@ def test_the_measured_and_the_computed_switch_point_are_logged(mpi_results):
     assert event.densities == DENSITIES
     assert min(event.whole_s, *event.rows_s) > 0
     assert event.measured == crossing(event.densities, event.rows_s, event.whole_s)
-    assert found["calls"] == [], "random bits of codecs are those of a run that measured nothing"
-    assert found["residuals"] == 0.0
+    assert logged["calls"] == [], "random bits of codecs are those of a run that measured nothing"
+    assert logged["residuals"] == 0.0
 
 
 def test_every_fault_is_in_a_suite():

@@ -1,4 +1,4 @@
-"""Each layer on each tensor grid has the values and gradients of the whole one in fp64, and sends what is foretold."""
+"""Each layer on each tensor grid has the values and gradients of the undivided one in fp64, and the predicted bytes."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ WORKER = Path(__file__).with_name("grid_layer_worker.py")
 LAYERS = {"embedding": 2, "attention": 4, "mlp": 4, "norm": 2, "block": 12, "head": 3}
 """Parameters of each."""
 TOLERANCE = 1e-12
-"""Relative to the norm of the whole layer's tensor; its gradient comes from upstream values of order one."""
+"""Tolerance relative to the norm of the undivided layer's tensor, with upstream gradients of order one."""
 GRIDS = [
     *(("2d", 4), ("2.5d", 8), ("3d", 8)),
     *(pytest.param(*grid, marks=pytest.mark.long) for grid in (("2d", 9), ("3d", 27))),
@@ -21,16 +21,16 @@ def results(mpi_results, mode, ranks):
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(("mode", "ranks"), GRIDS)
-def test_a_layer_on_a_grid_is_the_whole_one(mpi_results, mode, ranks, layer):
-    found = [line for line in results(mpi_results, mode, ranks) if line.get("layer") == layer]
-    assert len(found) == (2 if ranks < 9 else 1)
-    for line in found:
+def test_a_layer_on_a_grid_equals_the_undivided_one(mpi_results, mode, ranks, layer):
+    lines = [line for line in results(mpi_results, mode, ranks) if line.get("layer") == layer]
+    assert len(lines) == (2 if ranks < 9 else 1)
+    for line in lines:
         assert len(line["errors"]) == LAYERS[layer] + (1 if layer == "embedding" else 2)
         assert line["parameters"] and max(line["errors"].values()) <= TOLERANCE, line
 
 
 @pytest.mark.parametrize(("mode", "ranks"), GRIDS)
-def test_every_rank_sends_what_the_closed_form_says_over_each_axis(mpi_results, mode, ranks):
+def test_every_rank_sends_the_bytes_of_the_closed_form_over_each_axis(mpi_results, mode, ranks):
     lines = [line for line in results(mpi_results, mode, ranks) if "layer" in line]
     assert sum(bool(line["sent"]) for line in lines) >= len(LAYERS) - 1, "all but the norm send"
     for line in lines:
@@ -38,7 +38,7 @@ def test_every_rank_sends_what_the_closed_form_says_over_each_axis(mpi_results, 
 
 
 @pytest.mark.parametrize(("mode", "ranks"), GRIDS)
-def test_what_a_rank_holds_and_keeps_is_what_the_formulas_say(mpi_results, mode, ranks):
+def test_held_and_kept_elements_are_those_of_the_formulas(mpi_results, mode, ranks):
     lines = [line for line in results(mpi_results, mode, ranks) if "held" in line]
     assert len(lines) == ranks
     for line in lines:

@@ -1,4 +1,4 @@
-"""What tensor grids send and hold, against formulas that were written down by hand from the papers' algorithms."""
+"""Bytes and memory of tensor grids, compared with formulas derived by hand from the papers' algorithms."""
 
 import pytest
 from runs import MODELS, TRAIN
@@ -14,7 +14,7 @@ M, H = 8192, 4096
 
 
 def received(mode, ranks, depth=1, rows=M, hidden=H):
-    """Elements that a rank sends, and so receives, for the products of a block, forward and backward."""
+    """Return the elements that a rank sends, and so receives, for the products of a block, forward and backward."""
     grid = make_grid(mode, ranks, depth)
     total = 0
     for layer in grids.list_block_products(rows, hidden):
@@ -25,7 +25,7 @@ def received(mode, ranks, depth=1, rows=M, hidden=H):
 
 
 def one_dimension(ranks, rows=M, hidden=H):
-    """Four all-reduces of the stream."""
+    """Return four all-reduces of the stream."""
     return 4 * 2 * (ranks - 1) * rows * hidden // ranks
 
 
@@ -45,7 +45,7 @@ def test_a_block_of_8192_rows_and_4096_features(mode, ranks, depth, millions):
 
 
 def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
-    """The crossover by bytes: 2-D loses at 4 ranks and wins from 16 on, 3-D wins at 8 already."""
+    """The crossover by bytes: 2-D loses at 4 ranks and wins from 16 on; 3-D wins at 8 already."""
     assert [round(one_dimension(ranks) / 1e6) for ranks in (4, 8, 64)] == [201, 235, 264]
     assert received("2d", 4) > one_dimension(4)
     assert received("2d", 16) < received("2d", 4) and received("2d", 64) < one_dimension(64)
@@ -56,7 +56,7 @@ def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
 @pytest.mark.parametrize("q", [2, 3, 4])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_closed_forms_of_a_linear_layer(q, depth):
-    """In whole numbers: 3 (q-1) (MK/d + KN) / q^2 where streamed, 2 (q-1) (MK + KN + MN) / q^3 where gathered."""
+    """In integers: 3 (q-1) (MK/d + KN) / q^2 if streamed, and 2 (q-1) (MK + KN + MN) / q^3 if gathered."""
     m, k, n = 60 * q**3 * depth, 7 * q**2, 5 * q**2
     for mode in ("2d", "2.5d"):
         if (mode == "2d") == (depth > 1):
@@ -81,9 +81,10 @@ def test_closed_forms_of_a_linear_layer(q, depth):
 def test_a_step_by_hand():
     """One layer of h 4 on 2 x 2 ranks in fp32, two samples of two tokens: M 4, blocks of a quarter.
 
-    Over j go X's pieces (7h wide in all), forward and for dW, and sums of dX; over i the weights' 12 h^2, forward and
-    for dX, and sums of dW. The head has its logits over j, their gradients twice, its table over i twice and the
-    gradient; the embedding its table over i and the gradient. A quarter of it all, 4 bytes each.
+    Axis j carries X's pieces (7h wide in all), forward and for dW, and sums of dX. Axis i carries the weights' 12
+    h^2, forward and for dX, and sums of dW. The head has its logits over j, their gradients twice, its table over i
+    twice and the gradient; the embedding its table over i and the gradient. All of it is divided by 4, with 4 bytes
+    each.
     """
     h, v, m = 4, 256, 4
     model = MODELS["neox"].changed(layers=1, hidden=h, heads=2, vocab=v)
@@ -104,7 +105,7 @@ def test_a_step_by_hand():
     [Layout(tp=4, tensor="2d"), Layout(tp=8, tensor="2.5d", depth=2), Layout(tp=8, tensor="3d", pp=2)],
     ids=str,
 )
-def test_weights_on_a_rank_are_what_its_buckets_hold(layout):
+def test_weights_on_a_rank_are_those_of_its_buckets(layout):
     model = MODELS["gpt2"].changed(vocab=260)
     for rank in range(layout.ranks):
         stage = layout.coordinates(rank)[0]

@@ -14,9 +14,9 @@ def cases(mpi_results):
     results = mpi_results(RANKS, WORKER, "everything")
 
     def of(case, **wanted):
-        found = [r for r in results if r["case"] == case and all(r[key] == value for key, value in wanted.items())]
-        assert found and len(found) % RANKS == 0
-        return found
+        matching = [r for r in results if r["case"] == case and all(r[key] == value for key, value in wanted.items())]
+        assert matching and len(matching) % RANKS == 0
+        return matching
 
     return of
 
@@ -68,25 +68,25 @@ def test_sums_of_the_library_that_take_two_collectives_keep_their_order_in_the_b
     assert all(result["right"] for result in cases("many_sums"))
 
 
-def test_a_bf16_run_gives_its_codec_16_bits_a_value(cases):
+def test_a_bf16_run_gives_its_codec_16_bits_per_value(cases):
     for result in cases("squeezed"):
         assert result["dtype"] == "bfloat16" and result["coded"] == 1
         assert result["ratio"] == pytest.approx(result["alone"], abs=0.01)
         assert result["forward"] == result["predicted"]
 
 
-def test_what_rounding_takes_is_in_the_residuals(cases):
+def test_rounding_errors_are_in_the_residuals(cases):
     for result in cases("residuals"):
         assert result["with"] < result["without"] / 10
 
 
-def test_a_value_beyond_fp16_arrives_as_infinity(cases):
+def test_a_value_beyond_fp16_is_received_as_infinity(cases):
     for result in cases("overflowing"):
         assert result["infinite"] and result["others"]
 
 
 @pytest.mark.parametrize("model", ["neox", "gpt2"])
-def test_a_run_sends_half_the_bytes_in_every_dimension_and_trains_alike(cases, model):
+def test_a_run_sends_half_the_bytes_in_every_dimension_and_trains_equally(cases, model):
     for result in cases("training", model=model):
         assert result["bytes"] == result["predicted"]
         single, native, bf16, fp16 = result["bytes"]
@@ -107,7 +107,7 @@ def test_the_loss_scale_stays_on_gradients_that_travel_in_fp16(cases):
         assert without == 0.0, "the planted fault is not seen"
 
 
-def test_copies_of_a_tied_weight_have_one_gradient_and_are_seen_to_drift_apart(cases):
+def test_copies_of_a_tied_weight_have_one_gradient_and_their_drift_is_detected(cases):
     for result in cases("tied_copies"):
         assert result["gradients"] == [2.0**-27]
         assert result["agree"] == [True, False]

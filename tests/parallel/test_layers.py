@@ -1,4 +1,4 @@
-"""Each layer, split over two and over four ranks, has the values and gradients of the whole one in fp64."""
+"""Each layer, split over two and over four ranks, has the values and gradients of the undivided one in fp64."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import pytest
 WORKER = Path(__file__).with_name("layer_worker.py")
 PARAMETERS = {"attention": 4, "mlp": 4, "norm1": 2, "": 12}
 TOLERANCE = 1e-12
-"""Relative to the norm of the whole layer's tensor; its gradient comes from upstream values of order one."""
+"""Tolerance relative to the norm of the undivided layer's tensor, with upstream gradients of order one."""
 
 
-def found(mpi_results, ranks, fault):
+def results_of(mpi_results, ranks, fault):
     results = [result for result in mpi_results(ranks, WORKER) if result["fault"] == fault]
     assert len(results) == (2 if fault else 4) * len(PARAMETERS)
     return results
@@ -18,8 +18,8 @@ def found(mpi_results, ranks, fault):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("layer", PARAMETERS)
-def test_a_split_layer_is_the_whole_one(mpi_results, ranks, layer):
-    for result in found(mpi_results, ranks, None):
+def test_a_split_layer_equals_the_undivided_one(mpi_results, ranks, layer):
+    for result in results_of(mpi_results, ranks, None):
         if result["layer"] == layer:
             assert len(result["errors"]) == 2 + PARAMETERS[layer]
             assert max(result["errors"].values()) <= TOLERANCE, result
@@ -33,8 +33,8 @@ def test_a_split_layer_is_the_whole_one(mpi_results, ranks, layer):
         ("row_split_swapped", "attention", "result"),
     ],
 )
-def test_planted_fault_is_seen(mpi_results, fault, layer, seen_in):
-    for result in found(mpi_results, 2, fault):
+def test_planted_fault_is_detected(mpi_results, fault, layer, seen_in):
+    for result in results_of(mpi_results, 2, fault):
         if result["layer"] == layer:
             assert result["errors"][seen_in] > 1e-5
         if result["layer"] == "norm1":

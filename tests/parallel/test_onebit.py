@@ -1,4 +1,4 @@
-"""1-bit Adam: its steps are those of the algorithm written out, its bytes those of the codec, its errors are kept."""
+"""1-bit Adam: the steps of the published algorithm, the bytes of the codec, and errors that are kept."""
 
 from itertools import accumulate
 from pathlib import Path
@@ -9,9 +9,9 @@ WORKER = Path(__file__).with_name("onebit_worker.py")
 RANKS, WARM, STEPS, LAYOUTS = 4, 2, 4, 3
 
 WEIGHTS = 1e-9
-"""As of plain Adam in the parity tests: gradients that are zero but for rounding are divided by their own size."""
+"""Tolerance of Adam as in the parity tests: gradients that are only rounding are divided by their own size."""
 SINGLE = 1e-6
-"""A few roundings of fp32, where NumPy and PyTorch add and divide in another order."""
+"""A few roundings in fp32: NumPy and PyTorch add and divide in different orders."""
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def cases(mpi_results):
     return of
 
 
-def test_steps_are_those_of_the_algorithm_written_out(cases):
+def test_steps_are_those_of_the_published_algorithm(cases):
     (result,) = cases("simulated", fault="none")
     assert result["first"] == result["errors"] == 0.0, "momentum and both residuals have the same bits"
     assert result["master"] <= SINGLE
@@ -42,12 +42,12 @@ def test_steps_are_those_of_the_algorithm_written_out(cases):
         ("scale_of_another_block", "lost"),
     ],
 )
-def test_planted_fault_is_seen(cases, fault, seen_in):
+def test_planted_fault_is_detected(cases, fault, seen_in):
     (result,) = cases("simulated", fault=fault)
     assert result[seen_in] > 1e-2
 
 
-def test_weights_without_gradients_run_away_where_their_signs_are_taken_for_momenta(cases):
+def test_weights_without_gradients_diverge_if_signs_are_their_momenta(cases):
     (result,) = cases("simulated", fault="unused_not_cleared")
     assert result["master"] > 100, "a magnitude over a variance of zero"
     assert result["errors"] > 0.1
@@ -61,7 +61,7 @@ def test_the_warm_up_has_the_bits_of_adam(cases):
         assert result["agree"]
 
 
-def test_after_it_only_the_codecs_bytes_travel(cases):
+def test_after_the_warm_up_only_the_codecs_bytes_travel(cases):
     for result in cases("warm_up"):
         assert result["gradients"] == [result["gradients"][0] * min(k, WARM) for k in range(1, STEPS + 1)]
         message, wire = result["one_step"]
@@ -76,13 +76,13 @@ def test_after_it_only_the_codecs_bytes_travel(cases):
         assert [sum(ranks) for ranks in zip(*counted, strict=True)] == expected, "in the model of volumes"
 
 
-def test_momenta_without_loss_train_as_adam_with_a_frozen_variance_in_one_process(cases):
+def test_lossless_momenta_train_like_adam_with_a_frozen_variance_in_one_process(cases):
     results = [result for name in ("exact", "packed") for result in cases("layouts", scheme=name, fault="nullcontext")]
     errors = [result["error"] for result in results if "error" in result]
     assert len(errors) == 2 * LAYOUTS and max(errors) <= WEIGHTS
 
 
-def test_clipping_by_the_replicas_norms_is_seen(cases):
+def test_clipping_by_the_replicas_norms_is_detected(cases):
     results = cases("layouts", fault="clipped_by_replicas_norms")
     errors = [result["error"] for result in results if "error" in result]
     assert len(errors) == LAYOUTS and min(errors) > 1e-4
@@ -94,7 +94,7 @@ def test_replicas_and_tied_copies_agree(cases):
     assert all(result["agree"] and result.get("differ", 0.0) == 0.0 for result in results)
 
 
-def test_a_run_that_goes_on_has_the_same_bits_and_errors(cases):
+def test_a_resumed_run_has_the_same_bits_and_errors(cases):
     results = cases("resumed")
     assert len(results) == RANKS
     for result in results:

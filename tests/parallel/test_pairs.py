@@ -33,7 +33,7 @@ def assert_same(result):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_trains_as_one_process(mpi_results, name):
+def test_trains_like_one_process(mpi_results, name):
     result = result_of(mpi_results, name)
     (case,) = (case for case in cases() if case.name == name)
     assert result["state"] == "completed"
@@ -50,7 +50,7 @@ def test_trains_as_one_process(mpi_results, name):
 
 
 def settings():
-    """What the values that a study may have set."""
+    """Return the settings of the values that a study may have."""
     return [AXES[axis].values[label] for axis, label in values()]
 
 
@@ -83,9 +83,9 @@ def test_every_accepted_pair_is_in_a_case():
 def test_a_refused_pair_stays_refused_with_another_value_of_a_third_axis():
     pairs, chance = accepted(), Random(3)
     refused = [pair for pair in combinations(values(), 2) if pair[0][0] != pair[1][0] and pair not in pairs]
-    for one, other in chance.sample(refused, 300):
-        third = chance.choice([value for value in values() if value[0] not in (one[0], other[0])])
-        assert fewest_ranks(dict((one, other, third))) is None, (one, other, third)
+    for refused_pair, other in chance.sample(refused, 300):
+        third = chance.choice([value for value in values() if value[0] not in (refused_pair[0], other[0])])
+        assert fewest_ranks(dict((refused_pair, other, third))) is None, (refused_pair, other, third)
 
 
 def test_the_page_lists_the_cases_the_axes_and_the_fields_without_one():

@@ -1,10 +1,10 @@
-"""A model spread over ranks against the same model in one process: loss, gradients and weights by global name.
+"""A model on several ranks, compared with the same model in one process: loss, gradients and weights by global name.
 
-The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a scale or a slice is far larger. What is
-compared is in cases.py; docs/explanation/parity.md says what is bit-equal and why, and how wide the tolerances are.
+The oracle runs in fp64, where rounding is 1e-16 and any mistake in a sum, a scale or a slice is far larger. The cases
+are in cases.py. docs/explanation/parity.md explains which results are equal to the bit, and the tolerances.
 """
 
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
 
 import faults
@@ -21,7 +21,7 @@ from cases import (
     run_of,
     valid,
 )
-from covering import cover, every_case
+from covering import cover, every_case, list_combinations
 from tiers import Tiers
 
 WORKER = Path(__file__).with_name("parity_worker.py")
@@ -62,6 +62,14 @@ def assert_lossy(result):
     assert_replicas_agree(result)
 
 
+def assert_detected(sound, faulty, seen_in):
+    """Check that a quantity of the faulty run differs, which the comparison with one process refuses."""
+    assert_same(sound)
+    assert faulty[seen_in] > 1e-6
+    with pytest.raises(AssertionError):
+        assert_same(faulty)
+
+
 def assert_residuals(rank):
     few, many = rank["buckets"]
     assert many > few, "the buckets were to differ"
@@ -82,19 +90,19 @@ def assert_bytes(result):
 def result_of(mpi_results, suite, name):
     part = TIERS[suite].part(name) if suite in TIERS else ()
     results = mpi_results(MOST_RANKS, WORKER, suite, *part)
-    (found,) = (result for result in results if result["name"] == name)
-    return found
+    (match,) = (result for result in results if result["name"] == name)
+    return match
 
 
 def of_fault(mpi_results, scene, fault):
-    """Every rank's answer."""
-    found = [rank for rank in mpi_results(MOST_RANKS, WORKER, scene) if rank["fault"] == fault]
-    assert len(found) == MOST_RANKS
-    return found
+    """Return every rank's answer."""
+    reports = [rank for rank in mpi_results(MOST_RANKS, WORKER, scene) if rank["fault"] == fault]
+    assert len(reports) == MOST_RANKS
+    return reports
 
 
 @pytest.mark.parametrize("name", TIERS["grid"].names)
-def test_trains_as_one_process(mpi_results, name):
+def test_trains_like_one_process(mpi_results, name):
     assert_same(result_of(mpi_results, "grid", name))
 
 
@@ -103,33 +111,27 @@ def test_message_bytes_equal_the_closed_forms(mpi_results, name):
     assert_bytes(result_of(mpi_results, "grid", name))
 
 
-def test_what_every_run_of_the_tests_has_of_the_grid_has_every_value():
+def test_the_part_of_the_grid_in_make_test_has_every_value():
     few, others = once_of(grid()), rest_of(grid())
     assert len(few) < len(grid()) / 3
     for name in (*AXES, *FREE):
         assert values(few, [name]) == values(grid(), [name])
-    assert not {one.name for one in few} & {one.name for one in others}
+    assert not {comparison.name for comparison in few} & {comparison.name for comparison in others}
     assert len(few) + len(others) == len(grid())
 
 
 def test_every_pair_of_settings_and_every_layout_is_in_the_grid():
     had = {group: values(grid(), group) for group in (*combinations([*AXES, *FREE], 2), *TOGETHER)}
     possible = [case for case in every_case(AXES, valid) if run_of(case).ranks > 1]
-    for group, found in had.items():
-        fixed, free = [name for name in group if name in AXES], [name for name in group if name in FREE]
-        wanted = {
-            (*(case[name] for name in fixed), *chosen)
-            for case in possible
-            for chosen in product(*(FREE[name] for name in free))
-        }
-        assert found == wanted, group
+    for group, met in had.items():
+        assert met == list_combinations(group, possible, AXES, FREE), group
 
 
 def values(comparisons, group):
-    return {tuple(one.settings[name] for name in group) for one in comparisons}
+    return {tuple(comparison.settings[name] for name in group) for comparison in comparisons}
 
 
-def test_a_cover_leaves_nothing_out_and_is_always_the_same():
+def test_a_cover_is_complete_and_deterministic():
     axes = {"a": (1, 2, 3), "b": (1, 2, 3), "c": (1, 2, 3), "d": (1, 2)}
     cases = every_case(axes, lambda case: (case["a"], case.get("b")) != (2, 3))
     assert len(cases) == 48
@@ -170,7 +172,7 @@ def test_residuals_belong_to_parameters_and_end_with_a_skipped_step(mpi_results)
         assert_residuals(rank)
 
 
-def test_an_overflow_of_one_rank_is_seen_by_all(mpi_results):
+def test_an_overflow_of_one_rank_is_detected_by_all(mpi_results):
     for rank in of_fault(mpi_results, "overflow", None):
         assert_skipped(rank)
 
@@ -187,7 +189,7 @@ SCENES = {faults.RESIDUALS: "residuals", faults.OVERFLOW: "overflow"}
 
 
 @pytest.mark.parametrize("name", faults.FAULTS)
-def test_planted_fault_is_seen(mpi_results, name):
+def test_planted_fault_is_detected(mpi_results, name):
     fault = faults.FAULTS[name]
     check = ASSERTIONS[fault.red]
     if fault.settings is None:
@@ -204,7 +206,7 @@ def test_planted_fault_is_seen(mpi_results, name):
             check(result)
 
 
-def test_a_run_sees_that_its_replicas_differ(mpi_results):
+def test_a_run_detects_that_its_replicas_differ(mpi_results):
     (planted,) = (comparison.name for comparison in SUITES["faulty"]() if comparison.fault == "own_piece_exact")
     assert not result_of(mpi_results, "faulty", planted)["agree"]
 
@@ -212,8 +214,8 @@ def test_a_run_sees_that_its_replicas_differ(mpi_results):
 def test_the_page_lists_the_faults():
     assert {fault.red for fault in faults.FAULTS.values()} <= globals().keys()
     for source in faults.ELSEWHERE:
-        found = faults.described(Path(__file__).parents[1] / source)
-        assert found and all(found.values()), f"{source}: faults that nobody describes"
+        described = faults.described(Path(__file__).parents[1] / source)
+        assert described and all(described.values()), f"{source}: faults without a description"
     page = PAGE.read_text()
     for table in (faults.table(), faults.table_of_others()):
         assert table in page, "print the tables with `python tests/parallel/faults.py`"

@@ -1,4 +1,4 @@
-"""Every schedule and every recomputation against the same model without: the same order of sums, so the same bits.
+"""Every schedule and every recomputation, compared with the same model without: equal order of sums, equal bits.
 
 Only the tied embedding has other bits under a pipeline: its two copies sum over the micro-batches first.
 """
@@ -18,13 +18,13 @@ WORKER = Path(__file__).with_name("pipeline_worker.py")
 RANKS = 4
 
 TOLERANCE = 1e-12
-"""Relative to the reference's own norm: some thousand sums of rounding 1e-16."""
+"""Tolerance relative to the reference's own norm: some thousand sums with roundings of 1e-16."""
 
 EACH = pytest.mark.parametrize("case", GRID, ids=lambda case: case.name)
 
 
 @pytest.fixture
-def found(mpi_results, case):
+def report(mpi_results, case):
     return named(mpi_results, None, case)
 
 
@@ -36,51 +36,52 @@ def named(mpi_results, fault, case):
 
 
 @EACH
-def test_gradients_have_the_bits_of_no_pipeline(found, case):
+def test_gradients_have_the_bits_of_a_run_without_pipeline(report, case):
     tied_on_two_stages = case.model == "gpt2" and case.layout.pp > 1
-    assert found["other_bits"] == (["embedding.tokens.weight"] if tied_on_two_stages else [])
-    assert found["ever"] == tied_on_two_stages, "bits of a later step"
+    assert report["other_bits"] == (["embedding.tokens.weight"] if tied_on_two_stages else [])
+    assert report["ever"] == tied_on_two_stages, "bits of a later step"
     for name in ("loss", "gradients", "evaluation"):
-        assert found[name] <= (TOLERANCE if tied_on_two_stages else 0.0), name
-    assert found["weights"] <= (1e-9 if tied_on_two_stages else 0.0), "Adam makes 1e-18 / 1e-8 of a zero gradient"
+        assert report[name] <= (TOLERANCE if tied_on_two_stages else 0.0), name
+    assert report["weights"] <= (1e-9 if tied_on_two_stages else 0.0), "Adam makes 1e-18 / 1e-8 of a zero gradient"
 
 
 @EACH
-def test_as_many_activations_are_alive_as_the_schedule_says(found, case):
+def test_the_schedule_keeps_the_expected_number_of_activations(report, case):
     pp, chunks = case.layout.pp, case.layout.chunks
     shape = {"stages": pp, "microbatches": BATCH // case.layout.dp, "chunks": chunks}
-    assert found["alive"] == [count_alive_by_formula(case.schedule, stage=stage, **shape) for stage in range(pp)]
+    assert report["alive"] == [count_alive_by_formula(case.schedule, stage=stage, **shape) for stage in range(pp)]
 
 
 @EACH
-def test_message_bytes_are_those_of_the_formula(found, case):
+def test_message_bytes_are_those_of_the_formula(report, case):
     run = case.run
     expected = volume.count_all_ranks_bytes(run.model, run.train, run.layout)
-    assert found["bytes"] == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
+    assert report["bytes"] == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_closed_form_by_hand(sequence_parallel):
-    """An activation crosses each of ``p v - 1`` boundaries once each way, from every tensor rank all or its part.
+    """An activation crosses each of ``p v - 1`` boundaries once in each direction, from every tensor rank.
 
-    Both copies' gradients of the tied weight are summed over the two ends: each sends as many bytes as it holds.
+    Both copies' gradients of the tied weight are summed over the two ends: each sends the number of bytes that it
+    holds.
     """
     layout = Layout(tp=2, pp=2, chunks=2, stages=[1, 3, 2, 2])
     run = Case(layout, "interleaved", model="gpt2", zero=0).run
     train = run.train.changed(sequence_parallel=sequence_parallel)
-    found = volume.count_all_ranks_bytes(run.model, train, layout)
+    by_rank = volume.count_all_ranks_bytes(run.model, train, layout)
     values = BATCH * train.seq_len * run.model.hidden * (1 if sequence_parallel else 2)
     table = run.model.vocab * run.model.hidden
-    assert found["PP", "FORWARD", "ACT"] == 3 * values * 8
+    assert by_rank["PP", "FORWARD", "ACT"] == 3 * values * 8
     assert run.model.vocab == 259 and run.model.hidden == 32, "halves of 130 and 129 rows, no padding"
-    assert found["PP", "BACKWARD", "GRAD"] == 3 * values * 8
-    assert found["PP", "STEP", "GRAD"] == 2 * table * 8
+    assert by_rank["PP", "BACKWARD", "GRAD"] == 3 * values * 8
+    assert by_rank["PP", "STEP", "GRAD"] == 2 * table * 8
 
 
 @EACH
-def test_the_phases_add_up_to_the_step(found, case):
-    assert [stage.pop("stage") for stage in found["phases"]] == list(range(case.layout.pp))
-    for stage in found["phases"]:
+def test_the_phases_add_up_to_the_step(report, case):
+    assert [stage.pop("stage") for stage in report["phases"]] == list(range(case.layout.pp))
+    for stage in report["phases"]:
         step = stage.pop("step_s")
         assert math.isclose(sum(stage.values()), step, abs_tol=1e-7)
         assert min(stage.values()) >= 0
@@ -90,7 +91,7 @@ def test_the_phases_add_up_to_the_step(found, case):
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_messages_of_any_size_arrive(mpi_results, schedule):
-    """Each part doubles; the loss of micro-batch i is 3 (i + 1) + 10 times that, a weight's gradient half of it."""
+    """Each part doubles. The loss of micro-batch i is 3 (i + 1) + 10 times that, and a weight's gradient half of it."""
     results = [result for result in mpi_results(RANKS, WORKER) if result.get("schedule") == schedule]
     assert len(results) == 3 * RANKS
     gain = 2 ** (8 if schedule == "interleaved" else 4)
@@ -99,8 +100,8 @@ def test_messages_of_any_size_arrive(mpi_results, schedule):
         last = k % RANKS == RANKS - 1
         assert result["losses"] == result["evaluated"] == (losses if last else [])
         # the first and the last value of the scale: the loss is of the first one alone
-        whole = sum(losses) / len(losses) / 2
-        expected = [whole, whole if result["hidden"] == 1 else 0.0]
+        mean = sum(losses) / len(losses) / 2
+        expected = [mean, mean if result["hidden"] == 1 else 0.0]
         assert result["gradients"] == [expected] * (2 if schedule == "interleaved" else 1)
 
 
@@ -117,6 +118,6 @@ def test_tags_differ_and_every_library_has_them(parts):
 
 
 @pytest.mark.parametrize("fault", FAULTY)
-def test_planted_fault_is_seen(mpi_results, fault):
+def test_planted_fault_is_detected(mpi_results, fault):
     assert FAULTY[fault] in GRID, "without the fault it is sound"
     assert named(mpi_results, fault, FAULTY[fault])["gradients"] > 1e-5 > TOLERANCE

@@ -1,4 +1,4 @@
-"""What a recomputed layer keeps, without ranks."""
+"""The activations that a recomputed layer keeps, without ranks."""
 
 import math
 
@@ -17,7 +17,7 @@ H, A = NEOX.hidden, NEOX.heads
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """More would only wait for each other over tensors this small."""
+    """Use one thread: tensors this small gain nothing from more."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -25,13 +25,13 @@ def one_thread():
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The attention core written out: it keeps the scores, which the fused kernels do not."""
+    """Compute the attention core explicitly. It keeps the scores, which the fused kernels do not."""
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     return scores.masked_fill(torch.ones(S, S).triu(1).bool(), -torch.inf).softmax(-1) @ v
 
 
 def passed(what, *, core=None):
-    """Gradients of a model's blocks, and the shapes of the activations that they keep for the backward pass."""
+    """Return gradients of a model's blocks, and the shapes of the activations that they keep for the backward pass."""
     torch.manual_seed(3)
     model = GPT(NEOX.changed(layers=LAYERS), S).double()
     for block in model.blocks.values():
@@ -39,11 +39,11 @@ def passed(what, *, core=None):
     names = [name for name, _ in model.named_parameters()]
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     recompute(model, what)
-    kept = {}
+    saved = {}
 
     def pack(x: Tensor) -> Tensor:
         if x.untyped_storage().data_ptr() not in weights:
-            kept[x.untyped_storage().data_ptr(), x.shape] = x
+            saved[x.untyped_storage().data_ptr(), x.shape] = x
         return x
 
     x = torch.randn(B, S, H, dtype=torch.float64, requires_grad=True)
@@ -52,7 +52,7 @@ def passed(what, *, core=None):
         y = x
         for block in model.blocks.values():
             y = block(y)
-    shapes = [tuple(tensor.shape) for tensor in kept.values()]
+    shapes = [tuple(tensor.shape) for tensor in saved.values()]
     y.backward(upstream)
     if what in ("none", "selective"):
         assert names == [name for name, _ in model.named_parameters()], "names of weights in a checkpoint"
@@ -62,9 +62,9 @@ def passed(what, *, core=None):
 @pytest.mark.parametrize("what", ["selective", "full", 1, 2, 3, 99])
 def test_recomputation_changes_no_bit(what):
     for core in (None, explicit):
-        plain, found = passed("none", core=core), passed(what, core=core)
-        assert torch.equal(plain[0], found[0])
-        assert torch.equal(plain[1], found[1])
+        plain, recomputed = passed("none", core=core), passed(what, core=core)
+        assert torch.equal(plain[0], recomputed[0])
+        assert torch.equal(plain[1], recomputed[1])
 
 
 @pytest.mark.parametrize(("what", "inputs"), [("full", 5), (1, 5), (2, 3), (3, 2), (99, 1)])
@@ -76,9 +76,9 @@ def test_only_the_inputs_are_kept(what, inputs):
 def test_selective_keeps_no_scores():
     scores = (B, A, S, S)
     assert passed("none", core=explicit)[2].count(scores) >= LAYERS
-    kept = passed("selective", core=explicit)[2]
-    assert scores not in kept and (B * A, S, S) not in kept
-    assert len(kept) > 10 * LAYERS, "the rest of the layer is kept"
+    saved = passed("selective", core=explicit)[2]
+    assert scores not in saved and (B * A, S, S) not in saved
+    assert len(saved) > 10 * LAYERS, "the rest of the layer is kept"
 
 
 def test_nothing_is_kept_nor_wrapped_without_gradients():
@@ -87,7 +87,7 @@ def test_nothing_is_kept_nor_wrapped_without_gradients():
         assert not Recomputed(lambda y: y * 2)(x).requires_grad
 
 
-def test_an_input_that_takes_no_gradient_gets_none():
+def test_an_input_without_gradient_gets_none():
     x, weight = torch.ones(3), torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
     Recomputed(lambda x, w: (x + 1) * w)(x, weight).sum().backward()
     assert x.grad is None

@@ -1,4 +1,4 @@
-"""Which experts take which tokens: cases that were worked out by hand, and the order in which rows travel."""
+"""The assignment of tokens to experts, in cases computed by hand, and the order in which rows travel."""
 
 import pytest
 import torch
@@ -17,11 +17,11 @@ NARROW = Experts(count=2, top=1, capacity=1.0, min_capacity=1)
 """Two places for four tokens and two experts."""
 
 FIRST = [0.9, 0.6, 0.8, 0.7]
-"""Probability of expert 0 for four tokens, which all prefer it."""
+"""Probabilities of expert 0 for four tokens, which all prefer it."""
 
 
 def logits_of(first):
-    """Logits of two experts, [1, s, 2], from the probabilities of the first one."""
+    """Return logits of two experts, [1, s, 2], from the probabilities of the first one."""
     p = torch.tensor(first, dtype=torch.float64)
     return torch.stack((p, 1 - p), dim=-1).log()[None]
 
@@ -31,35 +31,35 @@ def of_tokens(values):
 
 
 def test_later_positions_are_dropped():
-    found = route(logits_of(FIRST), NARROW)
-    assert of_tokens(found.expert) == [[0], [0], [0], [0]]
-    assert of_tokens(found.place) == [[0], [1], [2], [3]]
-    assert of_tokens(found.accepted) == [[True], [True], [False], [False]]
-    torch.testing.assert_close(found.gate.flatten(), torch.tensor(FIRST, dtype=torch.float64))
+    routing = route(logits_of(FIRST), NARROW)
+    assert of_tokens(routing.expert) == [[0], [0], [0], [0]]
+    assert of_tokens(routing.place) == [[0], [1], [2], [3]]
+    assert of_tokens(routing.accepted) == [[True], [True], [False], [False]]
+    torch.testing.assert_close(routing.gate.flatten(), torch.tensor(FIRST, dtype=torch.float64))
 
 
 def test_lower_probabilities_are_dropped():
-    found = route(logits_of(FIRST), NARROW.changed(drop="probability"))
-    assert of_tokens(found.place) == [[0], [3], [1], [2]]
-    assert of_tokens(found.accepted) == [[True], [False], [True], [False]]
+    routing = route(logits_of(FIRST), NARROW.changed(drop="probability"))
+    assert of_tokens(routing.place) == [[0], [3], [1], [2]]
+    assert of_tokens(routing.accepted) == [[True], [False], [True], [False]]
 
 
 def test_of_equal_probabilities_the_earlier_token_is_kept():
-    found = route(logits_of([0.8, 0.8, 0.8, 0.8]), NARROW.changed(drop="probability"))
-    assert of_tokens(found.place) == [[0], [1], [2], [3]]
+    routing = route(logits_of([0.8, 0.8, 0.8, 0.8]), NARROW.changed(drop="probability"))
+    assert of_tokens(routing.place) == [[0], [1], [2], [3]]
 
 
-def test_what_is_equal_but_for_rounding_is_equal():
-    found = route(logits_of([0.8, 0.8 + 1e-15, 0.8 - 1e-15, 0.8 + 2e-15]), NARROW.changed(drop="probability"))
-    assert of_tokens(found.place) == [[0], [1], [2], [3]]
+def test_values_that_differ_by_rounding_count_as_equal():
+    routing = route(logits_of([0.8, 0.8 + 1e-15, 0.8 - 1e-15, 0.8 + 2e-15]), NARROW.changed(drop="probability"))
+    assert of_tokens(routing.place) == [[0], [1], [2], [3]]
 
 
 @pytest.mark.parametrize("drop", ["position", "probability"])
-def test_each_expert_has_places_of_its_own(drop):
-    found = route(logits_of([0.9, 0.2, 0.8, 0.4]), NARROW.changed(drop=drop))
-    assert of_tokens(found.expert) == [[0], [1], [0], [1]]
-    assert of_tokens(found.place) == [[0], [0], [1], [1]]
-    assert found.accepted.all()
+def test_each_expert_has_its_own_places(drop):
+    routing = route(logits_of([0.9, 0.2, 0.8, 0.4]), NARROW.changed(drop=drop))
+    assert of_tokens(routing.expert) == [[0], [1], [0], [1]]
+    assert of_tokens(routing.place) == [[0], [0], [1], [1]]
+    assert routing.accepted.all()
 
 
 def test_nothing_is_dropped():
@@ -67,21 +67,21 @@ def test_nothing_is_dropped():
 
 
 def test_two_experts_a_token():
-    """Three experts with three places for eight choices, ``max(1, ceil(2 * 4 / 3 * 0.75)) = 2`` each."""
+    """Three experts have ``max(1, ceil(2 * 4 / 3 * 0.75)) = 2`` places each for eight choices."""
     probabilities = torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.4, 0.1, 0.5]]).double()
     settings = Experts(count=3, top=2, capacity=0.75, min_capacity=1)
     assert settings.places(4) == 2
-    found = route(probabilities.log()[None], settings)
-    assert of_tokens(found.expert) == [[0, 1], [0, 1], [1, 2], [2, 0]]
+    routing = route(probabilities.log()[None], settings)
+    assert of_tokens(routing.expert) == [[0, 1], [0, 1], [1, 2], [2, 0]]
     # expert 0 is chosen by tokens 0, 1 and 3, expert 1 by 0, 1 and 2, expert 2 by 2 and 3
-    assert of_tokens(found.place) == [[0, 0], [1, 1], [2, 0], [1, 2]]
-    assert of_tokens(found.accepted) == [[True, True], [True, True], [False, True], [True, False]]
+    assert of_tokens(routing.place) == [[0, 0], [1, 1], [2, 0], [1, 2]]
+    assert of_tokens(routing.accepted) == [[True, True], [True, True], [False, True], [True, False]]
     torch.testing.assert_close(
-        found.gate[0], torch.tensor([[5 / 8, 3 / 8], [2 / 3, 1 / 3], [5 / 8, 3 / 8], [5 / 9, 4 / 9]]).double()
+        routing.gate[0], torch.tensor([[5 / 8, 3 / 8], [2 / 3, 1 / 3], [5 / 8, 3 / 8], [5 / 9, 4 / 9]]).double()
     )
-    kept = route(probabilities.log()[None], settings.changed(drop="probability")).accepted
-    # expert 0 has 0.5, 0.6 and 0.4: token 3 is dropped; expert 1 has 0.3, 0.3 and 0.5: token 1, the later of the equal
-    assert of_tokens(kept) == [[True, True], [True, False], [True, True], [True, False]]
+    accepted = route(probabilities.log()[None], settings.changed(drop="probability")).accepted
+    # expert 0 has 0.5, 0.6, 0.4: token 3 is dropped; expert 1 has 0.3, 0.3, 0.5: token 1, the later of two equals
+    assert of_tokens(accepted) == [[True, True], [True, False], [True, True], [True, False]]
 
 
 def test_samples_do_not_compete():
@@ -107,33 +107,33 @@ def test_places(settings, tokens, places):
 
 def test_losses_of_equal_and_of_one_sided_routers():
     even = torch.zeros(1, 4, 4, dtype=torch.float64)
-    found = losses(even, torch.tensor([[[0], [1], [2], [3]]]))
-    assert float(found.balance) == pytest.approx(1.0)
-    assert float(found.z) == pytest.approx(1.3862943611198906**2)
+    result = losses(even, torch.tensor([[[0], [1], [2], [3]]]))
+    assert float(result.balance) == pytest.approx(1.0)
+    assert float(result.z) == pytest.approx(1.3862943611198906**2)
     p = torch.tensor([0.7, 0.1, 0.1, 0.1]).double()
-    found = losses(p.log().expand(1, 4, 4), torch.zeros(1, 4, 1, dtype=torch.int64))
-    assert float(found.balance) == pytest.approx(4 * 0.7)
-    assert float(found.z) == pytest.approx(0.0)
+    result = losses(p.log().expand(1, 4, 4), torch.zeros(1, 4, 1, dtype=torch.int64))
+    assert float(result.balance) == pytest.approx(4 * 0.7)
+    assert float(result.z) == pytest.approx(0.0)
 
 
 def test_losses_are_means_over_samples():
     logits = torch.randn(3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     chosen = route(logits, Experts(count=4, top=2)).expert
-    whole = losses(logits, chosen)
+    expected = losses(logits, chosen)
     parts = [losses(logits[i : i + 1], chosen[i : i + 1]) for i in range(3)]
     for k in range(2):
-        torch.testing.assert_close(whole[k], torch.stack([part[k] for part in parts]).mean())
+        torch.testing.assert_close(expected[k], torch.stack([part[k] for part in parts]).mean())
 
 
 def test_a_penalty_has_the_gradient_of_a_summand():
-    """Against the same loss written out, with the factor of one of four micro-batches and a loss scale."""
+    """The reference is the same loss with an explicit summand, one of four micro-batches, and a loss scale."""
     model = Model(layers=1, hidden=8, heads=2, experts=Experts(count=4, top=2, balance=0.5, z_loss=0.25, drop="none"))
     assert model.experts
     torch.manual_seed(3)
     layer = ExpertMLP(8, model.experts, lambda: MLP(model)).double()
     x = torch.randn(2, 6, 8, dtype=torch.float64)
     seen = []
-    layer.watch = lambda routing, found: seen.append(found)
+    layer.watch = lambda routing, loss_terms: seen.append(loss_terms)
     targets = torch.randint(0, 8, (2, 6))
     factor = 64.0 / 4
     layer.penalty.factor = factor
@@ -165,7 +165,7 @@ def test_a_dropped_token_adds_nothing_and_its_gate_gets_no_gradient():
     assert x.grad[0, :2].abs().sum() > 0 and torch.equal(x.grad[0, 2:], torch.zeros(2, 2, dtype=torch.float64))
 
 
-def test_outside_a_graph_a_penalty_is_nothing():
+def test_a_penalty_outside_a_graph_does_nothing():
     x = torch.ones(2)
     with torch.no_grad():
         assert Penalty().add(x, torch.ones(())) is x
@@ -181,21 +181,24 @@ def routings(draw):
     settings = Experts(count=count, top=top, drop=drop, capacity=capacity, min_capacity=1)
     shape = ranks, draw(st.integers(1, 3)), draw(st.integers(1, 6)), count
     logits = torch.randn(shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99))))
-    return settings, [route(one, settings) for one in logits]
+    return settings, [route(sample, settings) for sample in logits]
 
 
 @given(routings())
 @settings(max_examples=60, deadline=None)
-def test_every_row_goes_to_its_expert_and_comes_back(given_):
-    """All ranks in one process: a row carries its rank, its choice and its expert, and experts note whom they saw."""
+def test_every_row_reaches_its_expert_and_returns(given_):
+    """All ranks are in one process.
+
+    A row contains its rank, choice and expert, and experts record the rows that they get.
+    """
     settings_, everyones = given_
     ranks, held = len(everyones), settings_.count // len(everyones)
-    counts = [one.expert.reshape(-1).bincount(minlength=settings_.count).tolist() for one in everyones]
+    counts = [each.expert.reshape(-1).bincount(minlength=settings_.count).tolist() for each in everyones]
     plans = []
     for rank, routing in enumerate(everyones):
         if settings_.drop == "none":
-            told = [count for sender in counts for count in sender[rank * held : (rank + 1) * held]]
-            exchange = lambda own, told=told: told  # noqa: E731
+            received = [count for sender in counts for count in sender[rank * held : (rank + 1) * held]]
+            exchange = lambda counts_here, received=received: received  # noqa: E731
             plans.append(without_places(routing, count=settings_.count, ranks=ranks, exchange=exchange))
         else:
             places = settings_.places(routing.expert.shape[1])
@@ -215,7 +218,7 @@ def test_every_row_goes_to_its_expert_and_comes_back(given_):
     back = [came[rank].split(plans[rank].counts.receives) for rank in range(ranks)]
     for rank, (plan, routing) in enumerate(zip(plans, everyones, strict=True)):
         home = torch.cat([back[holder][rank] for holder in range(ranks)] + [torch.tensor([[-1, -1, -1]])])
-        found = home[plan.back]
-        for choice, row in enumerate(found.tolist()):
+        returned = home[plan.back]
+        for choice, row in enumerate(returned.tolist()):
             expert = int(routing.expert.reshape(-1)[choice])
             assert row == ([rank, choice, expert] if bool(routing.accepted.reshape(-1)[choice]) else [-1, -1, -1])

@@ -1,4 +1,4 @@
-"""Which traffic a run has, against what the engine sends; and rules with limits in training, bytes as integers."""
+"""The list of a run's traffic compared with the engine's messages; rules with limits in training, in exact bytes."""
 
 from pathlib import Path
 
@@ -12,30 +12,30 @@ CODEC = get_codec("int8:256")
 
 
 @pytest.fixture(scope="module")
-def told(mpi_results):
+def reports(mpi_results):
     return mpi_results(4, WORKER)
 
 
 @pytest.fixture
-def limited(told):
-    """Rows by channel of the schemes that are tried with limits, by scheme and size of dp and pp."""
+def limited(reports):
+    """Return rows by channel of the schemes with limits, by scheme and size of dp and pp."""
 
     def of(scheme, dp, pp):
-        (rows,) = (line["rows"] for line in told if line.get("case") == [scheme, dp, pp])
+        (rows,) = (line["rows"] for line in reports if line.get("case") == [scheme, dp, pp])
         return {(row["dimension"], row["phase"], row["kind"]): row for row in rows if row["dimension"] != "EXACT"}
 
     return of
 
 
-def test_the_list_of_traffic_is_what_is_sent(told):
-    cases = [line for line in told if line["test"] == "triples"]
+def test_the_list_of_traffic_equals_the_sent_traffic(reports):
+    cases = [line for line in reports if line["test"] == "triples"]
     assert len(cases) == 4
     for line in cases:
         assert line["found"] == line["live"], line
     assert len({tuple(triple) for line in cases for triple in line["live"]}) == 12, "every one is live in some case"
 
 
-def test_what_stays_on_a_node_travels_as_it_is_and_what_crosses_is_encoded(limited):
+def test_only_traffic_between_nodes_is_encoded(limited):
     rows, plain = limited("limited", 2, 1), limited("identity", 2, 1)
     assert rows.keys() == plain.keys()
     for key, row in rows.items():
@@ -65,26 +65,26 @@ def test_a_sum_over_nodes_of_several_ranks_is_encoded_between_them_only(limited)
         assert row["wire_bytes"] - row["network_bytes"] >= row["message_bytes"] * 2 // 3, key
 
 
-def test_tokens_for_experts_are_encoded_between_nodes_only(told):
-    """Of three parts that leave a rank one stays on its node, and two go to the other: bytes as integers."""
-    (line,) = (line for line in told if line["test"] == "experts")
+def test_tokens_for_experts_are_encoded_between_nodes_only(reports):
+    """Of three parts that leave a rank, one stays on its node and two go to the other."""
+    (line,) = (line for line in reports if line["test"] == "experts")
     rows = [row for row in line["rows"] if row["dimension"] == "EP"]
     assert [row["phase"] for row in rows] == ["BACKWARD", "FORWARD"]
-    whole, coded = 4 * line["part"], CODEC.wire_bytes(line["part"], np.dtype(np.float32))
+    uncoded, coded = 4 * line["part"], CODEC.wire_bytes(line["part"], np.dtype(np.float32))
     for row in rows:
         assert (row["between_nodes"], row["codec"]) == (True, "int8:256")
         calls = row["calls"]
         assert row["plain_calls"] == calls > 0, "of each call some parts are plain"
-        assert row["message_bytes"] == calls * 3 * whole
-        assert row["wire_bytes"] == calls * (whole + 2 * coded)
+        assert row["message_bytes"] == calls * 3 * uncoded
+        assert row["wire_bytes"] == calls * (uncoded + 2 * coded)
         assert row["network_bytes"] == calls * 2 * coded
 
 
-def test_nodes_of_unequal_size_are_refused_in_one_line(told):
-    (line,) = (line for line in told if line["test"] == "irregular")
-    words = (
+def test_nodes_of_unequal_size_are_refused_in_one_line(reports):
+    (line,) = (line for line in reports if line["test"] == "irregular")
+    message = (
         "scheme own: rule 1 (DP int8:256) is for between nodes only, and a group of DP has 4 ranks on 2 nodes, 3 + 1: "
         "sums within nodes need the same number of ranks on each node: change layout or ranks_per_node, or "
         "leave between_nodes out"
     )
-    assert line["said"] == [words] * 4
+    assert line["said"] == [message] * 4

@@ -1,11 +1,11 @@
-"""The schedules by their invariants: no ranks needed."""
+"""Invariants of the schedules, without ranks."""
 
 import pytest
 
 from hpcbench.contract.layout import Layout
 from hpcbench.parallel.schedule import SCHEDULES, Action, forward_only, interleaved, one_f_one_b
 from hpcbench.predict import activations
-from hpcbench.predict.schedule import DeadlockError, compute_bubble, simulate
+from hpcbench.predict.schedule import StalledScheduleError, compute_bubble, simulate
 
 GRID = [
     (name, stages, microbatches, 1)
@@ -47,13 +47,13 @@ def test_every_micro_batch_goes_once_through_every_chunk_of_every_stage(name, st
 
 
 @EACH
-def test_no_stage_waits_for_ever_however_slow_messages_are(name, stages, microbatches, chunks):
+def test_no_stage_waits_forever_however_slow_messages_are(name, stages, microbatches, chunks):
     for message in (0.0, 0.5, 100.0):
         timeline(SCHEDULES[name], stages, microbatches, chunks, message=message)
 
 
 @EACH
-def test_as_many_micro_batches_are_alive_as_the_formula_says(name, stages, microbatches, chunks):
+def test_the_number_of_live_micro_batches_is_that_of_the_formula(name, stages, microbatches, chunks):
     for stage in range(stages):
         actions = SCHEDULES[name](stage, stages, microbatches, chunks)
         expected = activations.count_alive_by_formula(
@@ -64,27 +64,27 @@ def test_as_many_micro_batches_are_alive_as_the_formula_says(name, stages, micro
 
 @EACH
 def test_the_bubble_is_that_of_the_formula(name, stages, microbatches, chunks):
-    found = timeline(SCHEDULES[name], stages, microbatches, chunks)
-    assert found.bubble == pytest.approx(
+    times = timeline(SCHEDULES[name], stages, microbatches, chunks)
+    assert times.bubble == pytest.approx(
         compute_bubble(stages=stages, microbatches=microbatches, chunks=chunks), abs=1e-12
     )
-    # each stage computes 3 s a micro-batch, and waits the 3 s of p - 1 parts
-    assert found.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
+    # each stage computes 3 s per micro-batch, and waits for 3 s of each of p - 1 stages
+    assert times.seconds == pytest.approx(3 * microbatches + 3 * (stages - 1) / chunks)
 
 
 def test_timeline_by_hand():
     """Two stages, two micro-batches, 1F1B; forward 1 s, backward 2 s, a message 0.5 s."""
-    found = timeline(one_f_one_b, 2, 2, 1, message=0.5)
-    assert [[timed[1:] for timed in stage] for stage in found.stages] == [
+    times = timeline(one_f_one_b, 2, 2, 1, message=0.5)
+    assert [[timed[1:] for timed in stage] for stage in times.stages] == [
         [(0, 1), (1, 2), (5.0, 7.0), (8.0, 10.0)],
         [(1.5, 2.5), (2.5, 4.5), (4.5, 5.5), (5.5, 7.5)],
     ]
-    assert found.bubble == pytest.approx(1 - 12 / 20)
+    assert times.bubble == pytest.approx(1 - 12 / 20)
 
 
 def test_the_slowest_part_sets_the_pace():
-    found = simulate(one_f_one_b, microbatches=50, forward_s=[1, 3, 1], backward_s=[2, 6, 2], stages=3)
-    assert found.seconds == pytest.approx(1 + 50 * 9 + 2), "the middle stage works without a pause"
+    simulated = simulate(one_f_one_b, microbatches=50, forward_s=[1, 3, 1], backward_s=[2, 6, 2], stages=3)
+    assert simulated.seconds == pytest.approx(1 + 50 * 9 + 2), "the middle stage works without a pause"
 
 
 def test_chunks_in_the_wrong_order_are_a_deadlock():
@@ -93,13 +93,13 @@ def test_chunks_in_the_wrong_order_are_a_deadlock():
             yield action._replace(chunk=chunks - 1 - action.chunk)
 
     def uneven(stage, stages, microbatches, chunks):
-        """The last stage wants a gradient before it gives what the gradient is made of."""
+        """Return a schedule whose last stage receives a gradient before it sends what the gradient depends on."""
         actions = list(one_f_one_b(stage, stages, microbatches, chunks))
         yield from reversed(actions) if stage else actions
 
-    with pytest.raises(DeadlockError, match="stage 0 waits for ever"):
+    with pytest.raises(StalledScheduleError, match="stage 0 waits forever"):
         timeline(swapped, 2, 4, 2)
-    with pytest.raises(DeadlockError):
+    with pytest.raises(StalledScheduleError):
         timeline(uneven, 2, 4, 1)
 
 
@@ -124,13 +124,13 @@ def test_evaluation_goes_forward_only_with_any_number_of_micro_batches(stages, m
         ("gpipe", 8, 2, "one chunk a stage, not 2: use interleaved"),
     ],
 )
-def test_what_a_schedule_cannot_do_it_says(name, microbatches, chunks, says):
+def test_impossible_schedules_are_refused(name, microbatches, chunks, says):
     with pytest.raises(ValueError, match=says):
         list(SCHEDULES[name](0, 4, microbatches, chunks))
 
 
 def test_layers_alive_weigh_by_their_chunk():
-    """A stage with chunks of 3 and 1 layers: 2 stages, 2 micro-batches; forwards 0 0 1 1 before the first backward."""
+    """A stage has chunks of 3 and 1 layers; 2 stages, 2 micro-batches; forwards 0 0 1 1 before the first backward."""
     actions = list(interleaved(0, 2, 2, 2))
     assert activations.count_alive(actions) == 4
     assert activations.count_alive(actions, [3, 1]) == 8
@@ -167,9 +167,9 @@ def test_activation_bytes_of_a_layer(hidden, heads, per_token):
 
 
 @pytest.mark.parametrize(("heads", "hidden", "saved"), [(96, 12288, 0.70), (128, 20480, 0.65)])
-def test_selective_recomputation_saves_what_was_published(heads, hidden, saved):
-    """arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, whatever they are split over."""
+def test_selective_recomputation_saves_the_published_share(heads, hidden, saved):
+    """arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, for every layout."""
     for split in ({}, {"tp": 8, "sequence_parallel": True}):
         shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads, **split}
-        kept = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)
-        assert 1 - kept == pytest.approx(saved, abs=0.005)
+        share = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)
+        assert 1 - share == pytest.approx(saved, abs=0.005)

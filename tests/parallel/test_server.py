@@ -1,4 +1,4 @@
-"""The parameter server: its clocks and updates alone, and on ranks beside collectives and beside a script."""
+"""The parameter server: its clocks and updates alone, and on ranks compared with collectives and with a script."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ WORKERS, STEPS = 3, 6
 
 
 def lead(trace):
-    """The most by which a reading worker was ahead of the slowest one, in a shard's trace."""
+    """Return the largest lead of a reading worker over the slowest one, in a shard's trace."""
     clocks, most = [0] * WORKERS, 0
     for what, worker, clock, _, _ in trace:
         if what == "pull":
@@ -32,7 +32,7 @@ def lead(trace):
 
 
 def updates(trace):
-    """The number of updates at each entry, by counting."""
+    """Count the updates at each entry."""
     pushes = 0
     for what, _, _, version, seen in trace:
         assert seen == pushes // WORKERS
@@ -42,7 +42,7 @@ def updates(trace):
 
 
 def random_run(bound, seed, shard=None):
-    """Workers that read and push in a random order, as far as the rule lets them."""
+    """Let workers read and push in a random order, within the rule."""
     random = Random(seed)
     shard = shard or Shard(WORKERS, bound, lambda sums, number: None)
     reading = {}
@@ -68,16 +68,16 @@ def test_no_order_breaks_the_bound(bound):
             assert max(shard.staleness) <= bound + 1, "what may be missing are gradients of the last clocks"
 
 
-def test_a_clock_rule_off_by_one_is_seen():
+def test_a_clock_rule_off_by_one_is_detected():
     class OffByOne(Shard):
         def may_read(self, clock):
             return min(self.clocks) >= clock - self.bound - 1
 
-    found = [lead(random_run(1, seed, OffByOne(WORKERS, 1, lambda sums, n: None)).trace) for seed in range(5)]
-    assert max(found) == 2
+    leads = [lead(random_run(1, seed, OffByOne(WORKERS, 1, lambda sums, n: None)).trace) for seed in range(5)]
+    assert max(leads) == 2
 
 
-def test_a_push_that_is_lost_or_doubled_is_seen():
+def test_a_lost_or_repeated_push_is_detected():
     shard = Shard(2, None, lambda sums, number: None)
     shard.push(Push(0, 0, 0, (), []))
     for clock in (0, 2):
@@ -85,7 +85,7 @@ def test_a_push_that_is_lost_or_doubled_is_seen():
             shard.push(Push(0, clock, 0, (), []))
 
 
-def test_an_update_sums_by_worker_and_clock_whoever_came_first():
+def test_an_update_sums_by_worker_and_clock_in_any_order_of_arrival():
     taken = []
     shard = Shard(3, None, lambda sums, number: taken.append((number, sums[0].tolist())))
     values = {0: 1e16, 1: 1.0, 2: -1e16}
@@ -95,43 +95,45 @@ def test_an_update_sums_by_worker_and_clock_whoever_came_first():
 
 
 def test_tickets():
-    own, shared = Tickets(2, shared=False, until=2), Tickets(2, shared=True, until=2)
-    assert [own.take(0) for _ in range(3)] == [True, True, False] and own.take(1)
+    separate, shared = Tickets(2, shared=False, until=2), Tickets(2, shared=True, until=2)
+    assert [separate.take(0) for _ in range(3)] == [True, True, False] and separate.take(1)
     assert [shared.take(0) for _ in range(3)] == [True, True, True] and shared.take(1) and not shared.take(1)
-    own.until = shared.until = 9
-    assert own.end_early() == 2 and shared.end_early() == 2
-    assert own.take(1) and not own.take(0) and not own.take(1), "those behind go on to the same step"
+    separate.until = shared.until = 9
+    assert separate.end_early() == 2 and shared.end_early() == 2
+    assert separate.take(1) and not separate.take(0) and not separate.take(1), (
+        "the ranks behind continue to the same step"
+    )
     shared.until = 9
     assert shared.take(1)
     assert shared.end_early() == 3 and [shared.take(0) for _ in range(2)] == [True, False]
 
 
-def one(mpi_results, key, value):
-    (found,) = [r for r in mpi_results(WORKERS, WORKER) if r.get(key) == value and not r.get("fault")]
-    return found
+def find_result(mpi_results, key, value):
+    (result,) = [r for r in mpi_results(WORKERS, WORKER) if r.get(key) == value and not r.get("fault")]
+    return result
 
 
 @pytest.mark.parametrize("name", ["bsp", "ssp0"])
 def test_a_bound_of_none_has_the_bits_of_collectives(mpi_results, name):
-    found = one(mpi_results, "bits", name)
-    assert found["outcome"] == ["completed", "", STEPS]
-    assert found["same"] and found["losses"] == found["expected"] and len(found["losses"]) == STEPS + 2
-    assert found["staleness"] == [{"0": WORKERS * STEPS}] * WORKERS
+    result = find_result(mpi_results, "bits", name)
+    assert result["outcome"] == ["completed", "", STEPS]
+    assert result["same"] and result["losses"] == result["expected"] and len(result["losses"]) == STEPS + 2
+    assert result["staleness"] == [{"0": WORKERS * STEPS}] * WORKERS
 
 
 @pytest.mark.parametrize("bound", [0, 1, 3])
-def test_recorded_clocks_reach_the_bound_and_never_break_it(mpi_results, bound):
-    found = one(mpi_results, "bound", bound)
-    assert found["outcome"] == ["completed", "", STEPS]
-    assert [lead(trace) for trace in found["traces"]] == [bound] * WORKERS
-    assert [updates(trace) for trace in found["traces"]] == [STEPS] * WORKERS
-    assert found["clocks"] == [[STEPS] * WORKERS] * WORKERS, "no push is lost, none comes twice"
-    assert len(found["losses"]) == STEPS + 1
+def test_recorded_clocks_reach_the_bound_and_never_exceed_it(mpi_results, bound):
+    result = find_result(mpi_results, "bound", bound)
+    assert result["outcome"] == ["completed", "", STEPS]
+    assert [lead(trace) for trace in result["traces"]] == [bound] * WORKERS
+    assert [updates(trace) for trace in result["traces"]] == [STEPS] * WORKERS
+    assert result["clocks"] == [[STEPS] * WORKERS] * WORKERS, "no push is lost, none comes twice"
+    assert len(result["losses"]) == STEPS + 1
 
 
-def test_a_clock_rule_off_by_one_is_seen_on_ranks(mpi_results):
-    (found,) = [r for r in mpi_results(WORKERS, WORKER) if r.get("fault")]
-    assert max(lead(trace) for trace in found["traces"]) == found["bound"] + 1
+def test_a_clock_rule_off_by_one_is_detected_on_ranks(mpi_results):
+    (result,) = [r for r in mpi_results(WORKERS, WORKER) if r.get("fault")]
+    assert max(lead(trace) for trace in result["traces"]) == result["bound"] + 1
 
 
 BY_HAND = [
@@ -157,56 +159,56 @@ BY_HAND = [
 
 
 def test_asp_follows_a_script_to_a_trace_by_hand(mpi_results):
-    found = one(mpi_results, "script", True)
-    for trace in found["traces"]:
+    result = find_result(mpi_results, "script", True)
+    for trace in result["traces"]:
         assert [Entry(*entry) for entry in trace] == [Entry(*entry) for entry in BY_HAND]
-    assert found["staleness"] == [{"0": 7, "1": 2}] * WORKERS
-    assert found["more"] is False and found["last"] == 3 and len(found["losses"]) == 3
+    assert result["staleness"] == [{"0": 7, "1": 2}] * WORKERS
+    assert result["more"] is False and result["last"] == 3 and len(result["losses"]) == 3
 
 
 @pytest.mark.parametrize("sync", ["bsp", "ssp", "asp"])
 def test_codecs_carry_pushes_and_pulls(mpi_results, sync):
-    found = one(mpi_results, "coded", sync)
-    assert found["outcome"] == ["completed", "", STEPS]
-    assert found["losses"][-1] < 5.6 and found["residual"] > 0
+    result = find_result(mpi_results, "coded", sync)
+    assert result["outcome"] == ["completed", "", STEPS]
+    assert result["losses"][-1] < 5.6 and result["residual"] > 0
     # For each gradient a worker sends each other shard its part, and gets that shard's weights: the bytes of a
     # reduce-scatter and of an all-gather, whoever makes the gradients.
-    for name, (message, wire) in found["bytes"].items():
-        assert message == found["forms"][name] == 4 * found["forms"]["elements"] * (WORKERS - 1)
+    for name, (message, wire) in result["bytes"].items():
+        assert message == result["forms"][name] == 4 * result["forms"]["elements"] * (WORKERS - 1)
         assert 0 < wire < 0.3 * message
-    pushed = [sum(clocks) for clocks in found["clocks"]]
+    pushed = [sum(clocks) for clocks in result["clocks"]]
     assert pushed == [WORKERS * STEPS] * WORKERS
 
 
 def test_a_checkpoint_of_bsp_changes_no_bit(mpi_results):
-    found = one(mpi_results, "resume", True)
-    assert found["outcome"] == ["completed", "", STEPS] and found["step"] == 4
+    result = find_result(mpi_results, "resume", True)
+    assert result["outcome"] == ["completed", "", STEPS] and result["step"] == 4
 
 
 def test_replicas_that_differ_at_a_checkpoint_end_the_run_and_the_service(mpi_results):
-    found = one(mpi_results, "differing", True)
-    for state, reason, steps in found["outcomes"]:
+    result = find_result(mpi_results, "differing", True)
+    for state, reason, steps in result["outcomes"]:
         assert (state, steps) == ("failed", 3) and reason.startswith("replicas differ after step 3: ranks 0 and 1 hold")
-    assert found["serving"] == [False] * WORKERS
+    assert result["serving"] == [False] * WORKERS
 
 
-def test_clocks_are_kept_in_a_file_for_each_shard_and_a_run_that_continues_adds_to_it(mpi_results):
+def test_clocks_are_written_to_a_file_per_shard_and_extended_after_a_resume(mpi_results):
     """The first attempt took all six steps, the second one the last two."""
-    found = one(mpi_results, "resume", True)
-    assert len(found["recorded"]) == WORKERS
-    for place, said in enumerate(found["recorded"]):
-        first, *entries = map(json.loads, said)
+    result = find_result(mpi_results, "resume", True)
+    assert len(result["recorded"]) == WORKERS
+    for place, recorded in enumerate(result["recorded"]):
+        first, *entries = map(json.loads, recorded)
         about = {"shard": place, "sync": "bsp", "bound": 0, "workers": WORKERS, "left_out": 0}
         assert first == {**about, "clocks": [0] * WORKERS, "updates": 0, "entries": 2 * WORKERS * STEPS}
         head = 2 * WORKERS * STEPS
         trace = [tuple(entry[key] for key in Entry._fields) for entry in entries[:head]]
         assert updates(trace) == STEPS and lead(trace) == 0
-        again, *rest = entries[head:]
+        again, *later = entries[head:]
         assert again == {**about, "clocks": [4] * WORKERS, "updates": 4, "entries": 2 * WORKERS * 2}
-        assert [entry["clock"] for entry in rest if entry["what"] == "push"] == [4] * WORKERS + [5] * WORKERS
+        assert [entry["clock"] for entry in later if entry["what"] == "push"] == [4] * WORKERS + [5] * WORKERS
 
 
-def test_a_trace_says_what_it_has_left_out(monkeypatch):
+def test_a_trace_reports_its_omitted_entries(monkeypatch):
     monkeypatch.setattr("hpcbench.parallel.server.MOST_RECORDED", 3)
     shard = Shard(1, None, lambda sums, number: None)
     for clock in range(3):
@@ -224,7 +226,7 @@ def test_clocks_that_cannot_be_written_are_one_line(tmp_path):
 
 @pytest.mark.parametrize("who", ["worker", "shard"])
 def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
-    """What the run leaves behind names the signal: no hang, and no complaint of another rank in its place."""
+    """The error names the signal. The run neither hangs nor reports another rank."""
     done = mpi_run(WORKERS, WORKER, who, server=None, timeout=60)
     assert done.returncode != 0
     errors, log = tmp_path / "err.txt", tmp_path / "log.txt"
@@ -235,7 +237,7 @@ def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
 
 
 @pytest.mark.parametrize(
-    ("changes", "layout", "words"),
+    ("changes", "layout", "message"),
     [
         ({"clip": 1.0}, {}, "train.clip: clipping needs"),
         ({"zero": 0}, {}, "train.zero: the shards"),
@@ -251,10 +253,10 @@ def test_a_rank_that_is_killed_ends_the_run(mpi_run, tmp_path, who):
         ({}, {"dp": 1}, "layout.dp: sync bsp"),
     ],
 )
-def test_what_is_not_supported_together_is_refused_with_a_remedy(changes, layout, words):
+def test_unsupported_combinations_are_refused_with_a_remedy(changes, layout, message):
     from runs import MODELS, TRAIN
 
     train = TRAIN.changed(**{"sync": "bsp", "clip": 0.0, **changes})
     misfit = str(find_server_misfit(MODELS["neox"], train, Layout(**{"dp": 3, **layout})))
-    assert misfit.startswith(words)
+    assert misfit.startswith(message)
     assert ": set it" in misfit or "use " in misfit or "leave it out" in misfit

@@ -1,4 +1,4 @@
-"""A backward pass that starts with a given gradient: the bits of PyTorch's own, without what that imports."""
+"""A backward pass that starts with a given gradient: the bits of PyTorch's own, without its imports."""
 
 import subprocess
 import sys
@@ -15,20 +15,20 @@ HEAVY = ("sympy", "torch.fx.experimental.symbolic_shapes", "torch._dynamo")
 def test_gradients_have_the_bits_of_pytorchs_backward(dtype: torch.dtype) -> None:
     draw = torch.Generator().manual_seed(5)
     x, w, gradient = (torch.randn(*shape, generator=draw).to(dtype) for shape in ((6, 9), (9, 7), (6, 7)))
-    found = []
+    gradients = []
     for start in (torch.Tensor.backward, start_backward):
         leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
         result = torch.tanh(leaves[0] @ leaves[1]) * 1.7
         start(result, gradient)
-        start(leaves[0] * 3, x)  # added to what is there
-        found.append([leaf.grad for leaf in leaves])
-    for theirs, ours in zip(*found, strict=True):
+        start(leaves[0] * 3, x)  # gradients are added to existing ones
+        gradients.append([leaf.grad for leaf in leaves])
+    for theirs, ours in zip(*gradients, strict=True):
         assert theirs is not None and ours is not None and theirs.abs().sum() > 0
         assert torch.equal(theirs, ours)
 
 
 def imported_by(call: str) -> list[str]:
-    """Which of the heavy modules an interpreter of its own imports for a call on `y` and `g`."""
+    """Return the heavy modules that a separate interpreter imports for a call on `y` and `g`."""
     code = (
         "import sys, torch\n"
         "from hpcbench.parallel.start_backward import start_backward\n"

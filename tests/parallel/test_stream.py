@@ -1,4 +1,4 @@
-"""Pipelines without a flush: their pure order of work, and their bits against a simulator of delayed updates."""
+"""Pipelines without a flush: their order of work, and their bits compared with a simulator of delayed updates."""
 
 from pathlib import Path
 
@@ -25,11 +25,11 @@ def stream_of(p: int, m: int, kind: str) -> Stream:
 
 
 @pytest.mark.parametrize(("p", "m"), SHAPES)
-def test_steps_put_together_are_one_pipeline_that_never_stops(p, m):
+def test_steps_joined_are_one_pipeline_without_flush(p, m):
     stream = stream_of(p, m, "pipedream")
     for stage in range(p):
-        whole = [action for step in range(stream.steps) for action in stream.actions(stage, step)]
-        assert whole == list(one_f_one_b(stage, p, stream.total))
+        concatenated = [action for step in range(stream.steps) for action in stream.actions(stage, step)]
+        assert concatenated == list(one_f_one_b(stage, p, stream.total))
         for step in range(1, stream.steps):
             done = [action for k in range(step) for action in stream.actions(stage, k)]
             alive = {a.microbatch for a in done if a.work == "forward"}
@@ -71,7 +71,10 @@ def test_versions_are_those_that_counting_gives(p, m, kind):
 
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_formulas_of_the_papers(p):
-    """With one micro-batch a step: W(t+1) = W(t) - lr gradient(W1(t-p+1), ..., Wp(t)), with vertical sync all t-p+1."""
+    """W(t+1) = W(t) - lr gradient(W1(t-p+1), ..., Wp(t)); with vertical sync all are t-p+1.
+
+    There is one micro-batch per step.
+    """
     for t in range(p, 9):
         assert [stream_of(p, 1, "pipedream").version(r, t) for r in range(p)] == [t - p + 1 + r for r in range(p)]
         assert {stream_of(p, 1, "vertical").version(r, t) for r in range(p)} == {t - p + 1}
@@ -82,14 +85,14 @@ def test_formulas_of_the_papers(p):
     assert double.in_flight == p
 
 
-def found(mpi_results, case, fault=None):
-    (one,) = [r for r in mpi_results(RANKS, WORKER) if (r.get("case"), r["fault"]) == (case.name, fault)]
-    return one
+def find_result(mpi_results, case, fault=None):
+    (result,) = [r for r in mpi_results(RANKS, WORKER) if (r.get("case"), r["fault"]) == (case.name, fault)]
+    return result
 
 
 @EACH
 def test_weights_have_the_bits_of_a_simulator_of_delayed_updates(mpi_results, case):
-    result = found(mpi_results, case)
+    result = find_result(mpi_results, case)
     assert result["other_bits"] is False
     assert result["weights"] == result["loss"] == result["evaluation"] == 0.0
 
@@ -98,7 +101,7 @@ def test_weights_have_the_bits_of_a_simulator_of_delayed_updates(mpi_results, ca
 def test_each_stage_uses_and_holds_the_versions_of_the_formula(mpi_results, case):
     pp, m = case.layout.pp, case.micro_batches
     version = versions_of(case, STEPS)
-    for stage, most, used, alive in found(mpi_results, case)["held"]:
+    for stage, most, used, alive in find_result(mpi_results, case)["held"]:
         assert used == [[i, version(stage, i)] for i in range(STEPS * m)]
         kind = "2bw" if case.schedule == "pipedream-2bw" else "vertical" if case.vertical else "pipedream"
         assert most == Stream(pp, m, STEPS, vertical=kind == "vertical", double=kind == "2bw").versions(stage)
@@ -111,23 +114,23 @@ def test_each_stage_uses_and_holds_the_versions_of_the_formula(mpi_results, case
 def test_message_bytes_are_those_of_the_formula(mpi_results, case):
     run = case.run
     expected = volume.count_all_ranks_bytes(run.model, run.train, run.layout)
-    sent = {key: nbytes for key, nbytes in found(mpi_results, case)["bytes"].items() if nbytes}
+    sent = {key: nbytes for key, nbytes in find_result(mpi_results, case)["bytes"].items() if nbytes}
     assert sent == {" ".join(key): STEPS * nbytes for key, nbytes in expected.items()}
 
 
 @pytest.mark.parametrize("fault", FAULTY)
-def test_planted_fault_is_seen(mpi_results, fault):
+def test_planted_fault_is_detected(mpi_results, fault):
     assert FAULTY[fault] in GRID, "without the fault it is sound"
-    assert found(mpi_results, FAULTY[fault], fault)["weights"] > 1e-6
+    assert find_result(mpi_results, FAULTY[fault], fault)["weights"] > 1e-6
 
 
 def continued(mpi_results, case, fault=None):
-    (one,) = [r for r in mpi_results(RANKS, WORKER) if (r.get("resume"), r["fault"]) == (case.name, fault)]
-    return one
+    (result,) = [r for r in mpi_results(RANKS, WORKER) if (r.get("resume"), r["fault"]) == (case.name, fault)]
+    return result
 
 
 @pytest.mark.parametrize("case", RESUMED, ids=lambda case: case.name)
-def test_a_run_continues_with_the_same_bits_and_versions_under_way(mpi_results, case):
+def test_a_run_continues_with_the_same_bits_and_versions_in_flight(mpi_results, case):
     result = continued(mpi_results, case)
     assert result["states"] == ["completed"] * 3
     assert result["same"] == [True, True], "writing a checkpoint changes nothing, nor does starting from it"
@@ -135,12 +138,12 @@ def test_a_run_continues_with_the_same_bits_and_versions_under_way(mpi_results, 
 
 
 @pytest.mark.parametrize("fault", AFTER_RESUME)
-def test_planted_fault_after_a_resume_is_seen(mpi_results, fault):
+def test_planted_fault_after_a_resume_is_detected(mpi_results, fault):
     assert continued(mpi_results, AFTER_RESUME[fault], fault)["same"] == [True, False]
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"train": {"clip": 1.0}}, "train.clip: pipedream lets no stage wait"),
         ({"train": {"precision": "fp16"}}, "train.precision: pipedream lets no stage wait"),
@@ -155,22 +158,22 @@ def test_planted_fault_after_a_resume_is_seen(mpi_results, fault):
         ({"model": {"experts": Experts(count=4)}}, "model.experts: pipedream has not been built"),
     ],
 )
-def test_what_is_not_supported_together_is_refused_with_a_remedy(changes, words):
+def test_unsupported_combinations_are_refused_with_a_remedy(changes, message):
     run = GRID[0].run
     sections = {name: getattr(run, name).changed(**changes.get(name, {})) for name in ("model", "train", "layout")}
     misfit = find_stream_misfit(sections["model"], sections["train"], sections["layout"])
-    assert str(misfit).startswith(words)
+    assert str(misfit).startswith(message)
     assert ": set it" in str(misfit) or "use " in str(misfit) or "leave it out" in str(misfit)
 
 
-def test_it_is_not_for_one_bit_adam():
+def test_one_bit_adam_is_refused():
     train = GRID[0].run.train.changed(optimizer="onebit-adam", freeze_step=2, zero=0)
     assert "use schedule 1f1b" in str(find_optimizer_misfit(train))
     assert find_stream_misfit(GRID[0].run.model, GRID[0].run.train, GRID[0].run.layout) is None
 
 
 @pytest.mark.parametrize("planted", DIVERGED, ids=lambda planted: "-".join(map(str, (planted[0].name, *planted[1:]))))
-def test_the_step_that_diverged_is_named_whenever_all_ranks_know_of_it(mpi_results, planted):
+def test_the_step_that_diverged_is_named_whenever_all_ranks_learn_of_it(mpi_results, planted):
     case, *where, step = planted
     (line,) = [r for r in mpi_results(RANKS, WORKER) if r.get("diverges") == [case.name, *where, step]]
     state, reason, taken, not_finite = line["found"]

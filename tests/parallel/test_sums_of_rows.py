@@ -1,4 +1,4 @@
-"""Rows of a gradient by hand: which are touched, when they are shorter than all of it, and the bits of their sums."""
+"""Rows of a gradient by hand: touched rows, the density up to which they are shorter, and the bits of their sums."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def bits(x):
 
 
 def whole_sum(tables):
-    """As an all-reduce sums, in the order of the ranks."""
+    """Sum like an all-reduce, in the order of the ranks."""
     total = tables[0].clone()
     for table in tables[1:]:
         total += table
@@ -25,7 +25,7 @@ def whole_sum(tables):
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_sums_of_rows_have_the_bits_of_sums_of_tables(ranks):
-    """Values over many magnitudes, among them zeros of both signs, infinity and opposites."""
+    """Values have many magnitudes, including zeros of both signs, infinity and opposites."""
     make = torch.Generator().manual_seed(ranks)
     special = torch.tensor([0.0, -0.0, -0.0, 1e30, -1e30, float("inf"), 1e-40])
     tables, everyones = [], []
@@ -39,22 +39,22 @@ def test_sums_of_rows_have_the_bits_of_sums_of_tables(ranks):
         places = table.view(torch.int32).ne(0).any(dim=1).nonzero()[:, 0]
         tables.append(table)
         everyones.append(Rows(places, table[places]))
-    found = torch.zeros(40, 8)
-    add_rows(found, everyones)
+    summed = torch.zeros(40, 8)
+    add_rows(summed, everyones)
     expected = whole_sum(tables)
-    same = (found.view(torch.int32) == expected.view(torch.int32)) | (found.isnan() & expected.isnan())
+    same = (summed.view(torch.int32) == expected.view(torch.int32)) | (summed.isnan() & expected.isnan())
     assert same.all()
-    assert bits(found[7]) == bits(torch.full((8,), -0.0)) and bits(found[8]) == bits(torch.zeros(8))
+    assert bits(summed[7]) == bits(torch.full((8,), -0.0)) and bits(summed[8]) == bits(torch.zeros(8))
 
 
-def test_rows_that_nobody_has_stay():
+def test_rows_that_no_rank_has_stay():
     table = torch.zeros(3, 2)
     add_rows(table, [Rows(torch.empty(0, dtype=torch.long), torch.empty(0, 2))] * 2)
     assert bits(table) == bits(torch.zeros(3, 2))
 
 
-def test_rows_are_those_whose_gradients_have_come():
-    """Not those that were looked up for a later backward pass, or without one."""
+def test_rows_are_those_with_gradients():
+    """Rows that were looked up for a later backward pass, or without one, do not count."""
     table = nn.Embedding(10, 2)
     touched = Touched(table, slice(2, 8))
     first, second = table(torch.tensor([[1, 3], [7, 3]])), table(torch.tensor([[8, 2]]))
@@ -96,7 +96,7 @@ def test_bytes_of_both_ways_by_hand():
 
 
 @pytest.mark.parametrize("ways", [GATHERED, TO_OWNERS])
-def test_the_switch_is_where_both_are_equal(ways):
+def test_the_switch_is_at_equal_bytes(ways):
     """Just below the density rows are shorter, and just above they are not."""
     for factor, shorter in ((0.98, True), (1.02, False)):
         touched = ways.switch_density * factor * ways.rows
@@ -114,7 +114,7 @@ def test_the_density_is_the_mean_over_the_replicas(ways):
 
 
 @pytest.mark.parametrize(
-    ("rows", "whole", "density"),
+    ("rows", "table", "density"),
     [
         ((1.0, 2.0, 4.0), 3.0, 0.75),
         ((1.0, 2.0, 4.0), 2.0, 0.5),
@@ -125,9 +125,9 @@ def test_the_density_is_the_mean_over_the_replicas(ways):
         ((1.0, 1.0, 1.0), 1.0, 0.0),
     ],
 )
-def test_rows_are_quicker_up_to_where_the_lines_cross(rows, whole, density):
-    """Between the first two measurements of which the later one is no quicker."""
-    assert crossing((0.25, 0.5, 1.0), rows, whole) == density
+def test_rows_are_faster_up_to_the_crossing_of_the_lines(rows, table, density):
+    """The crossing lies between the first two measurements in which the later one is not faster."""
+    assert crossing((0.25, 0.5, 1.0), rows, table) == density
 
 
 @pytest.mark.parametrize("density", DENSITIES)
@@ -139,13 +139,13 @@ def test_measured_rows_are_spread_evenly_and_each_is_there_once(density):
     assert evenly_spread(3, 1 / 64).tolist() == [0]
 
 
-def test_equally_many_bytes_are_no_gain():
+def test_equal_bytes_are_no_gain():
     ways = Ways(replicas=2, rows=9, width=1, length=9, wire_bytes=36, scattered=False, gathered=True)
     assert ways.rows_bytes([[9], [0]]) == ways.whole_bytes == 72
     assert not ways.shorter_by_rows([[9], [0]]) and ways.shorter_by_rows([[8], [0]])
 
 
-def test_a_codec_shrinks_rows_and_not_their_indices():
+def test_a_codec_shrinks_rows_but_not_their_indices():
     packed = Ways(replicas=4, rows=100, width=8, length=832, wire_bytes=104, scattered=False, gathered=True)
     assert packed.rows_bytes([[10], [0], [0], [0]]) == 30 * 4 + 30 * 1
     assert packed.switch_density < GATHERED.switch_density / 4

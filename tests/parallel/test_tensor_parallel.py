@@ -1,4 +1,4 @@
-"""Tensor parallelism operation by operation: against one process, by finite differences, under codecs; its bytes."""
+"""Operations of tensor parallelism compared with one process, by finite differences, under codecs; and their bytes."""
 
 from pathlib import Path
 
@@ -20,18 +20,18 @@ OPERATIONS = ("enter", "leave", "column", "row", "embedding", "positions", "cros
 STREAMS = ("whole", "spread")
 
 TOLERANCE = 1e-14
-"""In fp64 relative to the reference's own norm: sums of a few values of order one."""
+"""Tolerance in fp64 relative to the reference's own norm: sums of a few values of order one."""
 
 
-def one(results, **wanted):
-    (found,) = [result for result in results if all(result.get(key) == value for key, value in wanted.items())]
-    return found
+def find_result(results, **wanted):
+    (match,) = [result for result in results if all(result.get(key) == value for key, value in wanted.items())]
+    return match
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_operation_and_its_gradients_are_those_of_one_process(mpi_results, operation, stream):
-    result = one(mpi_results(2, WORKER, "alone"), operation=operation, stream=stream)
+def test_operation_and_its_gradients_equal_those_of_one_process(mpi_results, operation, stream):
+    result = find_result(mpi_results(2, WORKER, "alone"), operation=operation, stream=stream)
     assert max(result["errors"]) <= TOLERANCE
     assert result["gradcheck"]
 
@@ -40,7 +40,7 @@ def test_operation_and_its_gradients_are_those_of_one_process(mpi_results, opera
 @pytest.mark.parametrize("phase", ["FORWARD", "BACKWARD"])
 @pytest.mark.parametrize("codec", ["zfp:8", "int8:256"])
 def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, codec, phase, stream):
-    result = one(mpi_results(2, WORKER, "alone"), codec=codec, phase=phase, stream=stream)
+    result = find_result(mpi_results(2, WORKER, "alone"), codec=codec, phase=phase, stream=stream)
     assert result["same"]
     assert 1e-4 < result["error"] < 0.2, "the codec was never in the way, or lost everything"
     assert result["ratio"] > 3
@@ -48,7 +48,7 @@ def test_codec_is_in_one_direction_only_and_ranks_decode_the_same(mpi_results, c
 
 
 def test_message_bytes_equal_the_closed_form(mpi_results):
-    """Our own algorithms' too, and each precision's, summed over the ranks."""
+    """Our own algorithms and each precision are included. Bytes are summed over the ranks."""
     results = mpi_results(4, WORKER, "traffic")
     assert len(results) == 7
     for result in results:
@@ -67,10 +67,10 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
 
 
 def test_closed_form_by_hand():
-    """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes a value.
+    """One layer, h 2, s 3, one sample, fp32 on two ranks: an all-reduce sends 2 (2-1) 4 = 8 bytes per value.
 
-    The stream crosses three borders each way, with 6 values; norms 4h, biases of rows 2h, last norm 2h and positions 3h
-    are completed.
+    The stream crosses three borders in each direction, with 6 values. Norms 4h, biases of rows 2h, last norm 2h and
+    positions 3h are completed.
     """
     model = MODELS["gpt2"].changed(layers=1, hidden=2, heads=2)
     train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
@@ -78,17 +78,17 @@ def test_closed_form_by_hand():
     def sent(layout, **more):
         return volume.count_all_ranks_bytes(model, train.changed(**more), layout)
 
-    rest = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
-    whole = sent(Layout(tp=2))
-    assert whole == {("TP", "FORWARD", "ACT"): 144, ("TP", "BACKWARD", "GRAD"): 144, **rest}
-    again = {**whole, ("TP", "FORWARD", "ACT"): 144 + 96}
+    exact = {("EXACT", "FORWARD", "ACT"): 8 * 3 * 3, ("EXACT", "STEP", "OPTIM"): 2 * 8}
+    undivided = sent(Layout(tp=2))
+    assert undivided == {("TP", "FORWARD", "ACT"): 144, ("TP", "BACKWARD", "GRAD"): 144, **exact}
+    again = {**undivided, ("TP", "FORWARD", "ACT"): 144 + 96}
     assert sent(Layout(tp=2), recompute="full") == sent(Layout(tp=2), recompute=3) == again
-    assert sent(Layout(tp=2), recompute="selective") == whole
+    assert sent(Layout(tp=2), recompute="selective") == undivided
     assert sent(Layout(tp=2), sequence_parallel=True) == {
         ("SP", "FORWARD", "ACT"): 144,
         ("SP", "BACKWARD", "GRAD"): 144,
         ("EXACT", "BACKWARD", "GRAD"): 8 * (4 + 2 + 2 + 3) * 2,
-        **rest,
+        **exact,
     }
     assert sent(Layout(), sequence_parallel=True) == {}
 
@@ -109,14 +109,14 @@ def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
 
 @pytest.mark.parametrize("limit", [100, 220, 400, 1000])
 def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
-    """Else replicas over the tensor group would make other calls: wrong seeds of random rounding, or a standstill."""
+    """Otherwise replicas over the tensor group would make different calls: wrong random seeds, or a deadlock."""
     shapes = {"table": (7, 4), "norm": (4,), "up": (8, 4), "bias": (4,), "head": (7, 4)}
 
     def cut(rank: int) -> list[list[str]]:
         held = []
         for name, shape in shapes.items():
-            whole = Shard(name, shape, replicated=("t",), copy=rank, copies=2)
-            shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else whole
+            copied = Shard(name, shape, replicated=("t",), copy=rank, copies=2)
+            shard = Shard(name, shape, (Cut(rank, 2), Cut(0, 1))) if len(shape) == 2 else copied
             held.append(Held(nn.Parameter(torch.zeros(shard.local_shape)), shard))
         buckets = make_buckets(held, limit_bytes=limit / 4, replicas=1)
         return [[slot.shard.name for slot in bucket.slots] for bucket in buckets]

@@ -1,4 +1,4 @@
-"""The log's last events against its step lines: ranks with different channels are merged by the channels' names."""
+"""The log's last events compared with its step lines. Ranks with different channels are merged by channel name."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,7 +18,7 @@ EACH = pytest.mark.parametrize(
 
 
 def result_of(mpi_results: Any, tier: str, case: int) -> dict[str, Any]:
-    """What the worker printed of a case."""
+    """Return the worker's result of a case."""
     (result,) = [r for r in mpi_results(RANKS, WORKER, *([tier] if tier else [])) if r["case"] == case]
     assert result["state"] == "completed", result["name"]
     return result
@@ -40,14 +40,14 @@ def test_each_channel_has_the_bytes_of_its_name_on_all_ranks(mpi_results, tier, 
 
 
 @EACH
-def test_memory_is_the_most_of_any_rank_by_purpose(mpi_results, tier, case):
+def test_memory_is_the_largest_of_all_ranks_by_purpose(mpi_results, tier, case):
     result = result_of(mpi_results, tier, case)
     for purpose in set().union(*result["held"]):
         assert result["memory"][purpose] == max(held.get(purpose, 0) for held in result["held"])
 
 
 def test_some_cases_have_ranks_with_different_channels(mpi_results):
-    """Or the other tests would prove nothing."""
+    """Without them the other tests would prove nothing."""
     results = [result_of(mpi_results, "", case) for case in range(TIERS[""])]
     uneven = [result for result in results if len({frozenset(+Counter(c)) for c in result["counted"]}) > 1]
     assert len(uneven) >= len(AS_REPORTED)

@@ -1,4 +1,4 @@
-"""Rows on their way to experts: what is computed between the halves of a move is computed while they are under way."""
+"""Rows on their way to experts: computation between the halves of a move overlaps with the transfer."""
 
 from typing import Any
 
@@ -8,19 +8,29 @@ from torch import Tensor
 from hpcbench.parallel.experts.travel import Counts, Way, arrive, start
 
 
-class Alone:
-    """A group whose one rank sends to itself, and notes when."""
+class NamedChannel(str):
+    """A channel that has only a name."""
+
+    def describe(self, tensors: Any) -> "NamedChannel":
+        return self
+
+
+FORWARD, BACKWARD = NamedChannel("forward"), NamedChannel("backward")
+
+
+class LoopbackGroup:
+    """A group whose only rank sends to itself and records the events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def all_to_all(self, src: Any, dst: Any, counts: Any, *, channel: str, made_of: Any) -> "Alone":
+    def all_to_all(self, src: Any, dst: Any, counts: Any, *, channel: str) -> "LoopbackGroup":
         self.events.append(f"{channel} begins")
         self._channel, self._copy = channel, (dst, src.copy())
         dst[:] = float("nan")
         return self
 
-    def in_background(self) -> "Alone":
+    def in_background(self) -> "LoopbackGroup":
         return self
 
     def wait(self) -> None:
@@ -30,7 +40,7 @@ class Alone:
 
 
 class Noted(torch.autograd.Function):
-    """Doubles, and notes when."""
+    """A doubling that records its passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, events: list[str]) -> Tensor:
@@ -44,9 +54,9 @@ class Noted(torch.autograd.Function):
         return 2 * gradients[0], None
 
 
-def test_what_stands_between_the_halves_is_computed_meanwhile_forward_and_backward() -> None:
-    group = Alone()
-    way: Any = Way(group, "forward", "backward", True)  # type: ignore[arg-type]
+def test_computation_between_the_halves_overlaps_forward_and_backward() -> None:
+    group = LoopbackGroup()
+    way: Any = Way(group, FORWARD, BACKWARD, True)  # type: ignore[arg-type]
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(3, 4, dtype=torch.float64)
     coming = start(x * 1.0, way, Counts([3], [3]))
@@ -59,9 +69,9 @@ def test_what_stands_between_the_halves_is_computed_meanwhile_forward_and_backwa
     torch.testing.assert_close(x.grad, 2 * weight * x.detach() + 2)
 
 
-def test_no_rows_are_rows_too() -> None:
-    """An expert that nobody chose: its gradient is zero, and is there."""
-    way: Any = Way(Alone(), "forward", "backward", False)  # type: ignore[arg-type]
+def test_zero_rows_have_a_gradient() -> None:
+    """The gradient of an expert without tokens exists and is zero."""
+    way: Any = Way(LoopbackGroup(), FORWARD, BACKWARD, False)  # type: ignore[arg-type]
     x = torch.zeros(0, 4, dtype=torch.float64, requires_grad=True)
     layer = torch.nn.Linear(4, 2).double()
     layer(arrive(*start(x, way, Counts([0], [0])))).sum().backward()

@@ -1,4 +1,4 @@
-"""ZeRO stages: the bits of plain data parallelism, and as many bytes in memory and in messages as predicted."""
+"""ZeRO stages: the bits of data parallelism without ZeRO, and the predicted bytes in memory and in messages."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -20,19 +20,19 @@ WORKER = Path(__file__).with_name("zero_worker.py")
 RANKS = 8
 TOLERANCE = 1e-12
 WEIGHT_TOLERANCE = 1e-9
-"""Adam divides gradients that are zero but for rounding by their own size; see `test_parity`."""
+"""Tolerance of weights: Adam divides gradients that are only rounding by their own size; see `test_parity`."""
 
 
 @pytest.fixture(scope="module")
 def results(mpi_results):
     def of(test, *part, **wanted):
-        found = [
+        matching = [
             result
             for result in mpi_results(RANKS, WORKER, *part)
             if result["test"] == test and all(result[key] == value for key, value in wanted.items())
         ]
-        assert found, f"no result of {test} for {wanted}"
-        return found
+        assert matching, f"no result of {test} for {wanted}"
+        return matching
 
     return of
 
@@ -61,7 +61,7 @@ def test_every_stage_gives_the_bits_of_stage_0(results, layout, part, stage):
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("model", ["neox", "gpt2"])
-def test_accumulation_and_clipping_train_as_one_process(results, model, stage):
+def test_accumulation_and_clipping_train_like_one_process(results, model, stage):
     (result,) = results("accumulated", model=model, zero=stage)
     for name in ("loss", "norm", "gradients", "evaluation"):
         assert result[name] <= TOLERANCE, f"{name} off by {result[name]:.2e} ({result['worst'].get(name)})"
@@ -71,14 +71,14 @@ def test_accumulation_and_clipping_train_as_one_process(results, model, stage):
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("change", [{"offload": True}, {"overlap": False}, {"bucket_mb": 1e-6}])
-def test_where_and_when_changes_no_bit(results, stage, change):
-    """Bucket fusion among them: each parameter alone gives the bits of many in one message."""
+def test_placement_and_timing_change_no_bit(results, stage, change):
+    """With bucket fusion: parameters in separate messages have the bits of many in one message."""
     (result,) = results("variants", zero=stage, change=change)
     assert_same_bits(result)
 
 
 @pytest.mark.parametrize("change", [{"node_copy": True}, {"node_copy": True, "offload": True, "overlap": False}])
-def test_gathering_otherwise_changes_no_bit(results, change):
+def test_other_gathers_change_no_bit(results, change):
     (result,) = results("variants", zero=3, change=change)
     assert_same_bits(result)
 
@@ -94,13 +94,13 @@ def test_messages_and_states_are_as_predicted(results):
         assert 0 <= result["padding"] < 16 * 4 * result["buckets"]
 
 
-def test_the_log_has_what_crossed_all_hosts_links_in_the_steps(results):
+def test_the_log_has_the_bytes_over_all_hosts_links(results):
     for stage, more in ((3, {"node_copy": True, "offload": True}), (2, {"offload": True}), (1, {"offload": True})):
-        ranks = [one for one in results("counted", zero=stage) if more.items() <= one["more"].items()]
+        ranks = [result for result in results("counted", zero=stage) if more.items() <= result["more"].items()]
         assert len(ranks) == 4
-        expected = [sum(both) for both in zip(*(one["crossed"][1] for one in ranks), strict=True)]
-        assert all(expected) and all(one["crossed"][0] == expected for one in ranks)
-    assert all(one["crossed"][0] == [] for one in results("counted", zero=0))
+        expected = [sum(both) for both in zip(*(result["crossed"][1] for result in ranks), strict=True)]
+        assert all(expected) and all(result["crossed"][0] == expected for result in ranks)
+    assert all(result["crossed"][0] == [] for result in results("counted", zero=0))
 
 
 def test_the_owners_tile_the_parameters(results):
@@ -156,33 +156,33 @@ def test_all_ranks_compute_with_the_same_decoded_weights(results):
         ("crossing_not_waited_for", "weights"),
     ],
 )
-def test_planted_fault_is_seen(results, fault, seen_in):
+def test_planted_fault_is_detected(results, fault, seen_in):
     (result,) = results("faults", fault=fault)
     assert result[seen_in] > 1e-5 > TOLERANCE
 
 
 @pytest.mark.parametrize(("stage", "most"), [(2, "values"), (3, "nothing")])
-def test_a_rank_lets_go_of_what_it_does_not_own_before_the_next_bucket_is_made(monkeypatch, stage, most):
-    made, values, gradients = [], [], []
+def test_a_rank_frees_memory_that_it_does_not_own_before_it_makes_the_next_bucket(monkeypatch, stage, most):
+    buckets, values, gradients = [], [], []
     make = Bucket.__init__
 
     def noted(self, *given):
-        values.append(sum(bucket.values.untyped_storage().nbytes() for bucket in made))
-        gradients.append(sum(bucket.gradients.nbytes for bucket in made))
+        values.append(sum(bucket.values.untyped_storage().nbytes() for bucket in buckets))
+        gradients.append(sum(bucket.gradients.nbytes for bucket in buckets))
         make(self, *given)
-        made.append(self)
+        buckets.append(self)
 
     monkeypatch.setattr(Bucket, "__init__", noted)
     run = run_of("neox", Layout(), zero=stage)
     run = run.changed(train=run.train.changed(bucket_mb=1e-6))
     Trainer(run, MPI.COMM_SELF, Progress(Wait.GIVE_WAY), text.load(run.data, run.train.seq_len))
-    assert len(made) > 20 and not any(gradients)
+    assert len(buckets) > 20 and not any(gradients)
     assert any(values) is (most == "values")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
-def test_states_beside_the_published_formulas(ranks):
-    """In mixed precision: the sums of gradients are 4 bytes where the paper has 2, and there are no 2-byte pieces."""
+def test_states_compared_with_the_published_formulas(ranks):
+    """In mixed precision the sums of gradients are 4 bytes where the paper has 2, and there are no 2-byte pieces."""
     n = 16 * 8 * 3
     more = {0: Fraction(4), 1: Fraction(4, ranks), 2: Fraction(2, ranks), 3: Fraction(0)}
     for stage, difference in more.items():

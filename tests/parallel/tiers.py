@@ -1,13 +1,18 @@
-"""Which cases of a cover `make test` has, and which `make test-long` adds, as parameters of tests."""
+"""The cases of a cover in `make test`, and the additional ones in `make test-long`, as parameters of tests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 from cases import Comparison, rest_of
 
 REST = "rest"
-"""The argument with which a worker compares what `make test-long` adds, and nothing else."""
+"""Argument with which a worker runs only the additional comparisons of `make test-long`."""
+
+
+def names(suite: Callable[[], Iterable[Comparison]]) -> list[str]:
+    """Return the names of the comparisons of a suite."""
+    return [comparison.name for comparison in suite()]
 
 
 class Tiers:
@@ -27,5 +32,5 @@ class Tiers:
         ]
 
     def part(self, name: str) -> tuple[str, ...]:
-        """The arguments with which the worker compares the one of that name."""
+        """Return the worker's arguments for the comparison with this name."""
         return (REST,) if name in self._rest else ()

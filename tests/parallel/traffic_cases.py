@@ -1,11 +1,11 @@
-"""Random runs whose log must give all of their traffic, channel by channel."""
+"""Random runs whose log must contain all of their traffic, channel by channel."""
 
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import cases
-import expert_cases  # which names kinds of experts
+import expert_cases  # registers kinds of experts
 from cases import Case
 
 RANKS = 8
@@ -31,7 +31,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "train.clip": (1.0, 0.0),
     "scheme": ("baseline", "naive-mpc", "sign-feedback"),
 }
-"""Settings that change which rank has which channel, and values to draw from."""
+"""Settings that change which rank has which channel, with the values to draw from."""
 
 COMMON: Case = {
     "model": "neox",
@@ -46,11 +46,11 @@ AS_REPORTED: list[Case] = [
     {"layout.dp": 2, "layout.pp": 2, "train.sparse_gradients": "always", **more}
     for more in ({}, {"layout.tp": 2, "train.zero": 2, "scheme": "naive-mpc"})
 ]
-"""Stages without the embedding lack the channel of its rows."""
+"""Cases in which stages without the embedding lack the channel of its rows."""
 
 
 def fits(case: Case) -> bool:
-    """Whether the engine takes the case, and several ranks have work."""
+    """Return whether the engine accepts the case, and several ranks have work."""
     try:
         ranks = cases.run_of({**COMMON, **case}).ranks
     except ValueError:
@@ -59,7 +59,7 @@ def fits(case: Case) -> bool:
 
 
 def drawn(chance: Random) -> Case:
-    """A random case that fits."""
+    """Draw a random case that fits."""
     while True:
         case = {name: chance.choice(values) for name, values in CHOICES.items()}
         if fits(case):
@@ -71,7 +71,7 @@ TIERS = {"": 12, "long": 40}
 
 
 def traffic_cases(tier: str) -> list[Case]:
-    """What was reported, and random cases. To draw them takes seconds, so that only the worker does."""
+    """Return reported cases and random cases. Drawing takes seconds, so only the worker does it."""
     chance = Random(tier)
     chosen = AS_REPORTED if not tier else []
     return [{**COMMON, **case} for case in (*chosen, *(drawn(chance) for _ in range(TIERS[tier] - len(chosen))))]

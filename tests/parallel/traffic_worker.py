@@ -1,4 +1,4 @@
-"""Trains random runs and prints, a JSON line a case, what each log says and what each rank has counted by channel."""
+"""Trains random runs. Prints one JSON line per case: the log's numbers, and each rank's own counts by channel."""
 
 import io
 import json
@@ -25,12 +25,12 @@ WORLD = MPI.COMM_WORLD
 
 
 def logged(run: Run, comm: MPI.Comm) -> dict[str, Any] | None:
-    """What the log of a run says, beside the counts of the ranks; on the first rank."""
+    """Return the log of a run with the counts of the ranks, on the first rank."""
     trainer = trainer_of(run, comm, Progress(Wait.GIVE_WAY, background=run.train.overlap), shared_text.corpus())
     stream = io.StringIO()
     state = train(trainer, LogWriter(stream))
     counted = Counter[str]()
-    for key, sums in trainer.traffic._sums.items():  # by the channel's traffic, whatever other ranks have
+    for key, sums in trainer.traffic._sums.items():  # keyed by traffic, because ranks have different channels
         counted.update({" ".join(key): round(sums["message_bytes"])})
     held = {f"{what.replace(' ', '_')}_bytes": nbytes for what, nbytes in trainer.held_bytes().items()}
     meet(comm)
@@ -61,7 +61,7 @@ def logged(run: Run, comm: MPI.Comm) -> dict[str, Any] | None:
 
 
 def main(tier: str = "") -> None:
-    """As many teams work side by side as the ranks allow."""
+    """Let as many teams work at the same time as there are ranks for."""
     drawn = WORLD.bcast(traffic_cases.traffic_cases(tier) if WORLD.rank == 0 else None)
     runs = [cases.run_of(case) for case in drawn]
     results = []
@@ -72,8 +72,8 @@ def main(tier: str = "") -> None:
         if team >= teams:
             continue
         for number in [number for number, run in enumerate(runs) if run.ranks == ranks][team::teams]:
-            if said := logged(runs[number], comm):
-                results.append({"case": number, "name": cases.label(drawn[number]), **said})
+            if lines := logged(runs[number], comm):
+                results.append({"case": number, "name": cases.label(drawn[number]), **lines})
     meet(WORLD)
     for result in [result for rank in WORLD.gather(results) or [] for result in rank]:
         print(json.dumps(result), flush=True)

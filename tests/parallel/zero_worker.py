@@ -1,4 +1,4 @@
-"""The ZeRO stages on real ranks, against each other and against one process; prints a JSON line a case."""
+"""The ZeRO stages on real ranks, compared with each other and with one process. Prints one JSON line per case."""
 
 import json
 import sys
@@ -42,23 +42,23 @@ WHOLE = Layout(dp=2, tp=2, pp=2)
 
 
 def case(model: str, layout: Layout, zero: int, *, scheme: str = "identity", parts: int = 1, **train: Any) -> Run:
-    """A run whose step has `parts` micro-batches."""
+    """Return a run whose step has `parts` micro-batches."""
     precision = train.pop("precision", "fp64")
     run = run_of(model, layout, scheme=scheme, zero=zero, clip=0.0, precision=precision)
     return run.changed(
-        model=run.model.changed(layers=2),  # one a stage
+        model=run.model.changed(layers=2),  # one layer per stage
         train=run.train.changed(global_batch=8, micro_batch=8 // layout.dp // parts, **{"bucket_mb": 0.1, **train}),
     )
 
 
 def gather(answer: Any) -> list[Any]:
-    """The ranks' answers, on rank 0."""
+    """Gather the ranks' answers on rank 0."""
     meet(WORLD)
     return WORLD.gather(answer) or []
 
 
 def split(run: Run) -> MPI.Comm | None:
-    """The first ranks of the world."""
+    """Return the first ranks of the world."""
     meet(WORLD)
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
@@ -70,15 +70,15 @@ def spread(run: Run) -> list[dict[str, object]] | None:
     return train(run, comm, FEWER_STEPS) if comm else None
 
 
-def say(run: Run, history: Any, reference: Any, **words: Any) -> None:
+def say(run: Run, history: Any, reference: Any, **fields: Any) -> None:
     if WORLD.rank == 0:
-        found = errors(history, reference)
-        print(json.dumps({"layout": label(run.layout), "zero": run.train.zero, **words, **found}), flush=True)
+        differences = errors(history, reference)
+        print(json.dumps({"layout": label(run.layout), "zero": run.train.zero, **fields, **differences}), flush=True)
 
 
 @contextmanager
 def nodes() -> Iterator[None]:
-    """Neighbouring ranks of the world share a node, two at a time."""
+    """Place neighboring ranks of the world on a node, two at a time."""
 
     def of(comm: MPI.Comm) -> Topology:
         return Topology.by_label(comm.allgather(WORLD.rank // PER_NODE))
@@ -94,11 +94,11 @@ MORE_PLACES = (
     ("neox", Layout(dp=2, tp=2)),
     ("gpt2", Layout(dp=2, pp=2)),
 )
-"""Those of `make test-long`."""
+"""Settings of `make test-long`."""
 
 
 def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
-    """Every stage against stage 0, of one micro-batch: the sums have the same order, so the same bits."""
+    """Compare every stage with stage 0, with one micro-batch: the sums have the same order, so the same bits."""
     for model, layout in places:
         reference = spread(case(model, layout, 0))
         for zero in (1, 2, 3):
@@ -107,7 +107,7 @@ def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
 
 
 def accumulated() -> None:
-    """Several micro-batches, clipped by the norm over all axes, against one process."""
+    """Compare several micro-batches, clipped by the norm over all axes, with one process."""
     for model in ("neox", "gpt2"):
         reference = train(case(model, Layout(), 1, clip=0.5), MPI.COMM_SELF, FEWER_STEPS) if WORLD.rank == 0 else None
         for zero in (1, 2, 3):
@@ -116,7 +116,7 @@ def accumulated() -> None:
 
 
 def variants() -> None:
-    """What must change no bit: offload, node copies, no overlap, other buckets."""
+    """Run the variants that must change no bit: offload, node copies, no overlap, other buckets."""
     layout = Layout(dp=4)
     with nodes():
         for zero in (1, 2, 3):
@@ -130,7 +130,7 @@ def variants() -> None:
 
 
 def counted() -> None:
-    """Messages of a step and states after it, on each rank, with what is predicted of them."""
+    """Return the messages of a step and the states after it, on each rank, with their predictions."""
     copied = {"node_copy": True, "offload": True, "precision": "bf16", "scheme": "identity"}
     for layout, zero, parts, more in (
         *((WHOLE, zero, 2, {}) for zero in (0, 1, 2, 3)),
@@ -169,7 +169,7 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
     counted = {key: counters.message_bytes for key, counters in sent.items() if counters.message_bytes}
     link = [data.link.down_bytes, data.link.up_bytes] if data.link else None
     down, up = predict.count_link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
-    first = up if zero == 3 else 0  # what the first forward pass gathers
+    first = up if zero == 3 else 0  # the weights that the first forward pass gathers
     gathered = [sent.get(("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD")]
     return {
         "messages": [{" ".join(key): nbytes for key, nbytes in each.items()} for each in (counted, expected)],
@@ -191,7 +191,10 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
 
 
 def resumed() -> None:
-    """Three steps, and two, their state, and the third by another trainer: with residuals, copies and offload."""
+    """Compare three steps with two, a saved state, and a third by another trainer.
+
+    There are residuals, copies and offload.
+    """
     for zero, more in ((2, {}), (3, {}), (3, {"node_copy": True, "offload": True})):
         run = case("gpt2", WHOLE, zero, scheme="sign-feedback", parts=2, precision="fp32", **more)
         trainers = [Trainer(run, WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True), CORPUS) for _ in range(2)]
@@ -220,10 +223,15 @@ def resumed() -> None:
 
 
 def lossy() -> None:
-    """ZeRO++: every rank computes with the same decoded bytes. That fails if a rank keeps its own exact bytes."""
-    found = preset("zeropp")
-    rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in found["rules"]]
-    scheme = NamedScheme(name="zeropp", algorithm=found["algorithm"], default=found["default"], rules=rules)
+    """Check ZeRO++: every rank computes with the same decoded bytes.
+
+    A rank that keeps its own exact bytes fails this.
+    """
+    named_scheme = preset("zeropp")
+    rules = [Rule(**{"dimension": None, "phase": None, "kind": None, **rule}) for rule in named_scheme["rules"]]
+    scheme = NamedScheme(
+        name="zeropp", algorithm=named_scheme["algorithm"], default=named_scheme["default"], rules=rules
+    )
     with patch.dict(SCHEMES, zeropp=scheme), nodes():
         exact = spread(case("gpt2", Layout(dp=4), 3, precision="fp32"))
         for fault in (None, own_piece_exact):
@@ -250,7 +258,7 @@ def noting(digests: list[int]) -> Callable[[Bucket, Tensor], None]:
 
 
 def piece_not_gathered() -> object:
-    """The last owner's piece does not come."""
+    """The last owner's piece is not gathered."""
     fill = Bucket.fill_values
 
     def faulty(self: Bucket, values: Tensor) -> None:
@@ -261,7 +269,7 @@ def piece_not_gathered() -> object:
 
 
 def stale_piece() -> object:
-    """The gather after a step gives the weights from before it."""
+    """The gather after a step returns the previous weights."""
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:
@@ -286,7 +294,7 @@ def reduced_too_early() -> object:
 
 
 def overwritten() -> object:
-    """The sum of a micro-batch takes the place of those before it."""
+    """The sum of a micro-batch replaces the earlier ones."""
     finish = Gradients._finish
 
     def faulty(self: Gradients, piece: Piece) -> None:
@@ -323,7 +331,7 @@ def copy_not_refreshed() -> object:
 
 
 def crossing_not_waited_for() -> object:
-    """Updated weights are used before they have come up from the host."""
+    """Updated weights are used before they have been copied from the host."""
     up = HostLink.up
 
     def faulty(self: HostLink, x: Tensor) -> Crossing:
@@ -356,8 +364,8 @@ def faults() -> None:
                 say(run, spread(run), sound[str(run)], test="faults", fault=name)
 
 
-def rest() -> None:
-    """What `make test-long` adds."""
+def run_other_scenes() -> None:
+    """Run the scenes of `make test-long`."""
     stages(MORE_PLACES)
 
 

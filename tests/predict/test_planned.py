@@ -1,4 +1,4 @@
-"""What plans, threads and codecs take where ranks share cores."""
+"""Core time of plans and codecs if ranks share cores."""
 
 import json
 from collections.abc import Callable
@@ -14,32 +14,30 @@ from hpcbench.contract.training import Model
 from hpcbench.predict import core_costs
 from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.call import PredictedCall
-from hpcbench.predict.core_costs import BACKGROUND, PLANNED
 from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import make_cpu_machine
 from hpcbench.predict.measured_tables import apply_tables, read_tables
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.workload import Workload, make_train
 
-RANKS, CORES, CALL_S, THREAD_S = 8, 2.0, 0.25, 0.5
+CORES, CALL_S = 2.0, 0.25
 INT8 = NamedScheme(name="int8", algorithm="encoded", default="int8:256")
 SPEEDS = {"int8:256": CodecSpeed(1e9, 2e9, 1e-3, 0.25, InputBasis.HERE)}
 N = 1 << 13
 
 
-def of_pairs(**seconds: float) -> core_costs.CoreCosts:
+def of_pairs() -> core_costs.CoreCosts:
     """Messages of 1 ms and 1 ns a byte, and planned calls that take `CALL_S` more."""
     message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
     calls = (("send", (((2, False), message), ((2, True), message))),)
-    return core_costs.CoreCosts(calls, call_s=CALL_S, **seconds)
+    return core_costs.CoreCosts(calls, call_s=CALL_S, part_s=0.0, plan_factor=1.0)
 
 
-def costing(layout: Layout, *, overlap: bool = True, background_s: float = 0.0, coded: bool = True) -> Costing:
-    train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision="fp32", zero=1, overlap=overlap)
-    scheme = INT8 if coded else NamedScheme(name="baseline", algorithm="native")
+def costing(layout: Layout) -> Costing:
+    train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision="fp32", zero=1)
     bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
-    shared = replace(bare, fabric=replace(bare.fabric, core_costs=of_pairs(background_s=background_s)))
-    return Costing(Workload(Model(layers=2, hidden=256, heads=8), train, layout, 2, scheme), shared, SPEEDS)
+    shared = replace(bare, fabric=replace(bare.fabric, core_costs=of_pairs()))
+    return Costing(Workload(Model(layers=2, hidden=256, heads=8), train, layout, 2, INT8), shared, SPEEDS)
 
 
 GRID = Layout(dp=2, tp=4, tensor="2d")
@@ -62,40 +60,6 @@ def test_pieces_one_after_another_cost_the_cores_what_an_exchange_does(operation
     assert pieces.wire_bytes == pytest.approx(exchange.wire_bytes)
 
 
-def test_a_call_beside_the_computation_costs_a_hand_over() -> None:
-    def more(layout: Layout, call: PredictedCall, *, coded: bool = True, overlap: bool = True) -> float:
-        with_thread, without = (
-            costing(layout, background_s=seconds, coded=coded, overlap=overlap).cost(call, size=2).inside
-            for seconds in (THREAD_S, 0.0)
-        )
-        return with_thread - without
-
-    reduction = PredictedCall(("DP", "BACKWARD", "GRAD"), "reduce-scatter", N, 4, "dp")
-    plain, axis = Layout(dp=2, tp=4), GRID.grid.axes[0]
-    assert more(GRID, reduction) == pytest.approx(THREAD_S)
-    assert more(GRID, of_grid("broadcast", axis)) == pytest.approx(2 * THREAD_S), "a call for each piece"
-    assert more(GRID, of_grid("broadcast", axis), coded=False) == pytest.approx(2 * THREAD_S)
-    assert more(GRID, reduction, overlap=False) == 0.0
-    tensor = PredictedCall(("TP", "FORWARD", "ACT"), "all-reduce", N, 4, "tp")
-    assert more(plain, tensor) == 0.0, "a layer waits for its sums at once"
-    assert more(plain, PredictedCall(("EXACT", "STEP", "OPTIM"), "all-gather", 8, 8, "world")) == 0.0
-
-
-def test_the_hand_over_is_what_the_smallest_call_takes_more_in_the_background() -> None:
-    def rows(operation: str, seconds: float) -> list[dict[str, Any]]:
-        return [
-            {"operation": operation, "ranks": 2, "crossing": crossing, "bytes": n, "seconds": seconds * n / 1024}
-            for crossing in (False, True)
-            for n in (1024, 4096)
-        ]
-
-    raw = {"ranks_per_node": [2] * 4, "between_work": rows("send", 1e-3) + rows(PLANNED, 3e-3)}
-    alone, beside = rows("all-reduce", 2e-3), rows(BACKGROUND, 5e-3)
-    found = [core_costs.read_core_costs({**raw, "between_work": raw["between_work"] + more}, CORES)
-             for more in (alone + beside, alone, alone + rows(BACKGROUND, 1e-3))]  # fmt: skip
-    assert [one.background_s for one in found if one] == pytest.approx([CORES / RANKS * 3e-3, 0.0, 0.0])
-
-
 @pytest.fixture
 def speed(tmp_path: Path) -> Callable[..., CodecSpeed]:
     def of(*, shared: bool, **more: Any) -> CodecSpeed:
@@ -115,8 +79,8 @@ def test_where_ranks_share_cores_a_codec_takes_the_seconds_that_it_computes(
     speed: Callable[..., CodecSpeed],
 ) -> None:
     computed = {"encode_bytes_per_s": 5e9, "decode_bytes_per_s": 6e9, "call_s": 1e-4, "ratio": 0.5}
-    found = speed(shared=True, codecs_of_a_core={"bf16": computed})
-    assert (found.encode_bytes_per_s, found.decode_bytes_per_s, found.call_s) == (5e9, 6e9, 1e-4)
+    result = speed(shared=True, codecs_of_a_core={"bf16": computed})
+    assert (result.encode_bytes_per_s, result.decode_bytes_per_s, result.call_s) == (5e9, 6e9, 1e-4)
     alone = speed(shared=False, codecs_of_a_core={"bf16": computed})
     assert (alone.encode_bytes_per_s, alone.call_s) == (1e9, 1e-3), "the clock holds where each rank has a core"
     older = speed(shared=True)

@@ -1,4 +1,4 @@
-"""What the tests of programs share: one process that plays all programs and faults."""
+"""The fixture of the tests of programs: one process that runs all programs and faults."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the ranks of a program decide on calls, and on what that rests."""
+"""The decisions of a program's ranks on calls, and their reasons."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from hpcbench.programs import group_plans
 
 
 def late_mesh() -> list[list[str]]:
-    """The group and its dimension, for calls before and after a mesh has told what the group of all ranks is."""
+    """Return the group and its dimension, for calls before and after a mesh describes the group of all ranks."""
 
     def work() -> None:
         values = torch.ones(4096)
@@ -30,18 +30,18 @@ def late_mesh() -> list[list[str]]:
 
 
 def automatic() -> dict[str, Any]:
-    """Sums with `auto` over ranks that say that they are on nodes of their own: links, decisions, digest of the sum."""
-    found: list[float] = []
+    """Sum with `auto` over ranks that report different nodes. Return links, decisions, and a digest of the sum."""
+    seconds: list[float] = []
     real = group_plans.measure_links
 
-    def kept(*args: Any) -> Any:
+    def record(*args: Any) -> Any:
         links = real(*args)
-        found.append(links.between.bytes_per_s)
+        seconds.append(links.between.bytes_per_s)
         return links
 
     group, values = dist.new_group(list(range(RANKS)), group_desc="mesh_dp"), torch.randn(1 << 16)
     scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
-    group_plans.measure_links = kept
+    group_plans.measure_links = record
     os.environ["GROUP_RANK"] = str(dist.get_rank())
 
     def work() -> str:
@@ -54,39 +54,39 @@ def automatic() -> dict[str, Any]:
     finally:
         group_plans.measure_links = real
         del os.environ["GROUP_RANK"]
-    return {"speeds": found, "digest": digest, "rows": [[row["codec"], row["why"], row["calls"]] for row in rows]}
+    return {"speeds": seconds, "digest": digest, "rows": [[row["codec"], row["why"], row["calls"]] for row in rows]}
 
 
 def tried() -> dict[str, Any]:
-    """Calls with `auto` within one machine: what was tried, the decisions, and a digest of what all ranks get alike."""
-    found: list[bool] = []
+    """Make calls with `auto` within one machine. Return trials, decisions, and a digest of the common results."""
+    answers: list[bool] = []
     real = group_plans.is_faster
 
-    def kept(*args: Any) -> bool:
-        found.append(real(*args))
-        return found[-1]
+    def record(*args: Any) -> bool:
+        answers.append(real(*args))
+        return answers[-1]
 
     group, ranks = dist.new_group(list(range(RANKS)), group_desc="mesh_dp"), dist.get_world_size()
     generator = torch.Generator().manual_seed(dist.get_rank())
-    whole, other = (torch.randn(n, generator=generator) for n in (1 << 16, (1 << 16) - 64))
+    long, other = (torch.randn(n, generator=generator) for n in (1 << 16, (1 << 16) - 64))
     part, joined = torch.empty((1 << 16) // ranks), torch.empty(1 << 16)
-    exact = whole.clone()
+    exact = long.clone()
     dist.all_reduce(exact, group=group)
     scheme = NamedScheme(name="test", algorithm="auto", default="int8:256")
     asked = Interposition(scheme=scheme, groups=ASKED, out="nowhere")
-    group_plans.is_faster = kept
+    group_plans.is_faster = record
 
     def work() -> str:
-        dist.reduce_scatter_tensor(part, whole, group=group)
+        dist.reduce_scatter_tensor(part, long, group=group)
         dist.all_gather_into_tensor(joined, part, group=group)
-        for values in (whole, whole, other):
+        for values in (long, long, other):
             dist.all_reduce(values, group=group)
-        return hashlib.sha256(torch.cat([joined, whole, other]).numpy().tobytes()).hexdigest()
+        return hashlib.sha256(torch.cat([joined, long, other]).numpy().tobytes()).hexdigest()
 
     try:
         digest, rows = interposed(asked, work)
     finally:
         group_plans.is_faster = real
     error = float((joined - exact).abs().max())
-    said = sorted([row["call"], row["codec"], row["why"], row["calls"]] for row in rows)
-    return {"tried": found, "digest": digest, "rows": said, "error": error}
+    summary = sorted([row["call"], row["codec"], row["why"], row["calls"]] for row in rows)
+    return {"tried": answers, "digest": digest, "rows": summary, "error": error}

@@ -1,4 +1,4 @@
-"""Work of a rank with its calls intercepted, and what it counts."""
+"""Work of a rank with its calls intercepted, and its counts."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,6 @@
-"""Ranks that die, leave, stall, fail, disagree or begin in another order. Each fault has a separate pair of ranks.
+"""Ranks that die, leave, stall, fail, disagree or begin in another order. Each fault has its own pair of ranks.
 
-They are forked from one process.
+The ranks are forked from one process.
 """
 
 import faulthandler
@@ -26,7 +26,7 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.intercept import Interception
 
 TIMEOUT_S = 4
-"""Timeout of groups that must run into it."""
+"""Timeout of groups that must reach it."""
 PATIENCE_S = 60
 """Timeout of all other groups and of the stores: on a busy machine, ranks start late."""
 HANGS_S = 400
@@ -76,7 +76,7 @@ def disagrees(rank: int) -> None:
 
 
 def begins(group: dist.ProcessGroup) -> Callable[[], None]:
-    """Begin sums of a group; the result waits for them."""
+    """Begin sums of a group whose results are waited for later."""
     sums = [torch.ones(n) for n in (4096, 8192)]
     handles = [dist.all_reduce(x, group=group, async_op=True) for x in sums]
 
@@ -94,7 +94,7 @@ def make_groups() -> list[dist.ProcessGroup]:
 
 
 def other_order(rank: int) -> None:
-    """Each rank begins with another group than the other one."""
+    """Let each rank begin with another group."""
     groups = make_groups()
     waits = [begins(group) for group in (groups if rank == 0 else groups[::-1])]
     for wait in waits:
@@ -102,7 +102,7 @@ def other_order(rank: int) -> None:
 
 
 def two_threads(rank: int) -> None:
-    """Each rank has a thread for each group, and another one is first."""
+    """Let each rank have a thread per group, with different ones first."""
     groups = make_groups()
     with ThreadPoolExecutor(2) as threads:
         later = []
@@ -114,7 +114,7 @@ def two_threads(rank: int) -> None:
 
 
 def many_rounds(rank: int) -> None:
-    """Each rank begins the calls of a round in an order of its own, before and after their ways are decided."""
+    """Let each rank begin the calls of a round in its own order, before and after their ways are decided."""
     groups = make_groups()
     orders = Random(rank)
     for _ in range(12):
@@ -128,7 +128,7 @@ def many_rounds(rank: int) -> None:
 
 
 def exchanges(group: dist.ProcessGroup) -> Callable[[], None]:
-    """Begin a reduce-scatter, a gather and an exchange of a group; the result waits for them."""
+    """Begin a reduce-scatter, a gather and an exchange of a group, to be waited for later."""
     src, part, joined, exchanged = torch.ones(4096), torch.empty(2048), torch.empty(4096), torch.empty(4096)
     handles = [
         dist.reduce_scatter_single(part, src, group=group, async_op=True),

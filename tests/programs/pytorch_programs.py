@@ -1,4 +1,4 @@
-"""Programs that know nothing of hpcbench: each trains a few steps and returns its losses and its parameters.
+"""Programs without any knowledge of hpcbench: each trains a few steps and returns its losses and its parameters.
 
 They are called in one process group of four ranks, since importing torch takes longer than all of them.
 """
@@ -38,7 +38,7 @@ def batches(place: int, dtype: torch.dtype = torch.float32) -> Iterator[Tensor]:
         yield torch.randn(BATCH, WIDTH).to(dtype)
 
 
-def whole(parameter: Tensor) -> Tensor:
+def gather_full(parameter: Tensor) -> Tensor:
     values = parameter.detach()
     return values.full_tensor() if isinstance(values, DTensor) else values
 
@@ -52,7 +52,7 @@ def train(net: nn.Module, place: int, dtype: torch.dtype = torch.float32) -> Res
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, torch.cat([whole(p).reshape(-1).float() for p in net.parameters()])
+    return losses, torch.cat([gather_full(p).reshape(-1).float() for p in net.parameters()])
 
 
 def ddp() -> Result:

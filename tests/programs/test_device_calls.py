@@ -1,4 +1,4 @@
-"""Calls on a device, emulated: ranks are threads, each with a device that does nothing before somebody waits for it."""
+"""Calls on an emulated device: ranks are threads, each with a device that does no work before a wait."""
 
 import sys
 import threading
@@ -34,7 +34,7 @@ CODECS = ["none", "int8:256", "zfp:8"]
 
 @pytest.fixture(autouse=True)
 def one_kernel_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks are threads here, and the emulation of a GPU's threads has but one of each."""
+    """Run one kernel at a time: ranks are threads here, and the emulation of a GPU's threads supports only one."""
     real = EmulatedDevice.launch
 
     def launch(device: EmulatedDevice, *arguments: Any) -> None:
@@ -54,7 +54,7 @@ def calls(rank: int) -> DeviceCalls:
 
 
 def play(carrier: GlooCarrier, codec: str, operation: Operation, n: int, dtype: Any, ready: Any) -> None:
-    """Carry out a plan on values of a device, or on an array of the host."""
+    """Carry out a plan on device values, or on a host array."""
     coder, kind = get_codec(codec), np.dtype(dtype)
     laid = plan(Request(operation, n, kind, Topology.flat(RANKS), coder, Algorithm.ENCODED))
     place, vector = (
@@ -67,7 +67,7 @@ def play(carrier: GlooCarrier, codec: str, operation: Operation, n: int, dtype: 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_sum_on_a_device_has_the_bits_of_the_hosts(codec: str) -> None:
+def test_a_sum_on_a_device_has_the_bits_of_the_host(codec: str) -> None:
     on_device = [values(rank) for rank in range(RANKS)]
     on_host = [values(rank).numpy() for rank in range(RANKS)]
 

@@ -1,4 +1,4 @@
-"""The dimension of a group: what frameworks call their groups, what a user says, and what a layout implies."""
+"""The dimension of a group, from frameworks' names of groups, the user's settings, and the layout."""
 
 import pytest
 
@@ -28,7 +28,7 @@ NOTHING = Groups()
         ("CONTEXT_PARALLEL_GROUP", "CP"),
         ("EXPERT_MODEL_PARALLEL_GROUP", "EP"),
         ("DATA_PARALLEL_GROUP_GLOO", "EXACT"),
-        ("mesh_dp or tp", None),  # two meshes that span all ranks, by different names
+        ("mesh_dp or tp", None),  # two meshes over all ranks, with different names
         ("mesh_several dimensions", None),
         ("mesh_fsdp or world", "DP"),  # torchtitan
         ("mesh_batch or dp_shard_cp or several dimensions", "DP"),
@@ -45,13 +45,13 @@ def test_descriptions_of_frameworks(description: str, dimension: str | None) -> 
     assert dimension_of(description, range(4), 4, NOTHING) == dimension
 
 
-def test_all_ranks_of_a_program_without_a_mesh_are_data_parallel_and_parts_of_them_are_unknown() -> None:
+def test_without_a_mesh_all_ranks_are_data_parallel_and_parts_of_them_are_unknown() -> None:
     assert dimension_of("default_pg", range(4), 4, NOTHING) == "DP"
     assert dimension_of("undefined", range(4), 4, NOTHING) is None
     assert dimension_of("undefined", [0, 1], 4, NOTHING) is None
 
 
-def test_the_users_patterns_go_before_everything() -> None:
+def test_the_users_patterns_have_priority() -> None:
     groups = Groups(
         groups=[GroupPattern(match="^default", dimension="EXACT"), GroupPattern(match="mesh_", dimension="PP")],
         layout=[Axis(dimension="DP", size=4)],
@@ -69,12 +69,12 @@ def test_the_users_patterns_go_before_everything() -> None:
         ([5, 7], "DP"),
         ([1, 5], "PP"),
         ([0, 3], None),
-        ([1, 2], None),  # neighbours, but of two groups
+        ([1, 2], None),  # neighbors in two groups
         ([0, 1, 2, 3], None),
         (list(range(8)), None),
     ],
 )
-def test_a_declared_layout_tells_groups_without_a_description(ranks: list[int], dimension: str | None) -> None:
+def test_a_declared_layout_identifies_groups_without_a_description(ranks: list[int], dimension: str | None) -> None:
     layout = [Axis(dimension="PP", size=2), Axis(dimension="DP", size=2), Axis(dimension="TP", size=2)]
     assert dimension_of("undefined", ranks, 8, Groups(layout=layout)) == dimension
 
@@ -88,7 +88,7 @@ LAYOUT = [Axis(dimension=name, size=2) for name in ("DP", "PP", "CP", "TP")]  # 
     [
         ([0, 2, 8, 10], "DP"),  # DP and CP: gradients
         ([5, 7, 13, 15], "DP"),
-        ([0, 1, 8, 9], "EXACT"),  # DP and TP, as the user says
+        ([0, 1, 8, 9], "EXACT"),  # DP and TP, by the user's setting
         ([0, 1, 2, 3], None),  # CP and TP
         ([0, 2, 8, 11], None),
         ([0, 2, 8], None),
@@ -96,7 +96,7 @@ LAYOUT = [Axis(dimension=name, size=2) for name in ("DP", "PP", "CP", "TP")]  # 
         (list(range(16)), None),
     ],
 )
-def test_a_layout_tells_groups_over_two_axes(ranks: list[int], dimension: str | None) -> None:
+def test_a_layout_identifies_groups_over_two_axes(ranks: list[int], dimension: str | None) -> None:
     groups = Groups(layout=LAYOUT, groups=[GroupPattern(axes=["TP", "DP"], dimension="EXACT")])
     assert dimension_of("undefined", ranks, 16, groups) == dimension
 
@@ -105,18 +105,18 @@ def test_a_layout_tells_groups_over_two_axes(ranks: list[int], dimension: str | 
     ("ranks", "dimension"),
     [((0, 4), "PP"), ((12, 8), "PP"), ((0, 1), "TP"), ((3, 11), "DP"), ((0, 5), None), ((3, 3), None)],
 )
-def test_a_layout_tells_messages_in_the_group_of_all_ranks(ranks: tuple[int, int], dimension: str | None) -> None:
+def test_a_layout_identifies_messages_in_the_group_of_all_ranks(ranks: tuple[int, int], dimension: str | None) -> None:
     assert dimension_of_message(ranks, 16, LAYOUT) == dimension
     assert dimension_of_message(ranks, 32, LAYOUT) is None
 
 
 def test_a_pattern_selects_by_its_description_or_by_axes() -> None:
     for wrong in ({}, {"match": "a", "axes": ["DP"]}):
-        with pytest.raises(ValueError, match="give match or axes"):
+        with pytest.raises(ValueError, match="give either match or axes"):
             GroupPattern.model_validate({**wrong, "dimension": "DP"})
 
 
-def test_a_layout_of_another_size_tells_nothing() -> None:
+def test_a_layout_of_another_size_is_ignored() -> None:
     layout = [Axis(dimension="DP", size=2), Axis(dimension="TP", size=2)]
     assert dimension_of("undefined", [0, 1], 8, Groups(layout=layout)) is None
 

@@ -1,4 +1,4 @@
-"""Scripts of other frameworks under a real torchrun, where the framework is installed: nothing of them is changed."""
+"""Unchanged scripts of other frameworks under a real torchrun, if the framework is installed."""
 
 import json
 import os
@@ -31,7 +31,10 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", autouse=True)
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A place for the extension that DeepSpeed compiles: in a home, a killed compilation would stop all later ones."""
+    """Return a directory for the extension that DeepSpeed compiles.
+
+    In a home, a killed compilation would block all later ones.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
         yield
@@ -55,7 +58,7 @@ def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str 
     package = name.split(",")[0]
     need(f"{package} is missing: pip install '.[frameworks]'" if find_spec(package) is None else None)
     need(explain_missing("Python.h") if package == "deepspeed" else None)
-    groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed describes no group
+    groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed does not describe its groups
     (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
     script, scheme = PROGRAMS[name]
     plain = run_script(script, [], tmp_path)

@@ -1,4 +1,4 @@
-"""Plans carried out over messages of PyTorch's kind: threads with queues in place of ranks with gloo."""
+"""Plans carried out over messages like PyTorch's: threads with queues instead of ranks with gloo."""
 
 import queue
 import threading
@@ -24,13 +24,13 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.programs.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
 
 PATIENCE_S = 60.0
-"""So that a fault ends the test: a rank that waits for ever raises queue.Empty."""
+"""Timeout that ends a faulty test: a rank that waits forever raises queue.Empty."""
 
 
 @dataclass
 class Sent:
     def wait(self) -> None:
-        """Sent at once."""
+        """Return at once, because it was sent."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Coming:
 
     def wait(self) -> None:
         content = self.box.get(timeout=PATIENCE_S)
-        assert content.size <= self.into.numel()  # gloo takes a shorter message, and no longer one
+        assert content.size <= self.into.numel()  # gloo accepts a shorter message but not a longer one
         self.into[: content.size] = torch.from_numpy(content)
 
 
@@ -98,7 +98,7 @@ def on_ranks(ranks: int, work: Callable[[int, GlooCarrier], None]) -> None:
         (Topology.regular(2, 2), Algorithm.HIERARCHICAL),
     ],
 )
-def test_an_all_reduce_over_messages_is_that_of_the_plan(codec: str, topology: Topology, algorithm: Algorithm) -> None:
+def test_an_all_reduce_over_messages_equals_the_plan(codec: str, topology: Topology, algorithm: Algorithm) -> None:
     n, p = 70_000, topology.ranks
     coder = get_codec(codec)
     dtype = np.dtype(np.float32)
@@ -128,54 +128,56 @@ def test_an_all_reduce_over_messages_is_that_of_the_plan(codec: str, topology: T
 
 @dataclass
 class Asked:
-    """A request of a slice, which tells when it is waited for."""
+    """A request of a slice, which records when it is waited for."""
 
     slice: int
     stage: int
-    told: list[tuple[int, int]]
+    order: list[tuple[int, int]]
 
     def wait(self) -> int:
-        self.told.append((self.slice, self.stage))
+        self.order.append((self.slice, self.stage))
         return 0
 
 
 def driven(stages: dict[int, list[int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """The order in which slices wait, by slice and stage, and how many had waited when each slice began."""
-    told: list[tuple[int, int]] = []
+    """Return the order in which slices wait, by slice and stage, and how many had waited when each slice began."""
+    order: list[tuple[int, int]] = []
     begun: list[int] = []
 
-    def one(number: int) -> Any:
-        begun.append(len(told))
+    def stages_of(number: int) -> Any:
+        begun.append(len(order))
         for stage in stages[number]:
-            yield [Asked(number, stage, told)]
+            yield [Asked(number, stage, order)]
 
-    drive(one(number) for number in stages)
-    return told, begun
+    drive(stages_of(number) for number in stages)
+    return order, begun
 
 
 def test_slices_begin_between_the_stages_of_an_older_one() -> None:
-    told, begun = driven({k: [0, 1] for k in range(6)})
-    assert told[:6] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (3, 0)], "sums of newer slices before the older gathers"
+    order, begun = driven({k: [0, 1] for k in range(6)})
+    assert order[:6] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (3, 0)], (
+        "sums of newer slices before the older gathers"
+    )
     assert begun[:4] == [0, 0, 1, 2], "two slices are on their way before anybody waits"
-    assert sorted(told) == [(k, stage) for k in range(6) for stage in (0, 1)]
+    assert sorted(order) == [(k, stage) for k in range(6) for stage in (0, 1)]
 
 
 def test_all_ranks_wait_in_one_order_even_if_some_have_fewer_stages() -> None:
-    whole, _ = driven({k: [0, 1, 2] for k in range(8)})
+    full_order, _ = driven({k: [0, 1, 2] for k in range(8)})
     less, _ = driven({k: [0, 2] if k % 2 else [2] for k in range(8)})
-    assert less == [event for event in whole if event in less], "otherwise two ranks could wait for each other"
+    assert less == [event for event in full_order if event in less], "otherwise two ranks could wait for each other"
 
 
-def test_stages_whose_tags_begin_anew_come_after_the_others() -> None:
-    """The hops of a long ring: the 17th has the tag of the first."""
-    told, _ = driven({k: [14, 15, 0, 1] for k in range(40)})
-    assert [stage for number, stage in told if number == 0] == [14, 15, 0, 1]
-    at = {event: k for k, event in enumerate(told)}
+def test_stages_with_reused_tags_follow_the_others() -> None:
+    """In the hops of a long ring, the 17th has the tag of the first."""
+    order, _ = driven({k: [14, 15, 0, 1] for k in range(40)})
+    assert [stage for number, stage in order if number == 0] == [14, 15, 0, 1]
+    at = {event: k for k, event in enumerate(order)}
     assert all(at[5, stage] < at[6, stage] for stage in (14, 15, 0, 1))
-    assert at[5, 15] < at[4, 0] < at[5, 0], "a newer slice goes on before the older one's next stage"
+    assert at[5, 15] < at[4, 0] < at[5, 0], "a newer slice continues before the older one's next stage"
 
 
-def test_messages_of_any_length_say_it() -> None:
+def test_messages_contain_their_length() -> None:
     content = np.arange(5, dtype=np.uint8)
     room = room_for(100)
     message = with_length(content)
@@ -183,7 +185,7 @@ def test_messages_of_any_length_say_it() -> None:
     assert np.array_equal(behind_length(room), content)
 
 
-def test_a_length_that_cannot_be_is_an_error() -> None:
+def test_an_impossible_length_is_an_error() -> None:
     message = with_length(np.zeros(9, dtype=np.uint8))
     with pytest.raises(ValueError, match="9 bytes, but can contain at most 3"):
         behind_length(message[:11])

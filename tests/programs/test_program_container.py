@@ -1,4 +1,4 @@
-"""Programs of others in containers: the launcher starts the rank within the image, and our process stays outside."""
+"""Users' programs in containers: the launcher starts the rank within the image, and our process stays outside."""
 
 import json
 import os
@@ -30,7 +30,7 @@ STUDY: dict[str, Any] = {
 
 
 def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> tuple[list[str], list[str]]:
-    """The words of the launch line, and those between it and the rank."""
+    """Return the arguments of the launch line, and those between it and the rank."""
     (directory / "at").mkdir(exist_ok=True)
     program = {**STUDY["program"], "start": start, "directory": "at"}
     path = directory / "s.yaml"
@@ -42,20 +42,20 @@ def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> t
     text = render(jobs[0], site=site, study="mine", root="/r")
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
     (line,) = (line for line in text.splitlines() if "hpcbench.programs" in line)
-    words = shlex.split(line)
-    assert words[:6] == ["launch", "/host/py", "-u", "-m", "hpcbench.programs", "runs/$run/run.json"], words
-    assert words[6] == "$@" and words[words.index("/opt/py") + 1] == ">"
-    return shlex.split(launch.removeprefix("launch=(").removesuffix(")")), words[7 : words.index("/opt/py")]
+    arguments = shlex.split(line)
+    assert arguments[:6] == ["launch", "/host/py", "-u", "-m", "hpcbench.programs", "runs/$run/run.json"], arguments
+    assert arguments[6] == "$@" and arguments[arguments.index("/opt/py") + 1] == ">"
+    return shlex.split(launch.removeprefix("launch=(").removesuffix(")")), arguments[7 : arguments.index("/opt/py")]
 
 
-def test_the_image_stands_between_the_launcher_and_the_rank(tmp_path: Path) -> None:
+def test_the_image_comes_between_launcher_and_rank(tmp_path: Path) -> None:
     launch, inside = script(tmp_path, "apptainer", nodes=2)
     assert launch[0] == "srun" and inside[:2] == ["apptainer", "exec"] and inside[-1] == "/sw/it's mine.sif"
     binds = [inside[k + 1] for k, word in enumerate(inside) if word == "--bind"]
     assert binds == ["/r:/r", f"{tmp_path / 'at'}:{tmp_path / 'at'}"], "where the program runs is seen inside"
 
 
-def test_a_command_that_starts_its_own_ranks_is_alone_in_its_container(tmp_path: Path) -> None:
+def test_a_command_that_starts_its_own_ranks_is_the_only_one_in_its_container(tmp_path: Path) -> None:
     assert "--join" in script(tmp_path, "charliecloud")[1]
     launch, inside = script(tmp_path, "charliecloud", "node")
     assert launch == ["env"] and "ch-run" in inside and "--join" not in inside
@@ -86,14 +86,14 @@ os.execvp(words[0], words)
 
 
 @pytest.mark.parametrize(
-    ("inside", "status", "words"),
+    ("inside", "status", "message"),
     [
         ({}, 0, '"state": "completed", "steps": 2'),
         ({"HPCBENCH_VERSION": "0.0.7"}, 1, f"has hpcbench {__version__}, and the job is of 0.0.7: build the image"),
     ],
 )
-def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], status: int, words: str) -> None:
-    """The stand-in starts this interpreter in place of the image's, as if all were the same inside."""
+def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], status: int, message: str) -> None:
+    """The stand-in starts this interpreter in place of the image's, as if both had the same contents."""
     seen = tmp_path / "seen"
     (tmp_path / "bin").mkdir()
     for name, text in (("apptainer", APPTAINER), ("launcher", LAUNCHER)):
@@ -113,7 +113,7 @@ def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], stat
     (tmp_path / "play.py").write_text("import sys\nfor k in 1, 2: print('loss', sys.argv[1])\n", encoding="utf-8")
     (tmp_path / "s.yaml").write_text(json.dumps({**STUDY, "ranks_per_node": 1}), encoding="utf-8")
     (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")  # scratch directories often are links, which nobody binds
+    (tmp_path / "link").symlink_to("real")  # scratch directories are often links, which are not bound
     options = Options(site=str(tmp_path / "fake.yaml"), dry_run=True, out=tmp_path / "link")
     root = submit(tmp_path / "s.yaml", options).root
     (job,) = root.glob("jobs/*/job.sh")
@@ -121,9 +121,9 @@ def test_a_program_runs_in_an_image(tmp_path: Path, inside: dict[str, str], stat
     done = subprocess.run(["bash", str(job)], env=environment, capture_output=True, text=True, check=False)
     (log,) = root.glob("runs/*/log.txt")
     assert done.returncode == status, done.stderr
-    assert words in log.read_text(encoding="utf-8")
-    told = seen.read_text(encoding="utf-8")
-    assert told.startswith(
+    assert message in log.read_text(encoding="utf-8")
+    output = seen.read_text(encoding="utf-8")
+    assert output.startswith(
         f"exec --bind {tmp_path}:{tmp_path} --pwd {root} {STUDY['container']['image']} /opt/py -u -m "
     )
-    assert "hpcbench.programs.rank runs/r1-baseline/run.json" in told, "and no path of the host's without its links"
+    assert "hpcbench.programs.rank runs/r1-baseline/run.json" in output, "and no path of the host's without its links"

@@ -1,4 +1,4 @@
-"""Ranks that die, leave, fail or disagree: the others end in time with a reason, and none crashes."""
+"""Ranks that die, leave, fail or disagree: the other ranks end in time with a reason, and none crashes."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ FAULTS = ("killed", "leaves", "stalls", "encode fails", "disagrees")
 ORDERS = tuple(order + auto for order in ("other order", "two threads", "many rounds") for auto in ("", ", auto"))
 """Orders of calls that plain gloo carries out."""
 TIMEOUT_S, TRIES = 4, 10
-"""Timeout of groups that run into it, and the longest time of a rank on a busy machine."""
+"""Timeout of groups that reach it, and the longest time of a rank on a busy machine."""
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def check(outcomes: Outcomes, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_nobody_hangs_and_nobody_crashes(outcomes: Outcomes, fault: str) -> None:
+def test_no_rank_hangs_or_crashes(outcomes: Outcomes, fault: str) -> None:
     check(outcomes, fault)
 
 
 def check_reasons(outcomes: Outcomes) -> None:
-    """Assert that the rank that is left reports a reason, and that of the rank that failed reaches the other one."""
+    """Assert that a rank whose peer left reports a reason, and that the reason of a failed rank reaches its peer."""
     for fault in ("killed", "leaves", "stalls", "encode fails"):
         status, _, message = outcomes[fault][0]
         assert status == 5 and "Error" in message, fault
@@ -48,7 +48,7 @@ def check_reasons(outcomes: Outcomes) -> None:
         assert "ValueError: planted in encode" in message
 
 
-def test_who_is_left_says_why(outcomes: Outcomes) -> None:
+def test_remaining_ranks_report_the_reason(outcomes: Outcomes) -> None:
     check_reasons(outcomes)
 
 
@@ -61,13 +61,13 @@ def check_order(outcomes: Outcomes, order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_groups_may_begin_in_another_order_on_each_rank(outcomes: Outcomes, order: str) -> None:
+def test_groups_may_begin_in_different_orders(outcomes: Outcomes, order: str) -> None:
     check_order(outcomes, order)
 
 
 @pytest.mark.long
 def test_each_fault_several_times(tmp_path: Path) -> None:
-    """Play each fault several times: a crash at the end of an interpreter, or a hang, may come only now and then."""
+    """Play each fault several times: a crash at the end of an interpreter, or a hang, may be rare."""
     done = subprocess.run([sys.executable, str(WORKER), str(tmp_path), str(TRIES)], timeout=3600, check=False)
     assert done.returncode == 0
     tries = json.loads((tmp_path / "faults.json").read_text(encoding="utf-8"))
@@ -78,5 +78,5 @@ def test_each_fault_several_times(tmp_path: Path) -> None:
         for order in ORDERS:
             check_order(outcomes, order)
         check_reasons(outcomes)
-    for fault in FAULTS:  # one that waits longer than its group does so in every try, on a busy machine too
+    for fault in FAULTS:  # a rank that exceeds its group's timeout does so in every try, even on a busy machine
         assert min(outcomes[fault][0][1] for outcomes in tries) < 2 * TIMEOUT_S, fault

@@ -1,5 +1,6 @@
-"""What a job script starts for a run of a program, and what a launcher starts for each rank. No torch is needed."""
+"""The processes that a job script and a launcher start for a run of a program. No torch is needed."""
 
+import hashlib
 import json
 import os
 import signal
@@ -58,7 +59,7 @@ ROW: dict[str, Any] = {
 
 
 def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **program: Any) -> Path:
-    """The run file of a program in a directory."""
+    """Return a directory with the run file of a program."""
     directory.mkdir(exist_ok=True)
     (directory / "play.py").write_text(script, encoding="utf-8")
     shape = {"nodes": 1, "ranks_per_node": 2, "cores_per_rank": 1, "gpus_per_rank": "0", "visibility": "one"}
@@ -86,7 +87,7 @@ def written(directory: Path, script: str, scheme: dict[str, Any] = NATIVE, **pro
 
 
 def started(path: Path, *launcher: str) -> "subprocess.Popen[bytes]":
-    """The process that a job script starts, with its logs."""
+    """Start the process as a job script does, with its logs."""
     command = [sys.executable, "-u", "-m", "hpcbench.programs", str(path), *(launcher or ("env",)), sys.executable]
     with (path.parent / "log.txt").open("wb") as log, (path.parent / "err.txt").open("wb") as errors:
         return subprocess.Popen(command, stdout=log, stderr=errors)
@@ -119,34 +120,34 @@ for rank in range(2):
 """
 
 
-def test_the_baseline_is_the_program_alone(tmp_path: Path) -> None:
+def test_the_baseline_is_the_unchanged_program(tmp_path: Path) -> None:
     status, verdict = played(tmp_path, TRAINS)
     assert (status, verdict.state) == (0, "completed"), verdict
     lines = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert lines[2].endswith("] 7 2 ranks False")
-    assert lines[-2].endswith("] and a last line without an end")
+    assert any(line.endswith("] and a last line without an end") for line in lines)
     assert '"state": "completed", "steps": 3' in lines[-1]
 
 
-def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
+def test_sent_bytes_of_ranks_are_in_the_log(tmp_path: Path) -> None:
     exact = {**ROW, "codec": "", "why": "unknown group", "group": "odd", "dimension": "unknown"}
     status, verdict = played(tmp_path, REPORTS.replace("ROWS", repr([ROW, exact])), INT8)
     assert (status, verdict.state) == (0, "completed"), verdict
     events = [json.loads(line) for line in (tmp_path / "log.txt").read_text().splitlines() if line.startswith("{")]
     assert [event["event"] for event in events] == [
-        *("start", "configuration", "traffic", "calls", "unknown_group", "end")
+        *("start", "configuration", "applied", "traffic", "calls", "unknown_group", "network", "end")
     ]
-    coded, plain = events[2]["channels"]
+    coded, plain = events[3]["channels"]
     assert (coded["dimension"], coded["message_bytes"], coded["wire_bytes"]) == ("DP", 6000, 1600)
     assert (plain["dimension"], plain["message_bytes"], plain["wire_bytes"]) == ("EXACT", 6000, 6000)
-    assert [(row["group"], row["why"], row["calls"]) for row in events[3]["rows"]] == [
+    assert [(row["group"], row["why"], row["calls"]) for row in events[4]["rows"]] == [
         *(("default_pg", "", 6), ("odd", "unknown group", 6))
     ]
-    assert events[4]["group"] == "odd" and "match: '^odd$'" in events[4]["remedy"]
+    assert events[5]["group"] == "odd" and "match: '^odd$'" in events[5]["remedy"]
 
 
 @pytest.mark.parametrize(
-    ("script", "scheme", "words"),
+    ("script", "scheme", "message"),
     [
         (TRAINS, INT8, "0 of 2 ranks have reported their traffic"),
         (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "bytes were exact (small)"),
@@ -155,30 +156,96 @@ def test_what_ranks_have_sent_is_in_the_log(tmp_path: Path) -> None:
         ("print('loss 1')\nprint('[rank1]: ValueError: planted')\nraise SystemExit(1)", NATIVE, "ValueError: planted"),
     ],
 )  # fmt: skip
-def test_what_is_no_measurement_fails_and_says_why(
-    tmp_path: Path, script: str, scheme: dict[str, Any], words: str
+def test_invalid_measurements_fail_with_a_reason(
+    tmp_path: Path, script: str, scheme: dict[str, Any], message: str
 ) -> None:
     status, verdict = played(tmp_path, script, scheme)
     assert status != 0 and verdict.state == "failed"
-    assert words in verdict.reason
+    assert message in verdict.reason
     mark = Mark("ended", exit=status)
     assert (
         resolve_unread_run(tmp_path, tmp_path, mark, JobSummary("j1", State.COMPLETED)) == verdict
-    )  # as `hpcbench status` says it
+    )  # as `hpcbench status` prints it
 
 
-def test_with_auto_a_program_may_send_everything_plain(tmp_path: Path) -> None:
+CHANGES = """\
+import json, os, sys
+print(json.dumps([sys.argv[1:], os.environ.get("MINE"), os.environ.get("OTHERS"), os.environ.get("SET_BY_SETUP")]))
+for loss in (3, 2, 1): print("loss", loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python play.py {seed}", ["7", "--bits", "4 5", "7"]),
+        ("python play.py {arguments} {seed}", ["--bits", "4 5", "7", "7"]),
+    ],
+    ids=["appended", "placed"],
+)
+def test_a_scheme_may_change_arguments_variables_and_setup(tmp_path: Path, command: str, expected: list[str]) -> None:
+    scheme = {
+        **NATIVE,
+        "name": "other",
+        "arguments": "--bits '4 5' {seed}",
+        "environment": {"OTHERS": "a b"},
+        "setup": ["export SET_BY_SETUP='x y' # a remark", "true"],
+    }
+    status, state = played(tmp_path, CHANGES, scheme, command=command)
+    assert (status, state.state) == (0, "completed"), state
+    lines = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
+    printed = next(line for line in lines if line.startswith("[") and '["' in line)
+    assert json.loads(printed.split("] ", 1)[1]) == [expected, "2 ranks", "a b", "x y"]
+    applied = next(json.loads(line) for line in lines if line.startswith('{"event": "applied"'))
+    assert applied["command"][1:] == ["play.py", *expected] and applied["environment"] == {"OTHERS": "a b"}
+    assert applied["setup"] == scheme["setup"] and applied["preload"] is None
+    assert applied["versions"]["torch"]
+
+
+def test_a_preloaded_library_is_loaded_and_recorded(tmp_path: Path) -> None:
+    source = tmp_path / "marker.c"
+    source.write_text(
+        '#include <stdlib.h>\n__attribute__((constructor)) static void mark(void) { setenv("OTHERS", "loaded", 1); }\n',
+        encoding="utf-8",
+    )
+    library = tmp_path / "marker.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    status, state = played(tmp_path, CHANGES, {**NATIVE, "name": "other", "preload": str(library)})
+    assert (status, state.state) == (0, "completed"), state
+    text = (tmp_path / "log.txt").read_text(encoding="utf-8")
+    assert '"2 ranks", "loaded", null]' in text
+    applied = next(json.loads(line) for line in text.splitlines() if line.startswith('{"event": "applied"'))
+    assert applied["preload_sha256"] == hashlib.sha256(library.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preload": "/no/such/library.so"}, "scheme other: preload: /no/such/library.so does not exist on "),
+        ({"setup": ["true", 'false "a" $b']}, 'scheme other: setup: false "a" $b: exit status 1'),
+        ({"setup": ["no-such-command"]}, "scheme other: setup: no-such-command: exit status 127"),
+    ],
+)
+def test_a_scheme_that_cannot_be_applied_fails_before_the_program(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    status, state = played(tmp_path, "open('started', 'w')", {**NATIVE, "name": "other", **changes})
+    assert status == 2 and state.state == "failed" and message in state.reason
+    assert not (tmp_path / "started").exists()
+
+
+def test_with_auto_a_program_may_send_everything_unencoded(tmp_path: Path) -> None:
     rows = [{**ROW, "codec": "", "why": "plan"}]
     status, verdict = played(tmp_path, REPORTS.replace("ROWS", repr(rows)), {**INT8, "algorithm": "auto"})
     assert (status, verdict.state) == (0, "completed"), verdict
 
 
-def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_command_is_named(tmp_path: Path) -> None:
     status, verdict = played(tmp_path, "", command="no-such-program {seed}")
     assert status == 2 and "no-such-program {seed}: No such file or directory" in verdict.reason
 
 
-def test_a_run_that_is_told_to_stop_leaves_and_says_so(tmp_path: Path) -> None:
+def test_a_stopped_run_ends_with_its_status(tmp_path: Path) -> None:
     process = started(written(tmp_path, "import time\nprint('loss 1')\ntime.sleep(60)"))
     while b"loss 1" not in (tmp_path / "log.txt").read_bytes():
         time.sleep(0.05)
@@ -201,19 +268,19 @@ def test_a_signal_to_the_group_ends_launcher_and_program(tmp_path: Path) -> None
         if not Path(f"/proc/{program}").exists():
             return
         time.sleep(0.05)
-    pytest.fail("the program goes on")
+    pytest.fail("the program continues")
 
 
 @pytest.mark.parametrize("names", PLACES)
-def test_every_launcher_tells_a_rank_its_place(names: tuple[str, str, str]) -> None:
-    said = dict(zip(names, ("5", "8", "1"), strict=True))
-    assert place(said) == (5, 8, 1)
-    del said[names[2]]
-    assert place(said) == (5, 8, None)
+def test_every_launcher_gives_a_rank_its_place(names: tuple[str, str, str]) -> None:
+    values = dict(zip(names, ("5", "8", "1"), strict=True))
+    assert place(values) == (5, 8, 1)
+    del values[names[2]]
+    assert place(values) == (5, 8, None)
     assert place({}) == (0, 1, None)
 
 
-def test_a_rank_has_what_torchrun_would_set(tmp_path: Path) -> None:
+def test_a_rank_has_the_variables_of_torchrun(tmp_path: Path) -> None:
     path = written(tmp_path, "", INT8, start="rank", command="torchrun {node_rank} {host}:{port}")
     run = load(path)
     first, variables = prepared(run, path, "a", {"PMI_RANK": "0", "PMI_SIZE": "2"})
@@ -228,7 +295,7 @@ def test_a_rank_has_what_torchrun_would_set(tmp_path: Path) -> None:
     assert others["PYTHONPATH"].split(os.pathsep)[0].endswith("programs/start")
 
 
-def test_the_baseline_has_no_kernels_though_the_shell_does(tmp_path: Path) -> None:
+def test_the_baseline_has_no_kernels_even_if_the_shell_sets_them(tmp_path: Path) -> None:
     path = written(tmp_path, "", start="rank")
     _, variables = prepared(load(path), path, "b", {"PMI_RANK": "0", "PMI_SIZE": "2", VARIABLE: "{}"})
     assert VARIABLE not in variables

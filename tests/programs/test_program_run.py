@@ -1,4 +1,4 @@
-"""The command `hpcbench run`: wrong input is one line, and a program that says nothing is no success.
+"""The command `hpcbench run`: wrong input gives one line, and a program without output is not a success.
 
 Real programs are run in test_session.py.
 """
@@ -30,27 +30,27 @@ from hpcbench.programs.command import run as run_command
 
 
 def run(*options: str, command: list[str]) -> subprocess.CompletedProcess[str]:
-    whole = [sys.executable, "-m", "hpcbench", "run", *options, "--", *command]
+    arguments = [sys.executable, "-m", "hpcbench", "run", *options, "--", *command]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.run(whole, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=300, env=environment, check=False)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ([], "no scheme: --scheme naive-int8"),
         (["--scheme", "naive-int9"], "naive-int9"),
-        (["--scheme", "onebit-adam"], "brings its own optimizer"),
+        (["--scheme", "onebit-adam"], "sets an optimizer"),
         (["--dry", "--groups", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )
-def test_wrong_input_is_one_line(options: list[str], words: str) -> None:
+def test_wrong_input_is_one_line(options: list[str], message: str) -> None:
     done = run(*options, command=["true"])
     assert done.returncode == 2
-    assert words in done.stderr and "Traceback" not in done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_command_that_is_not_there_and_a_program_that_says_nothing() -> None:
+def test_a_missing_command_and_a_program_without_output() -> None:
     assert "no such command" in run("--dry", command=["no-such-launcher"]).stderr
     done = run("--dry", command=["true"])
     assert done.returncode == 1
@@ -69,7 +69,7 @@ for rank in range(int(sys.argv[1])):
         json.dump(dict(rank=rank, world=2, rows=[row | other for other in json.loads(sys.argv[3])]), file)
 sys.exit(int(sys.argv[2]))
 """
-"""A program whose ranks report, without PyTorch: how many of two do, its exit status, and what is odd in its rows."""
+"""A program whose ranks report without PyTorch: the number of reporting ranks, its exit status, and wrong rows."""
 
 
 def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, list[Event]]:
@@ -91,7 +91,7 @@ def logged(log: Path, *command: str, scheme: str | None = None) -> tuple[int, li
         (0, 4, "failed", "exit status 4, no rank has reported"),
     ],
 )
-def test_a_log_says_what_was_sent_and_how_the_program_ended(
+def test_a_log_contains_the_sent_bytes_and_the_end_of_the_program(
     tmp_path: Path, ranks: int, status: int, state: str, reason: str | None
 ) -> None:
     log = tmp_path / "log.jsonl"
@@ -105,7 +105,7 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
     if ranks:
         channels, calls = events[2], events[3]
         assert isinstance(channels, TrafficTotals) and channels.channels and channels.from_step is None
-        assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes there and back
+        assert channels.channels[0].message_bytes == 300 * ranks  # of two ranks, half of the bytes in each direction
         assert isinstance(calls, Calls) and calls.rows
         assert (calls.rows[0].group, calls.rows[0].why) == ("odd \u2028 one", "unknown group")
         assert calls.rows[0].call_bytes == 300 * ranks
@@ -131,7 +131,7 @@ def test_a_log_says_what_was_sent_and_how_the_program_ended(
         ("auto-int8", [{"why": "small"}, {"why": "plan"}], []),
     ],
 )
-def test_a_scheme_that_has_encoded_nothing_is_no_success(
+def test_a_scheme_that_encoded_nothing_is_not_a_success(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -163,7 +163,7 @@ def test_a_scheme_that_has_encoded_nothing_is_no_success(
     assert on_gpus == ("cupy-cuda13x" in table) == (odd[0].get("why") == "device cuda")
 
 
-def test_a_log_that_cannot_be_written_costs_no_run(tmp_path: Path) -> None:
+def test_an_unwritable_log_does_not_stop_the_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--log .*: No such file or directory: name a file in a directory"):
         logged(tmp_path / "nowhere" / "log", sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')")
     assert not (tmp_path / "ran").exists()
@@ -190,13 +190,13 @@ def test_a_damaged_setting_never_breaks_the_import_of_torch_and_the_kernels_need
 
 
 def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tmp_path: Path) -> None:
-    """As in a program's environment whose PYTHONPATH has the site-packages of a clone that is installed as editable."""
+    """This is the situation in a program's environment whose PYTHONPATH has the site-packages of an editable clone."""
     entries = metadata.entry_points(group="torch.backends", name="hpcbench")
     assert {entry.module for entry in entries} == {"hpcbench_torch"}
     environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
     code = "import sys, torch; print('hpcbench_torch' in sys.modules, 'hpcbench.programs' in sys.modules)"
     for asked in ({}, {"HPCBENCH_TORCH": "{}"}):
-        command = [sys.executable, "-S", "-c", code]  # -S leaves .pth files alone, as PYTHONPATH does
+        command = [sys.executable, "-S", "-c", code]  # -S ignores .pth files, like PYTHONPATH
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=tmp_path, env={**environment, **asked}, check=False
         )

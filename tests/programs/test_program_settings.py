@@ -1,4 +1,4 @@
-"""Programs in studies: what a user may write, what is said of what is wrong, and what becomes of it."""
+"""Programs in studies: the allowed settings, the errors for wrong ones, and the resulting runs."""
 
 import json
 import re
@@ -54,59 +54,63 @@ def content(run: Run, base: Path) -> dict[str, object]:
     )
 
 
-def test_every_known_framework_has_a_dialect_and_the_other_way_round() -> None:
+def test_frameworks_and_dialects_correspond() -> None:
     assert set(Framework.__args__) == {dialect.name.lower() for dialect in DIALECTS}  # type: ignore[attr-defined]
 
 
 def test_schemes_rotate_and_seeds_count_up_with_the_repeats(tmp_path: Path) -> None:
-    found = runs(tmp_path)
-    assert [run.id for run in found][:3] == ["r1-batch8-baseline", "r1-batch8-naive-int8", "r1-batch16-baseline"]
-    assert [run.scheme_name for run in found if run.repeat == 2][:2] == ["naive-int8", "baseline"]
-    files = {run.id: content(run, tmp_path) for run in found}
+    planned = runs(tmp_path)
+    assert [run.id for run in planned][:3] == ["r1-batch8-baseline", "r1-batch8-naive-int8", "r1-batch16-baseline"]
+    assert [run.scheme_name for run in planned if run.repeat == 2][:2] == ["naive-int8", "baseline"]
+    files = {run.id: content(run, tmp_path) for run in planned}
     first, last = files["r1-batch8-baseline"], files["r2-batch16-naive-int8"]
     assert (first["ranks"], first["directory"]) == (8, str(tmp_path))
     seeds = [Program.model_validate(file["program"]).seed for file in (first, last)]
     assert seeds == [1234, 1235]
-    words = Program.model_validate(last["program"]).fill_command({"seed": seeds[1]})
-    assert words == ["python", "train.py", "--seed", "1235", "--batch", "16"]
+    arguments = Program.model_validate(last["program"]).fill_command({"seed": seeds[1]})
+    assert arguments == ["python", "train.py", "--seed", "1235", "--batch", "16"]
 
 
-def test_braces_that_are_no_names_stay_as_they_are() -> None:
+def test_braces_that_are_not_names_stay() -> None:
     assert fill_braces('{"a": {seed}, "b": {c}}', {"seed": 3}) == '{"a": 3, "b": {c}}'
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
-        ("--batch {batch}", "--batch {bach}", "command has {bach}: known are seed, ranks"),
+        ("--batch {batch}", "--batch {bach}", "command has the unknown name {bach}: use seed, ranks"),
         ("  log: torchtitan\n", "  log: torchtitam\n", "torchtitam"),
         ("  log: torchtitan\n", "  log: {line: 'loss ('}\n", "not a regular expression"),
-        ("  log: torchtitan\n", "  log: {line: 'loss (?P<los>.*)'}\n", "has a group los: groups are step"),
+        (
+            "  log: torchtitan\n",
+            "  log: {line: 'loss (?P<los>.*)'}\n",
+            "has an unknown group los: use groups from step",
+        ),
         ("  log: torchtitan\n", "  log: {line: 'loss'}\n", "line has no group"),
-        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name of hpcbench's own"),
+        ("values: {batch: 8}", "values: {batch: 8, seed: 3}", "values.seed is a name that hpcbench sets"),
         ("--seed {seed}", "--seed '{seed}", "close the quote"),
         (
             "nodes: 2\n",
             "nodes: 2\nmodel: gpt-tiny\n",
-            "s.yaml:9: model: a study with program has a training of its own",
+            "s.yaml:9: model: the program of the study has its own training",
         ),
-        ("nodes: 2\n", "nodes: 2\nlayout: {dp: 2}\n", "layout: a study with program"),
+        ("nodes: 2\n", "nodes: 2\nlayout: {dp: 2}\n", "layout: the program of the study"),
         ("program.values.batch", "program.values.bach", "did you mean 'program.values.batch'?"),
         ("program.values.batch", "train.lr", "'train.lr' cannot vary"),
-        ("naive-int8", "onebit-adam", "brings its own optimizer"),
+        ("naive-int8", "onebit-adam", "sets an optimizer"),
         ("  steps: 20\n", "", "program.steps: is missing"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(UserError) as caught:
         runs(tmp_path, GOOD.replace(old, new))
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "s.yaml"))
 
 
 def test_a_program_is_not_predicted(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="hpcbench knows no model of it"):
+    with pytest.raises(UserError, match="hpcbench has no model of it"):
         run_file(runs(tmp_path)[0], site="here", threads=1, oversubscribe=False, device="cpu", base=tmp_path)
 
 
@@ -127,7 +131,7 @@ WALLTIME = GOOD + "walltime: 10m\n"
 
 def test_ranks_are_started_by_the_sites_launcher_within_our_process(tmp_path: Path) -> None:
     text = script(tmp_path, "local", GOOD.replace("nodes: 2", "nodes: 1"))
-    assert re.search(r'-u -m hpcbench\.programs "runs/\$run/run\.json" "\$@" \S+ >', text)
+    assert re.search(r'^run \S+ \S+ -u -m hpcbench\.programs runs/\S+/run\.json "\$\{launch\[@\]\}" \S+$', text, re.M)
     assert "hpcbench.train" not in text
     (launch,) = (line for line in text.splitlines() if line.startswith("launch=("))
     assert "mpiexec -n 4" in launch
@@ -137,17 +141,17 @@ NODE = WALLTIME.replace("  steps: 20", "  start: node\n  steps: 20")
 
 
 @pytest.mark.parametrize(
-    ("site", "nodes", "words"),
+    ("site", "nodes", "message"),
     [
         ("local", 1, "launch=(env)"),
-        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run beside the nodes of the job
+        ("lassen", 1, "launch=(lrun -N1 -T1 "),  # its job scripts run outside of the nodes of the job
         ("lassen", 2, "launch=(lrun -N2 -T1 "),
     ],
 )
 def test_a_command_that_starts_its_own_ranks_is_started_once_on_each_node(
-    tmp_path: Path, site: str, nodes: int, words: str
+    tmp_path: Path, site: str, nodes: int, message: str
 ) -> None:
-    assert words in script(tmp_path, site, NODE.replace("nodes: 2", f"nodes: {nodes}"))
+    assert message in script(tmp_path, site, NODE.replace("nodes: 2", f"nodes: {nodes}"))
 
 
 def test_a_launcher_that_cannot_start_fewer_ranks_is_refused(tmp_path: Path) -> None:
@@ -159,6 +163,6 @@ def test_the_programs_in_the_examples_are_there() -> None:
     studies = Path(__file__).parents[2] / "studies"
     for path in studies.glob("program-*.yaml"):
         for run in expand(load_study(path), ROOM):
-            words = Program.model_validate(content(run, studies)["program"]).command.split()
-            script_ = next(word for word in words if word.endswith(".py"))
+            arguments = Program.model_validate(content(run, studies)["program"]).command.split()
+            script_ = next(word for word in arguments if word.endswith(".py"))
             assert (studies / script_).is_file()

@@ -1,4 +1,4 @@
-"""Unmodified programs of PyTorch on four ranks: plain, interposed, and with codecs. One launch serves all tests."""
+"""Unmodified programs of PyTorch on four ranks: alone, interposed, and with codecs. One launch serves all tests."""
 
 import math
 from typing import Any
@@ -12,14 +12,14 @@ Ranks = list[dict[str, Any]]
 
 @pytest.fixture
 def ranks(played: dict[str, Any]) -> Ranks:
-    found: Ranks = played["ranks"]
-    return found
+    results: Ranks = played["ranks"]
+    return results
 
 
 def results(ranks: Ranks, program: str, mode: str) -> list[dict[str, Any]]:
-    found = [rank["programs"][f"{program}, {mode}"] for rank in ranks]
-    assert not any("error" in result for result in found), next(r["error"] for r in found if "error" in r)
-    return found
+    outcomes = [rank["programs"][f"{program}, {mode}"] for rank in ranks]
+    assert not any("error" in result for result in outcomes), next(r["error"] for r in outcomes if "error" in r)
+    return outcomes
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -54,14 +54,14 @@ def test_replicas_agree_bit_for_bit(ranks: Ranks, program: str, mode: str) -> No
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("mode", ["int8 on dp", "hybrid"])
-def test_bytes_are_those_of_the_plans(ranks: Ranks, program: str, mode: str) -> None:
+def test_bytes_equal_those_of_the_plans(ranks: Ranks, program: str, mode: str) -> None:
     rows = [row for result in results(ranks, program, mode) for row in result["rows"] if "plan" in row]
     for row in rows:
         assert [row["message_bytes"], row["wire_bytes"]] == row["plan"], row
     assert rows or program in ("tensor parallel", "sequence parallel", "pipeline")
 
 
-def test_the_hybrid_packs_what_data_parallelism_does_not_send(ranks: Ranks) -> None:
+def test_the_hybrid_packs_traffic_that_is_not_data_parallel(ranks: Ranks) -> None:
     for program, dimension in (("tensor parallel", "TP"), ("pipeline", "PP"), ("tp x fsdp2", "TP")):
         coded = results(ranks, program, "hybrid")
         packed = [row for result in coded for row in result["rows"] if row["codec"] == "xpk"]
@@ -80,18 +80,18 @@ def test_small_messages_integers_and_parameters_are_exact(ranks: Ranks) -> None:
 
 @pytest.mark.parametrize("codec", ["int8:256", "xpk"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_each_call_brings_what_it_would_within_the_codecs_error(ranks: Ranks, codec: str, dtype: str) -> None:
+def test_each_call_is_within_the_codecs_error(ranks: Ranks, codec: str, dtype: str) -> None:
     rounding = {"float32": 1e-6, "bfloat16": 2.0**-7, "float16": 2.0**-10}[dtype]
     bound = rounding + (0.04 if codec.startswith("int8") else 0)
     for rank in ranks:
-        found = rank["calls"][f"{codec}, torch.{dtype}"]
-        assert "error" not in found, found.get("error")
-        assert found["errors"].pop("integers") == 0
-        assert found["errors"].pop("maximum") == 0
-        assert max(found["errors"].values()) <= bound, found["errors"]
+        calls = rank["calls"][f"{codec}, torch.{dtype}"]
+        assert "error" not in calls, calls.get("error")
+        assert calls["errors"].pop("integers") == 0
+        assert calls["errors"].pop("maximum") == 0
+        assert max(calls["errors"].values()) <= bound, calls["errors"]
         if codec.startswith("int8"):
-            lossy = {name for name, error in found["errors"].items() if error > 2 * rounding}
-            assert len(lossy) == len(found["errors"]) or dtype != "float32"
+            lossy = {name for name, error in calls["errors"].items() if error > 2 * rounding}
+            assert len(lossy) == len(calls["errors"]) or dtype != "float32"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -101,20 +101,20 @@ def test_all_sums_of_gradients_are_found_inside_the_backward_pass(ranks: Ranks, 
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_sums_of_what_is_no_gradient_are_those_of_the_plain_program(ranks: Ranks, name: str) -> None:
+def test_sums_of_other_values_are_those_of_the_unchanged_program(ranks: Ranks, name: str) -> None:
     why = "complex" if name.startswith("complex") else "outside backward"
     assert [rank["sums"][name] for rank in ranks] == [[0.0, [["", why]]]] * len(ranks)
 
 
 @pytest.mark.parametrize("name", [*LOSSY, "asked"])
-def test_sums_of_gradients_are_encoded_wherever_they_are_made(ranks: Ranks, name: str) -> None:
+def test_sums_of_gradients_are_encoded_at_every_origin(ranks: Ranks, name: str) -> None:
     for rank in ranks:
         difference, carried = rank["sums"][name]
         assert carried == [["int8:256", ""]]
         assert 0 < difference < 0.5
 
 
-def test_a_rank_that_has_joined_encodes_what_the_others_do(ranks: Ranks) -> None:
+def test_a_rank_that_has_joined_encodes_like_the_others(ranks: Ranks) -> None:
     weights, codecs = ranks[0]["sums"]["join"]
     assert "int8:256" in codecs
     assert all(rank["sums"]["join"][0] == weights for rank in ranks)
@@ -125,12 +125,12 @@ def test_shards_of_a_pipeline_are_summed_after_the_backward_pass_and_encoded(ran
 
 
 @pytest.mark.parametrize("use", ["DDP over a group of all ranks", "DDP over pairs", "DeepSpeed"])
-def test_a_group_without_a_description_is_of_replicas_where_a_framework_sums_gradients(ranks: Ranks, use: str) -> None:
+def test_a_group_without_description_has_replicas_where_a_framework_sums_gradients(ranks: Ranks, use: str) -> None:
     assert [rank["uses"][use] for rank in ranks] == [[["DP", "all-reduce"]]] * len(ranks)
 
 
 @pytest.mark.parametrize("use", ["FSDP1", "FSDP2", "torchtitan"])
-def test_shards_over_a_group_without_a_name_of_its_own_are_data_parallel(ranks: Ranks, use: str) -> None:
+def test_shards_over_an_unnamed_group_are_data_parallel(ranks: Ranks, use: str) -> None:
     assert [rank["uses"][use] for rank in ranks] == [[["DP", "reduce-scatter"]]] * len(ranks)
 
 
@@ -158,51 +158,51 @@ def test_exchanges_of_experts_in_equal_and_unequal_parts(ranks: Ranks) -> None:
         assert any(row["codec"] and row["dimension"] == "EP" for row in rank["exchange"]["rows"])
 
 
-def test_error_feedback_is_kept_from_call_to_call_and_its_loss_shows(ranks: Ranks) -> None:
+def test_error_feedback_is_kept_between_calls_and_its_loss_is_detected(ranks: Ranks) -> None:
     for rank in ranks:
-        kept, lost = rank["feedback"]
-        assert kept < 0.15 < 0.4 < lost
+        with_feedback, lost = rank["feedback"]
+        assert with_feedback < 0.15 < 0.4 < lost
 
 
-def test_checkpoints_are_exact_and_a_lossy_one_would_be_seen(ranks: Ranks) -> None:
+def test_checkpoints_are_exact_and_a_lossy_one_is_detected(ranks: Ranks) -> None:
     for rank in ranks:
         exact, planted = rank["checkpoint"]
         assert exact == 0 < planted
 
 
-def test_the_hook_of_ddp_does_what_the_kernels_do(ranks: Ranks) -> None:
+def test_the_hook_of_ddp_equals_the_kernels(ranks: Ranks) -> None:
     for rank in ranks:
-        found = rank["hook"]
-        assert found["hook"] == found["kernels"] != found["plain"]
-        assert found["small"] == pytest.approx(found["plain"], rel=1e-6)
+        hook = rank["hook"]
+        assert hook["hook"] == hook["kernels"] != hook["plain"]
+        assert hook["small"] == pytest.approx(hook["plain"], rel=1e-6)
 
 
-def test_messages_of_a_batch_are_decoded_and_one_that_is_not_shows(ranks: Ranks) -> None:
+def test_messages_of_a_batch_are_decoded_and_a_missed_one_is_detected(ranks: Ranks) -> None:
     for rank in ranks:
         decoded, undecoded = rank["batched"]
         assert 0 < decoded < 0.05 < 1 < undecoded
 
 
-def test_a_mesh_that_is_made_between_two_calls_says_what_the_group_is(played: dict[str, Any]) -> None:
+def test_a_mesh_made_between_two_calls_identifies_the_group(played: dict[str, Any]) -> None:
     for rank in played["ranks"]:
         assert rank["late mesh"] == [["default_pg", "DP", 2], ["mesh_tp", "TP", 3]]
 
 
-def test_automatic_choice_measures_the_links_once_and_all_ranks_decide_alike(played: dict[str, Any]) -> None:
-    found = [rank["automatic"] for rank in played["ranks"]]
-    (speed,) = found[0]["speeds"]
+def test_automatic_choice_measures_the_links_once_and_all_ranks_decide_equally(played: dict[str, Any]) -> None:
+    decisions = [rank["automatic"] for rank in played["ranks"]]
+    (speed,) = decisions[0]["speeds"]
     assert 1e5 < speed <= 1e9
-    assert found[0]["rows"] in ([["int8:256", "", 3]], [["", "plan", 3]])
-    assert all(one == found[0] for one in found)
+    assert decisions[0]["rows"] in ([["int8:256", "", 3]], [["", "plan", 3]])
+    assert all(decision == decisions[0] for decision in decisions)
 
 
-def test_within_a_machine_each_kind_of_call_is_tried_once_and_all_ranks_decide_alike(played: dict[str, Any]) -> None:
-    found = [rank["tried"] for rank in played["ranks"]]
-    one = found[0]
-    scattered, gathered, summed = one["tried"]
+def test_within_a_machine_each_kind_of_call_is_tried_once_and_all_ranks_decide_equally(played: dict[str, Any]) -> None:
+    decisions = [rank["tried"] for rank in played["ranks"]]
+    decision = decisions[0]
+    scattered, gathered, summed = decision["tried"]
     expected = {"reduce-scatter": (scattered, 1), "all-gather": (gathered, 1), "all-reduce": (summed, 3)}
-    assert one["rows"] == sorted(
+    assert decision["rows"] == sorted(
         [call, "int8:256" if coded else "", "" if coded else "plan", count] for call, (coded, count) in expected.items()
     )
-    assert (0 < one["error"] < 0.3) if scattered or gathered else one["error"] < 1e-5
-    assert all({**other, "error": one["error"]} == one for other in found)
+    assert (0 < decision["error"] < 0.3) if scattered or gathered else decision["error"] < 1e-5
+    assert all({**other, "error": decision["error"]} == decision for other in decisions)

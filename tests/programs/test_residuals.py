@@ -1,4 +1,4 @@
-"""Which residual belongs to a call: by order within a step, else by memory; and there are never too many."""
+"""The residual of a call: by order within a step, otherwise by memory; and a limited number of them."""
 
 import pytest
 import torch
@@ -7,29 +7,29 @@ from hpcbench.programs import residuals
 from hpcbench.programs.residuals import Residuals
 
 
-def test_without_an_optimizer_a_call_is_known_by_its_memory() -> None:
-    found, a, b = Residuals(), torch.ones(8), torch.ones(8)
-    first = found.of("sum", a)
-    assert found.of("sum", b) is not first
-    assert found.of("sum", a) is first
-    assert found.of("scatter", a) is not first
+def test_without_an_optimizer_a_call_is_identified_by_its_memory() -> None:
+    residuals, a, b = Residuals(), torch.ones(8), torch.ones(8)
+    first = residuals.of("sum", a)
+    assert residuals.of("sum", b) is not first
+    assert residuals.of("sum", a) is first
+    assert residuals.of("scatter", a) is not first
 
 
-def test_with_an_optimizer_a_call_is_known_by_size_and_order() -> None:
-    found = Residuals()
-    by_memory = found.of("sum", torch.ones(8))
-    found.stepped()
+def test_with_an_optimizer_a_call_is_identified_by_size_and_order() -> None:
+    residuals = Residuals()
+    by_memory = residuals.of("sum", torch.ones(8))
+    residuals.stepped()
     steps = []
     for _ in range(3):
         gradients = [torch.ones(8), torch.ones(8), torch.ones(4)]  # new memory in each step
-        steps.append([found.of("sum", gradient) for gradient in gradients])
-        found.stepped()
+        steps.append([residuals.of("sum", gradient) for gradient in gradients])
+        residuals.stepped()
     assert steps[0] == steps[1] == steps[2]
-    assert len({id(one) for one in (*steps[0], by_memory)}) == 4
+    assert len({id(residual) for residual in (*steps[0], by_memory)}) == 4
 
 
-def test_within_a_backward_pass_the_order_begins_anew() -> None:
-    found, seen = Residuals(), []
+def test_within_a_backward_pass_the_order_starts_again() -> None:
+    residuals, seen = Residuals(), []
 
     class Reduce(torch.autograd.Function):
         @staticmethod
@@ -38,7 +38,7 @@ def test_within_a_backward_pass_the_order_begins_anew() -> None:
 
         @staticmethod
         def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-            seen.append(found.of("sum", gradient))
+            seen.append(residuals.of("sum", gradient))
             return gradient
 
     for _ in range(2):
@@ -49,9 +49,9 @@ def test_within_a_backward_pass_the_order_begins_anew() -> None:
 
 def test_a_program_without_any_order_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residuals, "MOST", 3)
-    found, kept = Residuals(), [torch.ones(8) for _ in range(5)]
-    first = found.of("sum", kept[0])
-    for tensor in kept:
-        found.of("sum", tensor)
-    assert len(found._feedback) == 3
-    assert found.of("sum", kept[0]) is not first
+    store, tensors = Residuals(), [torch.ones(8) for _ in range(5)]
+    first = store.of("sum", tensors[0])
+    for tensor in tensors:
+        store.of("sum", tensor)
+    assert len(store._feedback) == 3
+    assert store.of("sum", tensors[0]) is not first

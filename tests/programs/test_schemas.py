@@ -1,4 +1,4 @@
-"""A new torch that changes c10d's operators is noticed, and its calls are then left alone."""
+"""A new torch that changes c10d's operators is detected, and the changed calls are not intercepted."""
 
 import logging
 
@@ -16,8 +16,8 @@ SETTINGS = Interposition(scheme=NamedScheme(name="baseline", algorithm="native")
 
 
 def test_every_operator_of_this_torch_is_known() -> None:
-    found = {s.name.removeprefix("c10d::") for s in torch._C._jit_get_all_schemas() if s.name.startswith("c10d::")}
-    assert found == set(schemas.ARGUMENTS) | schemas.SILENT
+    operators = {s.name.removeprefix("c10d::") for s in torch._C._jit_get_all_schemas() if s.name.startswith("c10d::")}
+    assert operators == set(schemas.ARGUMENTS) | schemas.SILENT
     assert schemas.unknown() == []
     for name in schemas.ARGUMENTS:
         assert schemas.strange(name, getattr(torch.ops.c10d, name).default._schema) is None
@@ -28,7 +28,7 @@ def test_every_operator_is_handled_or_counted() -> None:
     assert set(Operators(interception.account).handlers) | set(schemas.COUNTED) == set(schemas.ARGUMENTS)
 
 
-def test_an_operator_with_other_arguments_is_left_alone(
+def test_an_operator_with_other_arguments_is_not_intercepted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(schemas.ARGUMENTS, "send", ("tensors", "process_group", "dst"))

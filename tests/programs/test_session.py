@@ -1,4 +1,4 @@
-"""The session of docs/tutorial/program.md: a dry run, a scheme, a study and a report of a script of one's own."""
+"""The session of docs/tutorial/program.md: a dry run, a scheme, a study and a report of a user's script."""
 
 import json
 import re
@@ -36,12 +36,12 @@ def losses(log: Path) -> list[float]:
 
 
 @pytest.mark.long
-def test_a_run_counts_what_each_rank_sends(session: Path) -> None:
+def test_a_run_counts_the_bytes_of_each_rank(session: Path) -> None:
     for rank in range(2):
         rows = json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
         (row,) = [row for row in rows if row["codec"]]
         assert (row["dimension"], row["call"], row["codec"]) == ("DP", "all-reduce", "int8:256")
-        # two ranks: half of the vector to be summed, half of the sum to be gathered
+        # two ranks: half of the vector is reduced, and half of the sum is gathered
         assert row["message_bytes"] == row["call_bytes"] == 12 * GRADIENTS
         assert 0.25 < row["wire_bytes"] / row["message_bytes"] < 0.26
 
@@ -52,10 +52,10 @@ def test_the_log_of_a_run_has_the_sums_of_its_ranks(session: Path) -> None:
     events = [parse_event(line, number) for number, line in enumerate(lines, 1)]
     assert [type(event) for event in events] == [Start, Configuration, TrafficTotals, Calls, End]
     ranks = [json.loads((session / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
-    (said,) = [row for row in json.loads(lines[3])["rows"] if row["codec"]]
+    (coded_row,) = [row for row in json.loads(lines[3])["rows"] if row["codec"]]
     of_ranks = [row for rank in ranks for row in rank["rows"] if row["codec"]]
     for name in ("calls", "call_bytes", "message_bytes", "wire_bytes", "encode_s", "decode_s"):
-        assert said[name] == sum(row[name] for row in of_ranks) > 0, name
+        assert coded_row[name] == sum(row[name] for row in of_ranks) > 0, name
     assert "train.py" in json.loads(lines[1])["run"]["command"] and json.loads(lines[4])["state"] == "completed"
 
 
@@ -66,6 +66,6 @@ def test_the_study_has_a_log_of_each_run(session: Path) -> None:
     assert coded != plain and coded == pytest.approx(plain, rel=0.01)
 
 
-def test_a_page_shows_all_that_is_typed() -> None:
+def test_a_page_shows_all_typed_commands() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text.count("```") == 2 * len(list(blocks(text)))

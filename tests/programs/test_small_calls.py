@@ -25,7 +25,7 @@ CALLS = {
 
 
 class Seen(TorchDispatchMode):
-    """A mode that remembers the operators that it sees."""
+    """A mode that records the operators that it gets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def intercepted(tmp_path: Path) -> Iterator[Intercepted]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     intercepted = Intercepted()
     intercepted.install()
-    dist.all_reduce(torch.ones(1))  # the first call of a group takes the way through the kernels
+    dist.all_reduce(torch.ones(1))  # the first call of a group goes through the kernels
     assert intercepted.kernels == 1
     try:
         yield intercepted
@@ -80,7 +80,7 @@ def intercepted(tmp_path: Path) -> Iterator[Intercepted]:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_only_calls_of_min_bytes_and_more_reach_the_kernels(intercepted: Intercepted, call: str) -> None:
+def test_only_calls_of_at_least_min_bytes_reach_the_kernels(intercepted: Intercepted, call: str) -> None:
     CALLS[call](torch.ones(SMALL))
     assert intercepted.kernels == 1
     CALLS[call](torch.ones(LARGE))
@@ -96,13 +96,13 @@ def test_small_calls_are_counted_with_those_that_reach_the_kernels(intercepted: 
     assert intercepted.counts()[call] == before + 4
 
 
-def test_a_dispatch_mode_sees_small_calls(intercepted: Intercepted) -> None:
+def test_a_dispatch_mode_gets_small_calls(intercepted: Intercepted) -> None:
     with Seen() as seen:
         dist.all_reduce(torch.ones(SMALL))
     assert "c10d.allreduce_.default" in seen.names
 
 
-def test_a_profiler_sees_small_calls(intercepted: Intercepted) -> None:
+def test_a_profiler_records_small_calls(intercepted: Intercepted) -> None:
     with torch.profiler.profile() as profile:
         dist.all_reduce(torch.ones(SMALL))
     assert "c10d::allreduce_" in {event.key for event in profile.key_averages()}
@@ -113,7 +113,7 @@ def test_wrong_arguments_are_refused_by_pytorch(intercepted: Intercepted) -> Non
         dist.group.WORLD.allreduce("no tensor", 1, 2)  # type: ignore[union-attr, call-overload]
 
 
-def test_the_methods_are_put_back() -> None:
+def test_the_methods_are_restored() -> None:
     before = {name: vars(dist.ProcessGroup)[name] for name in METHODS}
     intercepted = Intercepted()
     intercepted.install()

@@ -1,4 +1,4 @@
-"""Engine, `hpcbench run` and predictor carry out a scheme's rules in the same way; what none can is refused by rule."""
+"""Engine, `hpcbench run` and predictor carry out a scheme's rules in the same way, and refuse the same rules."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -78,14 +78,14 @@ def accepted(stated: dict[str, Any]) -> NamedScheme:
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[dist.ProcessGroup]:
-    """The group of a program's rank whose peers do not exist."""
+    """Return the group of a program's rank whose peers do not exist."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     yield cast(dist.ProcessGroup, dist.group.WORLD)
     dist.destroy_process_group()
 
 
 def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, call: CallKind, n: int) -> Channel | None:
-    """The channel that `hpcbench run` encodes a call with; None if it leaves the call to PyTorch."""
+    """Return the channel that `hpcbench run` encodes a call with; None if it leaves the call to PyTorch."""
     groups = Groups(min_bytes=0, lossy=["sums-outside-backward"])
     calls = GroupCalls(
         group, f"mesh_{dimension.lower()}", Interposition(scheme=scheme, groups=groups, out="."), Account()
@@ -105,7 +105,7 @@ def engine(scheme: Scheme, traffic: Traffic, precision: str = "bf16") -> Channel
 
 
 @given(schemes())
-def test_a_program_is_carried_out_as_the_engine_would(group: dist.ProcessGroup, stated: dict[str, Any]) -> None:
+def test_a_program_is_carried_out_like_the_engine(group: dist.ProcessGroup, stated: dict[str, Any]) -> None:
     scheme = accepted(stated)
     assume(scheme.algorithm != "native" and explain_undecidable(scheme) is None)
     control = scheme.algorithm != "auto" and all(rule.codec == "none" for rule in scheme.all_rules)
@@ -122,7 +122,7 @@ def test_a_program_is_carried_out_as_the_engine_would(group: dist.ProcessGroup, 
 
 @given(schemes(), st.sampled_from(("bf16", "fp32")))
 @example({"algorithm": "doubling", "rules": [{"dimension": "DP", "codec": "int8:256", "feedback": True}]}, "fp32")
-def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precision: str) -> None:
+def test_the_predictor_plans_like_the_engine(stated: dict[str, Any], precision: str) -> None:
     scheme = accepted(stated)
     train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision=precision)
     machine = make_cpu_machine("hosts", cores=2, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
@@ -148,7 +148,7 @@ def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precis
 
 
 @pytest.mark.parametrize(
-    ("rule", "words"),
+    ("rule", "message"),
     [
         ({"dimension": "DP", "codec": "zfp:8"}, r"rule 1 \(DP zfp:8\): homomorphic sums are of 8-bit integers"),
         ({"dimension": "TP", "codec": "int8:256:stochastic"}, "rounded to nearest: use codec int8, not int8:256:stoch"),
@@ -159,10 +159,10 @@ def test_the_predictor_plans_what_the_engine_does(stated: dict[str, Any], precis
         ({"dimension": "DP", "codec": "none"}, None),
     ],
 )
-def test_homomorphic_sums_of_another_codec_are_refused_by_rule(rule: dict[str, Any], words: str | None) -> None:
+def test_homomorphic_sums_of_another_codec_are_refused_by_rule(rule: dict[str, Any], message: str | None) -> None:
     stated = {"algorithm": "homomorphic", "default": "int8:256", "rules": [rule]}
-    if words is None:
+    if message is None:
         assert Scheme.model_validate(stated)
     else:
-        with pytest.raises(ValidationError, match=words):
+        with pytest.raises(ValidationError, match=message):
             Scheme.model_validate(stated)

@@ -1,4 +1,4 @@
-"""Which call is faster is tried, and all ranks find the same."""
+"""Trials of calls with and without a codec: all ranks find the same faster one."""
 
 import threading
 from collections.abc import Callable
@@ -16,25 +16,25 @@ PATIENCE_S = 60.0
 
 class Done:
     def wait(self) -> None:
-        """Done at once."""
+        """Return at once."""
 
 
 class Sharing:
-    """Groups of threads in place of ranks."""
+    """Groups of threads instead of ranks."""
 
     def __init__(self, size: int) -> None:
         self._meet = threading.Barrier(size, timeout=PATIENCE_S)
-        self._told: list[torch.Tensor] = [torch.zeros(0)] * size
+        self._sent: list[torch.Tensor] = [torch.zeros(0)] * size
 
     def end(self, rank: int) -> Any:
-        told, meet = self._told, self._meet
+        sent, meet = self._sent, self._meet
 
         class End:
             def allreduce(self, tensors: list[torch.Tensor], *options: Any) -> Done:
-                told[rank] = tensors[0].clone()
+                sent[rank] = tensors[0].clone()
                 meet.wait()
-                largest = [one for one in options if one.reduceOp == ReduceOp.MAX]
-                tensors[0].copy_(torch.stack(told).amax(0) if largest else torch.stack(told).sum(0))
+                largest = [option for option in options if option.reduceOp == ReduceOp.MAX]
+                tensors[0].copy_(torch.stack(sent).amax(0) if largest else torch.stack(sent).sum(0))
                 meet.wait()
                 return Done()
 
@@ -42,13 +42,13 @@ class Sharing:
 
 
 class Timed:
-    """Calls that take their time by a clock that nobody waits for."""
+    """Calls that take time by a clock that advances without a wait."""
 
     def __init__(self) -> None:
         self.now, self.calls = 0.0, 0
 
     def call(self, *seconds: float) -> Callable[[], Any]:
-        """A call that takes the times in turns."""
+        """Return a call that takes the given times in turn."""
         left = list(seconds)
 
         def begin() -> Any:
@@ -60,13 +60,13 @@ class Timed:
 
 
 def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool], set[int]]:
-    """What the ranks find, and how many calls they make."""
-    sharing, found, counts = Sharing(len(plain)), [], []
+    """Return the decisions of the ranks, and their numbers of calls."""
+    sharing, decisions, counts = Sharing(len(plain)), [], []
 
     def run(rank: int) -> None:
         timed = Timed()
         calls = timed.call(*plain[rank]), timed.call(*ours[rank])
-        found.append(is_faster(sharing.end(rank), *calls, clock=lambda: timed.now))
+        decisions.append(is_faster(sharing.end(rank), *calls, clock=lambda: timed.now))
         counts.append(timed.calls)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(plain))]
@@ -74,8 +74,8 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == len(plain)
-    return set(found), set(counts)
+    assert len(decisions) == len(plain)
+    return set(decisions), set(counts)
 
 
 @pytest.mark.parametrize(
@@ -83,28 +83,28 @@ def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool
     [
         ([[1e-3], [1e-3]], [[0.85e-3], [0.85e-3]], True),
         ([[1e-3], [1e-3]], [[1.1e-3], [1.1e-3]], False),
-        ([[1e-3], [1e-3]], [[0.95e-3], [0.95e-3]], False),  # a gain that may be none
+        ([[1e-3], [1e-3]], [[0.95e-3], [0.95e-3]], False),  # an insignificant gain
         ([[1e-3], [1e-3]], [[0.1e-3], [1.1e-3]], False),  # the slowest rank counts
         ([[1e-3], [3e-3]], [[0.1e-3], [2e-3]], True),
         ([[1e-3], [1e-3]], [[9.0, 0.8e-3], [0.8e-3]], True),  # the first call makes connections
-        ([[1e-3], [1e-3]], [[0.8e-3, 0.8e-3, 9e-3, 0.8e-3], [0.8e-3]], True),  # somebody else took the processor
+        ([[1e-3], [1e-3]], [[0.8e-3, 0.8e-3, 9e-3, 0.8e-3], [0.8e-3]], True),  # another process used the processor
     ],
 )
-def test_all_ranks_find_what_is_faster_on_the_slowest(
+def test_all_ranks_choose_the_way_that_is_faster_on_the_slowest(
     plain: list[list[float]], ours: list[list[float]], expected: bool
 ) -> None:
-    found, counts = answers(plain, ours)
-    assert found == {expected}
+    decisions, counts = answers(plain, ours)
+    assert decisions == {expected}
     assert len(counts) == 1
 
 
-def test_slow_calls_are_tried_once_more_than_not_at_all() -> None:
-    found, counts = answers([[2.0], [1.0]], [[1.0], [1.5]])
-    assert (found, counts) == ({True}, {4})
+def test_slow_calls_are_tried_fewer_times() -> None:
+    decisions, counts = answers([[2.0], [1.0]], [[1.0], [1.5]])
+    assert (decisions, counts) == ({True}, {4})
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 64])
-def test_sizes_are_tried_in_powers_of_two_and_no_larger_than_need_be(ranks: int) -> None:
+def test_sizes_are_tried_in_powers_of_two_and_not_larger_than_needed(ranks: int) -> None:
     sizes = sorted({tried_size(n, 4, ranks) for n in range(1, 1 << 24, 4099)} | {tried_size(1 << 33, 4, ranks)})
     assert all(n % ranks == 0 and n * 4 <= max(MOST_BYTES, 4 * ranks) for n in sizes)
     assert len(sizes) <= 25
@@ -114,7 +114,7 @@ def test_sizes_are_tried_in_powers_of_two_and_no_larger_than_need_be(ranks: int)
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("operation", [Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER])
-def test_what_is_tried_has_the_shape_of_the_call_and_leaves_the_programs_random_numbers(
+def test_trials_have_the_shape_of_the_call_and_keep_the_programs_random_numbers(
     operation: Operation, dtype: torch.dtype
 ) -> None:
     before = torch.random.get_rng_state()

@@ -1,8 +1,8 @@
-"""All programs in all modes, single calls and faults. Ranks are forked: torch is imported once.
+"""Runs all programs in all modes, single calls and faults. Ranks are forked, so torch is imported once.
 
     python worker.py OUT [TRIES]
 
-Writes ranks.json and faults.json into the directory OUT. With TRIES it plays the faults alone, so many times.
+It writes ranks.json and faults.json into the directory OUT. With TRIES it plays only the faults, TRIES times.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from hpcbench.programs.tensors import DTYPES
 from hpcbench.torch.ddp_hook import compressed
 
 AT_ONCE = 2
-"""Tries of the faults that are under way at a time."""
+"""Number of concurrent tries of the faults."""
 
 
 NATIVE = Interposition(scheme=NamedScheme(name="baseline", algorithm="native"), groups=SMALL, out="nowhere")
@@ -54,7 +54,7 @@ MODES: dict[str, Interposition | None] = {
 
 
 def by_the_plan(row: dict[str, Any]) -> list[int]:
-    """Message bytes and wire bytes that the plans of the row's calls give this rank."""
+    """Return this rank's message bytes and wire bytes by the plans of the row's calls."""
     p, message, wire = row["ranks"], 0, 0
     dtype = next(d for t, d in DTYPES.items() if str(t) == f"torch.{row['dtype']}")
     operation = Operation(row["call"])
@@ -63,33 +63,38 @@ def by_the_plan(row: dict[str, Any]) -> list[int]:
         codec = get_codec(row["codec"])
         asked = Request(operation, n, dtype, Topology.flat(p), codec, Algorithm.ENCODED, feedback=half)
         laid = plan(asked, GUESS)
-        place = dist.get_rank() % p  # all groups here have plans in which all ranks of a size send alike
+        place = (
+            dist.get_rank() % p
+        )  # all groups here have plans in which all ranks of a size send the same number of bytes
         message += calls * laid.message_bytes(place)
         wire += calls * laid.wire_bytes(place)
     return [message, wire]
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     for name, program in PROGRAMS.items():
         for mode, asked in MODES.items():
             try:
                 (losses, parameters), rows = interposed(asked, program)
             except Exception:
-                found[f"{name}, {mode}"] = {"error": traceback.format_exc()}
+                outcomes[f"{name}, {mode}"] = {"error": traceback.format_exc()}
                 break
             digest = hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
             for row in rows:
                 if row["codec"].startswith("int8") and row["call"] != "point to point":
                     row["plan"] = by_the_plan(row)
-            found[f"{name}, {mode}"] = {"losses": losses, "digest": digest, "rows": rows}
-    return found
+            outcomes[f"{name}, {mode}"] = {"losses": losses, "digest": digest, "rows": rows}
+    return outcomes
 
 
 def calls() -> dict[str, Any]:
-    """Each kind of call with codecs of fixed and of variable size: largest errors, relative to the largest value."""
+    """Make each kind of call with codecs of fixed and of variable size.
+
+    Return largest errors relative to the largest value.
+    """
     rank, p, n = dist.get_rank(), dist.get_world_size(), 4096
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     stages = dist.new_group(list(range(p)), group_desc="mesh_pp")
 
     def values(of: int, dtype: torch.dtype, count: int = n) -> torch.Tensor:
@@ -119,9 +124,9 @@ def calls() -> dict[str, Any]:
         largest = mine.clone()
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         errors["maximum"] = error(largest, torch.stack(every).amax(0))
-        whole = torch.arange(n) * (rank + 1)
-        dist.all_reduce(whole)
-        errors["integers"] = float((whole - torch.arange(n) * (p * (p + 1) // 2)).abs().max())
+        numbers = torch.arange(n) * (rank + 1)
+        dist.all_reduce(numbers)
+        errors["integers"] = float((numbers - torch.arange(n) * (p * (p + 1) // 2)).abs().max())
         peer, before = (rank + 1) % p, (rank - 1) % p
         got = torch.empty(n, dtype=dtype)
         sent = dist.isend(mine, peer, group=stages)
@@ -136,14 +141,14 @@ def calls() -> dict[str, Any]:
             try:
                 errors, rows = interposed(asked, lambda dtype=dtype: work(dtype))
             except Exception:
-                found[f"{codec}, {dtype}"] = {"error": traceback.format_exc()}
+                results[f"{codec}, {dtype}"] = {"error": traceback.format_exc()}
                 continue
-            found[f"{codec}, {dtype}"] = {"errors": errors, "rows": rows}
-    return found
+            results[f"{codec}, {dtype}"] = {"errors": errors, "rows": rows}
+    return results
 
 
 def exchange() -> dict[str, Any]:
-    """All-to-all of an expert group, in equal and unequal parts."""
+    """Exchange values in an expert group by all-to-all, in equal and unequal parts."""
     rank, p, width = dist.get_rank(), dist.get_world_size(), 64
     group = dist.new_group(list(range(p)), group_desc="mesh_ep")
 
@@ -163,13 +168,13 @@ def exchange() -> dict[str, Any]:
 
 
 def feedback(*, lost: bool) -> float:
-    """Error of the mean of many sums of the same values by signs: it falls only if residuals are kept."""
+    """Return the error of the mean of many sums of the same values by signs. It falls only if residuals are kept."""
     from hpcbench.comm.feedback import Feedback
     from hpcbench.programs import residuals
 
     x = torch.randn(4096, generator=torch.Generator().manual_seed(7))
     buffer = torch.empty_like(x)
-    kept = residuals.Residuals.of
+    residual_of = residuals.Residuals.of
     if lost:
         residuals.Residuals.of = lambda self, operation, tensor: Feedback(tensor.numel())  # type: ignore[method-assign]
 
@@ -184,12 +189,12 @@ def feedback(*, lost: bool) -> float:
     try:
         mean, _ = interposed(settings(dp="sign:1024", groups=ASKED, feedback=True), work)
     finally:
-        residuals.Residuals.of = kept  # type: ignore[method-assign]
+        residuals.Residuals.of = residual_of  # type: ignore[method-assign]
     return float((mean - x).norm() / x.norm())
 
 
 def batched(*, undecoded: bool) -> float:
-    """Largest error of messages round a ring that are sent and received in one batch, as pipelines do it."""
+    """Return the largest error of messages around a ring that are sent and received in one batch, like in pipelines."""
     from hpcbench.programs import messages
 
     rank, p = dist.get_rank(), dist.get_world_size()
@@ -223,7 +228,7 @@ def train_ddp(prepare: Callable[[nn.Module], None] = lambda net: None) -> tuple[
 
 
 def hook() -> dict[str, Any]:
-    """Losses of DDP with int8 by PyTorch's communication hook, and by the kernels."""
+    """Return losses of DDP with int8 by PyTorch's communication hook, and by the kernels."""
 
     def hooked(net: nn.Module) -> None:
         net.register_comm_hook(None, compressed("int8:256", min_bytes=1024))  # type: ignore[operator]
@@ -236,7 +241,7 @@ def hook() -> dict[str, Any]:
 
 
 def checkpoint(*, lossy: bool) -> float:
-    """Largest change of weights that FSDP2 has cut in pieces and a state dict has put together again."""
+    """Return the largest change of weights that FSDP2 divided and a state dict joined again."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
     opted: list[Any] = ["functional-gathers", "parameters"] if lossy else []
 
@@ -251,7 +256,7 @@ def checkpoint(*, lossy: bool) -> float:
 
 
 def timed() -> list[float]:
-    """Errors of encoded sums whose handles are waited for with a timeout: one that suffices, and one that does not."""
+    """Return errors of encoded sums that are waited for with a timeout that suffices, and with one that does not."""
     x = torch.ones(4096)
     late = dist.get_rank() == 0
 
@@ -278,7 +283,7 @@ def timed() -> list[float]:
 
 
 def rank(number: int, ranks: int, directory: Path) -> None:
-    """One rank. It never returns."""
+    """Run one rank. This never returns."""
     status = 1
     try:
         dist.init_process_group(
@@ -288,7 +293,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             world_size=ranks,
             timeout=timedelta(seconds=90),
         )
-        found = {
+        report = {
             "programs": programs(),
             "calls": calls(),
             "exchange": exchange(),
@@ -304,7 +309,7 @@ def rank(number: int, ranks: int, directory: Path) -> None:
             "feedback": [feedback(lost=False), feedback(lost=True)],
         }
         every: list[Any] = [None] * ranks
-        dist.all_gather_object(every, found)
+        dist.all_gather_object(every, report)
         if number == 0:
             (directory / "ranks.json").write_text(json.dumps(every), encoding="utf-8")
         dist.barrier()
@@ -319,11 +324,11 @@ def main() -> int:
     torch.set_num_threads(1)
     directory = Path(sys.argv[1])
     if len(sys.argv) > 2:
-        found = []
-        for first in range(0, int(sys.argv[2]), AT_ONCE):  # most of the time they wait for one another
+        reports = []
+        for first in range(0, int(sys.argv[2]), AT_ONCE):  # they mostly wait for each other
             tries = range(first, min(first + AT_ONCE, int(sys.argv[2])))
-            found += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
-        (directory / "faults.json").write_text(json.dumps(found), encoding="utf-8")
+            reports += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
+        (directory / "faults.json").write_text(json.dumps(reports), encoding="utf-8")
         return 0
     torch.compile(nn.Linear(2, 2), backend="aot_eager")(torch.ones(2)).sum().backward()  # its imports, once for all
     played = Played(directory / "faults")

@@ -13,10 +13,10 @@ from hpcbench.report.curves import curve, losses_at_equal_time
 
 
 def log(seconds: Sequence[float | None], losses: Sequence[float | None], first: int = 1, each: int = 1) -> RunLog:
-    found = RunLog(Path("log.txt"))
+    run_log = RunLog(Path("log.txt"))
     for k, (time, loss) in enumerate(zip(seconds, losses, strict=True)):
-        found.steps.add(Step(first + k * each, 100, line=k + 1, loss=loss, seconds=time))
-    return found
+        run_log.steps.add(Step(first + k * each, 100, line=k + 1, loss=loss, seconds=time))
+    return run_log
 
 
 def falling(n: int) -> list[float]:
@@ -36,9 +36,9 @@ def test_the_warm_up_takes_time_like_any_step() -> None:
 
 
 def test_losses_are_means_of_a_twentieth_of_the_steps() -> None:
-    own = curve(log([1.0] * 40, [float(k) for k in range(40)]))
+    our_curve = curve(log([1.0] * 40, [float(k) for k in range(40)]))
     other = curve(log([2.0] * 40, [float(k) for k in range(40)]))
-    assert losses_at_equal_time(own, other) == (38.5, 18.5)
+    assert losses_at_equal_time(our_curve, other) == (38.5, 18.5)
 
 
 def test_a_line_for_ten_steps_stands_for_ten() -> None:
@@ -48,9 +48,9 @@ def test_a_line_for_ten_steps_stands_for_ten() -> None:
 
 
 def resumed() -> RunLog:
-    found = log([1.0] * 4, falling(4))
-    found.events.append(Start.read({"resumed_from": 2}, line=1))
-    return found
+    run_log = log([1.0] * 4, falling(4))
+    run_log.events.append(Start.read({"resumed_from": 2}, line=1))
+    return run_log
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hpcbench.report.looks import LOOKS, next_look, part_of_level, suffices
+from hpcbench.report.looks import LOOKS, compute_level_part, next_look, suffices
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, mean_interval, mean_of, welch
 
@@ -33,9 +33,9 @@ def test_equivalence_is_the_90_percent_interval_within_the_margin() -> None:
     both = set()
     for _ in range(200):
         values = [rng.gauss(0.2, 0.5) for _ in range(rng.randint(2, 8))]
-        found = mean_interval(values, 0.90)
-        assert found.low is not None and found.high is not None
-        within = found.low > -0.6 and found.high < 0.6
+        interval = mean_interval(values, 0.90)
+        assert interval.low is not None and interval.high is not None
+        within = interval.low > -0.6 and interval.high < 0.6
         assert (mean_of(values).p_within(0.6) < 0.05) == within
         both.add(within)
     assert both == {True, False}
@@ -45,16 +45,16 @@ def test_a_difference_is_what_the_95_percent_interval_excludes() -> None:
     rng = random.Random(2)
     for _ in range(200):
         values = [rng.gauss(0.4, 0.5) for _ in range(rng.randint(2, 8))]
-        found = mean_interval(values)
-        assert found.low is not None and found.high is not None
-        assert (mean_of(values).p_two_sided(0.1) < 0.05) == (not found.low <= 0.1 <= found.high)
+        interval = mean_interval(values)
+        assert interval.low is not None and interval.high is not None
+        assert (mean_of(values).p_two_sided(0.1) < 0.05) == (not interval.low <= 0.1 <= interval.high)
 
 
 def test_values_without_scatter() -> None:
     twice = mean_of([2.0, 2.0])
     assert (twice.p_two_sided(2.0), twice.p_two_sided(1.0)) == (1.0, 0.0)
     assert (twice.t(3.0), twice.t(2.0)) == (-math.inf, 0.0)
-    # Bit-equal losses, as a lossless codec has them, are as good as can be.
+    # Losses of a lossless codec are identical.
     assert mean_of([0.0, 0.0, 0.0]).p_within(0.01) == 0.0
     assert mean_of([0.0, 0.0, 0.0]).p_within(0.0) == 0.5
 
@@ -71,10 +71,10 @@ def test_welch_agrees_with_a_published_example() -> None:
     """R's ``t.test(extra ~ group, data = sleep)``: t = -1.8608, df = 17.776, p = 0.07939, -3.3654832 to 0.2054832."""
     first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
     second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-    found = welch(first, second)
-    assert (found.t(), found.freedom) == pytest.approx((-1.8608, 17.776), rel=1e-4)
-    assert found.p_two_sided() == pytest.approx(0.07939, rel=1e-3)
-    interval = found.interval()
+    result = welch(first, second)
+    assert (result.t(), result.freedom) == pytest.approx((-1.8608, 17.776), rel=1e-4)
+    assert result.p_two_sided() == pytest.approx(0.07939, rel=1e-3)
+    interval = result.interval()
     assert (interval.low, interval.high) == pytest.approx((-3.3654832, 0.2054832), rel=1e-6)
     # The same data in pairs: t = -4.0621, df = 9, p = 0.002833.
     assert mean_of([x - y for x, y in zip(first, second, strict=True)]).p_two_sided() == pytest.approx(
@@ -90,7 +90,7 @@ def test_welchs_freedom_does_not_depend_on_the_unit() -> None:
 
 
 def adjusted(*p: float) -> list[float]:
-    return [own for (own,) in holm([[value] for value in p])]
+    return [p_value for (p_value,) in holm([[value] for value in p])]
 
 
 def test_holm_by_hand() -> None:
@@ -103,15 +103,15 @@ def test_holm_by_hand() -> None:
 def closed(p: list[list[float]]) -> list[list[float]]:
     """Adjusted p-values by their definition: the largest of the Bonferroni tests of all that may be true together."""
     names = [(i, j) for i, group in enumerate(p) for j in range(len(group))]
-    found = [[0.0] * len(group) for group in p]
+    selected = [[0.0] * len(group) for group in p]
     for choice in itertools.product(*([None, *range(len(group))] for group in p)):
         true = [(i, j) for i, j in enumerate(choice) if j is not None]
         if true:
             bonferroni = min(1.0, len(true) * min(p[i][j] for i, j in true))
             for i, j in true:
-                found[i][j] = max(found[i][j], bonferroni)
+                selected[i][j] = max(selected[i][j], bonferroni)
     assert len(names) == sum(map(len, p))
-    return found
+    return selected
 
 
 def test_holm_is_never_bolder_than_closed_testing() -> None:
@@ -119,8 +119,8 @@ def test_holm_is_never_bolder_than_closed_testing() -> None:
     rng = random.Random(3)
     for _ in range(200):
         p = [[rng.random() ** 3 for _ in range(rng.randint(1, 2))] for _ in range(rng.randint(1, 4))]
-        for own, least in zip(itertools.chain(*holm(p)), itertools.chain(*closed(p)), strict=True):
-            assert own >= least * (1 - 1e-15)
+        for p_value, least in zip(itertools.chain(*holm(p)), itertools.chain(*closed(p)), strict=True):
+            assert p_value >= least * (1 - 1e-15)
         single = [group[:1] for group in p]
         assert list(itertools.chain(*holm(single))) == pytest.approx(list(itertools.chain(*closed(single))))
 
@@ -151,11 +151,11 @@ def test_the_next_look_is_the_first_that_suffices() -> None:
     for pairs, distance in itertools.product((2, 3, 4, 8, 29), (0.3, 0.7, 1.0, 2.0, 4.0)):
         look = next_look(distance, 1.0, 0.05, pairs)
         later = [n for n in LOOKS if n > pairs]
-        enough = [n for n in later if suffices(n, distance, 1.0, 0.05 * part_of_level(n))]
+        enough = [n for n in later if suffices(n, distance, 1.0, 0.05 * compute_level_part(n))]
         assert look == (enough[0] if enough else None)
 
 
 def test_the_looks_divide_the_level() -> None:
-    assert sum(map(part_of_level, LOOKS)) == pytest.approx(1.0)
+    assert sum(map(compute_level_part, LOOKS)) == pytest.approx(1.0)
     # A number of pairs between two looks counts as the later one, and what is beyond the last as the last.
-    assert [part_of_level(n) for n in (2, 3, 4, 5, 6, 100, 1000)] == [0.6, 0.6, 0.2, 0.2, 0.1, 0.005, 0.005]
+    assert [compute_level_part(n) for n in (2, 3, 4, 5, 6, 100, 1000)] == [0.6, 0.6, 0.2, 0.2, 0.1, 0.005, 0.005]

@@ -41,8 +41,8 @@ def planted(root: Path, schemes: dict[str, dict[str, Any]]) -> Path:
 
 
 def cell(root: Path) -> Cell:
-    ((_, (found,)),) = read([root]).sections
-    return found
+    ((_, (compared_cell,)),) = read([root]).sections
+    return compared_cell
 
 
 def test_rules_for_traffic_that_no_run_has_make_no_difference(
@@ -53,7 +53,7 @@ def test_rules_for_traffic_that_no_run_has_make_no_difference(
     (chapter,) = build(read([root]).sections).chapters
     lines = [line for block in chapter.blocks if isinstance(block, Sentences) for line in block.lines]
     (sentence,) = [line for line in lines if "identical" in line]
-    assert sentence.startswith("one and two are identical here: they treat all traffic of these runs in the same way")
+    assert sentence.startswith("one, two are identical here: they treat all traffic of these runs in the same way")
     report([root], "json")
     assert json.loads(capsys.readouterr().out)["submissions"][0]["cells"][0]["identical"] == [["one", "two"]]
 
@@ -68,7 +68,7 @@ def test_rules_for_traffic_that_no_run_has_make_no_difference(
         {"rules": [{**DP8, "min_bytes": 4096}]},
         {"rules": [{**DP8, "feedback": True}]},
         {"rules": [{**DP8, "between_nodes": True}]},
-        {"rules": [{**DP8, "codec": "a codec that nobody knows"}]},
+        {"rules": [{**DP8, "codec": "an unknown codec"}]},
     ],
     ids=str,
 )

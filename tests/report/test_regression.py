@@ -1,4 +1,4 @@
-"""One submission against an earlier one: what is told, and what ends with status 1."""
+"""One submission against an earlier one: the reported changes, and those that end with status 1."""
 
 import json
 import math
@@ -10,8 +10,9 @@ import pytest
 from planted_results import Planted, write, write_marker
 
 from hpcbench.errors import UserError
-from hpcbench.report.changes import Change, changes, differing_settings
+from hpcbench.report.changes import Change, list_changes, list_differing_settings
 from hpcbench.report.compare import Cell
+from hpcbench.report.findings import NOT_SHOWN
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.report.statistics import welch
@@ -30,41 +31,45 @@ def planted(schemes: dict[str, tuple[float, float]], shift: float = 0.0) -> list
 
 
 def cells(root: Path) -> list[Cell]:
-    ((_, found),) = read([root]).sections
-    return found
+    ((_, compared_cells),) = read([root]).sections
+    return compared_cells
 
 
 def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[str, Change]:
     new, old = cells(write(tmp_path / "new", now)), cells(write(tmp_path / "old", then))
-    return {change.scheme: change for change in changes(new, old, new[0].criteria)}
+    return {change.scheme: change for change in list_changes(new, old, new[0].criteria)}
 
 
 def test_the_same_again_is_as_fast_and_as_good(tmp_path: Path) -> None:
-    found = compared(tmp_path, planted(SCHEMES, shift=0.001), planted(SCHEMES))
-    assert {change.verdict for change in found.values()} == {"as fast, equal loss"}
-    assert not any(change.bad or change.good for change in found.values())
+    changes_by_scheme = compared(tmp_path, planted(SCHEMES, shift=0.001), planted(SCHEMES))
+    assert {change.verdict for change in changes_by_scheme.values()} == {"as fast, equal loss"}
+    assert not any(change.bad or change.good for change in changes_by_scheme.values())
 
 
 def test_slower_and_worse_are_bad_and_named(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.44, 2.75), "mzhybrid": (0.45, 2.80)}
-    found = compared(tmp_path, planted(now), planted(SCHEMES))
-    assert found["naive-zfp8"].verdict == "slower, equal loss"
-    assert found["mzhybrid"].verdict == "worse loss, as fast"
-    assert found["naive-zfp8"].bad and found["mzhybrid"].bad and not found["baseline"].bad
-    assert found["naive-zfp8"].speed is not None
-    assert math.exp(found["naive-zfp8"].speed.estimate) == pytest.approx(0.4 / 0.44, rel=1e-3)
+    changes_by_scheme = compared(tmp_path, planted(now), planted(SCHEMES))
+    assert changes_by_scheme["naive-zfp8"].verdict == "slower, equal loss"
+    assert changes_by_scheme["mzhybrid"].verdict == "worse loss, as fast"
+    assert (
+        changes_by_scheme["naive-zfp8"].bad
+        and changes_by_scheme["mzhybrid"].bad
+        and not changes_by_scheme["baseline"].bad
+    )
+    assert changes_by_scheme["naive-zfp8"].speed is not None
+    assert math.exp(changes_by_scheme["naive-zfp8"].speed.estimate) == pytest.approx(0.4 / 0.44, rel=1e-3)
 
 
 def test_faster_and_better_are_good(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.36, 2.65)}
-    found = compared(tmp_path, planted(now), planted(SCHEMES))
-    assert found["naive-zfp8"].verdict == "faster, better loss" and found["naive-zfp8"].good
+    changes_by_scheme = compared(tmp_path, planted(now), planted(SCHEMES))
+    assert changes_by_scheme["naive-zfp8"].verdict == "faster, better loss" and changes_by_scheme["naive-zfp8"].good
 
 
 def test_losses_are_compared_seed_by_seed(tmp_path: Path) -> None:
     """Between seeds the losses lie 0.05 apart: only the pairs can show that nothing changed."""
-    found = compared(tmp_path, planted(SCHEMES), planted(SCHEMES))
-    change = found["mzhybrid"]
+    changes_by_scheme = compared(tmp_path, planted(SCHEMES), planted(SCHEMES))
+    change = changes_by_scheme["mzhybrid"]
     assert change.loss_paired and change.loss_word == "same"
     losses = [[run.loss_valid or 0.0 for run in row.runs] for row in (change.new, change.old) if row]
     assert welch(*losses).p_within(0.027) > 0.05, "the pairing is what shows it"
@@ -84,27 +89,27 @@ def test_what_broke_or_is_missing_is_bad_and_what_is_new_is_not(tmp_path: Path) 
             (new / "runs" / run.id / "log.txt").write_text("")
             write_marker(new / "runs" / run.id, f"j{run.repeat:04}-r{run.repeat}", 1)
     after, before = cells(new), cells(old)
-    found = {change.scheme: change for change in changes(after, before, after[0].criteria)}
-    assert {scheme: change.fate for scheme, change in found.items()} == {
+    changes_by_scheme = {change.scheme: change for change in list_changes(after, before, after[0].criteria)}
+    assert {scheme: change.fate for scheme, change in changes_by_scheme.items()} == {
         "baseline": "compared",
         "mzhybrid": "broken",
         "naive-mpc": "new",
         "naive-zfp8": "missing",
     }
-    assert [scheme for scheme, change in found.items() if change.bad] == ["mzhybrid", "naive-zfp8"]
-    assert "failed" in found["mzhybrid"].verdict
-    back = {change.scheme: change for change in changes(before, after, after[0].criteria)}
+    assert [scheme for scheme, change in changes_by_scheme.items() if change.bad] == ["mzhybrid", "naive-zfp8"]
+    assert "failed" in changes_by_scheme["mzhybrid"].verdict
+    back = {change.scheme: change for change in list_changes(before, after, after[0].criteria)}
     assert back["mzhybrid"].fate == "mended" and back["mzhybrid"].good and back["naive-mpc"].bad
 
 
 def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
     now = [run for run in planted({**SCHEMES, "mzhybrid": (0.9, 3.0)}) if run.repeat == 1]
-    found = compared(tmp_path, now, [run for run in planted(SCHEMES) if run.repeat == 1])
-    assert {change.verdict for change in found.values()} == {"speed and loss not shown"}
+    changes_by_scheme = compared(tmp_path, now, [run for run in planted(SCHEMES) if run.repeat == 1])
+    assert {change.verdict for change in changes_by_scheme.values()} == {f"speed and loss {NOT_SHOWN}"}
 
 
 def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path) -> None:
-    """One repeat shows nothing whatever happened, so that it is no chance for a false alarm either."""
+    """One repeat shows nothing, and so cannot be a false alarm."""
     shared = {"baseline": SCHEMES["baseline"]}
     lone = [Planted(f"scheme{k}", 1, 0.5, 2.7) for k in range(20)]
     few = [run for run in planted(shared, shift=0.0125) if run.repeat <= 2]
@@ -123,11 +128,11 @@ def test_losses_of_absurd_size_are_no_losses(tmp_path: Path) -> None:
 def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     new = cells(write(tmp_path / "new", planted(SCHEMES), steps=20))
     old = cells(write(tmp_path / "old", planted(SCHEMES), steps=12))
-    assert differing_settings(new, old) == ["train.steps 20, was 12"]
-    assert differing_settings(new, new) == []
+    assert list_differing_settings(new, old) == ["train.steps 20, was 12"]
+    assert list_differing_settings(new, new) == []
     for path in (tmp_path / "new").glob("runs/*/log.txt"):
         path.write_text(path.read_text().replace('"steps": 20,', '"steps": 20, "min_lr": 0.00030000000000000003,', 1))
-    assert "train.min_lr 0.0003, was not set" in differing_settings(cells(tmp_path / "new"), old)
+    assert "train.min_lr 0.0003, was not set" in list_differing_settings(cells(tmp_path / "new"), old)
 
 
 def in_environment(root: Path, **environment: object) -> Path:
@@ -200,7 +205,7 @@ def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:
             rows.append(replace(row, runs=runs))
         return [replace(base[0], rows=tuple(rows))]
 
-    alarms = sum(any(change.bad for change in changes(again(), again(), base[0].criteria)) for _ in range(400))
+    alarms = sum(any(change.bad for change in list_changes(again(), again(), base[0].criteria)) for _ in range(400))
     assert alarms <= 32, "5 % of 400 is 20; 32 is exceeded once in two hundred times by chance"
 
 
@@ -214,10 +219,10 @@ def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
     assert "Worse than before: naive-zfp8 (slower, equal loss)." in out
     assert "0.91 (0.91 to 0.91)" in out
     assert report([old], "md", against=old) == 0
-    assert "Nothing is shown to be worse than before." in capsys.readouterr().out
+    assert "Nothing is significantly worse than before." in capsys.readouterr().out
     assert report([new], "json", against=old) == 1
-    found = {one["scheme"]: one for one in json.loads(capsys.readouterr().out)["changes"]}
-    assert found["naive-zfp8"]["bad"] and found["naive-zfp8"]["speed_change"]["estimate"] < 0.92
+    document = {row["scheme"]: row for row in json.loads(capsys.readouterr().out)["changes"]}
+    assert document["naive-zfp8"]["bad"] and document["naive-zfp8"]["speed_change"]["estimate"] < 0.92
     assert report([new], output=tmp_path / "page.html", against=old) == 1
     assert "naive-zfp8" in (tmp_path / "page.html").read_text()
     with pytest.raises(UserError, match="not with --against: use table, md, latex, html or json"):
@@ -227,7 +232,7 @@ def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
 def test_submissions_with_nothing_in_common_are_not_compared(tmp_path: Path) -> None:
     new = write(tmp_path / "new", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 4})])
     old = write(tmp_path / "old", [Planted("baseline", 1, 0.4, 2.7, cell={"nodes": 8})])
-    with pytest.raises(UserError, match="no scheme and cell stands in both"):
+    with pytest.raises(UserError, match="no scheme and cell in common"):
         report([new], against=old)
     with pytest.raises(UserError, match="compares one submission with one"):
         report([new, old], against=old)
@@ -238,9 +243,9 @@ def test_what_is_better_is_not_undecided_too(tmp_path: Path, capsys: pytest.Capt
     then = [Planted("baseline", k + 1, 0.5 * SCATTER[k], 2.7) for k in range(4)]
     report([write(tmp_path / "new", now)], against=write(tmp_path / "old", then))
     out = capsys.readouterr().out
-    assert "Better than before: baseline (faster; loss not shown)." in out
-    assert "Nothing is shown to be worse than before." in out
-    assert "Not decided" not in out and "none as good" not in out
+    assert f"Better than before: baseline (faster; loss {NOT_SHOWN})." in out
+    assert "Nothing is significantly worse than before." in out
+    assert "Inconclusive:" not in out and "No change is significant" not in out
 
 
 def test_where_nothing_is_shown_no_scheme_is_said_to_be_as_good(
@@ -248,4 +253,4 @@ def test_where_nothing_is_shown_no_scheme_is_said_to_be_as_good(
 ) -> None:
     now = [Planted("baseline", 1, 0.3, 2.7)]
     report([write(tmp_path / "new", now)], against=write(tmp_path / "old", now))
-    assert "No scheme is shown to be worse than before, and none as good: too few" in capsys.readouterr().out
+    assert "No change is significant, in either direction: too few" in capsys.readouterr().out

@@ -51,10 +51,13 @@ def test_footnotes_of_a_sweep_are_said_once(tmp_path: Path) -> None:
         for line in block.lines
     ]
     twice = {line for line, count in Counter(lines).items() if count > 1}
-    assert not any(line.startswith(("[", "All findings", "Each scheme is compared", "For scale")) for line in twice)
+    assert not any(line.startswith(("[", "All findings", "Schemes are compared", "For scale")) for line in twice)
     overview = [line for block in document.chapters[0].blocks if isinstance(block, Sentences) for line in block.lines]
     assert any(line.startswith("[a] Fewer than 5 pairs") for line in overview)
-    assert any(line.startswith("Each scheme is compared over 3 pairs") for line in overview)
+    assert any(
+        line.startswith("Schemes are compared over pairs of runs of equal seed (number of pairs: 3)")
+        for line in overview
+    )
     marks = {row["verdict"].shown.partition("[")[2] for row in entries(document, "overview").values()}
     letters = {line[1] for line in overview if line.startswith("[")}
     assert set("".join(marks)) - {"]"} == letters

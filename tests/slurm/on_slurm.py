@@ -10,7 +10,7 @@ from typing import Any
 from batch_fakes import Fake, wait_for
 from slurm_on_one_machine import Cluster
 
-from hpcbench.batch.submit import Options, Submission, submit
+from hpcbench.batch.submit import Options, SubmitResult, submit
 from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.job_state import Status
 from hpcbench.contract.state import State
@@ -35,7 +35,7 @@ class OnSlurm(Fake):
         """Submit the study as it stands; the submission's directory."""
         return self.submission(**options).root
 
-    def submission(self, **options: Any) -> Submission:
+    def submission(self, **options: Any) -> SubmitResult:
         """The same, with what was said."""
         return submit(self.study, Options(**{"site": str(self.site), "out": self.directory / "out", **options}))
 

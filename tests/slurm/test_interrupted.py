@@ -90,9 +90,9 @@ def test_a_submit_that_is_killed_is_gone_on_with(
     tracked = track(root)
     assert len(listed(cluster, tracked.submission.name)) == taken
     assert tracked.jobs["j0003-r3"].state in (State.UNKNOWN, State.RUNNING, State.COMPLETED)
-    assert "not handed in" in tracked.jobs["j0004-r4"].reason
+    assert "not submitted" in tracked.jobs["j0004-r4"].reason
     said = again(place)
-    assert f"went on with a submission that was cut off: {4 - taken} more handed in" in said
+    assert f"continued a submission that was interrupted: {4 - taken} more jobs submitted" in said
     check_once(place, cluster)
 
 
@@ -112,7 +112,7 @@ def test_two_submits_at_once_hand_in_once(place: OnSlurm, cluster: Cluster) -> N
     both = [subprocess.Popen(argv, cwd=place.directory, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=PATIENCE)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum("already submitted and not over: nothing was handed in" in words for words in said) == 1
+    assert sum("already submitted and not over: nothing was submitted" in words for words in said) == 1
     cluster.run(["scontrol", "update", "partitionname=batch", "state=up"], check=True)
     check_once(place, cluster)
 

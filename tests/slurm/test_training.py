@@ -120,7 +120,7 @@ def test_a_paired_study_waits_runs_completes_and_is_compared(places: Places, roo
     assert printed.returncode == 0, printed.stderr
     said = words(printed.stdout)
     assert "paired on fake" in said and "baseline" in said and "naive-zfp8" in said
-    assert "Each scheme is compared over 2 pairs of runs of equal seed and allocation" in said
+    assert "Schemes are compared over pairs of runs of equal seed (number of pairs: 2), in the same allocation" in said
     assert {run["state"] for run in report(root).values()} == {"completed"}
 
 

@@ -1,15 +1,15 @@
-"""A Slurm cluster of several nodes on one machine, with its own controller, nodes, clients and, if wanted, accounting.
+"""A Slurm cluster of several nodes on one machine, with its own controller, nodes, clients and accounting.
 
 Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so that MPI takes it for a machine. Files and
 network are this machine's. CPUs, memory and GPUs of the nodes need not exist: jobs get numbers of GPUs
-(``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster lies in one directory and one process namespace.
-Its first process ends when the Python process that made the cluster closes it or ends in any way. The kernel then ends
+(``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster has one directory and one process namespace. Its
+first process ends when the Python process that made the cluster closes it or ends in any way. The kernel then ends
 every daemon and every job, and the directory is removed.
 
 Slurm's time limits are whole minutes, and Slurm checks them only every 30 seconds, which no setting changes.
 :meth:`Cluster.end_time` makes a running job's limit end sooner. A signal ahead of the limit is sent at the first check
 less than 30 seconds before its time: with ``--time=1 --signal=B:USR1@50`` at the first check after the start. So a job
-gets the signal within 30 seconds, and reaches the limit 30 seconds later if its end is set when the signal has come.
+gets the signal within 30 seconds. It reaches the limit 30 seconds later if its end is set when the signal has arrived.
 """
 
 import contextlib
@@ -35,14 +35,14 @@ _SLURM = ("slurmctld", "slurmd", "munged", "munge", "sbatch")
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
 _MAX = 50
 _LONGEST = 50
-"""Most characters of the path of temporary files. Slurm adds up to 57, and a socket's name has at most 107."""
+"""Largest length of a path of temporary files. Slurm adds up to 57 characters, and a socket's name has at most 107."""
 _PATIENCE = 60.0
-"""Seconds that a start may take, which usually takes one."""
+"""Longest time of a start in seconds; usually it takes one."""
 _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
 
 
 def why_not(accounting: bool = True) -> str | None:
-    """Why a cluster cannot be made here, and the remedy, in one line; None if it can."""
+    """Return the reason why a cluster cannot be made here, with the remedy, in one line; None if it can."""
     if os.geteuid() != 0:
         return "a Slurm cluster of one machine needs root: run as root, or in a container"
     missing = [tool for tool in (*_SLURM, *(_ACCOUNTING if accounting else ())) if not shutil.which(tool)]
@@ -166,12 +166,12 @@ class Cluster:
         return done
 
     def job(self, job: str) -> dict[str, str]:
-        """Names and values of ``scontrol show job`` (``JobState``, ``Reason``, ...); none for a forgotten job."""
+        """Return the fields of ``scontrol show job`` (``JobState``, ``Reason``, ...); none for a forgotten job."""
         shown = self.run(["scontrol", "show", "job", job, "-o"]).stdout
         return dict(word.split("=", 1) for word in shown.split() if "=" in word)
 
     def wait_job(self, job: str, state: str, timeout: float = _PATIENCE) -> None:
-        """Wait until a job is in a state, in ``scontrol``'s word."""
+        """Wait until a job is in a state, by ``scontrol``'s name."""
         self._wait(f"job {job} is not {state}", lambda: self.job(job).get("JobState") == state, timeout)
 
     def end_time(self, job: str, seconds: int) -> None:
@@ -187,11 +187,11 @@ class Cluster:
         self._first.stop("slurmctld")
 
     def start_controller(self) -> None:
-        """Start slurmctld, with the knowledge that it had when it was stopped."""
+        """Start slurmctld with its saved state."""
         self._daemon("slurmctld", ["slurmctld", "-D"], ["scontrol", "ping"])
 
     def stop_accounting(self) -> None:
-        """Stop slurmdbd. ``sacct`` gets no answer, and the controller keeps its messages for it."""
+        """Stop slurmdbd. ``sacct`` gets no answer, and the controller queues its messages."""
         self._first.stop("slurmdbd")
 
     def start_accounting(self) -> None:
@@ -200,9 +200,9 @@ class Cluster:
         self._daemon("slurmdbd", command, ["sacctmgr", "-n", "list", "cluster"])
 
     def node_kill(self, node: str) -> None:
-        """Let a node crash: slurmd and all processes of jobs there are gone.
+        """Let a node crash: slurmd and all processes of jobs on it are killed.
 
-        The controller notices it after 15 seconds.
+        The controller detects it after 15 seconds.
         """
         self._first.crash(node)
         self._crashed.add(node)
@@ -221,7 +221,7 @@ class Cluster:
         self._wait(f"{node} does not come back", lambda: self.node_state(node) in ("IDLE", "MIXED", "ALLOCATED"))
 
     def node_state(self, node: str) -> str:
-        """State of a node in the controller's words: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...
+        """Return the state of a node by the controller: ``IDLE``, ``MIXED``, ``DOWN+NOT_RESPONDING``, ...
 
         ``sinfo`` may lag behind.
         """
@@ -231,7 +231,7 @@ class Cluster:
     @property
     def _first(self) -> First:
         if self._running is None:
-            raise UserError("there is no Slurm cluster yet, or no more: use Cluster in a with statement")
+            raise UserError("the Slurm cluster is not running: use Cluster in a with statement")
         return self._running
 
     def _start(self) -> None:
@@ -282,7 +282,7 @@ class Cluster:
             time.sleep(0.05)
 
     def _logs(self) -> str:
-        """The end of each daemon's output, in one line."""
+        """Return the end of each daemon's output, in one line."""
         logs = sorted((self.directory / "log").iterdir())
         return " ".join(" ".join(f"{log.name}: {log.read_text(errors='replace')[-500:]}" for log in logs).split())
 
@@ -312,11 +312,11 @@ def _lay_out(directory: Path, nodes: Sequence[str], gpus: int) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that no process listens at, below those that the kernel gives to clients."""
-    found: set[int] = set()
-    while len(found) < count:
+    """Return ports that no process listens at, below those that the kernel gives to clients."""
+    ports: set[int] = set()
+    while len(ports) < count:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
-            found.add(port)
-    return list(found)
+            ports.add(port)
+    return list(ports)

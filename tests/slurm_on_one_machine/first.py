@@ -12,16 +12,16 @@ from hpcbench.errors import UserError
 _HERE = Path(__file__).resolve().parent
 _NAMESPACES = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 _ANSWER = 60.0
-"""Seconds that it may take to answer."""
+"""Longest time of an answer in seconds."""
 
 
 def allowed() -> bool:
-    """Whether namespaces can be made here."""
+    """Return whether namespaces can be made here."""
     return subprocess.run([*_NAMESPACES, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def node_command(node: str) -> list[str]:
-    """The command that starts a node, in namespaces within those of the cluster."""
+    """Return the command that starts a node, in namespaces within those of the cluster."""
     return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
 
 
@@ -41,7 +41,7 @@ class First:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for us, who then end all of it
+            start_new_session=True,  # Ctrl-C goes to the Python process, which then ends the cluster
         )
         if not self._answer():
             raise UserError("the Slurm cluster's first process did not start")
@@ -51,7 +51,7 @@ class First:
         self._do("start", name, command)
 
     def alive(self, name: str) -> bool:
-        """Whether a daemon still runs."""
+        """Return whether a daemon still runs."""
         return self._tell("alive", name)
 
     def stop(self, name: str) -> None:

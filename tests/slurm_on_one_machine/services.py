@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def munge(directory: Path) -> tuple[list[str], list[str]]:
-    """Command of the daemon, and of a client that succeeds when the daemon is ready. A key is made."""
+    """Make a key. Return the command of the daemon, and of a client that succeeds when the daemon is ready."""
     place = directory / "munge"
     key = os.open(place / "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
     with os.fdopen(key, "wb") as file:
@@ -17,7 +17,7 @@ def munge(directory: Path) -> tuple[list[str], list[str]]:
 
 
 def data_base(directory: Path) -> tuple[list[str], list[str]]:
-    """The same for MariaDB, with an empty database for slurmdbd."""
+    """Return the same for MariaDB, with an empty database for slurmdbd."""
     place = directory / "db"
     (place / "first.sql").write_text(
         "create database slurm;\ncreate user slurm@localhost identified by 'slurm';\n"

@@ -180,6 +180,9 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "default": "none",
         "rules": [],
         "environment": {},
+        "arguments": "",
+        "preload": None,
+        "setup": [],
         "optimizer": None,
     }
     layout = {
@@ -263,12 +266,12 @@ def test_sizes_follow_from_layout_nodes_and_room(
 @pytest.mark.parametrize(
     ("capacity", "changes", "says"),
     [
-        (GPUS, {"layout": {"tp": 4, "pp": 4}, "nodes": 6}, "6 nodes x 4 ranks = 24 ranks are no multiple of tp x pp"),
-        (GPUS, {"layout": {"dp": 2, "tp": 4}, "nodes": 3}, "3 nodes x 4 ranks a node = 12 on lassen"),
-        (GPUS, {"layout": {"dp": 3, "tp": 2}}, "2 nodes x 4 ranks a node = 8"),
-        (GPUS, {"layout": {"dp": 4}, "ranks_per_node": 3}, "2 nodes x 3 ranks a node = 6"),
+        (GPUS, {"layout": {"tp": 4, "pp": 4}, "nodes": 6}, "6 nodes x 4 ranks = 24 ranks, not a multiple of tp x pp"),
+        (GPUS, {"layout": {"dp": 2, "tp": 4}, "nodes": 3}, "3 nodes x 4 ranks per node = 12 on lassen"),
+        (GPUS, {"layout": {"dp": 3, "tp": 2}}, "2 nodes x 4 ranks per node = 8"),
+        (GPUS, {"layout": {"dp": 4}, "ranks_per_node": 3}, "2 nodes x 3 ranks per node = 6"),
         (LOCAL, {"layout": {"dp": 4}, "nodes": 3}, "nodes: 3 does not divide"),
-        (GPUS, {"layout": {"tp": 4}, "nodes": 1, "ranks_per_node": 2}, "2 ranks are no multiple of tp x pp"),
+        (GPUS, {"layout": {"tp": 4}, "nodes": 1, "ranks_per_node": 2}, "2 ranks, not a multiple of tp x pp"),
         (LOCAL, {"layout": {"dp": 1, "chunks": 2}}, "layout.chunks: 2 chunks, but layout.pp is 1"),
         (LOCAL, {"layout": {"pp": 2, "chunks": 200}}, "layout.chunks: pp x chunks = 2 x 200 = 400 parts are more than"),
         (LOCAL, {"layout": {"pp": 2, "stages": [1, 2, 3]}}, "layout.stages: [1, 2, 3] are 3 parts with 6 layers"),
@@ -298,7 +301,7 @@ def test_sizes_that_do_not_fit_are_refused(
     [
         ({"scheme": ["baseline"], "exclude": [{"scheme": "baseline"}]}, "leaves no cell"),
         ({"scheme": ["baseline"], "exclude": [{"scheme": "other"}]}, "matches no cell"),
-        ({"scheme": ["baseline"], "exclude": [{"nodes": 1}]}, "'nodes' is no key of the matrix"),
+        ({"scheme": ["baseline"], "exclude": [{"nodes": 1}]}, "'nodes' is not a key of the matrix"),
         ({"scheme": ["baseline"], "exclude": [{}]}, "matches no cell"),
         (
             {"scheme": ["baseline"], "zip": {"nodes": [1, 2], "train.micro_batch": [1]}},
@@ -422,5 +425,5 @@ def test_the_nodes_of_a_site_are_told_before_what_does_not_divide(tmp_path: Path
 
 
 def test_a_dp_that_nobody_gave_says_where_it_comes_from(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, as many as odd usually has on a node"):
+    with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, the usual number of odd per node"):
         runs_of(tmp_path, Capacity("odd", 7, 7))

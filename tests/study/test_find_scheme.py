@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hpcbench.contract.scheme import Scheme, format_assignments
+from hpcbench.contract.process_changes import format_assignments
+from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.study.expand import Run, expand
 from hpcbench.study.find_scheme import Offer

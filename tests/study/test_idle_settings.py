@@ -181,7 +181,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("train.sparse_gradients", {"train.sparse_gradients": "always"}, "no other replica to send rows to"),
     ("train.sparse_gradients", {"train.sparse_gradients": "auto", "layout.tp": 2}, "use more replicas"),
     ("train.overlap", {"train.overlap": False}, "one rank sends no gradients"),
-    ("train.schedule", {"train.schedule": "gpipe", "train.micro_batch": 8}, "with one micro-batch a step"),
+    ("train.schedule", {"train.schedule": "gpipe", "train.micro_batch": 8}, "with one micro-batch per step"),
     ("train.vertical_sync", {"train.vertical_sync": True}, "1f1b has one version of the weights"),
     ("train.staleness", {"train.staleness": 2}, "sync all-reduce has no bound to choose"),
     ("train.slow_rank", {"train.slow_rank": 1, "layout.dp": 2}, "set slow_factor, or leave slow_rank out"),
@@ -217,7 +217,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     *(("layout.context", {"layout.context": way}, "set layout.cp to 2 or more") for way in ("rsa", "ulysses")),
     ("layout.chunks", {"layout.chunks": 2}, "one stage has nothing to interleave"),
     ("layout.stages", {"layout.stages": "auto"}, "layout.pp 1 has one part"),
-    ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts to share out"),
+    ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts"),
 ]
 """The field that is named, settings that make it idle, and words of the reason or the remedy."""
 
@@ -378,7 +378,10 @@ def test_a_program_uses_all_that_its_study_gives_it(tmp_path: Path) -> None:
     for changed, said in (
         ({"seed": 7}, "program.seed: is not used: write {seed} in command or env, or remove it"),
         ({"values": {"batch": 2}}, "program: values.batch is not used: write {batch} in command or env, or remove it"),
-        ({"log": {"line": "(?P<step>[0-9]+) (?P<loss>.*)", "every": 5}}, "every is for a line without the group step"),
+        (
+            {"log": {"line": "(?P<step>[0-9]+) (?P<loss>.*)", "every": 5}},
+            "every is only for a line without the group step",
+        ),
     ):
         path = tmp_path / "p.yaml"
         path.write_text(json.dumps({"study": "p", "program": {**program, **changed}}), encoding="utf-8")

@@ -134,18 +134,35 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
             "FILE:7: schemes.a:",
             "runs no codec",
         ),
-        ("matrix:", "schemes: {a: {environment: {A: b}}}\nmatrix:", "FILE:7: schemes.a:", "needs an algorithm"),
+        *(
+            ("[baseline, mzhybrid]", f"[baseline, a]\nschemes:\n  a: {{{fields}}}", begins, says)
+            for fields, begins, says in [
+                ("arguments: --bits 4", "FILE:10: schemes.a.arguments:", "only studies of a program take"),
+                ("arguments: --bits '4", "FILE:10: schemes.a.arguments:", "close the quote"),
+                ("preload: 'a:b.so'", "FILE:10: schemes.a.preload:", "separates libraries in LD_PRELOAD"),
+                ("preload: ''", "FILE:10: schemes.a.preload:", "must not be empty"),
+                ("setup: module load x", "FILE:10: schemes.a.setup:", "must be a list"),
+                ("system: cocl", "FILE:10: schemes.a:", "system 'cocl' is unknown, did you mean 'coccl'?"),
+                ("system: coccl", "FILE:10: schemes.a:", "system coccl needs preload: add it to the scheme"),
+                (
+                    "system: coccl, preload: x.so",
+                    "FILE:10: schemes.a:",
+                    "system coccl needs environment.COCCL_CONFIG_FILE: add it to the scheme",
+                ),
+                ("system: megatron-bf16", "FILE:10: schemes.a.arguments:", "only studies of a program take"),
+            ]
+        ),
         *(
             ("matrix:", f"schemes: {{a: {{algorithm: native, environment: {{{variable}}}}}}}\nmatrix:", begins, says)
             for variable, begins, says in [
                 ("PATH: /x", "FILE:7: schemes.a.environment:", "PATH changes which programs and libraries run"),
                 ("LD_LIBRARY_PATH: /x", "FILE:7: schemes.a.environment:", "LD_LIBRARY_PATH changes which programs"),
                 ("PYTHONPATH: /x", "FILE:7: schemes.a.environment:", "PYTHONPATH changes which programs"),
-                ("HPCBENCH_ISA: avx2", "FILE:7: schemes.a.environment:", "HPCBENCH_ISA is hpcbench's own"),
+                ("HPCBENCH_ISA: avx2", "FILE:7: schemes.a.environment:", "HPCBENCH_ISA is set by hpcbench"),
                 ("OMP_NUM_THREADS: '2'", "FILE:7: schemes.a.environment:", "follows from the site and the layout"),
-                ("A-B: x", "FILE:7: schemes.a.environment.A-B:", "is not a name of a variable"),
-                ("'A=1 B': x", "FILE:7: schemes.a.environment.A=1 B:", "is not a name of a variable"),
-                ("'': x", "FILE:7: schemes.a.environment.:", "is not a name of a variable"),
+                ("A-B: x", "FILE:7: schemes.a.environment.A-B:", "is not a variable name"),
+                ("'A=1 B': x", "FILE:7: schemes.a.environment.A=1 B:", "is not a variable name"),
+                ("'': x", "FILE:7: schemes.a.environment.:", "is not a variable name"),
                 ("A: 16", "FILE:7: schemes.a.environment.A:", "put it in quotes"),
                 ('A: "x\\ny"', "FILE:7: schemes.a.environment.A:", "has several lines"),
             ]

@@ -11,13 +11,13 @@ from fakes import Fake, FakeFlux, FakeLSF
 
 @pytest.fixture(autouse=True)
 def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs write where they were submitted, which must not be the checkout."""
+    """Run in a directory of the test: jobs write where they were submitted, which must not be the checkout."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def fake_of() -> Iterator[Callable[..., Fake]]:
-    """Makes a fake of ``lsf`` or ``flux`` whose minutes last a second; jobs run in the test's directory."""
+    """Return a maker of fakes of ``lsf`` or ``flux`` whose minutes last a second. Jobs run in the test's directory."""
     with ExitStack() as stack:
 
         def make(system: str, **options: Any) -> Fake:
@@ -29,11 +29,11 @@ def fake_of() -> Iterator[Callable[..., Fake]]:
 
 @pytest.fixture
 def lsf(fake_of: Callable[..., Fake]) -> Fake:
-    """A fake of LSF as on a Sierra-class machine."""
+    """Return a fake of LSF as on a Sierra-class machine."""
     return fake_of("lsf")
 
 
 @pytest.fixture
 def flux(fake_of: Callable[..., Fake]) -> Fake:
-    """A fake of Flux."""
+    """Return a fake of Flux."""
     return fake_of("flux")

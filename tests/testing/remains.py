@@ -1,15 +1,15 @@
-"""The rest of namespaces after the end of the process that made them."""
+"""Processes that are left of namespaces after the end of the process that made them."""
 
 from pathlib import Path
 
 
 def marked(mark: str) -> dict[str, str]:
-    """Name by id of each process that inherited the mark. The dead, and zombies, have no environment."""
-    found = {}
+    """Return the name by id of each process that inherited the mark. Dead processes and zombies have no environment."""
+    processes = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (process / "environ").read_bytes():
-                found[process.name] = (process / "comm").read_text().strip()
+                processes[process.name] = (process / "comm").read_text().strip()
         except OSError:
-            continue  # it has ended
-    return found
+            continue  # the process has ended
+    return processes

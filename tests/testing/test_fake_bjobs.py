@@ -1,4 +1,4 @@
-"""The fake bjobs and bhist: the shapes of what they print."""
+"""The fake bjobs and bhist: the forms of their output."""
 
 import json
 import time
@@ -17,7 +17,7 @@ def submit(fake: Fake, body: str, *options: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_short_table_cuts_names_and_takes_a_line_a_host(lsf: Fake) -> None:
+def test_short_table_cuts_names_and_takes_a_line_per_host(lsf: Fake) -> None:
     submit(lsf, "sleep 60", "-J", "a-rather-long-name", "-nnodes", "2")
     lsf.wait_for("1", RUNNING)
     header, first, second, third = lsf.run("bjobs").stdout.splitlines()
@@ -97,11 +97,11 @@ def test_elements_of_an_array(lsf: Fake) -> None:
     assert lsf.run("bjobs", "-noheader", "-o", "job_name delimiter=';'", "1[3]").stdout == "arr[3]\n"
     assert lsf.run("bjobs", "1[9]").stderr == "Job <1[9]> is not found\n"
     assert lsf.run("bjobs", "-a", "-noheader", "-J", "arr[4]", "-o", "jobindex delimiter=';'").stdout == "4\n"
-    assert lsf.run("bjobs", "-J", "nobody").stderr == "Job <nobody> is not found\n"
+    assert lsf.run("bjobs", "-J", "missing").stderr == "Job <missing> is not found\n"
 
 
 @pytest.mark.parametrize("flavour", ["old", "lsf-like"])
-def test_what_older_and_other_ones_do_not_know(fake_of: Callable[..., Fake], flavour: str) -> None:
+def test_features_that_older_and_other_variants_lack(fake_of: Callable[..., Fake], flavour: str) -> None:
     lsf = fake_of("lsf", flavour=flavour)
     submit(lsf, "true")
     lsf.wait()
@@ -120,10 +120,10 @@ def test_long_and_history_of_a_killed_job(fake_of: Callable[..., Fake]) -> None:
     submit(lsf, "sleep 60", "-W", "1", "-J", "late")
     lsf.wait()
     for text in (lsf.run("bjobs", "-l", "1").stdout, lsf.run("bhist", "-l", "1").stdout):
-        whole = text.replace("\n" + " " * 21, "")
-        assert "Job <1>, Job Name <late>" in whole
-        assert "Exited with exit code 140. The CPU time used is" in whole
-        assert "Completed <exit>; TERM_RUNLIMIT: job killed after reaching LSF run time limit;" in whole
+        joined = text.replace("\n" + " " * 21, "")
+        assert "Job <1>, Job Name <late>" in joined
+        assert "Exited with exit code 140. The CPU time used is" in joined
+        assert "Completed <exit>; TERM_RUNLIMIT: job killed after reaching LSF run time limit;" in joined
     assert "Summary of time in seconds spent in various states by" in lsf.run("bhist", "-l", "1").stdout
     assert lsf.run("bhist", "77").stderr == "No matching job found\n"
     assert lsf.run("bhist").stdout.splitlines()[2].split()[:3] == ["1", lsf.config.user[:7], "late"]
@@ -140,7 +140,7 @@ def test_finished_jobs_leave_and_history_keeps_them(fake_of: Callable[..., Fake]
     assert "Exited with exit code 5." in lsf.run("bhist", "-l", "1").stdout
 
 
-def test_faults_that_strike_queries(lsf: Fake) -> None:
+def test_faults_that_affect_queries(lsf: Fake) -> None:
     submit(lsf, "exit 4")
     lsf.wait()
     ask = ("bjobs", "-a", "-noheader", "-o", "jobid stat exit_code delimiter='|'", "1")

@@ -1,4 +1,4 @@
-"""The fake bsub: what it reads, what it refuses and in which words, and what it records."""
+"""The fake bsub: its input, its refusals with their messages, and its records."""
 
 import os
 import shlex
@@ -38,7 +38,7 @@ NOT = "Job not submitted."
         ("-wt 5", f"Options -wa and -wt must be given together. {NOT}"),
         ("-wa USR7 -wt 5", "USR7: Signal not supported"),
         ("-nnodes", f"Option -nnodes requires an argument. {NOT}"),
-        ("-I", f"hpcbench's fake of LSF does not know -I, though LSF does. {NOT}"),
+        ("-I", f"hpcbench's fake of LSF does not support -I, although LSF does. {NOT}"),
     ],
 )
 @pytest.mark.parametrize("where", ["line", "script"])
@@ -92,7 +92,7 @@ def _refused(lsf: Fake, stdin: bytes = b"true\n", root: bool = False) -> str:
     return "User permission denied" if root and os.geteuid() else done.stderr
 
 
-def test_answers_and_what_wins() -> None:
+def test_answers_and_priorities() -> None:
     lsf = FakeLSF()
     script = b"#!/bin/bash\n#BSUB -J name -q debug\n#BSUB -W 0:02\n#BSUB -nnodes 1\n#BSUB -nnodes 2\ntrue\n"
     assert lsf.run("bsub", stdin=script).stdout == "Job <1> is submitted to queue <debug>.\n"
@@ -110,7 +110,7 @@ def test_two_lines_of_alloc_flags() -> None:
     assert "only the last -alloc_flags counts: nvme" in done.stderr
 
 
-def test_a_file_is_parsed_only_where_the_site_says_so(tmp_path: Path) -> None:
+def test_a_file_is_parsed_only_if_the_site_does_it(tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n#BSUB -J from-file\ntrue\n", encoding="utf-8")
     lsf = FakeLSF()
@@ -133,7 +133,7 @@ def test_calls_are_recorded_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("program", ["bsub", "bjobs", "bhist", "bkill", "brequeue", "jsrun", "lrun"])
-def test_it_says_that_it_is_a_fake(program: str) -> None:
+def test_it_identifies_itself_as_a_fake(program: str) -> None:
     lsf = FakeLSF()
     done = lsf.run(program, "-V")
     assert done.returncode == 0
@@ -142,12 +142,12 @@ def test_it_says_that_it_is_a_fake(program: str) -> None:
     assert "it is not the program of a real scheduler" in shim
 
 
-def test_faults_that_strike_a_submission() -> None:
+def test_faults_that_affect_a_submission() -> None:
     lsf = FakeLSF()
     lsf.order("mute", program="bsub", text="Batch system daemon not responding ... still trying", times=1)
     done = lsf.run("bsub", "-J", "once", stdin=b"true\n")
     assert (done.returncode, done.stdout) == (255, "")
-    assert [job.name for job in lsf.jobs] == ["once"]  # it was taken all the same
+    assert [job.name for job in lsf.jobs] == ["once"]  # the job was accepted anyway
     lsf.order("fail", program="bsub", text="LSF is down. Please wait ...", status=255, times=1)
     assert lsf.run("bsub", stdin=b"true\n").stderr == "LSF is down. Please wait ...\n"
     assert len(lsf.jobs) == 1
@@ -159,7 +159,7 @@ def test_faults_that_strike_a_submission() -> None:
     assert (done.returncode, done.stdout, len(lsf.jobs)) == (0, "", 4)
 
 
-def test_a_slow_answer_comes_before_its_work() -> None:
+def test_a_slow_answer_comes_before_the_job_starts() -> None:
     lsf = FakeLSF()
     lsf.order("slow", program="bsub", seconds=30)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -168,13 +168,13 @@ def test_a_slow_answer_comes_before_its_work() -> None:
 
 
 def test_the_directory_may_be_named_by_the_environment() -> None:
-    one, other = FakeLSF(), FakeLSF()
-    elsewhere = {**one.environment, "HPCBENCH_FAKE_DIR": other.config.directory}
-    assert one.run("bsub", stdin=b"true\n", env=elsewhere).returncode == 0
-    assert (len(one.jobs), len(other.jobs)) == (0, 1)
+    first, other = FakeLSF(), FakeLSF()
+    elsewhere = {**first.environment, "HPCBENCH_FAKE_DIR": other.config.directory}
+    assert first.run("bsub", stdin=b"true\n", env=elsewhere).returncode == 0
+    assert (len(first.jobs), len(other.jobs)) == (0, 1)
 
 
-def test_faults_and_flavours_must_be_known(fake_of: Callable[..., Fake]) -> None:
+def test_unknown_faults_and_flavours_are_refused(fake_of: Callable[..., Fake]) -> None:
     with pytest.raises(UserError, match="flavour 'sge' of LSF: known are csm, lsf, old, lsf-like"):
         FakeLSF(flavour="sge")
     with pytest.raises(UserError, match="fault 'banner': say program, lines"):

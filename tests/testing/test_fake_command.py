@@ -1,4 +1,4 @@
-"""The command that runs any other with a fake first on PATH."""
+"""The command that runs any other command with a fake first on PATH."""
 
 import subprocess
 import sys
@@ -22,13 +22,13 @@ checked: never
 """
 
 
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Call it as people do."""
-    line = [sys.executable, with_fake.__file__, *words]
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Call it as users do."""
+    line = [sys.executable, with_fake.__file__, *arguments]
     return subprocess.run(line, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
-def test_a_site_is_tried_and_its_jobs_are_waited_for(tmp_path: Path) -> None:
+def test_a_site_is_tried_and_the_command_waits_for_its_jobs(tmp_path: Path) -> None:
     site = tmp_path / "mine.yaml"
     site.write_text(SITE, encoding="utf-8")
     script = tmp_path / "job.sh"
@@ -47,7 +47,7 @@ def test_a_site_is_tried_and_its_jobs_are_waited_for(tmp_path: Path) -> None:
 
 
 def test_ranks_of_two_nodes_have_two_names(tmp_path: Path, need: Callable[[str | None], None]) -> None:
-    """A worker refuses ranks that are not on as many nodes as were asked for."""
+    """A worker refuses ranks that are on another number of nodes than requested."""
     need(why_not())
     script, out = tmp_path / "job.sh", tmp_path / "out"
     script.write_text("#BSUB -W 5\n#BSUB -nnodes 2\njsrun -n 4 -r 2 -a 1 -c 4 uname -n\n", encoding="utf-8")
@@ -69,7 +69,7 @@ def test_ranks_of_two_nodes_have_two_names(tmp_path: Path, need: Callable[[str |
         ("-G x -q binned -J 'a[1-3]'", None),
     ],
 )
-def test_limits_of_the_site_count(tmp_path: Path, options: str, text: str | None) -> None:
+def test_limits_of_the_site_apply(tmp_path: Path, options: str, text: str | None) -> None:
     site = tmp_path / "mine.yaml"
     site.write_text(SITE, encoding="utf-8")
     done = run("lsf", "--site", str(site), "--", "sh", "-c", f"echo true | bsub {options}")
@@ -102,7 +102,7 @@ def test_flux_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("arguments", "text"),
     [
         (["flux", "--site", "lassen", "--", "true"], "site lassen: its scheduler is lsf: give lsf, not flux"),
         (["lsf", "--flavour", "sge", "--", "true"], "flavour 'sge' of LSF: known are csm, lsf, old, lsf-like"),
@@ -110,8 +110,8 @@ def test_flux_too(tmp_path: Path) -> None:
         (["lsf", "--site", "nowhere", "--", "true"], "unknown site 'nowhere'"),
     ],
 )
-def test_wrong_input(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert with_fake.main(words) == 2
+def test_wrong_input(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert with_fake.main(arguments) == 2
     assert text in capsys.readouterr().err
 
 

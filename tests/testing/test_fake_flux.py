@@ -1,20 +1,20 @@
-"""The fake flux: directives as RFC 36 has them, durations, ids, states and results, and jobs that really run."""
+"""The fake flux: directives as in RFC 36, durations, ids, states and results, and jobs that run."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fakes import Fake, FakeFlux
-from fakes.flux.ids import decimal, f58
+from fakes.flux.ids import format_id, parse_id
 from fakes.state import DONE, EXITED, RUNNING
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 ASK = ("flux", "jobs", "-ano", "{id.dec} {name} {status} {result} {returncode}")
 
 
 def submit(fake: Fake, script: str, *options: str) -> str:
-    """Queue a script; its id as it was printed."""
+    """Queue a script; return its id as it was printed."""
     done = fake.run("flux", "batch", *options, stdin=script.encode())
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -51,13 +51,13 @@ def test_refusals(script: str, text: str) -> None:
     assert flux.jobs == []
 
 
-def test_what_is_no_script_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_scripts_are_refused(tmp_path: Path) -> None:
     flux = FakeFlux()
     assert "does not appear to be a script" in flux.run("flux", "batch", "-N1", stdin=b"true\n").stderr
     assert "No such file or directory" in flux.run("flux", "batch", "-N1", str(tmp_path / "gone")).stderr
 
 
-def test_directives_are_read_and_the_command_line_wins() -> None:
+def test_directives_are_read_and_the_command_line_overrides_them() -> None:
     flux = FakeFlux()
     script = "#!/bin/bash\n\n# about it\n#flux: --nodes=2 --time-limit=360s # a comment\n\n"
     script += "# another\n#flux: # -N4\n#flux: --job-name='a b' --queue=debug --bank=x -o mpibind=off -S user.k=1\n"
@@ -76,20 +76,20 @@ def test_durations(text: str, minutes: float) -> None:
 
 
 def test_ids() -> None:
-    known = {0: "1", 57: "z", 1234: "NH", 6731191091817518: "uZZybuNNy", 2**64 - 1: "jpXCZedGfVQ"}
-    for number, text in known.items():
-        assert decimal(f"ƒ{text}") == decimal(f"f{text}") == number
-        assert f58(number)[1:] == text
-    assert decimal("42") == 42
+    examples = {0: "1", 57: "z", 1234: "NH", 6731191091817518: "uZZybuNNy", 2**64 - 1: "jpXCZedGfVQ"}
+    for number, text in examples.items():
+        assert parse_id(f"ƒ{text}") == parse_id(f"f{text}") == number
+        assert format_id(number)[1:] == text
+    assert parse_id("42") == 42
     with pytest.raises(ValueError, match="not a valid Flux jobid"):
-        decimal("job0")
+        parse_id("job0")
     flux = FakeFlux()
     printed = submit(flux, "#!/bin/bash\ntrue\n", "-N1")
     assert printed.startswith("ƒ")
     ascii_ids = {**flux.environment, "FLUX_F58_FORCE_ASCII": "1"}
     done = flux.run("flux", "batch", "-N1", stdin=b"#!/bin/bash\ntrue\n", env=ascii_ids)
     assert done.stdout.startswith("f")
-    assert [decimal(printed), decimal(done.stdout.strip())] == [job.id for job in flux.jobs]
+    assert [parse_id(printed), parse_id(done.stdout.strip())] == [job.id for job in flux.jobs]
     assert flux.run("flux", "job", "id", "--to=dec", printed).stdout == f"{flux.jobs[0].id}\n"
 
 
@@ -115,7 +115,7 @@ def test_states_and_results(fake_of: Callable[..., Fake]) -> None:
     assert (done.returncode, done.stderr) == (1, f"flux-cancel: ERROR: {off.id}: job is inactive\n")
 
 
-def test_which_jobs_are_listed(fake_of: Callable[..., Fake]) -> None:
+def test_listed_jobs(fake_of: Callable[..., Fake]) -> None:
     flux = fake_of("flux", nodes=1)
     submit(flux, "#!/bin/bash\ntrue\n", "-N1", "--job-name=first")
     flux.wait()
@@ -142,13 +142,13 @@ def test_which_jobs_are_listed(fake_of: Callable[..., Fake]) -> None:
 def test_dependencies(flux: Fake, scheme: str, code: int, runs: bool) -> None:
     first = submit(flux, f"#!/bin/bash\nsleep 0.2; exit {code}\n", "-N1")
     submit(flux, "#!/bin/bash\ntrue\n", "-N1", f"--dependency={scheme}:{first}")
-    one, two = flux.wait()
+    failed, two = flux.wait()
     assert (two.state == DONE) is runs
     if runs:
-        assert two.started >= one.ended
+        assert two.started >= failed.ended
     else:
-        told = flux.run("flux", "jobs", "-no", "{status} {returncode} {exception.type}", str(two.id)).stdout
-        assert told == "FAILED -128 dependency\n"
+        answer = flux.run("flux", "jobs", "-no", "{status} {returncode} {exception.type}", str(two.id)).stdout
+        assert answer == "FAILED -128 dependency\n"
 
 
 def test_flux_run_starts_tasks(flux: Fake) -> None:
@@ -164,9 +164,9 @@ flux hostlist -e local > hosts
 """
     printed = submit(flux, script)
     flux.wait()
-    said = {name: sorted(Path(name).read_text(encoding="utf-8").splitlines()) for name in ("per-task", "per-node")}
-    assert said["per-task"] == ["0 0 0,1 node1", "1 1 2,3 node1", "2 0 0,1 node2", "3 1 2,3 node2"]
-    assert said["per-node"] == [f"{k} {k % 2} 0,1,2,3 node{k // 2 + 1}" for k in range(4)]
+    outputs = {name: sorted(Path(name).read_text(encoding="utf-8").splitlines()) for name in ("per-task", "per-node")}
+    assert outputs["per-task"] == ["0 0 0,1 node1", "1 1 2,3 node1", "2 0 0,1 node2", "3 1 2,3 node2"]
+    assert outputs["per-node"] == [f"{k} {k % 2} 0,1,2,3 node{k // 2 + 1}" for k in range(4)]
     assert sorted(Path("off").read_text(encoding="utf-8").splitlines())[0] == "0 0 node1"
     texts = [Path(name).read_text(encoding="utf-8") for name in ("status", "nodes", "hosts")]
     assert texts == ["6\n", "2\n", "node1 node2\n"]
@@ -208,7 +208,7 @@ def test_signal_ahead_of_the_limit(flux: Fake) -> None:
     assert job.ended - job.started >= 1.0
 
 
-def test_it_says_that_it_is_a_fake() -> None:
+def test_it_identifies_itself_as_a_fake() -> None:
     flux = FakeFlux()
     assert "hpcbench's fake of flux-core" in flux.run("flux", "--version").stdout
-    assert "hpcbench's fake of flux knows no 'kvs'" in flux.run("flux", "kvs").stderr
+    assert "hpcbench's fake of flux has no command 'kvs'" in flux.run("flux", "kvs").stderr

@@ -1,4 +1,4 @@
-"""The fake jsrun and lrun: their arithmetic, what they refuse, and that real MPI ranks start."""
+"""The fake jsrun and lrun: their arithmetic, their refusals, and the start of real MPI ranks."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from hpcbench.batch.scripts.launchers import launch_line
 from hpcbench.batch.scripts.shape import shape
 from hpcbench.batch.sites.site import Site
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 SAY = (
     'echo "$JSM_NAMESPACE_RANK $JSM_NAMESPACE_SIZE $JSM_NAMESPACE_LOCAL_RANK $CUDA_VISIBLE_DEVICES $HPCBENCH_FAKE_HOST"'
@@ -23,19 +23,19 @@ REFUSED = "Error: Not enough resources available to schedule job."
 
 
 def launched(fake: Fake, line: str, *options: str) -> tuple[int, list[str]]:
-    """Run a launch line in a job on two nodes; the job's exit status and its sorted output."""
+    """Run a launch line in a job on two nodes. Return the job's exit status and its sorted output."""
     script = f"#!/bin/bash\n{line} > said 2>&1\n"
     done = fake.run("bsub", *(options or ("-nnodes", "2")), stdin=script.encode())
     assert done.returncode == 0, done.stderr
     return fake.wait()[-1].exit or 0, sorted(Path("said").read_text(encoding="utf-8").splitlines())
 
 
-def test_jsrun_deals_out_ranks_and_gpus(lsf: Fake) -> None:
-    code, said = launched(
+def test_jsrun_distributes_ranks_and_gpus(lsf: Fake) -> None:
+    code, lines = launched(
         lsf, f"jsrun -n 4 -r 2 -a 2 -c 20 -g 2 -b packed:10 -d packed --smpiargs=-gpu bash -c '{SAY}'"
     )
     assert code == 0
-    assert said == [
+    assert lines == [
         "0 8 0 0,1 node1",
         "1 8 1 0,1 node1",
         "2 8 2 2,3 node1",
@@ -67,12 +67,12 @@ def test_jsrun_deals_out_ranks_and_gpus(lsf: Fake) -> None:
     ],
 )
 def test_refusals(lsf: Fake, line: str, text: str) -> None:
-    code, said = launched(lsf, f"{line} touch started")
+    code, lines = launched(lsf, f"{line} touch started")
     assert code == 1
-    assert any(text in one for one in said), said
+    assert any(text in output_line for output_line in lines), lines
     assert not Path("started").exists()
     if "need" in text or "fit" in text:
-        assert REFUSED in said
+        assert REFUSED in lines
 
 
 def test_outside_of_a_job(lsf: Fake) -> None:
@@ -84,15 +84,15 @@ def test_outside_of_a_job(lsf: Fake) -> None:
 
 @pytest.mark.parametrize("form", ["lrun -N2 -T4", "lrun -N 2 -T 4 -M -gpu", "lrun -T4 --mpibind=on"])
 def test_lrun_gives_a_rank_its_gpu(lsf: Fake, form: str) -> None:
-    code, said = launched(lsf, f"{form} bash -c '{SAY}'")
+    code, lines = launched(lsf, f"{form} bash -c '{SAY}'")
     assert code == 0
-    assert said == [f"{k} 8 {k % 4} {k % 4} node{k // 4 + 1}" for k in range(8)]
+    assert lines == [f"{k} 8 {k % 4} {k % 4} node{k // 4 + 1}" for k in range(8)]
 
 
 def test_lrun_may_show_all_gpus(lsf: Fake) -> None:
-    code, said = launched(lsf, f"lrun -N1 -T2 --gpubind=off bash -c '{SAY}'")
+    code, lines = launched(lsf, f"lrun -N1 -T2 --gpubind=off bash -c '{SAY}'")
     assert code == 0
-    assert said == ["0 2 0 0,1,2,3 node1", "1 2 1 0,1,2,3 node1"]
+    assert lines == ["0 2 0 0,1,2,3 node1", "1 2 1 0,1,2,3 node1"]
 
 
 def test_exit_status_of_a_rank(lsf: Fake) -> None:
@@ -106,14 +106,14 @@ def test_ranks_are_real_mpi(lsf: Fake) -> None:
         "print(world.allreduce(world.rank + 1), flush=True) if world.rank == 0 else world.allreduce(world.rank + 1)\n",
         encoding="utf-8",
     )
-    code, said = launched(lsf, f"jsrun -n 3 -r 3 -a 1 -c 1 {sys.executable} sum.py", "-nnodes", "1")
-    assert (code, said) == (0, ["6"])
+    code, lines = launched(lsf, f"jsrun -n 3 -r 3 -a 1 -c 1 {sys.executable} sum.py", "-nnodes", "1")
+    assert (code, lines) == (0, ["6"])
 
 
 @pytest.mark.parametrize("kind", ["jsrun", "lrun"])
 @pytest.mark.parametrize("visibility", ["one", "all"])
 @pytest.mark.parametrize("per_node", [1, 2, 4, 8])
-def test_our_own_lines_are_taken(lsf: Fake, kind: str, visibility: str, per_node: int) -> None:
+def test_our_own_lines_are_accepted(lsf: Fake, kind: str, visibility: str, per_node: int) -> None:
     data: dict[str, Any] = {
         "site": "pretended",
         "scheduler": {"kind": "lsf"},
@@ -126,23 +126,25 @@ def test_our_own_lines_are_taken(lsf: Fake, kind: str, visibility: str, per_node
     site = Site.model_validate(data)
     gpus = Fraction(1, 2) if per_node == 8 else Fraction(1)
     line = launch_line(shape(site, nodes=2, ranks_per_node=per_node, gpus_per_rank=gpus), site)
-    code, said = launched(lsf, f"{' '.join(line)} bash -c '{SAY}'")
-    assert code == 0, said
-    assert len(said) == 2 * per_node
-    assert {one.split()[4] for one in said} == {"node1", "node2"}
+    code, lines = launched(lsf, f"{' '.join(line)} bash -c '{SAY}'")
+    assert code == 0, lines
+    assert len(lines) == 2 * per_node
+    assert {output_line.split()[4] for output_line in lines} == {"node1", "node2"}
     if visibility == "all":
-        assert {one.split()[3] for one in said} == {"0,1,2,3"}
+        assert {output_line.split()[3] for output_line in lines} == {"0,1,2,3"}
 
 
-def test_node_of_the_site_is_what_counts(fake_of: Callable[..., Fake]) -> None:
+def test_the_node_of_the_site_counts(fake_of: Callable[..., Fake]) -> None:
     lsf = fake_of("lsf", cores=42, gpus=6, nodes=2)
-    code, said = launched(lsf, f"jsrun -n 12 -r 6 -a 1 -c 7 -g 1 bash -c '{SAY}'")
+    code, lines = launched(lsf, f"jsrun -n 12 -r 6 -a 1 -c 7 -g 1 bash -c '{SAY}'")
     assert code == 0
-    assert [one.split()[3] for one in said if one.endswith("node2")] == sorted("012345", key=lambda g: str(6 + int(g)))
+    assert [line.split()[3] for line in lines if line.endswith("node2")] == sorted(
+        "012345", key=lambda g: str(6 + int(g))
+    )
 
 
 @pytest.mark.parametrize("launcher", ["jsrun -n 4 -r 2 -a 1 -c 1 -g 0", "lrun -N2 -T2"])
-def test_ranks_find_the_name_of_their_host(lsf: Fake, need: Callable[[str | None], None], launcher: str) -> None:
+def test_ranks_see_the_name_of_their_host(lsf: Fake, need: Callable[[str | None], None], launcher: str) -> None:
     need(why_not())
     lsf.run("bsub", "-nnodes", "2", "-o", "out", "-N", stdin=f"#!/bin/sh\n{launcher} uname -n\n".encode())
     [job] = lsf.wait()
@@ -157,7 +159,7 @@ def test_ranks_find_the_name_of_their_host(lsf: Fake, need: Callable[[str | None
         ("blaunch -n node2 cat", ""),
         ("blaunch node3 true", "node3: the host is not allocated to the job <1>\n"),
         ("blaunch node1", "Usage: blaunch [-n] host_name command [argument ...]\n"),
-        ("blaunch -u hosts true", "blaunch: hpcbench's fake does not know -u: only -n\n"),
+        ("blaunch -u hosts true", "blaunch: hpcbench's fake does not support -u: only -n\n"),
     ],
 )
 def test_blaunch(lsf: Fake, need: Callable[[str | None], None], line: str, text: str) -> None:

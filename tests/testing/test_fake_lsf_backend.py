@@ -1,4 +1,4 @@
-"""Our LSF back end against each flavour of the fake: what it submits is taken, and what it asks is understood."""
+"""Our LSF back end with each variant of the fake: its submissions are accepted, and it understands the answers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ FLAVOURS = ("csm", "lsf", "old", "lsf-like")
 def start(
     fake_of: Callable[..., Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], tuple[Fake, Lsf]]:
-    """Starts a flavour, and the back end that finds it on PATH."""
+    """Start a variant, and return the back end that finds it on PATH."""
 
     def make(flavour: str) -> tuple[Fake, Lsf]:
         fake = fake_of("lsf", flavour=flavour)
@@ -41,7 +41,7 @@ def start(
 
 
 def batch_job(name: str, body: str, count: int = 1, limit: str = "2:00", **more: object) -> BatchJob:
-    """A script of one job, or of an array."""
+    """Return a script of one job, or of an array."""
     script = Path.cwd() / f"{name}.sh"
     script.write_text(f"#!/bin/bash\n#BSUB -W {limit}\n{body}\n", encoding="utf-8")
     return BatchJob(name, str(script), [f"j{k}" for k in range(count)], array=count > 1, **more)  # type: ignore[arg-type]
@@ -55,17 +55,17 @@ def test_states_and_exit_codes(start: Callable[[str], tuple[Fake, Lsf]], flavour
     late = lsf.submit(batch_job("late", "sleep 60", limit="0:01")).id
     after = lsf.submit(batch_job("after", "true", after=[array.id], after_any=True)).id
     fake.wait()
-    words = lsf.poll([good, *array.elements, late, after, "999"])
-    assert words[good].state is State.COMPLETED
-    assert [words[one].state for one in array.elements] == [State.COMPLETED, State.FAILED, State.FAILED]
-    assert [words[one].exit for one in array.elements[1:]] == [1, 2]
-    assert (words[late].state, words[late].exit) == (State.TIMED_OUT, 130 if flavour == "lsf-like" else 140)
-    assert ("LSF's run limit" if flavour == "lsf-like" else "TERM_RUNLIMIT") in words[late].reason
-    assert words[after].state is State.COMPLETED
-    assert "999" not in words
-    found = lsf.find("array", 3)
-    assert found is not None
-    assert list(found.elements) == list(array.elements)
+    answers = lsf.poll([good, *array.elements, late, after, "999"])
+    assert answers[good].state is State.COMPLETED
+    assert [answers[element].state for element in array.elements] == [State.COMPLETED, State.FAILED, State.FAILED]
+    assert [answers[element].exit for element in array.elements[1:]] == [1, 2]
+    assert (answers[late].state, answers[late].exit) == (State.TIMED_OUT, 130 if flavour == "lsf-like" else 140)
+    assert ("LSF's run limit" if flavour == "lsf-like" else "TERM_RUNLIMIT") in answers[late].reason
+    assert answers[after].state is State.COMPLETED
+    assert "999" not in answers
+    job = lsf.find("array", 3)
+    assert job is not None
+    assert list(job.elements) == list(array.elements)
     assert lsf.find("nothing", 1) is None
 
 
@@ -79,9 +79,9 @@ def test_cancel_and_history(start: Callable[[str], tuple[Fake, Lsf]], flavour: s
     assert lsf.cancel([over, runs]) == {over: "already over", runs: "ended"}
     assert lsf.poll([runs])[runs].state is State.CANCELLED
     fake.order("clean", job="*")
-    words = lsf.poll([over, runs])
-    assert (words[over].state, words[over].exit) == (State.FAILED, 4)
-    assert words[runs].state is State.CANCELLED
+    answers = lsf.poll([over, runs])
+    assert (answers[over].state, answers[over].exit) == (State.FAILED, 4)
+    assert answers[runs].state is State.CANCELLED
     fake.order("lose", job="*")
     assert lsf.poll([over, runs]) == {}
 
@@ -108,9 +108,9 @@ def test_unclear_submission_is_found_by_name(
     fake.order("hang", program="bsub", seconds=30, times=1)
     with pytest.raises(UnclearError):
         lsf.submit(batch_job("slow", "true"))
-    found = lsf.find("slow", 1)
-    assert found is not None
-    assert found.id == fake.jobs[0].key
+    job = lsf.find("slow", 1)
+    assert job is not None
+    assert job.id == fake.jobs[0].key
 
 
 def test_refusals_reach_the_user(start: Callable[[str], tuple[Fake, Lsf]]) -> None:

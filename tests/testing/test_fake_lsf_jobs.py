@@ -1,4 +1,4 @@
-"""Jobs of the fake LSF: they run for real, wait for each other, are signalled, ended and put back into the queue."""
+"""Jobs of the fake LSF: they run, wait for each other, are signalled, ended and requeued."""
 
 import os
 import signal
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from fakes import Fake
-from fakes.processes import processes
+from fakes.processes import list_processes
 from fakes.state import DONE, EXITED, HELD, RUNNING, STOPPED, SYSTEM_STOPPED, WAITING, Job
 
 from hpcbench.errors import UserError
 
-pytestmark = pytest.mark.long  # `make test` has what submits through it
+pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
 
 TRAPPED = """trap 'echo usr2 >> signals' USR2
 trap 'echo int >> signals' INT
@@ -37,7 +37,7 @@ def until(path: str) -> None:
 
 
 def reason(fake: Fake, key: str) -> str:
-    """Why a job ended."""
+    """Return the reason why a job ended."""
     return fake.run("bjobs", "-a", "-noheader", "-o", "exit_reason delimiter='|'", key).stdout.strip()
 
 
@@ -86,7 +86,7 @@ def test_array_is_throttled(lsf: Fake) -> None:
     assert sorted(job.index for job in lsf.jobs) == [1, 2, 3, 4]
 
 
-def test_nodes_are_not_given_twice(lsf: Fake) -> None:
+def test_a_node_runs_one_job(lsf: Fake) -> None:
     submit(lsf, "sleep 0.3", "-nnodes", "3")
     submit(lsf, "true", "-nnodes", "2")
     first, second = lsf.wait()
@@ -153,7 +153,7 @@ def test_bkill(lsf: Fake) -> None:
     first, second = lsf.wait()
     assert (first.exit, second.starts) == (130, 0)
     assert reason(lsf, "1") == reason(lsf, "2") == "TERM_OWNER: job killed by owner"
-    assert list(processes(f"{lsf.config.directory}:1")) == []
+    assert list(list_processes(f"{lsf.config.directory}:1")) == []
     assert lsf.run("bkill", "1").stderr == "Job <1>: Job has already finished\n"
 
 
@@ -228,7 +228,7 @@ def test_held_until_released(lsf: Fake) -> None:
 
 
 @pytest.mark.parametrize(("options", "starts"), [(("-r",), 2), ((), 1)])
-def test_a_failed_host(lsf: Fake, options: tuple[str, ...], starts: int) -> None:
+def test_a_failed_host_ends_its_jobs(lsf: Fake, options: tuple[str, ...], starts: int) -> None:
     submit(lsf, "[ -e again ] && exit 0; touch again ready; sleep 60", *options)
     until("ready")
     lsf.order("host_failure", job="1")
@@ -259,17 +259,17 @@ def test_killed_from_outside(lsf: Fake, fault: str, term: str) -> None:
         lsf.order("out_of_memory", job="1")
 
 
-def test_leaving_the_fake_ends_all(fake_of: Callable[..., Fake]) -> None:
+def test_leaving_the_fake_ends_all_jobs(fake_of: Callable[..., Fake]) -> None:
     lsf = fake_of("lsf")
     submit(lsf, "setsid sleep 60 & sleep 60")
     lsf.wait_for("1", RUNNING)
-    assert list(processes(f"{lsf.config.directory}:1"))
+    assert list(list_processes(f"{lsf.config.directory}:1"))
     lsf.__exit__(None, None, None)
-    assert list(processes(f"{lsf.config.directory}:1")) == []
+    assert list(list_processes(f"{lsf.config.directory}:1")) == []
 
 
 @pytest.mark.parametrize(("flavour", "reached"), [("csm", False), ("lsf", True)])
-def test_signals_reach_ranks_only_where_they_run_beside_the_script(
+def test_signals_reach_ranks_only_if_they_run_on_the_scripts_host(
     fake_of: Callable[..., Fake], flavour: str, reached: bool
 ) -> None:
     lsf = fake_of("lsf", flavour=flavour)
@@ -288,7 +288,7 @@ def test_signals_reach_ranks_only_where_they_run_beside_the_script(
     assert Path("reached").exists() is reached
 
 
-def test_what_waits_for_usr2_must_ignore_it_where_it_is_not_expected(lsf: Fake) -> None:
+def test_programs_must_ignore_an_unexpected_usr2(lsf: Fake) -> None:
     rank = "sh -c 'touch ready; while [ ! -e asked ]; do sleep 0.05; done; sleep 1; touch whole'"
     launch = f"jsrun -n 1 -r 1 -a 1 -c 1 -g 0 {rank}"
     submit(lsf, f"trap 'touch asked' USR2\n(trap '' USR2; exec {launch}) & wait $!; wait")
@@ -312,7 +312,7 @@ def test_a_script_that_cannot_start(lsf: Fake) -> None:
     assert "No such file or directory" in job.note
 
 
-def test_jobs_are_told_as_they_are(lsf: Fake) -> None:
+def test_jobs_are_reported_in_their_present_state(lsf: Fake) -> None:
     submit(lsf, "exit 7", "-J", "seven")
     (job,) = lsf.wait()
     assert isinstance(job, Job)

@@ -1,4 +1,4 @@
-"""Virtual hosts: MPI takes them for machines, their links are limited, and nothing of them stays."""
+"""Virtual hosts: MPI takes them for machines, their links are limited, and they leave nothing behind."""
 
 import json
 import re
@@ -70,7 +70,7 @@ def _possible(need: Callable[[str | None], None]) -> None:
 
 
 def places() -> set[str]:
-    """Named namespaces, and mounts where a host has its own: with processes, all that can hold a namespace."""
+    """Return named namespaces, and mounts with own processes: all that can hold a namespace."""
     named = {str(path) for folder in ("/run/netns", "/etc/netns") for path in Path(folder).glob("*host[0-9]*")}
     mounts = {line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     return named | (mounts & {"/dev/shm", "/etc/hosts", "/proc", "/sys"})
@@ -78,12 +78,12 @@ def places() -> set[str]:
 
 @pytest.fixture
 def mark(_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Marks what hosts are made of, and sees to it that nothing of that stays."""
+    """Mark the parts of hosts, and check that none of them is left."""
     mark = f"HPCBENCH_TEST_MARK={uuid.uuid4()}"
     monkeypatch.setenv(*mark.split("="))
     before = places()
     yield mark
-    for _ in range(100):  # if Python was killed, its hosts may take a moment to go
+    for _ in range(100):  # if Python was killed, its hosts may take a moment to disappear
         if not marked(mark):
             break
         time.sleep(0.1)
@@ -100,14 +100,14 @@ def wait_for_ranks(mark: str, ranks: int) -> None:
 
 
 def limits(hosts: Hosts, host: int) -> list[tuple[str, str]]:
-    """Device and rate of each token bucket of a host, as tc shows them."""
+    """Return device and rate of each token bucket of a host, as tc shows them."""
     shown = hosts.on(host, ["tc", "-s", "qdisc"])
     assert shown.returncode == 0, shown.stderr
     return re.findall(r"^qdisc tbf \S+ dev (\S+) root .*?rate (\S+) ", shown.stdout, re.MULTILINE)
 
 
 def ports(hosts: Hosts) -> list[str]:
-    """The hosts' ends at the network between them."""
+    """Return the hosts' ends at the network between them."""
     return sorted(re.findall(r"port\d+(?=@)", hosts.on(0, ["ip", "-brief", "link"]).stdout))
 
 
@@ -143,7 +143,7 @@ def test_set_rate_changes_the_queue_of_every_host() -> None:
 
 
 def least_times(hosts: Hosts, nbytes: int) -> dict[str, float]:
-    """Seconds of messages after a pause, the least of ten each, by who sends to whom."""
+    """Return the seconds of messages after a pause, the least of ten each, by sender and receiver."""
     done = hosts.run([sys.executable, "-c", LEAST_TIMES, str(nbytes)], ranks=3, ranks_per_host=1, timeout=120)
     assert done.returncode == 0, done.stderr
     times: dict[str, float] = json.loads(done.stdout)
@@ -153,7 +153,7 @@ def least_times(hosts: Hosts, nbytes: int) -> dict[str, float]:
 @pytest.mark.usefixtures("mark")
 @pytest.mark.parametrize("nbytes", [4096, 65536])
 def test_no_message_after_a_pause_is_faster_than_its_link(nbytes: int) -> None:
-    """Nor are two that share the sender's link or the receiver's. Noise only makes them slower."""
+    """Messages that share the sender's link or the receiver's are included. Noise only makes them slower."""
     with Hosts(3) as hosts:
         hosts.set_rate("50mbit")
         link = seconds_on_link(nbytes, "50mbit")
@@ -162,7 +162,7 @@ def test_no_message_after_a_pause_is_faster_than_its_link(nbytes: int) -> None:
 
 
 @pytest.mark.usefixtures("mark")
-def test_links_of_a_token_bucket_alone_are_seen_to_be_too_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_with_only_a_token_bucket_are_detected_as_too_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     shape_links = Hosts._shape_links
     monkeypatch.setattr(Hosts, "_shape_links", lambda hosts, rate: shape_links(hosts, None))
     with Hosts(3, rate="50mbit") as hosts:
@@ -171,7 +171,7 @@ def test_links_of_a_token_bucket_alone_are_seen_to_be_too_fast(monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("mark")
-def test_hosts_whose_network_has_ended_say_so() -> None:
+def test_hosts_whose_network_has_ended_report_it() -> None:
     with Hosts(2) as hosts:
         assert hosts._first is not None
         hosts._first.kill()
@@ -186,7 +186,7 @@ def test_a_message_needs_the_time_of_its_frames(nbytes: int, frames: int) -> Non
 
 
 @pytest.mark.usefixtures("mark")
-def test_what_ranks_of_two_hosts_send_goes_through_the_links() -> None:
+def test_messages_between_hosts_go_through_the_links() -> None:
     def sent() -> int:
         shown = hosts.on(1, ["tc", "-s", "qdisc", "show", "dev", "eth0"]).stdout
         return int(re.findall(r"Sent (\d+) bytes", shown)[0])
@@ -203,7 +203,7 @@ def test_what_ranks_of_two_hosts_send_goes_through_the_links() -> None:
     assert between > 2_000_000
 
 
-def test_a_timeout_ends_all_ranks_and_the_hosts_go_on(mark: str) -> None:
+def test_a_timeout_ends_all_ranks_and_the_hosts_continue(mark: str) -> None:
     with Hosts(2) as hosts:
         with pytest.raises(subprocess.TimeoutExpired) as caught:
             hosts.run(["bash", "-c", "echo begun; setsid sleep 1000"], ranks=2, timeout=20)
@@ -221,14 +221,14 @@ def test_a_hosts_files_in_shared_memory_are_its_own() -> None:
         assert not Path("/dev/shm/of-host1").exists()
 
 
-def test_what_a_command_leaves_running_is_ended_with_it(mark: str) -> None:
+def test_processes_that_a_command_leaves_are_ended_with_it(mark: str) -> None:
     with Hosts(2) as hosts:
         assert hosts.on(2, ["bash", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"]).returncode == 0
-        hosts.on(1, ["true"])  # by then the kernel is done with it
+        hosts.on(1, ["true"])  # the kernel has removed it by then
         assert "sleep" not in marked(mark).values()
 
 
-def test_nothing_stays_when_the_body_fails_and_something_still_runs(mark: str) -> None:
+def test_nothing_is_left_when_the_body_fails_and_a_process_still_runs(mark: str) -> None:
     def compute() -> None:
         codes.append(hosts.run(["sleep", "1000"], ranks=2).returncode)
 
@@ -244,7 +244,7 @@ def test_nothing_stays_when_the_body_fails_and_something_still_runs(mark: str) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, number: signal.Signals) -> None:
+def test_nothing_is_left_when_python_is_ended_by_a_signal(mark: str, number: signal.Signals) -> None:
     code = (
         "from hpcbench.testing.hosts import Hosts\n"
         "with Hosts(2) as hosts: hosts.run(['sleep', '1000'], ranks=2, timeout=1000)\n"
@@ -270,7 +270,7 @@ def test_two_instances_do_not_see_each_other() -> None:
 
 
 @pytest.mark.usefixtures("mark")
-def test_hosts_that_do_not_come_up_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_fail_to_start_report_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "false")
     with pytest.raises(UserError, match="did not start"), Hosts(2, delay_us=10):
         pass
@@ -282,7 +282,7 @@ def test_wrong_rates_are_refused(rate: str) -> None:
         Hosts(2, rate=rate)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsuitable_arguments_are_refused() -> None:
     with pytest.raises(UserError, match="0 hosts"):
         Hosts(0)
     with pytest.raises(UserError, match="do not fit on 2 hosts"):

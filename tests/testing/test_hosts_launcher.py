@@ -1,4 +1,4 @@
-"""The launcher that makes virtual hosts: what it starts, what it gives back, and what it leaves."""
+"""The launcher that makes virtual hosts: its ranks, its exit status, and its clean-up."""
 
 import json
 import signal
@@ -34,7 +34,7 @@ def possible(need: Callable[[str | None], None]) -> None:
 
 
 @pytest.mark.usefixtures("possible")
-def test_ranks_run_on_hosts_with_the_callers_variables_and_print_where_it_prints(
+def test_ranks_run_on_hosts_with_the_callers_variables_and_output(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -44,7 +44,7 @@ def test_ranks_run_on_hosts_with_the_callers_variables_and_print_where_it_prints
 
 
 @pytest.mark.usefixtures("possible")
-def test_the_link_has_the_rate_that_was_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_link_has_the_requested_rate(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["-n", "1", "--rate", "50mbit", "tc", "qdisc", "show", "dev", "eth0"]) == 0
     assert " rate 50Mbit " in capfd.readouterr().out
 
@@ -56,7 +56,7 @@ def test_the_commands_exit_status_is_the_launchers() -> None:
 
 @pytest.mark.usefixtures("possible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_stays_when_the_job_script_ends_it(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_when_the_job_script_ends_it(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     mark = f"HPCBENCH_TEST_MARK={uuid.uuid4()}"
     monkeypatch.setenv(*mark.split("="))
     with subprocess.Popen([*PROGRAM, "-n", "2", "-ppn", "1", "sleep", "1000"]) as launcher:
@@ -89,7 +89,7 @@ def test_a_wrong_call_is_one_line_and_status_2(
     assert line.startswith("hpcbench-virtual-hosts: ") and says in line
 
 
-def test_where_hosts_cannot_be_made_it_says_why(
+def test_the_reason_is_reported_if_hosts_cannot_be_made(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -99,7 +99,7 @@ def test_where_hosts_cannot_be_made_it_says_why(
     assert "install iproute2" in capsys.readouterr().err
 
 
-def test_the_sites_rate_is_the_one_that_it_states() -> None:
+def test_the_rate_is_the_sites() -> None:
     site, _ = load_site("virtual-hosts")
     _, argv = solve(site, nodes=2, ranks_per_node=1)
     rate = bits_per_second(argv[argv.index("--rate") + 1])

@@ -1,4 +1,4 @@
-"""A Slurm cluster of one machine: MPI takes its nodes for machines, they fail as real ones do, and nothing stays."""
+"""A Slurm cluster of one machine: MPI takes its nodes for machines, they fail like real ones, and nothing is left."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from slurm_on_one_machine import Cluster, why_not
 
 from hpcbench.errors import UserError
 
-pytestmark = pytest.mark.long  # `make test` has what runs on the cluster
+pytestmark = pytest.mark.long  # in `make test`, other tests run on the cluster
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 WHERE_AM_I = """
@@ -43,7 +43,10 @@ def cluster(need: Callable[[str | None], None]) -> Iterator[Cluster]:
 
 @pytest.fixture
 def job(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Submits a script that writes to ``out`` in the test's directory; what is left of the jobs is ended."""
+    """Return a function that submits a script, which writes to ``out`` in the test's directory.
+
+    Remaining jobs are ended.
+    """
 
     def submit(script: str, *options: str) -> str:
         command = ["sbatch", "--parsable", f"--output={tmp_path}/out", *options]
@@ -63,7 +66,7 @@ def wait_for_sleeping(mark: str, count: int) -> None:
     raise AssertionError(f"no {count} jobs in a minute, only {marked(mark)}")
 
 
-def test_nodes_are_hosts_with_gpus_of_their_own(cluster: Cluster) -> None:
+def test_nodes_are_hosts_with_their_own_gpus(cluster: Cluster) -> None:
     show = 'echo "$(hostname) $CUDA_VISIBLE_DEVICES $(grep -c . /proc/1/comm) $(tr "\\0" " " </proc/1/cmdline)"'
     command = ["srun", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2", "bash", "-c", show]
     lines = sorted(cluster.run(command, check=True).stdout.splitlines())
@@ -121,18 +124,18 @@ def test_a_crashed_node_takes_its_jobs_with_it(cluster: Cluster, job: Callable[.
     assert cluster.job(other)["JobState"] == "RUNNING"
 
 
-def test_a_node_that_was_taken_down_stays_down(cluster: Cluster, job: Callable[..., str]) -> None:
+def test_a_drained_node_stays_down(cluster: Cluster, job: Callable[..., str]) -> None:
     lost = job("sleep 1000", "--nodelist=n1", "--no-requeue")
     cluster.wait_job(lost, "RUNNING")
     cluster.node_down("n1")
     cluster.wait_job(lost, "NODE_FAIL")
-    time.sleep(2)  # in which its slurmd answers twice
+    time.sleep(2)  # until its slurmd has answered twice
     assert cluster.node_state("n1").startswith("DOWN")
     cluster.node_up("n1")
     assert cluster.node_state("n1") == "IDLE"
 
 
-def test_urgent_jobs_put_others_back_into_the_queue(cluster: Cluster, job: Callable[..., str]) -> None:
+def test_urgent_jobs_requeue_others(cluster: Cluster, job: Callable[..., str]) -> None:
     weak = job("sleep 1000", "--nodes=2", "--exclusive", "--requeue")
     cluster.wait_job(weak, "RUNNING")
     strong = job("sleep 1", "--nodes=2", "--exclusive", "--partition=urgent")
@@ -153,12 +156,12 @@ def test_accounting_answers_if_wanted(cluster: Cluster) -> None:
     with Cluster(1, accounting=True) as other:
         assert other.run(["sbatch", "--parsable", "--wrap=exit 3"], check=True).stdout == "1\n", "a cluster of its own"
         other.wait_job("1", "FAILED")
-        for _ in range(300):  # it hears of jobs with a delay
-            said = other.run(["sacct", "-X", "-n", "-P", "-j", "1", "-o", "State,ExitCode"], check=True).stdout
-            if "FAILED" in said:
+        for _ in range(300):  # it learns of jobs with a delay
+            output = other.run(["sacct", "-X", "-n", "-P", "-j", "1", "-o", "State,ExitCode"], check=True).stdout
+            if "FAILED" in output:
                 break
             time.sleep(0.1)
-        assert said == "FAILED|3:0\n"
+        assert output == "FAILED|3:0\n"
         other.stop_accounting()
         assert other.run(["sacct", "-j", "1"]).returncode != 0
         other.start_accounting()
@@ -179,13 +182,13 @@ def test_two_clusters_do_not_see_each_other(cluster: Cluster, job: Callable[...,
 
 @pytest.fixture
 def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where clusters lie, a directory with a short name; nothing of them stays there."""
+    """Return a directory with a short name for clusters. Nothing of them may be left in it."""
     need(why_not())
     with tempfile.TemporaryDirectory() as place:
         monkeypatch.setattr("tempfile.tempdir", place)
         monkeypatch.setenv("TMPDIR", place)
         yield Path(place)
-        for _ in range(100):  # if Python was killed, its cluster may take a moment to go
+        for _ in range(100):  # if Python was killed, its cluster may take a moment to disappear
             if not list(Path(place).iterdir()):
                 break
             time.sleep(0.1)
@@ -194,7 +197,7 @@ def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def mark(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Marks what clusters are made of, and sees to it that nothing of that stays."""
+    """Mark the parts of clusters, and check that none of them is left."""
     mark = f"HPCBENCH_TEST_MARK={uuid.uuid4()}"
     monkeypatch.setenv(*mark.split("="))
     yield mark
@@ -205,7 +208,7 @@ def mark(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert marked(mark) == {}
 
 
-def test_nothing_stays_at_the_end(mark: str, place: Path, tmp_path: Path) -> None:
+def test_nothing_is_left_at_the_end(mark: str, place: Path, tmp_path: Path) -> None:
     with Cluster(2, accounting=True) as cluster:
         cluster.run(["sbatch", "--nodes=2", "--wrap=trap '' TERM; srun sleep 1000"], cwd=tmp_path, check=True)
         cluster.wait_job("1", "RUNNING")
@@ -216,7 +219,7 @@ def test_nothing_stays_at_the_end(mark: str, place: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, tmp_path: Path, number: signal.Signals) -> None:
+def test_nothing_is_left_when_python_is_ended_by_a_signal(mark: str, tmp_path: Path, number: signal.Signals) -> None:
     code = (
         "import signal\n"
         "from slurm_on_one_machine import Cluster\n"
@@ -233,7 +236,7 @@ def test_nothing_stays_when_python_is_ended_by_a_signal(mark: str, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("mark")
-def test_a_daemon_that_does_not_start_is_named_with_what_it_said() -> None:
+def test_a_daemon_that_does_not_start_is_named_with_its_message() -> None:
     with (
         pytest.raises(UserError, match=r"slurmctld ended at once.*unrecognized key: NoSuchSetting"),
         Cluster(1, settings={"NoSuchSetting": 1}),
@@ -255,7 +258,7 @@ def test_wrong_arguments_are_refused(cluster: Cluster, place: Path, monkeypatch:
         pass
 
 
-def test_what_is_missing_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_programs_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))
     reason = why_not()

@@ -1,4 +1,7 @@
-"""Tests that fail beside others are run once more alone: what passes then is told, what fails then fails the run."""
+"""Tests that fail while others run are run once more alone.
+
+A pass is then reported, and a second failure fails the run.
+"""
 
 import subprocess
 import sys
@@ -29,29 +32,29 @@ def run(folder: Path, *arguments: str, **files: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-BESIDE = ("-n2", "--dist", "loadgroup", "--once-more", "3")
+PARALLEL = ("-n2", "--dist", "loadgroup", "--once-more", "3")
 
 
-def test_what_passes_alone_is_told_with_its_first_words(tmp_path: Path) -> None:
-    done = run(tmp_path, *BESIDE, passing="def test(): pass", unsteady=UNSTEADY)
+def test_a_test_that_passes_alone_is_reported_with_its_message(tmp_path: Path) -> None:
+    done = run(tmp_path, *PARALLEL, passing="def test(): pass", unsteady=UNSTEADY)
     assert done.returncode == 0, done.stdout
-    told = done.stdout[done.stdout.index("UNSTEADY: failed beside others, passed alone") :]
-    assert "UNSTEADY test_unsteady.py::test_unsteady" in told and "its first words" in told
+    report = done.stdout[done.stdout.index("UNSTEADY: failed in parallel, passed alone") :]
+    assert "UNSTEADY test_unsteady.py::test_unsteady" in report and "its first words" in report
 
 
-@pytest.mark.parametrize("options", [(), BESIDE[:-2]], ids=["one after another", "beside others"])
-def test_without_the_option_nothing_is_run_again(tmp_path: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("options", [(), PARALLEL[:-2]], ids=["one after another", "in parallel"])
+def test_without_the_option_no_test_is_run_again(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert run(tmp_path, *options, unsteady=UNSTEADY).returncode == 1
 
 
-def test_what_fails_alone_fails_the_run(tmp_path: Path) -> None:
-    done = run(tmp_path, *BESIDE, unsteady=UNSTEADY, failing=FAILING)
+def test_a_test_that_fails_alone_fails_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, *PARALLEL, unsteady=UNSTEADY, failing=FAILING)
     assert done.returncode == 1
-    assert "failed beside others, and failed alone" in done.stdout and "UNSTEADY" not in done.stdout
+    assert "failed in parallel, and failed alone" in done.stdout and "UNSTEADY" not in done.stdout
 
 
-def test_more_failures_than_asked_for_fail_at_once(tmp_path: Path) -> None:
-    done = run(tmp_path, *BESIDE, **{f"f{k}": FAILING for k in range(4)})
+def test_too_many_failures_fail_at_once(tmp_path: Path) -> None:
+    done = run(tmp_path, *PARALLEL, **{f"f{k}": FAILING for k in range(4)})
     assert done.returncode == 1 and "alone" not in done.stdout
 
 
@@ -59,7 +62,7 @@ def test_a_test_of_a_group_is_found_again_by_its_name(tmp_path: Path) -> None:
     grouped = "import pytest\n@pytest.mark.xdist_group('a/b.py')\n@pytest.mark.parametrize('x', ['a@b [c]'])\n"
     done = run(
         tmp_path,
-        *BESIDE,
+        *PARALLEL,
         unsteady=grouped
         + UNSTEADY.strip()
         .replace("import pathlib\n\n", "")

@@ -1,4 +1,4 @@
-"""Prints where the ranks are, and the result of comparing it with a shape, as a JSON line."""
+"""Prints the placement of the ranks, and the result of comparing it with a shape, as a JSON line."""
 
 import json
 import os

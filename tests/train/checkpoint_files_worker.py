@@ -1,4 +1,4 @@
-"""Checkpoints whose writing is killed, or that are damaged afterwards: toy states on real ranks; prints JSON lines."""
+"""Checkpoints whose writing is killed, or that are damaged later: small states on real ranks. Prints JSON lines."""
 
 import json
 import os
@@ -27,7 +27,7 @@ TEXT = Corpus(np.zeros(9, np.uint8), np.ones(9, np.uint8))
 
 
 def toy_state(step: int) -> dict[str, Any]:
-    """A state in which each rank has its half of one tensor, and a tensor that both have."""
+    """Return a state in which each rank has its half of one tensor, and a tensor that both have."""
     shard = Shard("weights", (100_000,), (Cut(WORLD.rank, 2),))
     return {
         "parameters": {"weights": {"start": 0, "values": torch.full((50_000,), float(100 * step + WORLD.rank))}},
@@ -50,15 +50,17 @@ def write(directory: Path, *steps: int, run: Run = TOY) -> Checkpoints:
 
 
 def found_in(directory: Path, run: Run = TOY) -> dict[str, Any]:
-    """The checkpoint that is found, and whether it is the written one."""
+    """Return the checkpoint that is found, and whether it is the written one."""
     checkpoints = Checkpoints(directory, WORLD, run)
     try:
-        found = checkpoints.find()
+        checkpoint = checkpoints.find()
     except UserError as error:
         return {"error": str(error)}
-    step = found.newest.step if found.newest else None
-    sound = found.newest is None or not differences(checkpoints.load(found.newest, toy_state(0)), toy_state(step or 0))
-    return {"step": step, "damaged": found.damaged, "sound": sound}
+    step = checkpoint.newest.step if checkpoint.newest else None
+    sound = checkpoint.newest is None or not differences(
+        checkpoints.load(checkpoint.newest, toy_state(0)), toy_state(step or 0)
+    )
+    return {"step": step, "damaged": checkpoint.damaged, "sound": sound}
 
 
 @contextmanager
@@ -98,15 +100,15 @@ def killed(point: str) -> Iterator[None]:
 
 
 def kill(directory: str, point: str) -> None:
-    """Two checkpoints, and a third one that does not come to its end."""
+    """Write two checkpoints, and a third one that is not completed."""
     write(Path(directory), 2, 4)
     with killed(point):
         write(Path(directory), 6)
-    WORLD.Barrier()  # the other rank is to wait for the dead one, not to end: there mpiexec once missed the death
+    WORLD.Barrier()  # the other rank waits for the dead one: if it ended, mpiexec sometimes missed the death
 
 
 def after(*directories: str) -> None:
-    """The content of each directory; and whether the run can continue to write there."""
+    """Return the contents of each directory, and whether the run can continue to write there."""
     for directory in map(Path, directories):
         answer = found_in(directory)
         write(directory, 8)
@@ -128,7 +130,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def stale(path: Path) -> None:
-    """Let the index be that of the checkpoint before."""
+    """Replace the index by that of the previous checkpoint."""
     manifest = files.read_manifest(path.with_name("step-000002"))
     assert isinstance(manifest, dict)
     files.write_manifest(path, {**manifest, "step": 4})
@@ -175,7 +177,7 @@ def damage(directory: str) -> None:
 
 
 def others(directory: str) -> None:
-    """Checkpoints of other runs."""
+    """Return checkpoints of other runs."""
     where = Path(directory)
     write(where, 2)
     changes = {
@@ -196,7 +198,7 @@ def others(directory: str) -> None:
 
 
 def full(directory: str) -> None:
-    """A rank's disk is full: all ranks learn of it, and the checkpoint before stays."""
+    """Let one rank's disk be full: all ranks learn of it, and the previous checkpoint stays."""
     where = Path(directory)
     checkpoints = write(where, 2)
     device = where.parent / "full"

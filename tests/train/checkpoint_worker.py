@@ -1,4 +1,4 @@
-"""Runs that stop and continue from a checkpoint, on real ranks; prints JSON lines."""
+"""Runs that stop and continue from a checkpoint, on real ranks. Prints JSON lines."""
 
 import io
 import json
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import small_runs
 import torch
 from mpi4py import MPI
 from shared_text import corpus
+from small_runs import BASELINE, SIGNS, TRAIN, place_run
 
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
@@ -18,7 +20,7 @@ from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Model, Train
 from hpcbench.parallel import gradients
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.train.checkpoint import Checkpoints
@@ -31,81 +33,19 @@ from hpcbench.train.trainer import Trainer
 WORLD = MPI.COMM_WORLD
 STEPS, STOP = 5, 2
 
-NEOX = Model(
-    name="neox",
-    layers=2,
-    hidden=40,
-    heads=4,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.4,
-    parallel_residual=True,
-    tied=False,
-)
-GPT2 = Model(
-    name="gpt2",
-    layers=2,
-    hidden=32,
-    heads=4,
-    vocab=256,
-    positions="learned",
-    rotary_fraction=0.0,
-    parallel_residual=False,
-    tied=True,
-)
-BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
-SIGNS = NamedScheme(
-    name="signs", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)]
-)
+NEOX = small_runs.NEOX.changed(layers=2, hidden=40, heads=4, rotary_fraction=0.4)
+GPT2 = small_runs.GPT2.changed(layers=2, heads=4)
 ONEBIT = SIGNS.changed(
     rules=[Rule(dimension="DP", kind="OPTIM", codec="sign:1024", feedback=True)], optimizer="onebit-adam"
 )
 ROUNDED = NamedScheme(name="rounded", algorithm="two-shot", default="int8:256:stochastic")
-SETTINGS = Train(
-    steps=STEPS,
-    warmup_steps=1,
-    global_batch=4,
-    micro_batch=1,
-    seq_len=12,
-    precision="fp32",
-    zero=1,
-    seed=7,
-    lr=1e-2,
-    min_lr=1e-3,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-8,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=0.05,
-    overlap=True,
-    eval_every=2,
-    eval_samples=4,
+SETTINGS = TRAIN.changed(
+    steps=STEPS, global_batch=4, seq_len=12, seed=7, lr=1e-2, min_lr=1e-3, bucket_mb=0.05, eval_every=2
 )
 
 
 def run_of(layout: Layout, scheme: NamedScheme = BASELINE, model: Model = NEOX, **settings: Any) -> Run:
-    data = Data(source="stdlib", valid_fraction=0.1)
-    chosen = SETTINGS.changed(**settings)
-    return Run(
-        schema=1,
-        study="s",
-        site="local",
-        run="r",
-        repeat=1,
-        pairing="r1",
-        cell={},
-        model=model,
-        data=data,
-        train=chosen,
-        layout=layout,
-        scheme=scheme,
-        ranks=layout.ranks,
-        threads=1,
-        oversubscribe=True,
-        device="cpu",
-        links=None,
-    )
+    return place_run(layout, model=model, scheme=scheme, train=SETTINGS.changed(**settings))
 
 
 CASES = {
@@ -132,7 +72,7 @@ CASES = {
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
-    """A loss scale that the first steps are skipped for, and that doubles soon after."""
+    """Return a loss scale that makes the trainer skip the first steps, and that doubles soon after."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
@@ -142,24 +82,24 @@ def trainer_of(run: Run, comm: MPI.Comm) -> Trainer:
 
 
 def lines(stream: io.StringIO) -> list[str]:
-    """What the log says of losses and bytes; times differ."""
-    found = []
+    """Return the log's losses and bytes, without times."""
+    output = []
     for line in stream.getvalue().splitlines():
         if line.startswith("step "):
             parts = line.split(" | ")
             timed = ("time ", "samples/s ", "model ", "hardware ")
-            found.append(" | ".join(part for part in parts if not part.startswith(timed)))
+            output.append(" | ".join(part for part in parts if not part.startswith(timed)))
         elif line.startswith('{"event": "evaluation"'):
-            found.append(line)
-    return found
+            output.append(line)
+    return output
 
 
 def differences(a: Any, b: Any, name: str = "") -> list[str]:
-    """Names of the leaves that differ in any bit."""
+    """Return the names of the leaves that differ in any bit."""
     if isinstance(a, dict):
         if a.keys() != b.keys():
             return [name]
-        return [found for key in a for found in differences(a[key], b[key], f"{name}/{key}")]
+        return [difference for key in a for difference in differences(a[key], b[key], f"{name}/{key}")]
     same = a.dtype == b.dtype and torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
     return [] if same else [name]
 
@@ -170,13 +110,13 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
     if WORLD.rank >= run.ranks:
         return None
     streams = [io.StringIO() for _ in range(3)]
-    whole = trainer_of(run, comm.Dup())
-    outcome = [train(whole, LogWriter(streams[0]))]
+    uninterrupted = trainer_of(run, comm.Dup())
+    outcome = [train(uninterrupted, LogWriter(streams[0]))]
     checkpoints = Checkpoints(directory / name, comm, run)
     first = trainer_of(run, comm.Dup())
     asked = iter(range(1, STEPS + 1))
-    told = (lambda: next(asked) == STOP) if comm.rank == 0 else never
-    outcome.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints, told_to_stop=told))
+    stop = (lambda: next(asked) == STOP) if comm.rank == 0 else never
+    outcome.append(train(first, LogWriter(streams[1]), checkpoints=checkpoints, told_to_stop=stop))
     second = trainer_of(run, comm.Dup())
     newest = checkpoints.find().newest
     assert newest is not None
@@ -188,12 +128,12 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
         "states": [state for state, _, _ in outcome],
         "steps": [steps for _, _, steps in outcome],
         "reloaded": at_once,
-        "weights": differences(second.state(), whole.state()),
+        "weights": differences(second.state(), uninterrupted.state()),
         "whole": lines(streams[0]),
         "parts": lines(streams[1]) + lines(streams[2]),
-        "skipped": whole.skipped,
-        "scale": whole.state()["loss_scale"]["value"],
-        "residual": sum(float(r["sent"].abs().sum()) for r in whole.data_parallel.residuals().values()),
+        "skipped": uninterrupted.skipped,
+        "scale": uninterrupted.state()["loss_scale"]["value"],
+        "residual": sum(float(r["sent"].abs().sum()) for r in uninterrupted.data_parallel.residuals().values()),
     }
 
 
@@ -213,7 +153,7 @@ def exact(directory: str) -> None:
 
 
 def residuals_lost() -> object:
-    """The residuals from before the checkpoint are lost."""
+    """Residuals from before the checkpoint are lost."""
     return patch.object(DataParallel, "load_residuals", lambda self, saved: None)
 
 
@@ -230,7 +170,7 @@ def moments_lost() -> object:
 
 
 def updates_lost() -> object:
-    """Adam corrects its moments as if it had taken no step."""
+    """Adam corrects its moments as if it had not taken a step."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -252,12 +192,12 @@ def loss_scale_lost() -> object:
 
 
 def seeds_lost() -> object:
-    """Random rounding draws the numbers of the first step again."""
+    """Random rounding reuses the random numbers of the first step."""
     return patch.object(Policy, "load_calls", lambda self, saved: None)
 
 
 def masters_rounded() -> object:
-    """The master weights are taken from the weights."""
+    """The master weights are copied from the weights."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -269,7 +209,7 @@ def masters_rounded() -> object:
 
 
 def padding_kept() -> object:
-    """Padding has a gradient and residuals, which no parameter's name finds again."""
+    """Padding has a gradient and residuals, which belong to no parameter's name."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
@@ -287,8 +227,8 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
 def faults(directory: str) -> None:
     for name, (fault, case) in FAULTS.items():
         with fault():  # type: ignore[attr-defined]
-            found = compare(case, CASES[case], Path(directory) / name)
-        tell(found and {**found, "fault": name})
+            mistakes = compare(case, CASES[case], Path(directory) / name)
+        tell(mistakes and {**mistakes, "fault": name})
 
 
 if __name__ == "__main__":

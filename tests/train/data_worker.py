@@ -1,4 +1,4 @@
-"""What each rank has of a text that all share; prints JSON lines."""
+"""Prints each rank's part of a text that all ranks share, as JSON lines."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Runs that begin in one layout and continue in another, on real ranks, and in one process; prints JSON lines."""
+"""Runs that begin in one layout and continue in another, on real ranks, and in one process. Prints JSON lines."""
 
 import json
 import sys
@@ -14,6 +14,7 @@ import parity
 import shared_text
 import torch
 from mpi4py import MPI
+from small_runs import BASELINE, GPT2, NEOX, SIGNS, TRAIN, place_run
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
@@ -21,7 +22,7 @@ from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
 from hpcbench.parallel.onebit import OneBitAdam
 from hpcbench.train import checkpoint, checkpoint_load
@@ -35,79 +36,13 @@ WORLD = MPI.COMM_WORLD
 BEFORE, STEPS = 2, 4
 CORPUS = shared_text.corpus()
 
-NEOX = Model(
-    name="neox",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.5,
-    parallel_residual=True,
-    tied=False,
-)
-GPT2 = Model(
-    name="gpt2",
-    layers=4,
-    hidden=32,
-    heads=8,
-    vocab=256,
-    positions="learned",
-    rotary_fraction=0.0,
-    parallel_residual=False,
-    tied=True,
-)
 EXPERTS = GPT2.changed(name="experts", layers=2, experts=Experts(count=4, top=2, capacity=1.0, min_capacity=2))
-BASELINE = NamedScheme(name="baseline", algorithm="native", default="none")
-SIGNS = NamedScheme(
-    name="signs", algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="sign:1024", feedback=True)]
-)
 # Adam divides by the gradient's size: a small eps would enlarge the rounding of gradients that are zero in theory
-SETTINGS = Train(
-    steps=STEPS,
-    warmup_steps=1,
-    global_batch=8,
-    micro_batch=1,
-    seq_len=12,
-    precision="fp64",
-    zero=1,
-    seed=7,
-    lr=1e-3,
-    min_lr=1e-4,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-4,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=0.05,
-    overlap=False,
-    eval_every=0,
-    eval_samples=4,
-)
+SETTINGS = TRAIN.changed(steps=STEPS, seq_len=12, precision="fp64", seed=7, eps=1e-4, bucket_mb=0.05, overlap=False)
 
 
 def run_of(model: Model, layout: Layout, scheme: NamedScheme = BASELINE, **settings: Any) -> Run:
-    train = SETTINGS.changed(**settings)
-    data = Data(source="stdlib", valid_fraction=0.1)
-    return Run(
-        schema=1,
-        study="s",
-        site="l",
-        run="r",
-        repeat=1,
-        pairing="r1",
-        cell={},
-        model=model,
-        data=data,
-        train=train,
-        layout=layout,
-        scheme=scheme,
-        ranks=layout.ranks,
-        threads=1,
-        oversubscribe=True,
-        device="cpu",
-        links=None,
-    )
+    return place_run(layout, model=model, scheme=scheme, train=SETTINGS.changed(**settings))
 
 
 CUBE = Layout(dp=2, tp=2, pp=2)
@@ -160,7 +95,7 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
 ]
 """Model, the layout and settings that a run begins with, and those that it continues with."""
 OFTEN = (0, 3, 5, 7, 9)
-"""The runs whose first continuation `make test` has, one of each kind of layout; `make test-long` has the others."""
+"""Indices of the runs whose first continuation is in `make test`, one of each kind of layout."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
@@ -173,7 +108,7 @@ def label(layout: Layout, settings: dict[str, Any]) -> str:
 
 
 def spread(run: Run) -> MPI.Comm | None:
-    """The first ranks of the world, as many as the run has."""
+    """Return the first ranks of the world, as many as the run has."""
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
 
@@ -187,7 +122,7 @@ def steps(trainer: Trainer, first: int, stop: int) -> list[float]:
 
 
 def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[Any, Any]]] | None:
-    """Weights, master weights and moments of the whole model, on the first rank."""
+    """Return the weights, master weights and moments of the full model, on the first rank."""
     parts: dict[str, list[parity.Part]] = {}
     state = trainer.state()
     for fragment in fragments(state):
@@ -198,23 +133,23 @@ def tensors(comm: MPI.Comm, trainer: Trainer) -> dict[str, dict[str, np.ndarray[
             if fragment.kind != "residuals":
                 parts.setdefault(field, []).append(parity.Part(shard, local))
     fields = {field: parity.assemble(comm, these) for field, these in sorted(parts.items())}
-    return {field: whole.values for field, whole in fields.items() if whole} if comm.rank == 0 else None
+    return {field: tensor.values for field, tensor in fields.items() if tensor} if comm.rank == 0 else None
 
 
 def begin(run: Run, directory: Path) -> Any:
-    """Some steps and a checkpoint."""
-    comm, known = spread(run), None
+    """Train some steps and write a checkpoint."""
+    comm, saved = spread(run), None
     if comm is not None:
         trainer = trainer_of(run, comm)
         steps(trainer, 0, BEFORE)
         Checkpoints(directory, comm, run).write(BEFORE, trainer.state(), corpus=CORPUS)
-        known = tensors(comm, trainer)
+        saved = tensors(comm, trainer)
     WORLD.Barrier()
-    return known
+    return saved
 
 
-def go_on(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
-    """The other steps, by another trainer. The result is on the first rank."""
+def continue_run(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
+    """Train the other steps with another trainer. The result is on the first rank."""
     comm = spread(run)
     if comm is None:
         return None
@@ -266,11 +201,11 @@ def matrix(directory: str, part: str) -> None:
             continue
         where = Path(directory) / str(i)
         if model.name not in references and WORLD.rank == 0:
-            one = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
-            references[model.name] = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+            trainer = trainer_of(run_of(model, Layout()), MPI.COMM_SELF)
+            references[model.name] = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
         before = begin(run_of(model, layout, **settings), where)
         for to, changes in targets:
-            answer = go_on(run_of(model, to, **changes), where, before, references.get(model.name))
+            answer = continue_run(run_of(model, to, **changes), where, before, references.get(model.name))
             if WORLD.rank == 0:
                 names = {"model": model.name, "from": label(layout, settings), "to": label(to, changes)}
                 print(json.dumps({**names, **(answer or {})}), flush=True)
@@ -281,21 +216,21 @@ def matrix(directory: str, part: str) -> None:
 
 
 def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]] | None:
-    """The errors of the sums of all messages, for the whole model, on the first rank.
+    """Return the errors of the sums of all messages, for the full model, on the first rank.
 
-    Gradients are summed over the replicas, then over the copies of a tied weight and over the tensor group where its
-    ranks have summands; of momenta, and of gradients that are whole, the tensor group has copies.
+    Gradients are summed over the replicas, then over the copies of a tied weight, and over the tensor group if its
+    ranks have summands. For momenta, and for gradients that are not summands, the tensor group has copies.
     """
-    own, state = [], trainer.state()
-    whole = isinstance(trainer.data_parallel, OneBitAdam)
+    own_tensors, state = [], trainer.state()
+    one_bit = isinstance(trainer.data_parallel, OneBitAdam)
     for fragment in fragments(state):
         shard = state["shards"][fragment.name]
         summand = shard.partial or shard.copy == 0
-        if fragment.kind == "residuals" and (shard.counts_in_norm if whole else summand):
+        if fragment.kind == "residuals" and (shard.counts_in_norm if one_bit else summand):
             values = sum(field.double() for field in fragment.fields.values())
             assert isinstance(values, torch.Tensor)
-            own.append((shard, values.view(shard.local_shape).numpy()))
-    everything = comm.gather(own)
+            own_tensors.append((shard, values.view(shard.local_shape).numpy()))
+    everything = comm.gather(own_tensors)
     if everything is None:
         return None
     total: dict[str, np.ndarray[Any, Any]] = {}
@@ -346,12 +281,12 @@ CASES: list[tuple[str, str | None, NamedScheme, dict[str, Any]]] = [
 
 
 def residuals(directory: str) -> None:
-    """Residuals of one layout in others, and then in the first one again."""
+    """Compare the residuals of one layout with those in other layouts, and in the first one again."""
     for name, fault, scheme, settings in CASES:
         where = Path(directory) / f"{name}-{fault}"
         before: Any = None
         faulty = FAULTS_OF_RESIDUALS[fault] if fault else nullcontext
-        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one leg shows what a fault does
+        legs = JOURNEYS[name][:2] if fault else JOURNEYS[name]  # one continuation is enough to show a fault
         for i, (layout, changes) in enumerate(legs):
             every = {"precision": "fp32", "zero": i % 2, "global_batch": 12, **changes, **settings}
             run = run_of(EXPERTS if name == "experts" else GPT2, layout, scheme, **every)
@@ -371,8 +306,14 @@ def residuals(directory: str) -> None:
                         error, worst = parity.relative_error(now, before)
                     else:
                         error, worst = 0.0, ""
-                    words = carried(newest, state)
-                    answer = {"error": error, "worst": worst, "carried": words, "calls": calls, "most": newest.calls}
+                    carried_names = carried(newest, state)
+                    answer = {
+                        "error": error,
+                        "worst": worst,
+                        "carried": carried_names,
+                        "calls": calls,
+                        "most": newest.calls,
+                    }
                 if i < len(legs) - 1:
                     first = newest.step if newest else 0
                     stop = first + (1 if newest else 1 + bool(settings))  # a frozen variance needs a step before it
@@ -390,7 +331,7 @@ def residuals(directory: str) -> None:
 
 
 def sums_forgotten() -> Any:
-    """In another layout only the residuals of contributions are taken up, not those of sums."""
+    """In another layout only the residuals of contributions are loaded, not those of sums."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
@@ -403,7 +344,7 @@ def sums_forgotten() -> Any:
 
 @contextmanager
 def slices_swapped() -> Iterator[None]:
-    """Each rank says that it holds the other half of what tensor parallelism cuts."""
+    """Each rank declares that it holds the other half of the parameters that tensor parallelism cuts."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:
@@ -419,14 +360,14 @@ def slices_swapped() -> Iterator[None]:
 
 @contextmanager
 def moments_of_another() -> Iterator[None]:
-    """A norm is given the moments of another one of its layer."""
+    """A norm gets the moments of another norm of its layer."""
     fields = checkpoint_load._fields
 
     def faulty(file: dict[str, Any], fragment: Fragment) -> Any:
         if fragment.kind == "optimizer":
             other = fragment.name.replace("norm1.weight", "norm2.weight")
-            found = fields(file, fragment)
-            return {**found, **{key: file["optimizer"][other][key] for key in ("first", "second")}}
+            values = fields(file, fragment)
+            return {**values, **{key: file["optimizer"][other][key] for key in ("first", "second")}}
         return fields(file, fragment)
 
     with patch.object(checkpoint_load, "_fields", faulty):
@@ -450,7 +391,7 @@ def index_stale() -> Iterator[None]:
 
 @contextmanager
 def halves_swapped() -> Iterator[None]:
-    """The first replica is taken for the second one, and the other way round."""
+    """The first and the second replica are exchanged."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:
@@ -490,13 +431,13 @@ FAULTS: dict[str, Callable[[], Any]] = {
 def faults(directory: str) -> None:
     reference: Any = None
     if WORLD.rank == 0:
-        one = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
-        reference = steps(one, 0, STEPS), tensors(MPI.COMM_SELF, one)
+        trainer = trainer_of(run_of(NEOX, Layout()), MPI.COMM_SELF)
+        reference = steps(trainer, 0, STEPS), tensors(MPI.COMM_SELF, trainer)
     for name, fault in FAULTS.items():
         with fault():
-            # a bucket a parameter: ZeRO cuts each in halves
+            # one bucket per parameter, which ZeRO cuts in halves
             before = begin(run_of(NEOX, CUBE, bucket_mb=1e-6), Path(directory) / name)
-            answer = go_on(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
+            answer = continue_run(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:
             print(json.dumps({"fault": name, **(answer or {})}), flush=True)
         WORLD.Barrier()

@@ -1,4 +1,4 @@
-"""Where ranks lie against what was asked: real ranks for cores, planted worlds for nodes and GPUs."""
+"""Placement of ranks compared with the request: real ranks for cores, planted worlds for nodes and GPUs."""
 
 import json
 import os
@@ -28,9 +28,9 @@ def on_ranks(mpi_run, bind, shape, cores=None):
 
 
 def test_ranks_that_the_launcher_binds_are_recorded_and_pass(mpi_run):
-    found = on_ranks(mpi_run, "core:1", CPU)
-    assert found["outcome"] == []
-    first, second = found["world"]
+    bindings = on_ranks(mpi_run, "core:1", CPU)
+    assert bindings["outcome"] == []
+    first, second = bindings["world"]
     assert len(first["cores"]) == len(second["cores"]) == 1 and first["cores"] != second["cores"]
     assert [rank["core_ranges"] for rank in (first, second)] == [str(rank["cores"][0]) for rank in (first, second)]
     assert [rank["local_rank"] for rank in (first, second)] == [0, 1]
@@ -41,7 +41,7 @@ def test_ranks_that_the_launcher_binds_are_recorded_and_pass(mpi_run):
         assert all(len(rank["numa"]) == 1 for rank in (first, second)), "one core belongs to one node"
 
 
-def test_ranks_that_are_not_bound_are_said(mpi_run):
+def test_unbound_ranks_are_reported(mpi_run):
     (warning,) = on_ranks(mpi_run, "none", CPU)["outcome"]
     assert warning.startswith(f"{socket.gethostname()}: ranks are not bound to cores of their own")
 
@@ -58,21 +58,21 @@ def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"nodes": 2}, r"the ranks run on 1 node \(.*\), 2 were asked for"),
         ({"ranks_per_node": 4}, "runs 2 ranks, 4 a node were asked for"),
     ],
 )
-def test_another_world_than_asked_is_refused(mpi_run, change, words):
-    assert re.search(words, on_ranks(mpi_run, "none", {**CPU, **change})["outcome"])
+def test_another_world_than_requested_is_refused(mpi_run, change, message):
+    assert re.search(message, on_ranks(mpi_run, "none", {**CPU, **change})["outcome"])
 
 
 # ---------------------------------------------------------------- planted worlds
 
 
 def rank(number, cores, *, host="n1", gpu=None, visible=1, uuid=None, environment=None):
-    found = {
+    fields = {
         "rank": number,
         "host": host,
         "cores": cores,
@@ -82,8 +82,8 @@ def rank(number, cores, *, host="n1", gpu=None, visible=1, uuid=None, environmen
         "visible": environment or {},
     }
     if gpu is not None:
-        found["gpu"] = {"number": gpu, "uuid": uuid, "pci": None, "visible": visible, "peers": []}
-    return found
+        fields["gpu"] = {"number": gpu, "uuid": uuid, "pci": None, "visible": visible, "peers": []}
+    return fields
 
 
 def check(world, *, oversubscribe=False, **shape):
@@ -91,7 +91,7 @@ def check(world, *, oversubscribe=False, **shape):
     return binding.check(world, SimpleNamespace(shape=asked, oversubscribe=oversubscribe))
 
 
-def test_cores_that_two_bound_ranks_share_are_refused_with_both_named():
+def test_cores_shared_by_two_bound_ranks_are_refused_with_both_named():
     world = [rank(0, [0, 1, 2, 3]), rank(1, [4, 5, 6, 7]), rank(2, [6, 7, 8, 9])]
     with pytest.raises(UserError, match=r"n1: ranks 1 and 2 are both bound to core 6 \(cores 4-7 and 6-9\)"):
         check(world)
@@ -99,19 +99,19 @@ def test_cores_that_two_bound_ranks_share_are_refused_with_both_named():
     assert check([*world[:2], rank(2, [6, 7, 8, 9], host="n2")]) == [], "cores of other hosts are other cores"
 
 
-def test_one_unbound_rank_beside_bound_ones_is_no_overlap_of_two_bound_ones():
+def test_an_unbound_rank_among_bound_ones_does_not_overlap():
     assert check([rank(0, [0, 1]), rank(1, list(range(64)))]) == []
 
 
-def test_ranks_that_may_use_all_that_the_job_was_given_are_unbound_not_stacked():
-    """A scheduler that gives a job 8 of 64 cores shows each rank those 8."""
+def test_ranks_that_may_use_the_whole_allocation_are_unbound():
+    """If a scheduler gives a job 8 of 64 cores, each rank sees those 8."""
     given = list(range(8, 16))
     assert "n1: ranks are not bound" in check([rank(0, given), rank(1, given)], cores_per_rank=4)[0]
     with pytest.raises(UserError, match=r"2 ranks x 5 cores were asked for, and they are bound to 8 cores in all"):
         check([rank(0, given), rank(1, given)], cores_per_rank=5)
 
 
-def test_many_unbound_hosts_are_one_line():
+def test_many_unbound_hosts_are_reported_in_one_line():
     world = [rank(i, list(range(64)), host=f"n{i // 2}") for i in range(8)]
     assert check(world)[0].startswith("n0 and 3 more: ranks are not bound")
     assert len(check(world)) == 1
@@ -120,20 +120,20 @@ def test_many_unbound_hosts_are_one_line():
 @pytest.mark.parametrize(
     ("world", "asked", "refused"),
     [
-        # every launcher option forgotten: all on GPU 0 of 4
+        # without any launcher option, all ranks are on GPU 0 of 4
         ([(0, 4, None), (0, 4, None)], {}, True),
         ([(0, 4, "GPU-a"), (0, 4, "GPU-a")], {"gpus_per_rank": "1"}, True),
-        # the launcher shows each rank one GPU, and all the same
+        # the launcher shows each rank one GPU, the same for all
         ([(0, 1, "GPU-a"), (0, 1, "GPU-a")], {"gpus_per_rank": "1"}, True),
         ([(0, 1, "GPU-a"), (0, 1, "GPU-b")], {"gpus_per_rank": "1"}, False),
-        ([(0, 1, None), (0, 1, None)], {}, False),  # there is but one
+        ([(0, 1, None), (0, 1, None)], {}, False),  # there is only one GPU
         ([(0, 2, None), (1, 2, None)], {"visibility": "all"}, False),
-        # two ranks a GPU were asked for, four came
+        # two ranks per GPU were requested, and there are four
         ([(0, 1, "GPU-a")] * 2 + [(0, 1, "GPU-b")] * 2, {"gpus_per_rank": "1/2"}, False),
         ([(0, 1, "GPU-a")] * 4, {"gpus_per_rank": "1/2"}, True),
     ],
 )
-def test_ranks_that_crowd_on_one_gpu_are_refused(world, asked, refused):
+def test_ranks_that_share_one_gpu_are_refused(world, asked, refused):
     ranks = [rank(i, [i], gpu=gpu, visible=n, uuid=uuid) for i, (gpu, n, uuid) in enumerate(world)]
     if refused:
         with pytest.raises(UserError, match=r"n1: ranks 0, 1.* compute on the same GPU \(cuda:0 V100\)"):
@@ -142,28 +142,28 @@ def test_ranks_that_crowd_on_one_gpu_are_refused(world, asked, refused):
         assert check(ranks, **asked) == []
 
 
-def test_gpus_without_a_name_are_told_apart_by_what_each_rank_was_shown():
+def test_gpus_without_a_name_are_identified_by_the_visible_devices_of_each_rank():
     shown = [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(2)]
     assert check([rank(i, [i], gpu=0, environment=shown[i]) for i in range(2)], gpus_per_rank="1") == []
     with pytest.raises(UserError, match="same GPU"):
         check([rank(i, [i], gpu=0, environment=shown[0]) for i in range(2)], gpus_per_rank="1")
 
 
-def test_a_rank_that_sees_more_gpus_than_its_own_is_said():
+def test_a_rank_that_sees_more_than_its_own_gpus_is_reported():
     world = [rank(i, [i], gpu=i, visible=4, uuid=f"GPU-{i}") for i in range(2)]
     assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, and was to see 1"]
     assert check(world, gpus_per_rank="1", visibility="all") == []
 
 
-def test_ranges_are_compact_and_come_back():
+def test_ranges_are_compact_and_reversible():
     assert binding.ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
     assert binding.ranges([]) == ""
     for numbers in ({0}, {3, 4, 9}, set(range(0, 64, 2)), set()):
         assert binding.numbers(binding.ranges(sorted(numbers)) + "\n") == numbers
 
 
-def test_a_machine_is_known_by_its_running_kernel(tmp_path):
-    """Virtual hosts and containers have names of their own, and the same kernel."""
+def test_a_machine_is_identified_by_its_running_kernel(tmp_path):
+    """Virtual hosts and containers have their own names, and the same kernel."""
     (tmp_path / "boot_id").write_text("5f0c6a2e-8d3b-4c55-9a51-0e1d2f3a4b5c\n")
     assert binding.boot_id(tmp_path / "boot_id") == "5f0c6a2e-8d3b-4c55-9a51-0e1d2f3a4b5c"
     assert binding.boot_id(tmp_path / "none") is None
@@ -178,19 +178,19 @@ def test_numa_nodes_are_those_of_the_cores(tmp_path):
     assert binding.numa_nodes({3}, tmp_path / "none") is None
 
 
-def test_a_gpu_is_recorded_by_what_pytorch_tells_of_it(monkeypatch):
-    """PyTorch's answers are planted: the number a rank takes, its names, whom it reaches, and what is not told."""
-    told = SimpleNamespace(name="V100", uuid="a-b", pci_domain_id=4, pci_bus_id=0xC1, pci_device_id=0)
+def test_a_gpu_is_recorded_with_pytorchs_answers(monkeypatch):
+    """PyTorch's answers are planted: a rank's GPU number, its names, its peers, and missing answers."""
+    properties = SimpleNamespace(name="V100", uuid="a-b", pci_domain_id=4, pci_bus_id=0xC1, pci_device_id=0)
     chosen = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: told)
-    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda own, other: (own, other) != (1, 3))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: properties)
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda gpu, other: (gpu, other) != (1, 3))
     expected = {"number": 1, "uuid": "a-b", "pci": "0004:c1:00", "visible": 4, "peers": [0, 2]}
     assert binding._gpu(5, 5) == {"device": "cuda:1 V100", "gpu": expected}
     assert chosen == [1]
-    told = SimpleNamespace(name="old")
+    properties = SimpleNamespace(name="old")
     assert binding._gpu(0, 0)["gpu"]["uuid"] is binding._gpu(0, 0)["gpu"]["pci"] is None
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=r"rank 5 on .* the run asks for a GPU and PyTorch sees none"):

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that goes on from one has the bits of a run that never stopped."""
+"""Checkpoints: a run that continues from one has the bits of a run that never stopped."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ CASES = [
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """One name a session, so that `mpi_results` runs a worker once."""
+    """Return one name per session, so that `mpi_results` runs a worker once."""
     return str(tmp_path_factory.mktemp("checkpoints"))
 
 
@@ -57,7 +57,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(mpi_results, place
         "padding_kept",
     ],
 )
-def test_planted_fault_is_seen(mpi_results, place, fault):
+def test_planted_fault_is_detected(mpi_results, place, fault):
     results = [r for r in mpi_results(4, WORKER, "faults", place + "/faults") if r["fault"] == fault]
     assert len(results) >= 2
     assert any(result["weights"] for result in results)

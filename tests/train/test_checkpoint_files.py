@@ -1,4 +1,4 @@
-"""The files of checkpoints: no kill leaves half of one, and what is damaged or of another run is named."""
+"""The files of checkpoints: none is incomplete after a kill, and damaged files or files of other runs are named."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ WORKER = Path(__file__).with_name("checkpoint_files_worker.py")
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """One name a session, so that `mpi_results` runs a worker once."""
+    """Return one name per session, so that `mpi_results` runs a worker once."""
     return str(tmp_path_factory.mktemp("checkpoints"))
 
 
@@ -24,15 +24,15 @@ POINTS = {
     "after_rename": 6,
     "in_prune": 6,
 }
-"""Where a rank dies while the checkpoint of step 6 is written, and the step that is then gone on from."""
+"""Places where a rank dies while the checkpoint of step 6 is written, and the step that the run then resumes from."""
 OFTEN = ("in_own_file", "in_complete", "in_prune")
-"""Those of `make test`: each is two ranks that import everything anew."""
+"""Places of `make test`: each starts two ranks that import all modules again."""
 
 
 @pytest.mark.parametrize(
     "point", [pytest.param(point, marks=() if point in OFTEN else pytest.mark.long) for point in POINTS]
 )
-def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(mpi_run, mpi_results, tmp_path, point):
+def test_a_kill_while_a_checkpoint_is_written_leaves_the_previous_one(mpi_run, mpi_results, tmp_path, point):
     done = mpi_run(2, WORKER, "kill", str(tmp_path / point), point, server=None)
     assert done.returncode == 9, done.stderr
     results = mpi_results(2, WORKER, "after", str(tmp_path / point))
@@ -45,7 +45,7 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(mpi_run, mpi
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         ("cut", "rank-00001.pt has 1000 bytes, [0-9]+ were written"),
         ("flipped", "rank-00001.pt has other bytes than were written"),
@@ -61,12 +61,12 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(mpi_run, mpi
         ("complete_is_a_list", "complete.json is damaged"),
     ],
 )
-def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(mpi_results, place, damage, words):
+def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(mpi_results, place, damage, message):
     results = [r for r in mpi_results(2, WORKER, "damage", place + "/damage") if r["damage"] == damage]
     assert len(results) == 2
     for result in results:
         assert result["step"] == 2 and result["sound"]
-        assert re.fullmatch(f"step-000004: {words}", *result["damaged"])
+        assert re.fullmatch(f"step-000004: {message}", *result["damaged"])
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_starts_from_its_first_step(mpi_results, place):
@@ -75,13 +75,13 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_from_its_first_step(mpi_
     assert all(len(result["damaged"]) == 2 for result in results)
 
 
-def test_a_damaged_checkpoint_does_not_push_out_the_last_good_one(mpi_results, place):
+def test_a_damaged_checkpoint_does_not_replace_the_last_good_one(mpi_results, place):
     results = [r for r in mpi_results(2, WORKER, "damage", place + "/damage") if r["damage"] == "kept"]
     assert results[0]["names"] == ["step-000002", "step-000006"]
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ("learning rate", "train.lr is 0.01 there and 0.5 in the run file"),
         ("seed", "train.seed is 7 there and 8 in the run file"),
@@ -92,20 +92,20 @@ def test_a_damaged_checkpoint_does_not_push_out_the_last_good_one(mpi_results, p
         ("version", "written by another version of hpcbench"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused_by_its_first_difference(mpi_results, place, change, words):
+def test_a_checkpoint_of_another_run_is_refused_by_its_first_difference(mpi_results, place, change, message):
     results = [r for r in mpi_results(2, WORKER, "others", place + "/others") if r["change"] == change]
     assert len(results) == 2
     for result in results:
-        assert words in result["error"] and "step-000002" in result["error"]
+        assert message in result["error"] and "step-000002" in result["error"]
         assert "to start from step 1" in result["error"] and "\n" not in result["error"]
 
 
-def test_how_often_checkpoints_are_written_may_change(mpi_results, place):
+def test_the_interval_of_checkpoints_may_change(mpi_results, place):
     results = [r for r in mpi_results(2, WORKER, "others", place + "/others") if r["change"] == "checkpoint_every"]
     assert [result.get("step") for result in results] == [2, 2]
 
 
-def test_a_full_disk_of_one_rank_is_told_by_all(mpi_results, place):
+def test_a_full_disk_of_one_rank_is_reported_by_all(mpi_results, place):
     results = mpi_results(2, WORKER, "full", place + "/full-disk")
     assert len(results) == 2
     for result in results:

@@ -1,4 +1,4 @@
-"""Where tokens come from: text, arrays of NumPy, Megatron's pairs; and what is said of a file that is wrong."""
+"""Sources of tokens: text, NumPy arrays, Megatron's pairs; and the errors of wrong files."""
 
 import importlib.util
 import math
@@ -28,7 +28,7 @@ CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint16": 8}
 
 
 def index_of(lengths, *, dtype="uint16", documents=None, version=1, code=None):
-    """The bytes of a Megatron index."""
+    """Return the bytes of a Megatron index."""
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else []
     documents = range(len(lengths) + 1) if documents is None else documents
     return (
@@ -42,10 +42,10 @@ def index_of(lengths, *, dtype="uint16", documents=None, version=1, code=None):
 
 
 def write_pair(directory, documents, *, dtype="uint16", name="corpus"):
-    """As Megatron's preprocessing writes it: a sequence a document, each with its end-of-document token."""
+    """Write a pair like Megatron's preprocessing: a sequence per document, each with its end-of-document token."""
     prefix = directory / name
     np.concatenate(documents).astype(dtype).tofile(f"{prefix}.bin")
-    Path(f"{prefix}.idx").write_bytes(index_of([len(one) for one in documents], dtype=dtype))
+    Path(f"{prefix}.idx").write_bytes(index_of([len(document) for document in documents], dtype=dtype))
     return prefix
 
 
@@ -59,18 +59,18 @@ def documents_of(count=40, vocab=900, seed=1):
 
 @pytest.mark.parametrize("dtype", ["uint16", "int16", "int32", "int64"])
 @pytest.mark.parametrize("ending", ["", ".bin", ".idx"])
-def test_a_pair_of_megatron_is_its_documents_one_after_the_other(tmp_path, dtype, ending):
+def test_a_pair_of_megatron_is_its_documents_concatenated(tmp_path, dtype, ending):
     documents = documents_of()
     prefix = write_pair(tmp_path, documents, dtype=dtype)
     corpus = text.load(Data(source="megatron", path=f"{prefix}{ending}", valid_fraction=0.25), 16, 1000)
-    whole = np.concatenate(documents)
-    assert np.array_equal(np.concatenate([corpus.train, corpus.valid]), whole)
-    assert len(corpus.valid) == len(whole) // 4
+    joined = np.concatenate(documents)
+    assert np.array_equal(np.concatenate([corpus.train, corpus.valid]), joined)
+    assert len(corpus.valid) == len(joined) // 4
     assert isinstance(corpus.train, np.memmap) and corpus.train.dtype == dtype
     assert (corpus.train == 0).sum() + (corpus.valid == 0).sum() == len(documents), "ends of documents stay"
 
 
-def test_a_list_of_modes_after_the_index_is_passed_over(tmp_path):
+def test_a_list_of_modes_after_the_index_is_skipped(tmp_path):
     prefix = write_pair(tmp_path, documents_of())
     path = Path(f"{prefix}.idx")
     path.write_bytes(path.read_bytes() + bytes(40))
@@ -122,18 +122,18 @@ def test_every_rank_maps_tokens_and_one_reads_text(mpi_results, tmp_path_factory
         Data(source="megatron", path=str(small), valid_fraction=0.2),
     ]
     results = mpi_results(2, WORKER, *(data.model_dump_json() for data in all_data))
-    pair, words, refused = (results[i : i + 2] for i in (0, 2, 4))
-    for both in (pair, words):
+    pair, texts, refused = (results[i : i + 2] for i in (0, 2, 4))
+    for both in (pair, texts):
         assert both[0]["digest"] == both[1]["digest"] and both[0]["window"] == both[1]["window"]
-    assert [one["mapped"] for one in pair] == [True, True]
-    assert [one["mapped"] for one in words] == [False, False]
+    assert [result["mapped"] for result in pair] == [True, True]
+    assert [result["mapped"] for result in texts] == [False, False]
     assert "too few for seq_len" in refused[0]["error"] and refused[0]["error"] == refused[1]["error"]
 
 
 # ---------------------------------------------------------------- digests and baselines
 
 
-def test_the_digest_of_a_text_is_what_it_always_was():
+def test_the_digest_of_a_text_does_not_change():
     import hashlib
 
     corpus = Corpus(np.frombuffer(b"training", np.uint8), np.frombuffer(b"evaluation", np.uint8))
@@ -181,34 +181,36 @@ def test_text_becomes_tokens(tmp_path, need):
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    words = "the größe of the café is the größe of a café, as far as we know; " * 9000
+    prose = "the größe of the café is the größe of a café, as far as we see; " * 9000
     training = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator([words[:5000]], training)
+    tokenizer.train_from_iterator([prose[:5000]], training)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "words").write_text(words, encoding="utf-8")
+    (tmp_path / "words").write_text(prose, encoding="utf-8")
     data = Data(
         source="file", path=str(tmp_path / "words"), valid_fraction=0.4, tokenizer=str(tmp_path / "tokenizer.json")
     )
-    known = tokenizer.get_vocab_size()
-    corpus = text.load(data, 16, known)
-    assert 0 < corpus.train.max() < known and corpus.symbols == known
+    vocabulary = tokenizer.get_vocab_size()
+    corpus = text.load(data, 16, vocabulary)
+    assert 0 < corpus.train.max() < vocabulary and corpus.symbols == vocabulary
     pieces = list(text._file(data.path, characters=True))
-    assert b"".join(pieces) == words.encode() and len(pieces) > 5
+    assert b"".join(pieces) == prose.encode() and len(pieces) > 5
     expected = [
         i for piece in pieces if not text_split.is_valid(piece, 0.4) for i in tokenizer.encode(piece.decode()).ids
     ]
     assert corpus.train.tolist() == expected
-    with pytest.raises(UserError, match=f"has {known} tokens, but model.vocab is 256: set model.vocab to {known}"):
+    with pytest.raises(
+        UserError, match=f"has {vocabulary} tokens, but model.vocab is 256: set model.vocab to {vocabulary}"
+    ):
         text.load(data, 16, 256)
     (tmp_path / "words").write_bytes(b"caf\xe9 " * 50_000)
     with pytest.raises(UserError, match="not UTF-8"):
-        text.load(data, 16, known)
+        text.load(data, 16, vocabulary)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(UserError, match=r"must name a tokenizer\.json") as caught:
-        text.load(data, 16, known)
+        text.load(data, 16, vocabulary)
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=r"no\.json: No such file"):
-        text.load(data.changed(tokenizer=str(tmp_path / "no.json")), 16, known)
+        text.load(data.changed(tokenizer=str(tmp_path / "no.json")), 16, vocabulary)
 
 
 def test_a_missing_library_is_one_line(tmp_path, monkeypatch):
@@ -218,19 +220,19 @@ def test_a_missing_library_is_one_line(tmp_path, monkeypatch):
         text.load(Data(source="file", path=str(tmp_path / "words"), valid_fraction=0.4, tokenizer="t.json"), 16)
 
 
-@given(st.text(min_size=1, max_size=200).map(lambda words: words * (70_000 // len(words.encode()) + 1)))
+@given(st.text(min_size=1, max_size=200).map(lambda prose: prose * (70_000 // len(prose.encode()) + 1)))
 @settings(max_examples=10, deadline=None)
-def test_no_piece_ends_within_a_character(tmp_path_factory, words):
+def test_no_piece_ends_within_a_character(tmp_path_factory, prose):
     path = tmp_path_factory.mktemp("pieces") / "words"
-    path.write_bytes(words.encode())
-    assert "".join(piece.decode() for piece in text._file(str(path), characters=True)) == words
+    path.write_bytes(prose.encode())
+    assert "".join(piece.decode() for piece in text._file(str(path), characters=True)) == prose
 
 
 # ---------------------------------------------------------------- what is wrong with a file
 
 
 @pytest.mark.parametrize(("token", "place"), [(900, 1234), (65535, 0), (901, 4999)])
-def test_a_token_that_is_not_in_the_vocabulary_is_named_with_its_place(tmp_path, token, place):
+def test_a_token_outside_the_vocabulary_is_named_with_its_position(tmp_path, token, place):
     tokens = (np.arange(5000) % 900).astype("uint16")
     tokens[place] = token
     tokens.tofile(tmp_path / "t")
@@ -238,7 +240,7 @@ def test_a_token_that_is_not_in_the_vocabulary_is_named_with_its_place(tmp_path,
         text.load(Data(source="numpy", path=str(tmp_path / "t"), valid_fraction=0.1), 16, 900)
 
 
-def test_a_token_that_the_first_look_missed_is_found_in_its_sample():
+def test_a_token_that_the_first_check_missed_is_found_in_its_sample():
     tokens = np.full(100, 5, np.int32)
     tokens[40] = -1
     corpus = Corpus(tokens, tokens, 10, "t.bin")
@@ -249,7 +251,7 @@ def test_a_token_that_the_first_look_missed_is_found_in_its_sample():
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "not an index of tokens"),
         (b"MMIDIDX\0\0" + bytes(10), "not an index of tokens"),
@@ -263,17 +265,17 @@ def test_a_token_that_the_first_look_missed_is_found_in_its_sample():
         (index_of([6]), "10 bytes, but .* describes 6 tokens of 2 bytes"),
     ],
 )
-def test_a_damaged_index_is_one_line(tmp_path, content, words):
+def test_a_damaged_index_is_one_line(tmp_path, content, message):
     (tmp_path / "c.idx").write_bytes(content)
     np.arange(5, dtype="uint16").tofile(tmp_path / "c.bin")
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         text.load(Data(source="megatron", path=str(tmp_path / "c"), valid_fraction=0.5), 1, 256)
     assert "\n" not in str(caught.value) and str(tmp_path / "c") in str(caught.value)
 
 
 @given(st.data())
 @settings(max_examples=80, deadline=None)
-def test_no_index_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_factory, data):
+def test_any_wrong_index_is_an_error_of_one_line(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("spoilt")
     documents = documents_of(8, seed=data.draw(st.integers(0, 9)))
     prefix = write_pair(directory, documents)
@@ -294,7 +296,7 @@ def test_no_index_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_no_array_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_factory, data):
+def test_any_wrong_array_is_an_error_of_one_line(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("spoilt") / "a.npy"
     np.save(path, (np.arange(300) % 200).astype("uint16"))
     content = bytearray(path.read_bytes())
@@ -308,7 +310,7 @@ def test_no_array_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
 
 
 @pytest.mark.parametrize(
-    ("write", "words"),
+    ("write", "message"),
     [
         (lambda path: None, "No such file"),
         (lambda path: path.write_bytes(b""), "not an array of NumPy"),
@@ -321,10 +323,10 @@ def test_no_array_whatever_it_holds_is_more_than_one_line_of_trouble(tmp_path_fa
         (lambda path: path.write_bytes(np.lib.format.magic(1, 0)), "not an array of NumPy"),
     ],
 )
-def test_an_array_that_holds_no_tokens_is_one_line(tmp_path, write, words):
+def test_an_array_without_tokens_is_an_error_of_one_line(tmp_path, write, message):
     path = tmp_path / "a.npy"
     write(path)
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         text.load(Data(source="numpy", path=str(path), valid_fraction=0.5), 4, 256)
     assert "\n" not in str(caught.value) and "a.npy" in str(caught.value)
 
@@ -347,7 +349,7 @@ def test_too_few_tokens_are_refused(tmp_path, source):
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({"source": "megatron"}, "path and source disagree"),
         ({"source": "stdlib", "path": "x"}, "path and source disagree"),
@@ -357,12 +359,12 @@ def test_too_few_tokens_are_refused(tmp_path, source):
         ({"source": "numpy", "path": "x", "dtype": "int8"}, "uint16"),
     ],
 )
-def test_settings_that_do_not_belong_together_are_refused(fields, words):
-    with pytest.raises(ValidationError, match=words):
+def test_contradictory_settings_are_refused(fields, message):
+    with pytest.raises(ValidationError, match=message):
         schema.Data(**fields)
 
 
-def test_settings_that_belong_together_are_taken():
+def test_consistent_settings_are_accepted():
     for fields in (
         {},
         {"source": "file", "path": "x", "tokenizer": "t"},

@@ -6,16 +6,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import small_runs
 import torch
 from mpi4py import MPI
+from small_runs import NEOX, place_run
 from torch import nn
 
 from hpcbench.contract import step_line, text_split
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.run import RankShape, Run, load
+from hpcbench.contract.run import RankShape, load
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.step_line import Step
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Data
 from hpcbench.errors import UserError
 from hpcbench.parallel.adamw import AdamW, AdamWState
 from hpcbench.parallel.sharding import Cut, Shard
@@ -26,58 +28,10 @@ from hpcbench.train.learning_rate import learning_rate
 from hpcbench.train.model import GPT, rotate
 from hpcbench.train.precision import LossScale
 
-MODEL = Model(
-    name="tiny",
-    layers=2,
-    hidden=32,
-    heads=4,
-    vocab=256,
-    positions="rotary",
-    rotary_fraction=0.5,
-    parallel_residual=True,
-    tied=False,
-)
-TRAIN = Train(
-    steps=10,
-    warmup_steps=2,
-    global_batch=8,
-    micro_batch=2,
-    seq_len=16,
-    precision="fp32",
-    zero=1,
-    seed=1,
-    lr=1e-3,
-    min_lr=1e-4,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-8,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=4.0,
-    overlap=True,
-    eval_every=0,
-    eval_samples=8,
-)
+MODEL = NEOX.changed(name="tiny", layers=2, heads=4)
+TRAIN = small_runs.TRAIN.changed(steps=10, warmup_steps=2, micro_batch=2, eval_samples=8)
 SCHEME = NamedScheme(name="h", algorithm="two-shot", default="mpc", rules=[Rule(dimension="DP", codec="zfp:8")])
-RUN = Run(
-    schema=1,
-    study="s",
-    site="local",
-    run="r1",
-    repeat=1,
-    pairing="r1",
-    cell={},
-    model=MODEL,
-    data=Data(source="stdlib", valid_fraction=0.1),
-    train=TRAIN,
-    layout=Layout(dp=2, tp=2, pp=1),
-    scheme=SCHEME,
-    ranks=4,
-    threads=1,
-    oversubscribe=True,
-    device="cpu",
-    links=None,
-)
+RUN = place_run(Layout(dp=2, tp=2), run="r1", model=MODEL, train=TRAIN, scheme=SCHEME)
 
 
 # ---------------------------------------------------------------- run file
@@ -141,7 +95,7 @@ def test_wrong_run_file_is_one_line(tmp_path, change, message):
     assert str(path) in str(caught.value)
 
 
-def test_the_shape_that_was_asked_for_is_part_of_the_run_file(tmp_path):
+def test_the_requested_shape_is_in_the_run_file(tmp_path):
     path = tmp_path / "run.json"
     asked = {"nodes": 1, "ranks_per_node": 4, "cores_per_rank": 1, "gpus_per_rank": "1/2", "visibility": "one"}
     raw = {**RUN.content(), "shape": asked}
@@ -179,12 +133,12 @@ def test_initial_weights_do_not_depend_on_the_layout(count, dim):
         return initial.values(shard.name, shard.shape, held=shard.held, config=MODEL, seed=5, dtype=torch.float64)
 
     name, shape = "blocks.0.mlp.up.weight", (128, 32)
-    whole = part(Shard(name, shape))
+    full = part(Shard(name, shape))
     cuts = [tuple(Cut(index, count) if d == dim else Cut(0, 1) for d in (0, 1)) for index in range(count)]
     parts = [part(Shard(name, shape, cut)) for cut in cuts]
-    assert torch.equal(torch.cat(parts, dim), whole)
-    assert abs(float(whole.std()) / initial.spread(name, MODEL) - 1) < 0.05
-    assert not torch.equal(whole, part(Shard("blocks.1.mlp.up.weight", shape)))
+    assert torch.equal(torch.cat(parts, dim), full)
+    assert abs(float(full.std()) / initial.spread(name, MODEL) - 1) < 0.05
+    assert not torch.equal(full, part(Shard("blocks.1.mlp.up.weight", shape)))
 
 
 def test_counter_based_normals_are_normal():
@@ -257,7 +211,7 @@ def test_parameter_formula_gives_the_published_sizes(billions, hidden, layers):
 
 
 def test_flops_formulas_agree_with_gpt_neox():
-    """GPT-NeoX prints 348.5 TFLOP a sample for its 20B model with recomputation, 261.4 without (its own formula)."""
+    """GPT-NeoX prints 348.5 TFLOP per sample for its 20B model with recomputation, and 261.4 without."""
     shape = {"layers": 44, "hidden": 6144, "vocab": 50432, "seq_len": 2048}
     with_recompute = flops.count_hardware_flops(**shape, recompute=True)
     assert with_recompute / 1e12 == pytest.approx(348.5, abs=0.1)
@@ -269,7 +223,7 @@ def test_flops_formulas_agree_with_gpt_neox():
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_adamw_is_pytorchs(decay):
+def test_adamw_equals_pytorchs(decay):
     torch.manual_seed(0)
     settings = AdamW(0.9, 0.95, 1e-8, decay)
     ours = torch.randn(1000, dtype=torch.float64)
@@ -336,12 +290,12 @@ def test_every_layout_sees_the_same_samples_in_the_same_order(corpus, size):
         batches = Batches(corpus, seed=3, seq_len=16, global_batch=8, micro_batch=2, rank=rank, size=of, device="cpu")
         return torch.cat([batch.inputs for batch in batches.train(5)])
 
-    whole = samples(0, 1)
-    assert torch.equal(torch.cat([samples(rank, size) for rank in range(size)]), whole)
-    assert len(set(map(tuple, whole.tolist()))) == 8
+    expected = samples(0, 1)
+    assert torch.equal(torch.cat([samples(rank, size) for rank in range(size)]), expected)
+    assert len(set(map(tuple, expected.tolist()))) == 8
 
 
-def test_every_step_has_samples_of_its_own(corpus):
+def test_every_step_has_its_own_samples(corpus):
     batches = Batches(corpus, seed=3, seq_len=16, global_batch=8, micro_batch=8, rank=0, size=1, device="cpu")
     seen = [tuple(row) for step in range(5) for batch in batches.train(step) for row in batch.inputs.tolist()]
     assert len(set(seen)) == len(seen) == 40
@@ -381,14 +335,14 @@ def world(ranks, cores, threads=1, host="n1"):
     ]
 
 
-def test_start_check_accepts_what_fits():
+def test_start_check_accepts_suitable_hosts():
     preflight.check(world(4, 4), RUN.changed(oversubscribe=False))
     preflight.check(world(2, 2, host="n1") + world(2, 2, host="n2"), RUN.changed(oversubscribe=False))
     preflight.check(world(4, 2), RUN)
 
 
 @pytest.mark.parametrize(
-    ("found", "run", "message"),
+    ("facts", "run", "message"),
     [
         (world(1, 4), RUN, "world of 1 ranks, the run needs 4"),
         (world(5, 8), RUN, "world of 5 ranks, the run needs 4"),
@@ -396,32 +350,32 @@ def test_start_check_accepts_what_fits():
         (world(4, 4, threads=2), RUN.changed(threads=2), "oversubscribed ranks must have one thread"),
     ],
 )
-def test_start_check_refuses_what_would_measure_something_else(found, run, message):
+def test_start_check_refuses_wrong_measurements(facts, run, message):
     with pytest.raises(UserError, match=message):
-        preflight.check(found, run)
+        preflight.check(facts, run)
 
 
-def test_a_rank_that_lacks_a_variable_of_the_scheme_is_refused(monkeypatch):
+def test_a_rank_without_a_variable_of_the_scheme_is_refused(monkeypatch):
     run = RUN.changed(
         ranks=1,
         scheme=NamedScheme(
             name="mvapich", algorithm="native", default="none", environment={"MPIR_CVAR_X": "a b", "Y": ""}
         ),
     )
-    for value, said in ((None, "is unset"), ("a", "is 'a'"), ("a b", None)):
+    for value, state in ((None, "is unset"), ("a", "is 'a'"), ("a b", None)):
         monkeypatch.setenv("Y", "")
         monkeypatch.delenv("MPIR_CVAR_X", raising=False)
         if value is not None:
             monkeypatch.setenv("MPIR_CVAR_X", value)
-        found = preflight.describe(MPI.COMM_SELF, run)
-        if said is None:
-            preflight.check(found, run)
+        facts = preflight.describe(MPI.COMM_SELF, run)
+        if state is None:
+            preflight.check(facts, run)
             continue
-        with pytest.raises(UserError, match=f"rank 0 on .*: MPIR_CVAR_X {said}, but scheme mvapich sets it to 'a b'"):
-            preflight.check(found, run)
+        with pytest.raises(UserError, match=f"rank 0 on .*: MPIR_CVAR_X {state}, but scheme mvapich sets it to 'a b'"):
+            preflight.check(facts, run)
 
 
-def test_step_line_says_everything_once():
+def test_step_line_has_every_quantity_once():
     step = Step(
         step=7,
         steps=120,

@@ -1,9 +1,10 @@
-"""The loss scale by DeepSpeed's rule, in what messages travel, and what the log says of both."""
+"""The loss scale by DeepSpeed's rule, the dtypes of messages, and both in the log."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import small_runs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,30 +14,10 @@ from hpcbench.contract import step_line
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
-from hpcbench.contract.training import CommPrecision, Train
+from hpcbench.contract.training import CommPrecision
 from hpcbench.train.precision import LossScale, message_dtypes
 
-TRAIN = Train(
-    steps=10,
-    warmup_steps=2,
-    global_batch=8,
-    micro_batch=2,
-    seq_len=16,
-    precision="fp32",
-    zero=1,
-    seed=1,
-    lr=1e-3,
-    min_lr=1e-4,
-    beta1=0.9,
-    beta2=0.95,
-    eps=1e-8,
-    weight_decay=0.01,
-    clip=1.0,
-    bucket_mb=4.0,
-    overlap=True,
-    eval_every=0,
-    eval_samples=8,
-)
+TRAIN = small_runs.TRAIN.changed(steps=10, warmup_steps=2, micro_batch=2, eval_samples=8)
 TABLE = [  # steps, overflow, exponent of the scale and patience left after them; window 4, hysteresis 2
     (1, True, 12, 1),
     (1, True, 11, 1),
@@ -56,7 +37,7 @@ TABLE = [  # steps, overflow, exponent of the scale and patience left after them
 
 
 class DeepSpeedRule:
-    """Counts iterations from the last overflow, as DeepSpeed describes its dynamic loss scaler."""
+    """A loss scale by DeepSpeed's description: it counts iterations from the last overflow."""
 
     def __init__(self, scale: float, window: int, hysteresis: int, smallest: float) -> None:
         self.scale, self.window, self.delay, self.smallest = scale, window, hysteresis, smallest
@@ -102,11 +83,11 @@ def messages_of(precision: str, **chosen: str) -> dict[str, tuple[str, object]]:
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("fp64", None), ("fp32", None), ("bf16", BFLOAT16), ("fp16", np.dtype(np.float16))]
 )
-def test_messages_are_of_the_runs_precision_unless_asked_otherwise(precision, dtype):
+def test_messages_have_the_runs_precision_by_default(precision, dtype):
     assert set(messages_of(precision).values()) == {(precision, dtype)}
 
 
-def test_each_content_of_messages_has_a_precision_of_its_own():
+def test_each_content_of_messages_has_its_own_precision():
     assert messages_of("bf16", gradients="fp32") == {
         "activations": ("bf16", BFLOAT16),
         "gradients": ("fp32", None),
@@ -115,7 +96,7 @@ def test_each_content_of_messages_has_a_precision_of_its_own():
     assert messages_of("fp64", activations="fp32")["activations"] == ("fp32", np.dtype(np.float32))
 
 
-def test_a_channels_type_follows_from_what_its_messages_hold():
+def test_a_channels_type_follows_from_the_content_of_its_messages():
     half, single = np.dtype(np.float16), np.dtype(np.float32)
     formats = {"activations": half, "gradients": single, "parameters": BFLOAT16}
     policy = Policy(Scheme(algorithm="native"), formats)

@@ -1,4 +1,4 @@
-"""A run goes on in another layout than it began in: the same numbers, each read from the few files that have it."""
+"""A run continues in another layout: the same numbers, each read from the few files that contain it."""
 
 import math
 from itertools import pairwise
@@ -16,7 +16,7 @@ from hpcbench.train.extent import Extent, copy
 
 WORKER = Path(__file__).with_name("relayout_worker.py")
 FIRST, OTHERS = 5, 21
-"""Journeys of the worker's matrix: those that `make test` has, and those that `make test-long` adds."""
+"""Journeys of the worker's matrix in `make test`, and the additional ones of `make test-long`."""
 TOLERANCE = 1e-12
 """Relative tolerance in fp64: sums over ranks have another order than on one rank."""
 
@@ -48,7 +48,7 @@ def journeys(mpi_results, place, part="first"):
         *(pytest.param("others", number, marks=pytest.mark.long) for number in range(OTHERS)),
     ],
 )
-def test_a_run_goes_on_in_another_layout_as_one_process_would(mpi_results, place, part, journey):
+def test_a_run_continues_in_another_layout_like_in_one_process(mpi_results, place, part, journey):
     result = journeys(mpi_results, place, part)[journey]
     assert_goes_on(result)
     assert result["carried"].startswith("another layout (") and "residuals" not in result["carried"]
@@ -56,14 +56,18 @@ def test_a_run_goes_on_in_another_layout_as_one_process_would(mpi_results, place
 
 def test_a_stage_opens_no_file_of_another_stage(mpi_results, place):
     """The first four ranks of the cube are its first stage, whose layers are those of stages 0 and 1 of four."""
-    (result,) = [one for one in journeys(mpi_results, place) if one["from"] == "dp2tp2pp2" and one["model"] == "neox"]
+    (result,) = [
+        journey
+        for journey in journeys(mpi_results, place)
+        if journey["from"] == "dp2tp2pp2" and journey["model"] == "neox"
+    ]
     assert result["to"] == "dp1tp4pp2 zero=0"
     for rank, files in enumerate(result["files"]):
         assert files and set(files) <= (set(range(4)) if rank < 4 else set(range(4, 8)))
 
 
 @pytest.mark.parametrize("fault", ["slices_swapped", "moments_of_another", "index_stale", "halves_swapped"])
-def test_planted_fault_is_seen(mpi_results, place, fault):
+def test_planted_fault_is_detected(mpi_results, place, fault):
     results = {result["fault"]: result for result in mpi_results(8, WORKER, "faults", place + "/faults")}
     assert_goes_on(results["none"])
     with pytest.raises(AssertionError):
@@ -73,7 +77,7 @@ def test_planted_fault_is_seen(mpi_results, place, fault):
         assert "remove it to continue" in results[fault]["error"] and "\n" not in results[fault]["error"]
 
 
-def test_what_messages_lacked_is_conserved(mpi_results, place):
+def test_errors_of_messages_are_conserved(mpi_results, place):
     results = mpi_results(8, WORKER, "residuals", place + "/residuals")
     sound = [result for result in results if result["journey"] == "plain"]
     assert [result["to"] for result in sound] == ["dp4tp1pp2", "dp3tp2pp1", "dp1tp2pp2", "dp2tp2pp2"]
@@ -85,8 +89,8 @@ def test_what_messages_lacked_is_conserved(mpi_results, place):
     assert "residuals" not in sound[3]["carried"]
 
 
-def test_what_messages_of_experts_lacked_is_conserved(mpi_results, place):
-    """Fewer replicas hold an expert than anything else."""
+def test_errors_of_messages_of_experts_are_conserved(mpi_results, place):
+    """An expert has fewer replicas than other parameters."""
     results = mpi_results(8, WORKER, "residuals", place + "/residuals")
     legs = [result for result in results if result["journey"] == "experts"]
     assert [result["to"] for result in legs] == ["dp6tp1pp1 ep2", "dp4tp1pp1"]
@@ -97,8 +101,10 @@ def test_what_messages_of_experts_lacked_is_conserved(mpi_results, place):
 
 @pytest.mark.parametrize("journey", ["spread", "momenta"])
 def test_summands_of_the_tensor_group_are_conserved(mpi_results, place, journey):
-    """Under sequence parallelism its ranks lack different things of norms, biases of rows and positions; of the momenta
-    of 1-bit Adam, which are whole, all lack the same."""
+    """Under sequence parallelism its ranks have different errors of norms, biases of rows and positions.
+
+    Momenta of 1-bit Adam are complete, so all ranks have the same errors.
+    """
     results = mpi_results(8, WORKER, "residuals", place + "/residuals")
     legs = [result for result in results if result["journey"] == journey and result["fault"] is None]
     layouts = ["dp4tp1pp2", "dp3tp2pp1", "dp3tp2pp1", "dp2tp2pp2", "dp2tp4pp1"]
@@ -109,13 +115,13 @@ def test_summands_of_the_tensor_group_are_conserved(mpi_results, place, journey)
 
 
 @pytest.mark.parametrize("fault", ["sums_forgotten", "summands_counted_once"])
-def test_a_residual_that_is_left_out_is_seen(mpi_results, place, fault):
+def test_a_missing_residual_is_detected(mpi_results, place, fault):
     results = mpi_results(8, WORKER, "residuals", place + "/residuals")
     (forgotten,) = [result for result in results if result["fault"] == fault]
     assert forgotten["error"] > 0.1
 
 
-def test_no_seed_of_a_codec_comes_twice(mpi_results, place):
+def test_no_seed_of_a_codec_is_used_twice(mpi_results, place):
     for result in mpi_results(8, WORKER, "residuals", place + "/residuals"):
         assert any(result["most"].values())
         for calls in result["calls"]:
@@ -127,7 +133,7 @@ def test_no_seed_of_a_codec_comes_twice(mpi_results, place):
 
 @st.composite
 def cuts(draw, shape):
-    """A tensor cut along one dim or not at all, and each box into runs."""
+    """Draw a tensor cut along one dim or not at all, and each box cut into runs."""
     dim = draw(st.sampled_from([None, *range(len(shape))]))
     count = draw(st.integers(1, 5)) if dim is not None else 1
     extents = []
@@ -135,8 +141,8 @@ def cuts(draw, shape):
         held = [slice(0, size) for size in shape]
         if dim is not None:
             held[dim] = cut_evenly(shape[dim], count)[i]
-        whole = Extent.of(tuple(held)).length
-        bounds = [0, *sorted(draw(st.lists(st.integers(0, whole), max_size=4))), whole]
+        length = Extent.of(tuple(held)).length
+        bounds = [0, *sorted(draw(st.lists(st.integers(0, length), max_size=4))), length]
         extents += [Extent.of(tuple(held), a, b - a) for a, b in pairwise(bounds)]
     return extents
 
@@ -145,10 +151,10 @@ def cuts(draw, shape):
 @settings(max_examples=150, deadline=None)
 def test_any_cut_is_filled_from_any_other(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
-    whole = torch.arange(math.prod(shape), dtype=torch.float64).view(shape)
+    full = torch.arange(math.prod(shape), dtype=torch.float64).view(shape)
 
     def part(extent):
-        box = whole[tuple(slice(*pair) for pair in extent.box)].reshape(-1)
+        box = full[tuple(slice(*pair) for pair in extent.box)].reshape(-1)
         return box[extent.start : extent.start + extent.length].clone()
 
     written = [(extent, part(extent)) for extent in data.draw(cuts(shape))]
@@ -163,7 +169,7 @@ def announced(name, nbytes, digest="a", *, kind="parameters"):
     return Announced(kind, name, (nbytes,), Extent(((0, nbytes),), 0, nbytes), nbytes, digest)
 
 
-def test_what_ranks_have_alike_is_written_once_and_by_turns():
+def test_common_values_are_written_once_and_by_turns():
     items = [announced(f"w{i}", 10) for i in range(8)]
     residual = announced("w0", 5, kind="residuals")
     chosen = share_out([[*items, residual], [*items, residual], items, items])
@@ -177,7 +183,7 @@ def test_what_ranks_have_alike_is_written_once_and_by_turns():
         index.parts("parameters", "w0", (11,))
 
 
-def test_replicas_that_differ_are_not_written_over_each_other():
+def test_replicas_that_differ_do_not_overwrite_each_other():
     with pytest.raises(ReplicasDifferError, match="ranks 0 and 2 hold different parameters of w"):
         share_out([[announced("w", 4)], [announced("w", 4)], [announced("w", 4, "b")]])
 

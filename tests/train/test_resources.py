@@ -1,4 +1,4 @@
-"""What a run says of its machine: which host is slow, how much memory it took, what computed."""
+"""Resources in a run's log: the slow host, the memory, and the hardware."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ SLEEP = 0.25
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory, mpi_run):
-    """Records of a run of 4 ranks on 2 hosts, with evaluations between its steps, whose last rank is slow."""
+    """Return records of a run of 4 ranks on 2 hosts, with evaluations between its steps. The last rank is slow."""
     folder = tmp_path_factory.mktemp("slow")
     text = folder / "text"
     text.write_bytes(bytes(range(256)) * 1500)
@@ -43,15 +43,15 @@ def records(tmp_path_factory, mpi_run):
 
 
 def event(records, name):
-    (found,) = [record.raw for record in records if isinstance(record, Event) and record.name == name]
-    return found
+    (raw,) = [record.raw for record in records if isinstance(record, Event) and record.name == name]
+    return raw
 
 
-def test_the_slow_host_stands_out_and_those_that_wait_for_it_do_not(records):
+def test_the_slow_host_is_reported_and_waiting_hosts_are_not(records):
     event_ = event(records, "hosts")
     assert (event_["from_step"], event_["to_step"]) == (3, 5)
     fast, slow = event_["hosts"]
-    assert [(one["host"], one["ranks"]) for one in (fast, slow)] == [("n0", 2), ("n1", 2)]
+    assert [(host["host"], host["ranks"]) for host in (fast, slow)] == [("n0", 2), ("n1", 2)]
     assert slow["compute_s"] >= SLEEP / 2, "one of its two ranks sleeps in each step"
     assert fast["compute_s"] < slow["compute_s"] / 2
     assert fast["over_peers"] < slow["over_peers"]
@@ -60,7 +60,7 @@ def test_the_slow_host_stands_out_and_those_that_wait_for_it_do_not(records):
 
 
 def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
-    """Evaluations and the sums of losses go through the same channels, between the steps."""
+    """Evaluations and the sums of losses use the same channels, between the steps."""
     assert not [name for name in event(records, "traffic") if name.startswith("host")], "nothing is offloaded"
     channels = event(records, "traffic")["channels"]
     steps = [record for record in records if isinstance(record, Step) and record.step >= 3]
@@ -75,21 +75,23 @@ def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
 
 def test_memory_is_that_of_the_ranks(records):
     memory = event(records, "memory")
-    kept = {f"device_{what}_bytes" for what in ("parameters", "gradients", "optimizer")} | {"host_residuals_bytes"}
-    assert set(memory) == {"event", "host_rank_bytes", "host_bytes"} | kept, "without a GPU no peak is said of one"
+    recorded = {f"device_{what}_bytes" for what in ("parameters", "gradients", "optimizer")} | {"host_residuals_bytes"}
+    assert set(memory) == {"event", "host_rank_bytes", "host_bytes"} | recorded, "without a GPU no peak is said of one"
     assert memory["host_residuals_bytes"] == 2 * memory["device_parameters_bytes"], "what both hops owe, in fp32"
     assert memory["device_optimizer_bytes"] == 3 * memory["device_parameters_bytes"] // 2, "ZeRO-1 over two ranks"
-    # an interpreter that has imported PyTorch, whatever else was run before it
+    # an interpreter with PyTorch imported, independent of earlier tests
     asked = (
         "import torch, pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
     )
-    own = 1024 * int(subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True).stdout)
-    assert own / 4 < memory["host_rank_bytes"] < own * 8
+    child_bytes = 1024 * int(
+        subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True).stdout
+    )
+    assert child_bytes / 4 < memory["host_rank_bytes"] < child_bytes * 8
     assert memory["host_rank_bytes"] < memory["host_bytes"] <= 4 * memory["host_rank_bytes"]
 
 
-def test_memory_is_a_process_s_own(tmp_path):
-    """A small process that a large one has started: ``ru_maxrss`` would tell of the large one."""
+def test_memory_is_that_of_the_process(tmp_path):
+    """A large process has started a small one, for which ``ru_maxrss`` is that of the large one."""
     status = tmp_path / "status"
     status.write_text("VmPeak:\t  999 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n")
     assert peak_resident(status) == 1234 * 1024
@@ -97,18 +99,18 @@ def test_memory_is_a_process_s_own(tmp_path):
     code = "x = bytearray(400 << 20); x[::4096] = b'1' * len(x[::4096]); import subprocess, sys; "
     code += "print(subprocess.run([sys.executable, '-c', sys.argv[1]], capture_output=True, text=True).stdout)"
     small = "import pathlib; print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
-    said = subprocess.run([sys.executable, "-c", code, small], capture_output=True, check=True, text=True).stdout
-    assert int(said) << 10 < 100 << 20
+    output = subprocess.run([sys.executable, "-c", code, small], capture_output=True, check=True, text=True).stdout
+    assert int(output) << 10 < 100 << 20
 
 
-def test_processors_are_said_once_a_host(records):
+def test_processors_are_logged_once_per_host(records):
     about = event(records, "environment")
     assert [host["host"] for host in about["hosts"]] == ["n0", "n1"]
     assert about["torch"].startswith(about["packages"]["torch"].partition("+")[0])
 
 
-def test_stages_of_a_pipeline_are_compared_with_their_like():
-    """The last stage computes twice as long: no fault of its hosts, while n3 is slow among those of its stage."""
+def test_stages_of_a_pipeline_are_compared_with_the_same_stage():
+    """The last stage computes twice as long, which is not a fault of its hosts. n3 is slow among those of its stage."""
     names = ["n0", "n1", "n2", "n3"]
     rows = by_host([name for name in names for _ in range(2)], [1, 1, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1])
     assert [row.compute_s for row in rows] == [1, 1, 2, 3]
@@ -117,35 +119,35 @@ def test_stages_of_a_pipeline_are_compared_with_their_like():
     assert [row.over_peers for row in alone] == [None, None]
 
 
-# ---------------------------------------------------------------- surroundings
+# ---------------------------------------------------------------- environment
 
 
 @pytest.mark.parametrize(
-    ("words", "cpu", "mhz"),
+    ("cpu_info", "cpu", "mhz"),
     [
         ("model name\t: AMD EPYC 7763\ncpu MHz\t\t: 2000.0\n\ncpu MHz\t\t: 3000.5\n", "AMD EPYC 7763", 2500.2),
         ("cpu\t\t: POWER9, altivec supported\nclock\t\t: 3800.000000MHz\n", "POWER9, altivec supported", 3800.0),
         ("", None, None),
     ],
 )
-def test_processors_by_the_kernels_words(tmp_path, words, cpu, mhz):
-    (tmp_path / "cpuinfo").write_text(words)
+def test_processors_by_the_kernels_names(tmp_path, cpu_info, cpu, mhz):
+    (tmp_path / "cpuinfo").write_text(cpu_info)
     (tmp_path / "scaling_governor").write_text("performance\n")
     (tmp_path / "scaling_max_freq").write_text("3500000\n")
-    found = machine.host(gpus=False, cpu_info=tmp_path / "cpuinfo", scaling=tmp_path)
-    assert (found.get("cpu"), found.get("cpu_mhz")) == (cpu, mhz)
-    assert (found["governor"], found["cpu_max_mhz"]) == ("performance", 3500)
+    host = machine.host(gpus=False, cpu_info=tmp_path / "cpuinfo", scaling=tmp_path)
+    assert (host.get("cpu"), host.get("cpu_mhz")) == (cpu, mhz)
+    assert (host["governor"], host["cpu_max_mhz"]) == ("performance", 3500)
     bare = machine.host(gpus=False, cpu_info=tmp_path / "none", scaling=tmp_path / "none")
     assert set(bare) == {"kernel"}
 
 
-def test_what_nvidia_smi_does_not_know_is_left_out():
-    said = (
+def test_values_that_nvidia_smi_lacks_are_left_out():
+    output = (
         "NVIDIA H200, GPU-1, 580.65.06, 345, 1980, 3201, 700.00, Default\n"
         "\nTesla V100-SXM2-16GB, GPU-2, 580.65.06, [N/A], 1530, [Not Supported], 300.00, Exclusive_Process\n"
         "No devices were found\n"
     )
-    first, second = machine.devices(said)
+    first, second = machine.devices(output)
     assert first == {
         "name": "NVIDIA H200",
         "uuid": "GPU-1",
@@ -159,6 +161,6 @@ def test_what_nvidia_smi_does_not_know_is_left_out():
     assert {"clock_mhz", "memory_clock_mhz"}.isdisjoint(second) and second["max_clock_mhz"] == 1530
 
 
-def test_modules_are_those_that_are_loaded():
+def test_loaded_modules_are_listed():
     assert machine.job({"LOADEDMODULES": "gcc/12.2:cuda/12.4:"})["modules"] == ["gcc/12.2", "cuda/12.4"]
     assert "modules" not in machine.job({})

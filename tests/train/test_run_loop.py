@@ -1,4 +1,4 @@
-"""A run from first step to last on one rank: what the worker writes is what the collector reads."""
+"""A run from first step to last on one rank: the collector reads the worker's output."""
 
 import io
 import json
@@ -8,20 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import small_runs
 import torch
 from mpi4py import MPI
+from small_runs import TRAIN
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract import step_line
 from hpcbench.contract.events import Event, MemoryUse
 from hpcbench.contract.experts import Experts
-from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
-from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.step_line import QUANTITIES, Step
-from hpcbench.contract.training import Data, Model, Train
 from hpcbench.predict import zero as predicted
 from hpcbench.train import text
 from hpcbench.train.facts import facts
@@ -29,54 +27,8 @@ from hpcbench.train.log import LogWriter
 from hpcbench.train.loop import train
 from hpcbench.train.trainer import Trainer
 
-RUN = Run(
-    schema=1,
-    study="loop",
-    site="local",
-    run="r1-baseline",
-    repeat=1,
-    pairing="r1",
-    cell={},
-    model=Model(
-        name="mini",
-        layers=1,
-        hidden=16,
-        heads=2,
-        vocab=256,
-        positions="rotary",
-        rotary_fraction=0.5,
-        parallel_residual=True,
-        tied=False,
-    ),
-    data=Data(source="stdlib", valid_fraction=0.1),
-    train=Train(
-        steps=4,
-        warmup_steps=1,
-        global_batch=2,
-        micro_batch=1,
-        seq_len=16,
-        precision="fp32",
-        zero=1,
-        seed=1,
-        lr=1e-2,
-        min_lr=1e-3,
-        beta1=0.9,
-        beta2=0.95,
-        eps=1e-8,
-        weight_decay=0.01,
-        clip=1.0,
-        bucket_mb=4.0,
-        overlap=True,
-        eval_every=2,
-        eval_samples=4,
-    ),
-    layout=Layout(),
-    scheme=NamedScheme(name="baseline", algorithm="native", default="none"),
-    ranks=1,
-    threads=1,
-    oversubscribe=False,
-    device="cpu",
-    links=None,
+RUN = small_runs.RUN.changed(
+    study="loop", oversubscribe=False, train=TRAIN.changed(global_batch=2, lr=1e-2, min_lr=1e-3, eval_every=2)
 )
 
 
@@ -103,8 +55,10 @@ def test_collector_reads_every_line_that_the_worker_writes(corpus):
     steps = [record for record in records if isinstance(record, Step)]
     assert [record.step for record in steps] == [1, 2, 3, 4]
     for record in steps:
-        said = {one.name for one in QUANTITIES if getattr(record, one.name) is not None}
-        assert said == {one.name for one in QUANTITIES if one.printed} - {"loss_scale"}, "only fp16 scales the loss"
+        printed = {quantity.name for quantity in QUANTITIES if getattr(record, quantity.name) is not None}
+        assert printed == {quantity.name for quantity in QUANTITIES if quantity.printed} - {"loss_scale"}, (
+            "only fp16 scales the loss"
+        )
         assert record.samples_per_s == pytest.approx(2 / record.seconds, rel=1e-2)
         assert record.message_bytes == record.wire_bytes == 0
     events = [record for record in records if isinstance(record, Event)]
@@ -114,61 +68,63 @@ def test_collector_reads_every_line_that_the_worker_writes(corpus):
 
 
 def logged_with(trainer, **meters):
-    """The raw events, by name."""
+    """Return the raw events by name."""
     _, records = logged(trainer, **meters)
     return {record.name: record.raw for record in records if isinstance(record, Event)}
 
 
 @pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
-def test_what_crosses_the_hosts_link_and_what_lasts_is_as_predicted(corpus, zero, micro_batches):
-    """Only the counted steps are compared, because weights that are loaded cross the link, too."""
+def test_transfers_over_the_hosts_link_and_lasting_memory_are_as_predicted(corpus, zero, micro_batches):
+    """Only the counted steps are compared, because loading weights uses the link, too."""
     trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
     trainer.load(trainer.state())
     trainer.data_parallel.link.up(torch.ones(1000))
-    found = logged_with(trainer)
+    logged = logged_with(trainer)
     lengths = [piece.bucket.values.numel() for piece in trainer.data_parallel.pieces]
     assert len(lengths) > 1
     down, up = predicted.count_link_bytes(zero, lengths, 1, master=4, micro_batches=micro_batches)
-    crossed = found["traffic"]
+    crossed = logged["traffic"]
     steps = crossed["to_step"] - crossed["from_step"] + 1
     assert steps == 3
     assert (crossed["host_down_bytes"], crossed["host_up_bytes"]) == (steps * down, steps * up)
     states = predicted.count_state_bytes(zero, lengths, 1, parameter=4, master=4, offload=True)
-    assert {f"{what.replace(' ', '_')}_bytes": held for what, held in states.items()}.items() <= found["memory"].items()
+    assert {f"{what.replace(' ', '_')}_bytes": held for what, held in states.items()}.items() <= logged[
+        "memory"
+    ].items()
 
 
-def test_the_page_names_all_that_the_last_lines_say(corpus):
+def test_the_page_names_all_contents_of_the_last_lines(corpus):
     page = (Path(__file__).parents[2] / "docs" / "reference" / "logs.md").read_text()
-    found = logged_with(run_of(corpus, offload=True)) | {"configuration": {"run": {}, **facts(RUN, corpus)}}
+    logged = logged_with(run_of(corpus, offload=True)) | {"configuration": {"run": {}, **facts(RUN, corpus)}}
     for name in ("traffic", "phases", "memory", "configuration"):
         assert f"| `{name}` |" in page
-        fields = {*found[name], *(key for stage in found[name].get("stages", ()) for key in stage)} - {"event"}
+        fields = {*logged[name], *(key for stage in logged[name].get("stages", ()) for key in stage)} - {"event"}
         assert {key for key in fields if f"`{key}`" not in page} == set()
     assert {key for key in MemoryUse.LASTING if f"`{key}`" not in page} == set()
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
 def test_the_log_names_the_formula_of_each_count(corpus, recompute):
-    """Its words, evaluated, give the number."""
-    found = facts(RUN.changed(train=RUN.train.changed(recompute=recompute)), corpus)
+    """The formula, evaluated, gives the number."""
+    run_facts = facts(RUN.changed(train=RUN.train.changed(recompute=recompute)), corpus)
     sizes = {"s": 16, "l": 1, "h": 16, "V": 256, "f": 3 if recompute in ("none", "selective") else 4}
-    for kind, words in found["flops_formulas"].items():
-        framework, _, formula = words.partition(": ")
+    for kind, explanation in run_facts["flops_formulas"].items():
+        framework, _, formula = explanation.partition(": ")
         assert framework == ("GPT-NeoX" if kind == "neox" else "Megatron-LM")
         value = evaluated(formula.split(", ")[0], sizes)
-        assert value == pytest.approx(found[f"{kind}_flops_per_sample"], rel=1e-12), words
+        assert value == pytest.approx(run_facts[f"{kind}_flops_per_sample"], rel=1e-12), explanation
 
 
 def evaluated(formula, sizes):
-    """What stands beside each other is multiplied."""
+    """Evaluate a formula in which adjacent values are multiplied."""
     tokens = re.findall(r"[0-9]+|[A-Za-z]|[+/^()]", formula)
     pairs = zip(["(", *tokens], tokens, strict=False)
     times = [before.isalnum() + (before == ")") and token.isalnum() + (token == "(") for before, token in pairs]
-    code = "".join(f"{'*' if one else ''}{token}" for one, token in zip(times, tokens, strict=True))
+    code = "".join(f"{'*' if repeated else ''}{token}" for repeated, token in zip(times, tokens, strict=True))
     return eval(code.replace("^", "**"), {}, sizes)
 
 
-def test_every_field_of_a_step_survives_the_way_through_the_log():
+def test_every_field_of_a_step_survives_the_log():
     step = Step(
         step=3,
         steps=9,
@@ -185,7 +141,9 @@ def test_every_field_of_a_step_survives_the_way_through_the_log():
         skipped=2,
         line=1,
     )
-    assert {one.name for one in QUANTITIES if one.printed} <= {name for name, value in vars(step).items() if value}
+    assert {quantity.name for quantity in QUANTITIES if quantity.printed} <= {
+        name for name, value in vars(step).items() if value
+    }
     record = parse(step_line.format_step(step), 1)
     assert isinstance(record, Step)
     written = asdict(step)
@@ -200,7 +158,7 @@ def test_absurd_learning_rate_is_called_a_nan(corpus):
     assert math.isnan(records[-1].loss)
 
 
-def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypatch):
+def test_gradients_that_are_finite_with_no_loss_scale_end_the_run(corpus, monkeypatch):
     trainer = run_of(corpus, precision="fp16", steps=40)
     monkeypatch.setattr(trainer.data_parallel, "gradient_norm", lambda: math.nan)
     (state, reason, steps), records = logged(trainer)
@@ -209,27 +167,27 @@ def test_gradients_that_no_loss_scale_makes_finite_end_the_run(corpus, monkeypat
     assert scales == [2.0**12, *(2.0**k for k in range(12, -1, -1))]
 
 
-def test_the_log_says_what_one_bit_adam_will_never_update(corpus):
+def test_the_log_lists_the_parameters_that_one_bit_adam_will_never_update(corpus):
     trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=0.0)
     _, records = logged(trainer)
-    (found,) = [record.raw for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
+    (event,) = [record.raw for record in records if isinstance(record, Event) and record.name == "variance_frozen"]
     variances = (piece.adam.second[: piece.bucket.padding.start] for piece in trainer.data_parallel.pieces)
     zeros = sum(int((variance == 0).sum()) for variance in variances)
-    assert found["step"] == 2 and found["elements"] == facts(RUN, corpus)["parameters"]
-    assert found["without_gradient"] == zeros > 0
+    assert event["step"] == 2 and event["elements"] == facts(RUN, corpus)["parameters"]
+    assert event["without_gradient"] == zeros > 0
     norms = [record.gradient_norm for record in records if isinstance(record, Step)]
     assert min(norms[:2]) > 0 and set(norms[2:]) == {None}, "after the freeze no rank has the mean gradient"
 
 
-def test_one_bit_adam_clips_nothing_by_a_norm_that_it_lacks(corpus):
+def test_one_bit_adam_refuses_to_clip_without_a_norm(corpus):
     trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=1.0)
     with pytest.raises(ValueError, match="1-bit Adam has no norm of the mean gradient"):
         trainer.step(0)
 
 
 @pytest.mark.parametrize(("capacity", "drops"), [(0.5, True), (4.0, False)])
-def test_the_lines_of_steps_have_the_operations_of_the_tokens_that_experts_kept(corpus, monkeypatch, capacity, drops):
-    """Two samples of 16 tokens, each of which chooses 2 experts: 64 rows a step."""
+def test_step_lines_have_the_operations_of_the_tokens_that_experts_kept(corpus, monkeypatch, capacity, drops):
+    """Two samples of 16 tokens choose 2 experts each: 64 rows per step."""
     lines = []
     monkeypatch.setattr(LogWriter, "step", lambda self, step: lines.append(step))
     run = RUN.changed(model=RUN.model.changed(experts=Experts(count=4, top=2, capacity=capacity, min_capacity=1)))
@@ -237,10 +195,10 @@ def test_the_lines_of_steps_have_the_operations_of_the_tokens_that_experts_kept(
     (layer,) = logged_with(trainer)["experts"]["layers"]
     counted = lines[run.train.warmup_steps :]
     assert sum(layer["tokens"]) == 64 * len(counted) and (layer["dropped"] > 0) == drops
-    kept = sum(layer["tokens"]) - layer["dropped"]
+    tokens = sum(layer["tokens"]) - layer["dropped"]
     dense = facts(RUN, corpus)["model_flops_per_sample"]
     router = 2 * 16 * 4 * 16
-    expected = 2 * len(counted) * (dense + 3 * router) + 3 * (kept - 2 * 16 * len(counted)) * 16 * 16**2
+    expected = 2 * len(counted) * (dense + 3 * router) + 3 * (tokens - 2 * 16 * len(counted)) * 16 * 16**2
     for each in ("model_flops_per_rank", "hardware_flops_per_rank"):
         assert sum(getattr(line, each) * line.seconds for line in counted) == pytest.approx(expected, rel=1e-9)
 
@@ -253,7 +211,7 @@ def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     assert "replicas hold different weights" in reason
 
 
-def test_configuration_event_is_json_and_knows_the_model(corpus):
-    known = json.loads(json.dumps(facts(RUN, corpus)))
-    assert known["parameters"] == 12 * 16**2 + 13 * 16 + 2 * 256 * 16 + 2 * 16
-    assert known["valid_loss_unigram"] < known["valid_loss_uniform"] == pytest.approx(math.log(256))
+def test_configuration_event_is_json_with_the_model(corpus):
+    configuration = json.loads(json.dumps(facts(RUN, corpus)))
+    assert configuration["parameters"] == 12 * 16**2 + 13 * 16 + 2 * 256 * 16 + 2 * 16
+    assert configuration["valid_loss_unigram"] < configuration["valid_loss_uniform"] == pytest.approx(math.log(256))

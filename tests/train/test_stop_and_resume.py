@@ -1,4 +1,7 @@
-"""The worker as jobs start it: told to stop it leaves a checkpoint and status 75, started again it goes on."""
+"""The worker as jobs start it: when stopped it writes a checkpoint and ends with status 75.
+
+When restarted it continues.
+"""
 
 import json
 import re
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from mpi4py import MPI
+from small_runs import TRAIN, place_run
 
 from hpcbench.collect import run_log
 from hpcbench.collect.submission import from_log
@@ -17,10 +21,8 @@ from hpcbench.contract.events import Event
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
 from hpcbench.contract.measured import find_first_counted
-from hpcbench.contract.run import Run
 from hpcbench.contract.run_state import resolve_log_state
-from hpcbench.contract.scheme import NamedScheme
-from hpcbench.contract.training import Data, Model, Train
+from hpcbench.contract.training import Data
 from hpcbench.report.measures import measure
 from hpcbench.train import text
 from hpcbench.train.stop import StopRequest
@@ -28,61 +30,17 @@ from hpcbench.train.trainer import Trainer
 
 WORKER = Path(__file__).with_name("run_worker.py")
 STEPS = 8
-RUN = Run(
-    schema=1,
-    study="s",
-    site="local",
-    run="r1-baseline",
-    repeat=1,
-    pairing="r1",
-    cell={},
-    model=Model(
-        name="mini",
-        layers=1,
-        hidden=16,
-        heads=2,
-        vocab=256,
-        positions="rotary",
-        rotary_fraction=0.5,
-        parallel_residual=True,
-        tied=False,
-    ),
+RUN = place_run(
+    Layout(dp=2),
     data=Data(source="file", path="text", valid_fraction=0.5),
-    train=Train(
-        steps=STEPS,
-        warmup_steps=2,
-        global_batch=2,
-        micro_batch=1,
-        seq_len=16,
-        precision="fp32",
-        zero=1,
-        seed=1,
-        lr=1e-2,
-        min_lr=1e-3,
-        beta1=0.9,
-        beta2=0.95,
-        eps=1e-8,
-        weight_decay=0.01,
-        clip=1.0,
-        bucket_mb=4.0,
-        overlap=True,
-        eval_every=0,
-        eval_samples=4,
-    ),
-    layout=Layout(dp=2),
-    scheme=NamedScheme(name="baseline", algorithm="native", default="none"),
-    ranks=2,
-    threads=1,
-    oversubscribe=True,
-    device="cpu",
-    links=None,
+    train=TRAIN.changed(steps=STEPS, warmup_steps=2, global_batch=2, lr=1e-2, min_lr=1e-3),
 )
 
 
 # ---------------------------------------------------------------- the request
 
 
-def test_the_file_is_looked_for_at_most_once_a_second(tmp_path):
+def test_the_stop_file_is_checked_at_most_once_per_second(tmp_path):
     now = [100.0]
     request = StopRequest(tmp_path / "stop", clock=lambda: now[0])
     assert not request()
@@ -92,10 +50,10 @@ def test_the_file_is_looked_for_at_most_once_a_second(tmp_path):
     now[0] += 0.6
     assert request()
     (tmp_path / "stop").unlink()
-    assert request(), "who was told stays told"
+    assert request(), "a request stays"
 
 
-def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
+def test_the_answer_travels_with_the_sums_of_a_step(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(bytes(range(256)) * 1500)
     run = RUN.changed(layout=Layout(), ranks=1)
@@ -103,14 +61,14 @@ def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
     trainer = Trainer(run, MPI.COMM_SELF.Dup(), Progress(Wait.SPIN), corpus)
     asked = []
 
-    def told():
+    def stop():
         asked.append(trainer.policy.exact.counters.calls)
         return len(asked) == 2
 
     calls = [trainer.policy.exact.counters.calls]
     answers = []
     for k in range(3):
-        answers.append(trainer.step(k, told).stop)
+        answers.append(trainer.step(k, stop).stop)
         calls.append(trainer.policy.exact.counters.calls)
     assert answers == [False, True, False]
     assert len({after - before for before, after in pairwise(calls)}) == 1
@@ -126,7 +84,7 @@ def test_the_answer_goes_round_with_the_sums_of_a_step(tmp_path):
     [
         (0, 10, 0, 1),
         (3, 10, 0, 4),
-        (3, 100, 50, 54),  # as many left out as at first
+        (3, 100, 50, 54),  # the number of skipped steps does not change
         (10, 100, 94, 98),  # half of the six that remained
         (10, 100, 99, 100),  # one step is better than none
         (0, 10, 5, 6),
@@ -145,7 +103,7 @@ def logged(done):
 
 
 def figures(done):
-    """Step lines without their times."""
+    """Return step lines without their times."""
     lines = [line for line in done.stdout.splitlines() if line.startswith(("step ", '{"event": "evaluation"'))]
     return [re.sub(r" \| (time|samples/s|model|hardware) [^|]+(?= \|)", "", line) for line in lines]
 
@@ -168,10 +126,13 @@ def write_run(directory, name, **settings):
 
 @pytest.fixture(scope="module")
 def runs(mpi_run, directory):
-    """A run at once; and one that stops after its first step, goes on, and goes on again from an older checkpoint."""
+    """Make an uninterrupted run, and one that stops after its first step and resumes twice.
+
+    The second time it resumes from an older checkpoint.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("HPCBENCH_ATTEMPT", raising=False)
-        whole = mpi_run(2, WORKER, str(write_run(directory, "whole") / "run.json"))
+        uninterrupted = mpi_run(2, WORKER, str(write_run(directory, "whole") / "run.json"))
         where = write_run(directory, "stopped", checkpoint_every=3)
         (where / "stop").touch()
         stopped = mpi_run(2, WORKER, str(where / "run.json"))
@@ -179,15 +140,15 @@ def runs(mpi_run, directory):
         shutil.copytree(where, directory / "other")
         patch.setenv("HPCBENCH_ATTEMPT", "2")
         resumed = mpi_run(2, WORKER, str(where / "run.json"))
-        # as if the second attempt had died after step 6, with the checkpoint of that step spoilt
+        # as if the second attempt died after step 6, with a damaged checkpoint of that step
         spoilt = where / "checkpoint" / "step-000006" / "rank-00001.pt"
         spoilt.write_bytes(spoilt.read_bytes()[:-1])
         patch.setenv("HPCBENCH_ATTEMPT", "3")
         again = mpi_run(2, WORKER, str(where / "run.json"))
-    return {"whole": whole, "stopped": stopped, "resumed": resumed, "again": again}
+    return {"whole": uninterrupted, "stopped": stopped, "resumed": resumed, "again": again}
 
 
-def test_a_run_that_is_told_to_stop_leaves_a_checkpoint_and_status_75(runs, directory):
+def test_a_stopped_run_leaves_a_checkpoint_and_status_75(runs, directory):
     done = runs["stopped"]
     assert (done.returncode, done.stderr) == (75, "")
     events, records = logged(done)
@@ -201,21 +162,21 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint_and_status_75(runs, dire
     assert len(records) == len([record for record in records if record is not None])
 
 
-def test_started_again_it_goes_on_and_says_the_same_as_a_run_that_never_stopped(runs):
-    whole, resumed = runs["whole"], runs["resumed"]
-    assert (whole.returncode, whole.stderr) == (resumed.returncode, resumed.stderr) == (0, "")
-    assert figures(runs["stopped"]) == figures(whole)[:1]
-    assert figures(resumed) == figures(whole)[1:]
-    assert len(figures(whole)) == STEPS + 1
+def test_a_restarted_run_has_the_log_of_an_uninterrupted_one(runs):
+    uninterrupted, resumed = runs["whole"], runs["resumed"]
+    assert (uninterrupted.returncode, uninterrupted.stderr) == (resumed.returncode, resumed.stderr) == (0, "")
+    assert figures(runs["stopped"]) == figures(uninterrupted)[:1]
+    assert figures(resumed) == figures(uninterrupted)[1:]
+    assert len(figures(uninterrupted)) == STEPS + 1
     events, _ = logged(resumed)
     assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (2, 1)
     assert (events["end"]["state"], events["end"]["steps"]) == ("completed", STEPS)
-    # one step was taken before the stop; of seven that remained two are warm-up
+    # one step was taken before the stop; two of the remaining seven are warm-up
     assert (events["traffic"]["from_step"], events["traffic"]["to_step"]) == (4, STEPS)
-    assert (logged(whole)[0]["traffic"]["from_step"]) == 3
+    assert (logged(uninterrupted)[0]["traffic"]["from_step"]) == 3
 
 
-def test_a_damaged_checkpoint_is_logged_and_the_run_goes_on_from_the_one_before(runs):
+def test_a_damaged_checkpoint_is_logged_and_the_run_continues_from_the_previous_one(runs):
     again = runs["again"]
     assert (again.returncode, again.stderr) == (0, "")
     events, _ = logged(again)
@@ -227,13 +188,13 @@ def test_a_damaged_checkpoint_is_logged_and_the_run_goes_on_from_the_one_before(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "message"),
     [
         (lambda run: run["train"].update(lr=0.5), r"another run: train\.lr is 0\.01 there and 0\.5 in the run file"),
         (lambda run: run["train"].update(seed=2), r"another run: train\.seed is 1 there and 2 in the run file"),
     ],
 )
-def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, words):
+def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, message):
     path = directory / "other" / "run.json"
     before = path.read_text()
     changed = json.loads(before)
@@ -242,11 +203,11 @@ def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs
     done = mpi_run(2, WORKER, str(path))
     path.write_text(before)
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if line.startswith("hpcbench.train: ")]
-    assert said and all(re.search(words, line) for line in said)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("hpcbench.train: ")]
+    assert lines and all(re.search(message, line) for line in lines)
 
 
-def test_a_text_that_changed_since_is_refused(mpi_run, runs, directory):
+def test_a_changed_text_is_refused(mpi_run, runs, directory):
     content = (directory / "text").read_bytes()
     (directory / "text").write_bytes(content[:-1])
     done = mpi_run(2, WORKER, str(directory / "other" / "run.json"))
@@ -256,13 +217,13 @@ def test_a_text_that_changed_since_is_refused(mpi_run, runs, directory):
 
 
 @pytest.mark.parametrize("attempt", ["", "0", "two", "-1"])
-def test_an_attempt_that_is_no_number_is_refused(mpi_run, runs, directory, monkeypatch, attempt):
+def test_an_attempt_that_is_not_a_number_is_refused(mpi_run, runs, directory, monkeypatch, attempt):
     monkeypatch.setenv("HPCBENCH_ATTEMPT", attempt)
     done = mpi_run(1, WORKER, str(directory / "other" / "run.json"))
     assert done.returncode == 2 and "HPCBENCH_ATTEMPT=" in done.stderr
 
 
-def test_the_report_reads_a_resumed_run_and_says_so(runs, tmp_path):
+def test_the_report_reads_a_resumed_run_and_notes_it(runs, tmp_path):
     path = tmp_path / "log.txt"
     path.write_text(runs["resumed"].stdout)
     log = run_log.read(path)

@@ -1,4 +1,4 @@
-"""What the worker says before it trains: an MPI library without threads, rules that carry nothing."""
+"""Messages of the worker before it trains: an MPI library without threads, and rules that match no traffic."""
 
 import json
 from pathlib import Path
@@ -34,15 +34,15 @@ def run_file(directory, scheme):
     return path
 
 
-def test_the_worker_says_it_in_one_line(mpi_run, tmp_path, monkeypatch):
+def test_the_worker_reports_it_in_one_line(mpi_run, tmp_path, monkeypatch):
     monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", "single")
     done = mpi_run(1, WORKER, str(run_file(tmp_path, RUN.scheme)))
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if "hpcbench.train" in line]
-    assert said == [f"hpcbench.train: {WORDS.format('SINGLE')}"] and "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "hpcbench.train" in line]
+    assert lines == [f"hpcbench.train: {WORDS.format('SINGLE')}"] and "Traceback" not in done.stderr
 
 
-def test_rules_that_carry_nothing_stand_in_the_log(mpi_run, tmp_path):
+def test_rules_that_match_no_traffic_are_in_the_log(mpi_run, tmp_path):
     rules = [Rule(dimension="DP", codec="int8"), Rule(dimension="PP", codec="zfp:8", min_bytes=100)]
     done = mpi_run(
         1, WORKER, str(run_file(tmp_path, NamedScheme(name="own", algorithm="encoded", default="none", rules=rules)))

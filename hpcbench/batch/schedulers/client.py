@@ -36,7 +36,7 @@ class Answer:
     err: str
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Standard output and standard error, joined for a message."""
         return "\n".join(part for part in (self.out.strip(), self.err.strip()) if part)
 

@@ -47,7 +47,7 @@ class Flux(Scheduler):
             raise UnclearError(f"flux batch {script}: {error}") from None
         id = flux_answers.submitted(done.out)
         if id is not None:  # with an id the job was submitted, despite a warning or an exit status
-            return Receipt(id, [id], ["flux", *argv], done.said)
+            return Receipt(id, [id], ["flux", *argv], done.output)
         refused = done.status and "error" in done.err.lower()
         if not refused or _UNCLEAR.search(done.err):
             raise UnclearError(f"flux batch {script}: exit status {done.status} and no id: {done.first_line}")

@@ -21,7 +21,7 @@ from typing import IO, Any
 import hpcbench
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, write_json
-from hpcbench.batch.reserve import disk_words, set_aside, written
+from hpcbench.batch.reserve import describe_disk_error, set_aside, written
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.local_queue import LocalQueue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
@@ -288,7 +288,7 @@ def main() -> int:
         print(f"{now()} {error}", file=sys.stderr)
         return 2
     except OSError as error:  # its disk is full, read-only or gone
-        print(f"{now()} {disk_words(Path(sys.argv[1]), error)}", file=sys.stderr)
+        print(f"{now()} {describe_disk_error(Path(sys.argv[1]), error)}", file=sys.stderr)
         return 2
     return 0
 

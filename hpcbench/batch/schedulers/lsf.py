@@ -108,8 +108,8 @@ def _bkill(ids: Sequence[str], options: Sequence[str]) -> dict[str, str]:
     refused: dict[str, str] = {}
     for some in portions(ids):
         answer = ask(["bkill", *options, *some], plain_environment(), hangs=HANGS)
-        refusals = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.said)}
-        if answer.status and not refusals and not OVER.search(answer.said):
+        refusals = {match[1]: match[2].strip() for match in _REFUSED.finditer(answer.output)}
+        if answer.status and not refusals and not OVER.search(answer.output):
             raise UserError(f"bkill: {answer.first_line}")
         refused.update((job, why) for job, why in refusals.items() if job in some and not OVER.search(why))
     return refused

@@ -47,7 +47,7 @@ def _of_queue(queue: str) -> Iterator[str]:
     except UserError as error:
         yield f"not asked beforehand whether queue {queue} takes jobs: {error}"
         return
-    if re.search(rf"^{re.escape(queue)}: No such queue", answer.said, re.MULTILINE):
+    if re.search(rf"^{re.escape(queue)}: No such queue", answer.output, re.MULTILINE):
         raise UserError(
             f"bqueues: LSF has no queue {queue}: set queue: in the study, or correct queues: of the site file"
         )

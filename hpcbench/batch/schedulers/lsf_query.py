@@ -95,7 +95,7 @@ class LsfQuery:
             if _answered(answer):
                 return statuses  # whatever the status: LSF fails where one of many is unknown
             spared = [field for field in self._fields if field not in ("jobid", "stat")]
-            unknown = [field for field in spared if re.search(rf"\b{field}\b", answer.said, re.IGNORECASE)]
+            unknown = [field for field in spared if re.search(rf"\b{field}\b", answer.output, re.IGNORECASE)]
             few = tuple(field for field in self._fields if field in _FEW)
             if fields and unknown:
                 self._fields = tuple(field for field in self._fields if field not in unknown)
@@ -112,7 +112,7 @@ class LsfQuery:
         if not waits or not self._asks_reasons or (self._forms[0] == "fields" and "pend_reason" in self._fields):
             return statuses
         answer = ask(["bjobs", "-p", *_jobs(waits)], plain_environment(), hangs=HANGS)
-        self._asks_reasons = not re.search("illegal option|[Uu]sage", answer.said)
+        self._asks_reasons = not re.search("illegal option|[Uu]sage", answer.output)
         why = read_pending(answer.out)
         return {**statuses, **{job: waiting(why[job]) for job in waits if job in why}}
 
@@ -138,14 +138,14 @@ class LsfQuery:
 
 def _answered(answer: Answer) -> bool:
     """Whether it spoke of jobs, if only to say that there are none."""
-    spoke = _NOT_FOUND.search(answer.said) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
+    spoke = _NOT_FOUND.search(answer.output) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
     return bool(spoke) or (answer.status == 0 and not answer.err.strip())
 
 
 def _reached(answer: Answer) -> bool:
     """Whether it was LSF that refused, and not LSF that is away."""
     away = "is down|[Cc]annot connect|not responding|[Tt]ry later|[Cc]onnection refused|library call"
-    return re.search(away, answer.said) is None
+    return re.search(away, answer.output) is None
 
 
 def _clock() -> Clock:

@@ -23,7 +23,7 @@ class Receipt:
     elements: Sequence[str]
     """Id of each of its jobs, as `poll` and `cancel` take it: ``123``, ``123_4``, ``123[4]``."""
     argv: Sequence[str] = ()
-    said: str = ""
+    output: str = ""
     """Standard output and error of the submission."""
 
 

@@ -60,7 +60,7 @@ def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
     except UserError as error:
         yield f"not asked beforehand whether Slurm takes the jobs: {error}"
         return
-    match = _START.search(answer.said)
+    match = _START.search(answer.output)
     if answer.status == 0 and match:
         where = f" in {match[3]}" if match[3] else ""
         yield f"Slurm would start {job.name} at {match[1]} on {match[2]}{where}, as things stand"
@@ -73,9 +73,9 @@ def _would_take(root: Path, job: BatchJob, dialect: Dialect) -> Iterator[str]:
 def _unsure(answer: Answer, dialect: Dialect) -> bool:
     """Return whether Slurm gave no answer: it is busy, silent, or too old for the question."""
     return bool(
-        dialect.busy.search(answer.said)
-        or dialect.unclear.search(answer.said)
-        or re.search(r"Unable to contact|unrecognized option|[Ii]nvalid option", answer.said)
+        dialect.busy.search(answer.output)
+        or dialect.unclear.search(answer.output)
+        or re.search(r"Unable to contact|unrecognized option|[Ii]nvalid option", answer.output)
     )
 
 

@@ -124,7 +124,7 @@ class SlurmQuery:
             answer = ask([*argv, "--format=" + ",".join(fields)], _environment())
         except UserError:
             return None
-        if _NO_ACCOUNTING.search(answer.said):
+        if _NO_ACCOUNTING.search(answer.output):
             self._accounting = False
             return None
         return answer
@@ -134,7 +134,7 @@ def _checked(answer: Answer) -> Answer | None:
     """Return the answer of a successful call; None if the only id was unknown."""
     if answer.status == 0:
         return answer
-    if _UNKNOWN_ID.search(answer.said):
+    if _UNKNOWN_ID.search(answer.output):
         return None
     raise UserError(f"squeue: {answer.first_line}: Slurm cannot be asked at the moment")
 

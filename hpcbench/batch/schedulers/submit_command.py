@@ -70,9 +70,9 @@ def hand_in(
         match = dialect.id.search(answer.out) or dialect.id.search(answer.err)
         if match:
             return match[1], answer
-        busy = dialect.busy.search(answer.said)
-        open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.said))
-        if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.said):
+        busy = dialect.busy.search(answer.output)
+        open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.output))
+        if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.output):
             raise UnclearError(f"{program(argv)}: {answer.first_line}: it may or may not have taken the job")
         if not (left and busy):
             break

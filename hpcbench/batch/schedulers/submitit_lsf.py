@@ -76,7 +76,7 @@ class LSFJob(core.Job[core.R]):
 def _bkill(argv: list[str], check: bool) -> None:
     """Call bkill; a job that is already over is not an error."""
     answer = ask(argv, plain_environment(), hangs=HANGS)
-    if check and answer.status and not OVER.search(answer.said):
+    if check and answer.status and not OVER.search(answer.output):
         raise subprocess.CalledProcessError(answer.status, argv, answer.out, answer.err)
 
 

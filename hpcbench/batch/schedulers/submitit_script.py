@@ -91,4 +91,4 @@ class ScriptExecutor(core.PicklingExecutor):
 def receipt(job: core.Job[Any], elements: Sequence[str]) -> Receipt:
     """Return the receipt of a submitted job."""
     assert isinstance(job, ScriptJob) and job.answer is not None
-    return Receipt(job.job_id, elements, job.answer.argv, job.answer.said)
+    return Receipt(job.job_id, elements, job.answer.argv, job.answer.output)

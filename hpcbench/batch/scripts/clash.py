@@ -1,4 +1,4 @@
-"""Directives of a site that cannot stand in a job script with ours: one answer for site files and for scripts."""
+"""Check of a site's directives against those of hpcbench, for site files and for job scripts."""
 
 import re
 
@@ -17,12 +17,14 @@ _SLOTS = ("-n", "-c", "-g", "--nslots", "--cores-per-slot", "--gpus-per-slot")
 
 
 def clash(site: Site, option: str, value: object = None) -> str | None:
-    """Return why a directive of the site cannot stand with ours, and the remedy; None if it can.
+    """Return why a directive of the site contradicts those of hpcbench, and the remedy; None if it does not.
 
     Parameters
     ----------
+    site
+        The site.
     option, value
-        An entry of ``scheduler.directives``.
+        Entry of ``scheduler.directives``.
     """
     scheduler = site.scheduler
     kind, by_nodes = scheduler.kind, scheduler.allocation == "nodes"
@@ -43,7 +45,7 @@ def clash(site: Site, option: str, value: object = None) -> str | None:
     if not by_nodes and option == "-n":
         return "is set by hpcbench: remove it"
     if not by_nodes and option in ("-alloc_flags", "-core_isolation"):
-        return "goes with -nnodes: remove it, or write allocation: nodes"
+        return "needs -nnodes: remove it, or write allocation: nodes"
     if option == "-R" and "span[" in str(value):
         return "span[] is set by hpcbench: remove it"
     if option == "-R" and re.search(r"[{}]|\|\|.*\[", str(value)):

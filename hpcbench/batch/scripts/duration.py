@@ -1,4 +1,4 @@
-"""One duration, and one way to write it for each scheduler."""
+"""Durations, read from and written for each scheduler."""
 
 import re
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Duration:
         Raises
         ------
         ValueError
-            The text is something else; ``a:b`` and bare numbers mean different things to different schedulers.
+            The text has another form. ``a:b`` and bare numbers mean different times for different schedulers.
         """
         text = text.strip()
         bare = _BARE.fullmatch(text)
@@ -41,11 +41,10 @@ class Duration:
             )
         if text.isdigit():
             raise ValueError(f"{text} has no unit: write {text}m for minutes or {text}s for seconds")
-        clock, words = _CLOCK.fullmatch(text), _WORDS.fullmatch(text)
-        if not text or not (clock or words):
-            raise ValueError(f"{text[:40]!r} is no duration: {_FORMS}")
-        numbers = (clock or words).groups()  # type: ignore[union-attr]
-        return cls(sum(int(n or 0) * unit for n, unit in zip(numbers, _UNITS.values(), strict=True)))
+        match = _CLOCK.fullmatch(text) or _WORDS.fullmatch(text)
+        if not text or not match:
+            raise ValueError(f"{text[:40]!r} is not a duration: {_FORMS}")
+        return cls(sum(int(n or 0) * unit for n, unit in zip(match.groups(), _UNITS.values(), strict=True)))
 
     @classmethod
     def of_slurm(cls, text: str) -> "Duration | None":
@@ -54,12 +53,12 @@ class Duration:
         Returns
         -------
         Duration | None
-            None where there is no limit: ``infinite``, ``UNLIMITED``, ``n/a``.
+            None for no limit: ``infinite``, ``UNLIMITED``, ``n/a``.
 
         Raises
         ------
         ValueError
-            Slurm prints no such thing.
+            The text is not a limit of Slurm.
         """
         text = text.strip()
         if text.lower() in ("infinite", "unlimited", "n/a"):
@@ -70,7 +69,7 @@ class Duration:
         else:
             match = _SLURM.fullmatch(text)
             if not match:
-                raise ValueError(f"{text[:40]!r} is no time limit of Slurm's")
+                raise ValueError(f"{text[:40]!r} is not a time limit of Slurm")
             hours, minutes, last = match.groups()
             numbers = (
                 [0, int(hours or 0), int(last), 0] if minutes is None else [0, int(hours or 0), int(minutes), int(last)]
@@ -79,34 +78,34 @@ class Duration:
 
     @classmethod
     def of_lsf(cls, text: str) -> "Duration":
-        """Read a run limit as LSF prints or takes it: ``90``, ``1:30``, ``90.0 min``, each with or without a host.
+        """Read a run limit as LSF prints or accepts it: ``90``, ``1:30``, ``90.0 min``, with or without a host.
 
         Raises
         ------
         ValueError
-            LSF prints no such thing.
+            The text is not a run limit of LSF.
         """
         match = _LSF.fullmatch(text.strip())
         if not match:
-            raise ValueError(f"{text[:40]!r} is no run limit of LSF's")
+            raise ValueError(f"{text[:40]!r} is not a run limit of LSF")
         return cls(60 * (60 * int(match[1] or 0) + int(match[2])))
 
     def lsf(self) -> str:
-        """``h:mm``, rounded up: LSF reads ``[hours:]minutes``."""
+        """Format as ``h:mm``, rounded up. LSF reads ``[hours:]minutes``."""
         minutes = -(-self.seconds // 60)
         return f"{minutes // 60}:{minutes % 60:02d}"
 
     def slurm(self) -> str:
-        """``hh:mm:ss``, or ``d-hh:mm:ss`` from one day on."""
-        days, rest = divmod(self.seconds, 86400)
-        clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+        """Format as ``hh:mm:ss``, or as ``d-hh:mm:ss`` from one day on."""
+        days, seconds = divmod(self.seconds, 86400)
+        clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
         return f"{days}-{clock}" if days else clock
 
     def flux(self) -> str:
-        """Seconds with their unit: to Flux a bare number is minutes."""
+        """Format as seconds with their unit. Flux reads a bare number as minutes."""
         return f"{self.seconds}s"
 
     def __str__(self) -> str:
-        days, rest = divmod(self.seconds, 86400)
-        parts = {"d": days, "h": rest // 3600, "m": rest // 60 % 60, "s": rest % 60}
+        days, seconds = divmod(self.seconds, 86400)
+        parts = {"d": days, "h": seconds // 3600, "m": seconds // 60 % 60, "s": seconds % 60}
         return "".join(f"{number}{unit}" for unit, number in parts.items() if number)

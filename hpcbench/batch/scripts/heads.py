@@ -1,4 +1,4 @@
-"""The head of a job script: what a scheduler reads of it, one function a scheduler."""
+"""Directives at the head of a job script, with one function per scheduler."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,54 +12,54 @@ from hpcbench.batch.sites.site import Site
 Options = list[tuple[str, object]]
 
 _DIRECTIVE = re.compile(r"^\s*(?:#BSUB|#SBATCH|[^A-Za-z0-9\n]+(?:flux|FLUX):)", re.MULTILINE)
-"""What one of the schedulers would take for a directive. Flux takes any comment sign before its word."""
+"""Text that a scheduler reads as a directive. Flux accepts any comment sign before its word."""
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+=@:,~-]*")
-"""Schedulers expand and cut what they find in a path of a directive; quoting differs among their versions."""
+"""Path that needs no quoting: schedulers expand and cut other paths, and their versions quote differently."""
 _CWD = {"#SBATCH": "--chdir", "#BSUB": "-cwd", "#flux:": "--cwd"}
 _LOG = {"#SBATCH": "--output", "#BSUB": "-o", "#flux:": "--output"}
 
 
 def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | None = None) -> list[str]:
-    """The directives, one line each.
+    """Return the directives of a job script, one line each.
 
     Parameters
     ----------
+    job, site
+        The job and its site.
     name
-        What the queue shows.
+        Name in the queue.
     root
         Absolute path of the submission's directory.
     log
-        Path of the script's output, relative to it.
+        Path of the script's output, relative to `root`.
     array
-        Indices, as the scheduler writes them; None for a job that is no array.
+        Indices in the form of the scheduler; None for a single job.
 
     Raises
     ------
     ValueError
-        The site's own directives clash with ours, or a value is none that the scheduler takes.
+        The site's directives contradict those of hpcbench, or the scheduler does not accept a value.
     """
     if site.scheduler.kind == "local":
         return []
     if not _PLAIN_PATH.fullmatch(root):
-        raise ValueError(
-            f"{root!r}: schedulers need a path of letters, digits and / . _ + = @ : , ~ - alone: use --out"
-        )
+        raise ValueError(f"{root!r}: schedulers need a path of only letters, digits and / . _ + = @ : , ~ -: use --out")
     sentinel, write = _HEADS[site.scheduler.kind]
     options = write(job, site, name, array)
     options += [(_CWD[sentinel], root), (_LOG[sentinel], f"{root}/{log}")]
     refused = left_out(site)
-    options = [one for one in options if one[0] not in refused]
+    options = [(option, value) for option, value in options if option not in refused]
     check_needed(site, {option for option, _ in options})
     for option, value in site.scheduler.directives.items():
-        ours = [name for name, _ in options if (name, option) != ("-R", "-R")]
-        why = "is set by hpcbench: remove it" if option in ours else clash(site, option, value)
+        set_options = [name for name, _ in options if (name, option) != ("-R", "-R")]
+        why = "is set by hpcbench: remove it" if option in set_options else clash(site, option, value)
         if why is not None:
             raise ValueError(f"scheduler.directives: {option} {why}")
     return [directive(sentinel, *option) for option in _joined(options, site)]
 
 
 def _joined(options: Options, site: Site) -> Options:
-    """Return our options and those of the site; LSF's relatives take one -R, whose selection must come first."""
+    """Join hpcbench's options and the site's. Relatives of LSF accept one -R, with the selection first."""
     more = dict(site.scheduler.directives)
     options = [
         (name, f"{more.pop(name)} {value}" if name == "-R" and more.get(name) else value) for name, value in options
@@ -68,14 +68,14 @@ def _joined(options: Options, site: Site) -> Options:
 
 
 def directive(sentinel: str, option: str, value: object = None) -> str:
-    """One line of the script's head; the only place that writes one.
+    """Format one line of the script's head.
 
     Parameters
     ----------
     sentinel
         ``#BSUB``, ``#SBATCH`` or ``#flux:``.
-    value
-        None for an option without one.
+    option, value
+        Option and its value; None for an option without value.
     """
     if value is None:
         return f"{sentinel} {option}"
@@ -83,13 +83,14 @@ def directive(sentinel: str, option: str, value: object = None) -> str:
 
 
 def smuggles(script: str, directives: Sequence[str]) -> bool:
-    """Whether a scheduler would find other directives in a script than these."""
-    words = sum(script.count(word) for word in ("#BSUB", "#SBATCH", "flux:", "FLUX:"))  # the pattern takes its time
-    return words != len(directives) and len(_DIRECTIVE.findall(script)) != len(directives)
+    """Whether a scheduler would find directives in a script that are not in this list."""
+    # Counting is fast, and the pattern is only searched if the count differs.
+    count = sum(script.count(mark) for mark in ("#BSUB", "#SBATCH", "flux:", "FLUX:"))
+    return count != len(directives) and len(_DIRECTIVE.findall(script)) != len(directives)
 
 
 def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Every count is said: what Slurm derives from what differs by version."""
+    """Return the options of sbatch, with all counts: which counts Slurm derives depends on its version."""
     shape = job.shape
     options: Options = [
         ("--job-name", name),
@@ -105,15 +106,15 @@ def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
     if job.walltime is not None:
         options += [("--time", job.walltime.slurm()), ("--signal", f"B:USR1@{job.stop_ahead.seconds}")]
         if job.stop_ahead.seconds > 65535:
-            raise ValueError(f"stop_ahead: {job.stop_ahead} is longer than Slurm's --signal can say, 18h12m15s")
+            raise ValueError(f"stop_ahead: {job.stop_ahead} is longer than Slurm's --signal allows, 18h12m15s")
     options += _charged(job, site, "--partition", "--account")
     return [*options, ("--open-mode", "append"), ("--requeue" if job.requeue else "--no-requeue", None)]
 
 
 def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Whole nodes by -nnodes, the easy mode of Sierra-class machines; elsewhere slots. Each mode excludes the other.
+    """Return the options of bsub: whole nodes by -nnodes (the easy mode of Sierra-class machines), or slots.
 
-    A slot is a core, and LSF may keep a job to the cores of its slots: one a rank would leave no core to its threads.
+    A slot is a core. LSF may bind a job to the cores of its slots. One slot per rank would leave no core for threads.
     """
     shape = job.shape
     options: Options = [("-J", name + (array or ""))]
@@ -131,7 +132,7 @@ def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
 
 
 def _flux(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Whole nodes. `flux batch` counts slots and `flux run` tasks: ranks are counted on the launch line alone."""
+    """Return the options of `flux batch`, for whole nodes. The number of ranks is on the launch line only."""
     if array is not None:
         raise ValueError("flux has no job arrays")
     options: Options = [("--job-name", name), ("--nodes", job.shape.nodes), ("--exclusive", None), *_gpus(job, site)]
@@ -148,16 +149,18 @@ _HEADS: dict[str, tuple[str, Callable[[Job, Site, str, str | None], Options]]] =
 
 
 def _gpus(job: Job, site: Site) -> Options:
-    """How the site's scheduler is asked for GPUs; nothing at all where there are none to ask for."""
+    """Return the option that requests GPUs; none if the job needs no GPUs or the site no request."""
     how, kind, shape = site.scheduler.gpu_request, site.scheduler.kind, job.shape
     if how == "none" or not shape.gpus_per_rank:
         return []
-    known = {"slurm": ("gres", "gpus-per-node", "gpus-per-task"), "lsf": ("gpu",)}.get(kind, ())
-    if how not in known:
-        raise ValueError(f"scheduler.gpu_request: {kind} has no {how}: use {' or '.join((*known, 'none'))}")
+    forms = {"slurm": ("gres", "gpus-per-node", "gpus-per-task"), "lsf": ("gpu",)}.get(kind, ())
+    if how not in forms:
+        raise ValueError(f"scheduler.gpu_request: {kind} has no {how}: use {' or '.join((*forms, 'none'))}")
     if how == "gpus-per-task":
         if shape.gpus_per_rank.denominator != 1:
-            raise ValueError(f"scheduler.gpu_request: gpus-per-task gives whole GPUs, not {shape.gpus_per_rank} a rank")
+            raise ValueError(
+                f"scheduler.gpu_request: gpus-per-task gives whole GPUs, not {shape.gpus_per_rank} per rank"
+            )
         return [("--gpus-per-task", shape.gpus_per_rank)]
     shared = site.visibility != "one"
     number = site.node.gpus if shared else -(-shape.ranks_per_node * shape.gpus_per_rank // 1)
@@ -169,9 +172,9 @@ def _gpus(job: Job, site: Site) -> Options:
 
 
 def _charged(job: Job, site: Site, queue_option: str, account_option: str) -> Options:
-    found: Options = []
+    options: Options = []
     if job.queue is not None:
-        found.append((site.scheduler.queue_option or queue_option, job.queue))
+        options.append((site.scheduler.queue_option or queue_option, job.queue))
     if job.account is not None:
-        found.append((site.scheduler.account_option or account_option, job.account))
-    return found
+        options.append((site.scheduler.account_option or account_option, job.account))
+    return options

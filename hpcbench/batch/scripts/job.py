@@ -1,5 +1,6 @@
-"""A job: the runs that a scheduler starts together, and what it is asked for."""
+"""Job: runs that share an allocation, and the requested resources."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ _AHEAD = Duration(120)
 
 @dataclass(frozen=True)
 class Job:
-    """What a scheduler is handed: runs that share an allocation."""
+    """Runs that share an allocation, and the requested resources."""
 
     id: str
     runs: list[str]
@@ -26,24 +27,26 @@ class Job:
     queue: str | None
     account: str | None
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Variables that single runs have beyond the site's, by the run's id."""
+    """Variables of single runs in addition to those of the site, by the run's id."""
     clear: Sequence[str] = ()
-    """Variables of any scheme of the study: what the submitter's shell says of them must reach no run."""
+    """Variables of any scheme of the study. Their values in the submitter's shell must not reach a run."""
     run_limit: Duration | None = None
     """Limit of each run; by default an equal part of the time that the job has left."""
     requeue: int = 0
-    """How often the job goes back to its queue when it is told to stop."""
+    """Number of times that the job may be requeued after a stop request."""
     stop_ahead: Duration = _AHEAD
-    """How long before the walltime it is told so."""
+    """Time between the stop request and the walltime."""
     container: Container | None = None
-    """In which the ranks run, with a kind and an image."""
+    """Container of the ranks, with a kind and an image."""
     reads: Sequence[str] = ()
-    """Files that the ranks read, beside those of the submission; absolute."""
+    """Absolute paths of files that the ranks read in addition to those of the submission."""
     name: str = ""
-    """What the queue shows; by default study and id."""
+    """Name in the queue; by default study and id."""
     program: bool = False
-    """Whether its runs are of a program of others: our process then starts the launcher, and reads what it prints."""
+    """Whether its runs are of another program: a process of hpcbench then starts the launcher and reads its output."""
     outside: str = ""
-    """The interpreter of that process, on the host; empty for that of the ranks."""
+    """The interpreter of that process on the host; empty for that of the ranks."""
     once_a_node: bool = False
     """Whether the launcher starts one process on each node, which starts the node's ranks."""
+    driver: str = sys.executable
+    """The interpreter of the job's driver. If a node lacks it, the interpreter of the ranks is used."""

@@ -1,4 +1,4 @@
-"""What starts the ranks inside a job: from a shape to an argument list, one function a dialect."""
+"""Launch lines: the argument list for a shape, with one function per launcher dialect."""
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -7,17 +7,17 @@ from hpcbench.batch.scripts.shape import Shape, check, resource_sets, shape
 from hpcbench.batch.sites.site import Site
 
 Launch = Callable[[Shape, Site], list[str]]
-"""Arguments after the program's name."""
+"""Function that returns the arguments after the program's name."""
 
 _REGISTRY: dict[str, tuple[str, Launch]] = {}
 HOST_FILE = "jobs/JOB/hosts"
-"""Stands in launch lines for the file in which a job script lists its hosts, one line a rank, without a launch host."""
+"""Placeholder in launch lines for the job's file of hosts: one line per rank, without a launch host."""
 _MOST_TRIED = 4096
-"""Ranks a node up to which a shape is looked for that fits."""
+"""Maximum ranks per node in the search for a shape that fits."""
 
 
 def register_launcher(kind: str, program: str) -> Callable[[Launch], Launch]:
-    """Register a dialect under the `kind` that site files use, and the program that it is started by."""
+    """Register a dialect under the `kind` in site files, with the name of its program."""
 
     def register(launch: Launch) -> Launch:
         _REGISTRY[kind] = (program, launch)
@@ -35,24 +35,28 @@ def solve(
     cores_per_rank: int | None = None,
     program: str | None = None,
 ) -> tuple[Shape, list[str]]:
-    """The shape of a run's ranks on the site, and the argument list that starts them.
+    """Return the shape of a run's ranks on the site, and the argument list that starts them.
 
     Parameters
     ----------
+    site
+        The site.
+    nodes, ranks_per_node
+        Number of nodes, and of ranks per node.
     gpus_per_rank, cores_per_rank
         By default an equal part of the node: see `shape`.
     program
-        Path of the launcher, in place of the site's and of the dialect's own.
+        Path of the launcher, in place of that of the site or the dialect.
 
     Raises
     ------
     ValueError
-        They do not fit the node, or the dialect cannot say it: one line with the reason and the nearest that would do.
+        They do not fit the node, or the dialect cannot express them: one line with the reason and the nearest fit.
     """
 
     def attempt(ranks: int, gpus: Fraction | None, cores: int | None) -> tuple[Shape, list[str]]:
-        found = shape(site, nodes=nodes, ranks_per_node=ranks, gpus_per_rank=gpus, cores_per_rank=cores)
-        return found, launch_line(found, site, program)
+        attempted = shape(site, nodes=nodes, ranks_per_node=ranks, gpus_per_rank=gpus, cores_per_rank=cores)
+        return attempted, launch_line(attempted, site, program)
 
     try:
         return attempt(ranks_per_node, gpus_per_rank, cores_per_rank)
@@ -71,17 +75,19 @@ def solve(
 
 
 def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[str]:
-    """The argument list that starts the ranks; the command to run is appended to it.
+    """Return the argument list that starts the ranks. The command of a rank is appended to it.
 
     Parameters
     ----------
+    shape, site
+        The shape of the job, and its site.
     program
-        Path of the launcher, in place of the site's and of the dialect's own.
+        Path of the launcher, in place of that of the site or the dialect.
 
     Raises
     ------
     ValueError
-        The shape does not fit the node, or the dialect cannot say it.
+        The shape does not fit the node, or the dialect cannot express it.
     """
     check(shape, site)
     usual, launch = _REGISTRY[site.launcher.kind]
@@ -89,26 +95,27 @@ def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[st
 
 
 def program_name(kind: str) -> str:
-    """The program that a dialect is started by."""
+    """Return the name of a dialect's program."""
     return _REGISTRY[kind][0]
 
 
 def export_words(names: Iterable[str], site: Site) -> list[str]:
     """Return the options that carry variables of the launcher's environment to all ranks.
 
-    Open MPI's mpirun passes its environment on to the ranks of its own node; jsrun need not pass on what begins with
-    OMPI_; the others pass everything on to all.
+    Open MPI's mpirun passes its environment on to the ranks of its own node only. jsrun may not pass on variables with
+    the prefix OMPI_. The others pass all variables on to all ranks.
     """
     option = {"openmpi": "-x", "jsrun": "-E"}.get(site.launcher.kind)
     return [word for name in names for word in (option, name)] if option else []
 
 
-@register_launcher("auto", "mpiexec")  # as long as nobody has found out, which loading a site does
+@register_launcher("auto", "mpiexec")  # before loading the site has detected the dialect
 @register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
-    """MPICH's Hydra. Ranks that share cores are not bound: a waiting one burns its core, and others must get away.
+    """Return the arguments of MPICH's Hydra.
 
-    Hydra hands out cores in their order. Where that would put a rank on two sockets, it goes round the sockets.
+    Ranks that share cores are not bound, because a waiting rank keeps its core busy and others must be able to move.
+    Hydra assigns cores in order. If a rank would be split across sockets, ranks are placed round-robin over sockets.
     """
     per_node = ["-ppn", str(shape.ranks_per_node)] if shape.nodes > 1 else []
     argv = ["-n", str(shape.ranks), *per_node, *_hosts(site), "-bind-to"]
@@ -120,16 +127,16 @@ def mpich(shape: Shape, site: Site) -> list[str]:
 
 
 def _hosts(site: Site) -> list[str]:
-    """Return Hydra's option for a host file: in jobs by -nnodes it would put ranks on the launch host."""
+    """Return Hydra's option for a host file. Without it, Hydra would place ranks on the launch host of -nnodes."""
     return ["-f", HOST_FILE] if site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes" else []
 
 
 @register_launcher("mvapich", "mpiexec")
 def mvapich(shape: Shape, site: Site) -> list[str]:
-    """MVAPICH's mpiexec, which is Hydra too.
+    """Return the arguments of MVAPICH's mpiexec, which is Hydra, too.
 
-    The library binds ranks by itself, one core each unless told otherwise, so that threads of a rank would share it.
-    Hydra binds them here. MV2_ is the prefix of its variables up to version 2, MVP_ from 3 on.
+    By default the library binds each rank to one core, which its threads would share. Here Hydra binds the ranks
+    instead. MV2_ is the prefix of the library's variables up to version 2, MVP_ from version 3 on.
     """
     off = [word for prefix in ("MV2", "MVP") for word in ("-genv", f"{prefix}_ENABLE_AFFINITY", "0")]
     return [*mpich(shape, site), *off]
@@ -137,9 +144,9 @@ def mvapich(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("mpirun_rsh", "mpirun_rsh")
 def mpirun_rsh(shape: Shape, site: Site) -> list[str]:
-    """MVAPICH2's own launcher, that of MVAPICH2-GDR too: ranks take the lines of the host file in their order.
+    """Return the arguments of the launcher of MVAPICH2 and MVAPICH2-GDR.
 
-    It binds nothing. The library binds each rank to its cores; where ranks share cores, it must not.
+    Ranks get the hosts of the host file in order. The library binds each rank to its cores, unless ranks share cores.
     """
     argv = ["-export-all", "-np", str(shape.ranks), "-hostfile", HOST_FILE]
     if site.oversubscribe:
@@ -151,7 +158,7 @@ def mpirun_rsh(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("openmpi", "mpirun")
 def openmpi(shape: Shape, site: Site) -> list[str]:
-    """Open MPI."""
+    """Return the arguments of Open MPI's mpirun."""
     place = f"ppr:{shape.ranks_per_node}:node"
     if site.oversubscribe:
         return ["-np", str(shape.ranks), "--map-by", f"{place}:oversubscribe", "--bind-to", "none"]
@@ -160,7 +167,7 @@ def openmpi(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("srun", "srun")
 def srun(shape: Shape, site: Site) -> list[str]:
-    """Slurm. Every number is said: since 22.05 srun no longer takes --cpus-per-task from the job."""
+    """Return the arguments of srun, with all numbers: since 22.05 srun ignores the job's --cpus-per-task."""
     argv = [
         f"--nodes={shape.nodes}",
         f"--ntasks={shape.ranks}",
@@ -171,9 +178,9 @@ def srun(shape: Shape, site: Site) -> list[str]:
         return [*argv, "--cpu-bind=cores"]
     _one_or_all(shape, site)
     if site.visibility == "one":
-        # Slurm's manual: closest binds a task to all GPUs of its NUMA domain, per_task to as many as are its own.
+        # Slurm's manual: closest binds a task to all GPUs of its NUMA domain, per_task to its number of GPUs.
         return [*argv, f"--gpus-per-task={shape.gpus_per_rank}", f"--gpu-bind=per_task:{shape.gpus_per_rank}"]
-    # A step has all GPUs of its job; it is told again in the words of the site, where there are any.
+    # A step gets all GPUs of its job. The request is repeated in the form of the site, if it has one.
     asked = {"none": [], "gres": [f"--gres=gpu:{site.node.gpus}"]}
     again = asked.get(site.scheduler.gpu_request, [f"--gpus-per-node={site.node.gpus}"])
     return [*argv, "--cpu-bind=cores", *again, "--gpu-bind=none"]
@@ -181,7 +188,7 @@ def srun(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("flux", "flux")
 def flux(shape: Shape, site: Site) -> list[str]:
-    """Flux. Options that count for each task and such that count for each node exclude one another."""
+    """Return the arguments of `flux run`. Options per task and options per node exclude each other."""
     if shape.gpus_per_rank and site.visibility != "one":
         _one_or_all(shape, site)
         argv = ["--exclusive", f"--nodes={shape.nodes}", f"--tasks-per-node={shape.ranks_per_node}"]
@@ -194,7 +201,7 @@ def flux(shape: Shape, site: Site) -> list[str]:
 
 
 def _one_or_all(shape: Shape, site: Site) -> None:
-    """Refuse what launchers that deal out whole GPUs, or none, cannot say."""
+    """Refuse shapes that need a share of GPUs from launchers that assign only whole GPUs."""
     kind = site.launcher.kind
     if site.visibility == "socket":
         raise ValueError(f"{kind} shows a rank its own GPUs or all: set launcher.visibility to one or all")
@@ -204,13 +211,13 @@ def _one_or_all(shape: Shape, site: Site) -> None:
 
 @register_launcher("ibrun", "ibrun")
 def ibrun(shape: Shape, site: Site) -> list[str]:
-    """TACC's launcher: it takes all counts from the head of the job script."""
+    """Return no arguments: TACC's launcher reads all counts from the head of the job script."""
     return []
 
 
 @register_launcher("jsrun", "jsrun")
 def jsrun(shape: Shape, site: Site) -> list[str]:
-    """IBM's launcher. -n counts resource sets and -a ranks in each: n x a == ranks, n == nodes x r."""
+    """Return the arguments of IBM's jsrun. -n is the number of resource sets, -a of ranks in each: n * a = ranks."""
     sets = resource_sets(shape, site)
     numbers = {"-n": shape.nodes * sets.per_node, "-r": sets.per_node, "-a": sets.ranks, "-c": sets.cores}
     line = [word for option, number in {**numbers, "-g": sets.gpus}.items() for word in (option, str(number))]
@@ -225,9 +232,9 @@ def _spectrum_takes_gpus(site: Site) -> bool:
 
 @register_launcher("lrun", "lrun")
 def lrun(shape: Shape, site: Site) -> list[str]:
-    """LLNL's front of jsrun. Its page allows no blank inside an option."""
+    """Return the arguments of LLNL's wrapper of jsrun. Its options cannot contain blanks."""
     if shape.gpus_per_rank > 1:
-        raise ValueError("lrun gives a rank one GPU: use jsrun, or one rank a GPU")
+        raise ValueError("lrun gives a rank one GPU: use jsrun, or one rank per GPU")
     if shape.gpus_per_rank and site.visibility == "socket":
         raise ValueError("lrun shows a rank one GPU or all: set launcher.visibility to one or all")
     argv = [f"-N{shape.nodes}", f"-T{shape.ranks_per_node}"]

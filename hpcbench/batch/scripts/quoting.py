@@ -1,4 +1,4 @@
-"""The only quoting there is: a value as one word of a shell script."""
+"""Quoting of values as words of a shell script."""
 
 import re
 import shlex
@@ -7,19 +7,21 @@ _BREAKS = re.compile(r"[\x00\r\n\ud800-\udfff]")
 
 
 def quote(value: object) -> str:
-    """A value as one word of a shell script.
+    """Quote a value as one word of a shell script.
 
     Raises
     ------
     ValueError
-        It has a newline or a NUL, which would let it out of its line, or half a character, which no file can hold.
+        It has a line break or a NUL, which cannot be quoted, or half a character, which no file can contain.
     """
     text = str(value)
     if _BREAKS.search(text):
-        raise ValueError(f"{text!r} has a line break, NUL or half a character in it: it cannot stand in a job script")
+        raise ValueError(
+            f"{text!r} contains a line break, NUL or half a character: it cannot be written into a job script"
+        )
     return shlex.quote(text)
 
 
-def words(value: object) -> str:
-    """A value as one word, or a sequence of values as one word each: the filter ``q`` of the templates."""
+def quote_words(value: object) -> str:
+    """Quote a value as one word, or a sequence as one word per value. This is the filter ``q`` of the templates."""
     return " ".join(map(quote, value)) if isinstance(value, (list, tuple)) else quote(value)

@@ -1,10 +1,10 @@
-"""Options of hpcbench's own that a site turns away: what does their work instead, and what is lost without them."""
+"""Options of hpcbench that a site refuses, and the consequences for a job."""
 
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.site import Site
 
 _TOGETHER = {"lsf": (("-wa", "-wt"),)}
-"""Options of which neither stands without the other."""
+"""Options that are only valid together."""
 _SPARED: dict[str, dict[str, str]] = {
     "lsf": {
         "-wa": "",
@@ -17,51 +17,51 @@ _SPARED: dict[str, dict[str, str]] = {
         "--signal": "",
         "--chdir": "",
         "--no-requeue": "Slurm may run a job again by itself after a node has failed",
-        "--requeue": "a job may not be allowed to go back into its queue",
-        "--open-mode": "the log of a job that goes back into its queue may begin anew",
+        "--requeue": "a job may not be allowed to be requeued",
+        "--open-mode": "the log of a requeued job may be overwritten",
     },
     "flux": {"--cwd": ""},
 }
-"""Options that a script can be without, and what is lost then. Where that is nothing, the script does it itself: it
-changes directory and keeps the time."""
+"""Options that a script does not need, and the loss without them. Nothing is lost if the script does the work itself,
+such as changing the directory."""
 
 
 def left_out(site: Site) -> set[str]:
-    """Options of ours that no script for the site has.
+    """Return the options of hpcbench that scripts for the site leave out.
 
     Raises
     ------
     ValueError
-        One of them is needed.
+        A refused option is needed.
     """
     spared = _SPARED.get(site.scheduler.kind, {})
-    found = spared.keys() & set(site.scheduler.refuses)
+    options = spared.keys() & set(site.scheduler.refuses)
     for group in _TOGETHER.get(site.scheduler.kind, ()):
-        if found.intersection(group):
-            found.update(group)
-    return found
+        if options.intersection(group):
+            options.update(group)
+    return options
 
 
 def check_needed(site: Site, options: set[str]) -> None:
-    """Refuse a script whose needed options the site turns away.
+    """Raise an error if the site refuses an option that a script needs.
 
     Raises
     ------
     ValueError
-        It does; the first of them.
+        The site refuses one; the message names the first.
     """
     needed = [option for option in site.scheduler.refuses if option in options]
     if needed:
-        raise ValueError(f"{needed[0]} is among scheduler.refuses, and no job can be asked for without it: remove it")
+        raise ValueError(f"{needed[0]} is among scheduler.refuses, but every job needs it: remove it")
 
 
 def lost(job: Job, site: Site) -> list[str]:
-    """What a job goes without because the site turns an option away; one line each."""
+    """Describe what a job loses because the site refuses an option, one line each."""
     wanted = {"-r", "--requeue"} if job.requeue else {"-rn", "--no-requeue"}
     others = {"-r", "-rn", "--requeue", "--no-requeue"} - wanted
     spared = _SPARED.get(site.scheduler.kind, {})
     return [
-        f"{option} is left out, for {site.site} refuses it: {spared[option]}"
+        f"{option} is left out because {site.site} refuses it: {spared[option]}"
         for option in sorted(left_out(site))
         if spared[option] and option not in others
     ]

@@ -1,4 +1,4 @@
-"""Job scripts from templates; what comes from a user goes through the one filter that quotes."""
+"""Rendering of job scripts from templates. Values of users are quoted by the filter ``q``."""
 
 import re
 import traceback
@@ -15,7 +15,7 @@ from hpcbench.batch.scripts.heads import head, smuggles
 from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.scripts.launchers import HOST_FILE, export_words
 from hpcbench.batch.scripts.overrides import check_overrides
-from hpcbench.batch.scripts.quoting import words
+from hpcbench.batch.scripts.quoting import quote_words
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.problems import show
 from hpcbench.errors import UserError
@@ -33,9 +33,8 @@ _OF_BASH = re.compile(
 OF_SCRIPT = frozenset(
     re.findall(
         r"\w+",
-        "again attempt began boot by child claim disk ended failed fields file found grace holder host hosts id "
-        "id_json idle job last launch launched leaving left limit line name next old outer over own past path pipe "
-        "recorder reserve root run runs said start status stop_time stopping ticked time unfinished waiting why words",
+        "again attempt child claim commands id idle interpreter job launch name noted ours outer result root runs "
+        "signals status text worker",
     )
 )
 """Variables of the scripts themselves."""
@@ -43,38 +42,42 @@ _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def render(job: Job, *, site: Site, study: str, root: str, templates: Path | None = None) -> str:
-    """The job's script.
+    """Return the script of a job.
 
     Parameters
     ----------
+    job, site
+        The job and its site.
+    study
+        Name of the study.
     root
         Absolute path of the submission's directory.
     templates
-        Directory of templates that come before ours; theirs may extend ours as ``hpcbench/NAME``.
+        Directory of the site's own templates, which may extend those of hpcbench as ``hpcbench/NAME``.
 
     Raises
     ------
     ValueError
-        A value cannot stand in a script, or stands where a scheduler would take it for a directive.
+        A value cannot be written into a script, or a scheduler would read it as a directive.
     UserError
-        A template in `templates` is wrong; its file and line.
+        A template in `templates` is invalid; the message has its file and line.
     """
     for name in (job.id, *job.runs):
         if not _ID.fullmatch(name):
-            raise ValueError(f"{show(name)} cannot be the name of a directory: use letters, digits and . _ - alone")
+            raise ValueError(f"{show(name)} cannot be the name of a directory: use only letters, digits and . _ -")
     if job.walltime is not None and job.stop_ahead >= job.walltime:
         raise ValueError(f"stop_ahead: {job.stop_ahead} leaves no time within the walltime, {job.walltime}: shorten it")
     for variable in site.environment:
         if _OF_BASH.fullmatch(variable) or variable in OF_SCRIPT:
             raise ValueError(
-                f"environment: {variable} is a variable of the job script's own: set it in a wrapper of python"
+                f"environment: {variable} is a variable of the job script itself: set it in a wrapper of python"
             )
     inside: list[str] = []
     if job.container is not None:
         names = ("OMP_NUM_THREADS", *site.environment, *job.clear)
         each = 1 if job.once_a_node else job.shape.ranks_per_node
-        found = contained(job.container, site, ranks_per_node=each, root=root, reads=job.reads, names=names)
-        inside, job = found.inside, replace(job, launch=[*job.launch, *found.launch])
+        arguments = contained(job.container, site, ranks_per_node=each, root=root, reads=job.reads, names=names)
+        inside, job = arguments.inside, replace(job, launch=[*job.launch, *arguments.launch])
     host_file = f"{root}/jobs/{job.id}/hosts" if HOST_FILE in job.launch else None
     job = replace(job, launch=[str(host_file) if word == HOST_FILE else word for word in job.launch])
     directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
@@ -87,10 +90,10 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
         study=study,
         root=root,
         inside=inside,
-        host_file=host_file,
-        shared_host=site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes",
+        options=_driver_options(job, site, host_file),
+        interpreters=list(dict.fromkeys([job.driver, job.outside or job.python])),
         requeues=job.requeue > 0 and site.scheduler.kind != "flux",
-        calls=[(run, *_own_environment(job, run, site)) for run in job.runs],
+        calls=[(run, *_set_variables(job, run, site)) for run in job.runs],
     )
 
 
@@ -104,27 +107,29 @@ def render_array(
     throttle: int | None = None,
     templates: Path | None = None,
 ) -> tuple[str, str]:
-    """The script of an array, ``arrays/NAME.sh``, and the list that it reads, ``arrays/NAME.txt``.
+    """Return the script of an array, ``arrays/NAME.sh``, and the list that it reads, ``arrays/NAME.txt``.
 
     Parameters
     ----------
     name
-        What the queue shows.
+        Name in the queue.
     jobs
-        Element k + 1 runs job k; what the scheduler is asked for must be the same for all.
+        Jobs of the array. Element k + 1 runs job k. All must request the same resources.
+    site, study, root, templates
+        As in `render`.
     throttle
-        How many may run at a time.
+        Maximum number of jobs that run at a time.
 
     Raises
     ------
     ValueError
-        The jobs differ in what is asked for, the scheduler has no arrays, or as `render` says.
+        The jobs request different resources, the scheduler has no arrays, or a value is invalid as in `render`.
     """
     if site.scheduler.kind not in ("slurm", "lsf"):
         raise ValueError(f"{site.scheduler.kind} has no job arrays")
     if not _ID.fullmatch(name):
-        raise ValueError(f"{show(name)} cannot name an array: use letters, digits and . _ - alone")
-    if len({_asked(job) for job in jobs}) != 1:
+        raise ValueError(f"{show(name)} cannot be the name of an array: use only letters, digits and . _ -")
+    if len({_get_resources(job) for job in jobs}) != 1:
         raise ValueError(f"array {name}: its jobs differ in shape, limits, queue or account")
     limit = f"%{throttle}" if throttle else ""
     if site.scheduler.kind == "slurm":
@@ -139,39 +144,59 @@ def render_array(
 
 
 RELAY = "after/relay.sh"
-"""The script of relays: jobs that do nothing, and wait for a part of what others are to wait for."""
+"""Script of relay jobs, which do nothing but wait for a part of a long list of jobs."""
 
 
 def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
-    """The script of a relay for jobs like this one, on as few nodes as its queue takes.
+    """Return the script of a relay for a job like this one, on as few nodes as its queue allows.
 
     Raises
     ------
     ValueError
-        A value cannot stand in a script.
+        A value cannot be written into a script.
     """
     queue = site.queues.get(job.queue or "")
     nodes = max(1, (queue.min_nodes if queue else None) or 1)
     brief = Duration(300)
     small = replace(job, shape=replace(job.shape, nodes=nodes), walltime=brief, stop_ahead=Duration(60), requeue=0)
     lines = head(small, site, name=f"{study}-after", root=root, log="after/relay.log")
-    return "\n".join(["#!/bin/bash", *lines, "exit 0 # what it waited for is over", ""])
+    return "\n".join(["#!/bin/bash", *lines, "exit 0 # the jobs that it waited for are over", ""])
 
 
-def _asked(job: Job) -> tuple[object, ...]:
+def _get_resources(job: Job) -> tuple[object, ...]:
     return job.shape, job.walltime, job.queue, job.account, job.requeue > 0, job.stop_ahead
 
 
-def _own_environment(job: Job, run: str, site: Site) -> tuple[list[str], list[str]]:
-    """What stands before and after the launch line of a run that has variables of its own.
+def _set_variables(job: Job, run: str, site: Site) -> tuple[list[str], list[str]]:
+    """Return the arguments before and after the launch line of a run with its own variables.
 
-    `env` sets them: an assignment of the shell's would meet the variables of the script, and reach all its commands.
+    `env` sets these variables. An assignment in the shell could clash with the script's variables, and reach all its
+    commands.
     """
-    own = job.environments.get(run, {})
-    if own and "=" in job.launch[0]:
-        raise ValueError(f"{job.launch[0]}: `env` would take it for a variable: link it under a name without =")
-    before = ["env", *(f"{name}={value}" for name, value in own.items())] if own else []
-    return before, export_words(own, site)
+    variables = job.environments.get(run, {})
+    if variables and "=" in job.launch[0]:
+        raise ValueError(f"{job.launch[0]}: `env` would read it as a variable: link it under a name without =")
+    before = ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
+    return before, export_words(variables, site)
+
+
+def _driver_options(job: Job, site: Site, host_file: str | None) -> list[str]:
+    """Return the options of `hpcbench.job` for a job."""
+    options = []
+    if job.walltime is not None:
+        options += ["--walltime", str(job.walltime.seconds)]
+    options += ["--stop-ahead", str(job.stop_ahead.seconds)]
+    if job.run_limit is not None:
+        options += ["--run-limit", str(job.run_limit.seconds)]
+    if job.requeue:
+        options += ["--requeue", str(job.requeue)]
+    if site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes":
+        options.append("--easy")
+    if host_file is not None:
+        options += ["--host-file", host_file, str(1 if job.once_a_node else job.shape.ranks_per_node)]
+    if job.container is None:
+        options.append(f"--doctor={job.python}")
+    return options
 
 
 def _script(template: str, templates: Path | None, directives: list[str], **values: Any) -> str:
@@ -187,20 +212,20 @@ def _script(template: str, templates: Path | None, directives: list[str], **valu
     lacking = [line for line in directives if line not in text.splitlines()]
     if lacking:
         raise ValueError(
-            f"{template}: lacks the line {lacking[0]!r}: write all `directives`; what the site turns away belongs in "
-            "scheduler.refuses"
+            f"{template}: lacks the line {lacking[0]!r}: write all `directives`; name options that the site refuses "
+            "in scheduler.refuses"
         )
     if smuggles(text, directives):
-        raise ValueError(f"{template}: a value reads as a directive of the scheduler: change it")
+        raise ValueError(f"{template}: the scheduler would read a value as a directive: change the value")
     return text
 
 
 def _where(error: Exception, templates: Path) -> str:
-    """File and line of the user's template in which it went wrong, as far as that can be told."""
+    """Return file and line of the user's template where an error occurred, as far as they are known."""
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     places.append((getattr(error, "filename", None) or "", getattr(error, "lineno", None)))
-    found = [f"{shown_path(Path(name))}:{line}" for name, line in places if Path(name).is_relative_to(templates)]
-    return found[-1] if found else shown_path(templates)
+    own_places = [f"{shown_path(Path(name))}:{line}" for name, line in places if Path(name).is_relative_to(templates)]
+    return own_places[-1] if own_places else shown_path(templates)
 
 
 @cache
@@ -227,7 +252,7 @@ def template_environment(templates: Path | None = None) -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["q"] = words
+    environment.filters["q"] = quote_words
     if templates is not None:
         check_overrides(templates, environment)
     return environment

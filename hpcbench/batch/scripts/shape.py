@@ -1,4 +1,4 @@
-"""How the ranks of a run lie on a node, and whether they fit: worked out once, for every launcher."""
+"""Placement of ranks on a node, and the check that they fit, for every launcher."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,15 +8,15 @@ from hpcbench.batch.sites.site import Node, Site
 
 @dataclass(frozen=True)
 class Shape:
-    """What a launcher is asked for."""
+    """Nodes, and the ranks, GPUs and cores on each."""
 
     nodes: int
     ranks_per_node: int
     gpus_per_rank: Fraction
-    """0 without GPUs; 1/2 where two ranks share one."""
+    """0 without GPUs; 1/2 if two ranks share one."""
     cores_per_rank: int
     threads: int
-    """Threads a rank."""
+    """Number of threads per rank."""
 
     @property
     def ranks(self) -> int:
@@ -25,20 +25,20 @@ class Shape:
 
     def __str__(self) -> str:
         gpus = f"{_gpus(self.gpus_per_rank)} and " if self.gpus_per_rank else ""
-        return f"{_count(self.ranks_per_node, 'rank')} a node with {gpus}{_count(self.cores_per_rank, 'core')} each"
+        return f"{_count(self.ranks_per_node, 'rank')} per node with {gpus}{_count(self.cores_per_rank, 'core')} each"
 
 
 @dataclass(frozen=True)
 class Sets:
-    """The equal parts that a node is cut into: the ranks of one share its cores and see its GPUs, and no others."""
+    """Equal resource sets of a node. The ranks of a set share its cores and see only its GPUs."""
 
     per_node: int
     ranks: int
-    """Ranks of each."""
+    """Ranks per set."""
     gpus: int
-    """GPUs of each."""
+    """GPUs per set."""
     cores: int
-    """Cores of each."""
+    """Cores per set."""
 
 
 def shape(
@@ -49,19 +49,23 @@ def shape(
     gpus_per_rank: Fraction | None = None,
     cores_per_rank: int | None = None,
 ) -> Shape:
-    """The shape that a node of the site gives: its GPUs and cores in equal parts, no part across sockets.
+    """Divide the GPUs and cores of a node equally among its ranks, without a part across sockets.
 
     Parameters
     ----------
+    site
+        The site.
+    nodes, ranks_per_node
+        Number of nodes, and of ranks per node.
     gpus_per_rank
-        By default one, or the part of one that is left when ranks outnumber GPUs.
+        By default one, or an equal part of one if there are more ranks than GPUs.
     cores_per_rank
-        By default as many as there are.
+        By default an equal part of all cores.
 
     Raises
     ------
     ValueError
-        The ranks do not fit the node; one line that says why.
+        The ranks do not fit the node; one line with the reason.
     """
     node = site.node
     if site.device == "cpu":
@@ -79,18 +83,18 @@ def shape(
             cores = min(cores, sets.per_node * sets.gpus * node.cores_per_gpu // ranks_per_node)
         if site.oversubscribe:
             cores = max(cores, 1)
-    found = Shape(nodes, ranks_per_node, gpus, cores, site.threads or max(1, cores))
-    check(found, site)
-    return found
+    result = Shape(nodes, ranks_per_node, gpus, cores, site.threads or max(1, cores))
+    check(result, site)
+    return result
 
 
 def resource_sets(shape: Shape, site: Site) -> Sets:
-    """How the shape cuts a node.
+    """Return the resource sets of a node for a shape.
 
     Raises
     ------
     ValueError
-        The ranks do not divide into equal parts.
+        The ranks cannot be divided into equal sets.
     """
     return _cut(shape.ranks_per_node, shape.gpus_per_rank, site)
 
@@ -101,7 +105,7 @@ def check(shape: Shape, site: Site) -> None:
     Raises
     ------
     ValueError
-        One line that says what is too much.
+        The shape does not fit; one line with the reason.
     """
     node, per_node, each = site.node, shape.ranks_per_node, shape.cores_per_rank
     _check_totals(per_node, shape.gpus_per_rank, each, site)
@@ -109,16 +113,16 @@ def check(shape: Shape, site: Site) -> None:
     if site.oversubscribe:
         return
     what = _ranks(per_node, each)
-    fit = _room(node, sets.gpus, max(1, each) * sets.ranks)
+    fit = _count_sets(node, sets.gpus, max(1, each) * sets.ranks)
     if _keeps_to_sockets(per_node, site) and fit < sets.per_node:
         raise ValueError(
-            f"{what}: {fit * sets.ranks} fit a node of {site.site} if none is to lie on two of its {node.sockets} "
+            f"{what}: {fit * sets.ranks} fit a node of {site.site} if none is split across its {node.sockets} "
             f"sockets with {node.socket_cores} cores each"
         )
     if each < 1:
-        raise ValueError(f"{each} cores a rank: give at least one")
+        raise ValueError(f"{each} cores per rank: give at least one")
     if shape.threads > each * node.threads_per_core:
-        raise ValueError(f"{shape.threads} threads a rank: each has {_count(each, 'core')} on {site.site}")
+        raise ValueError(f"{shape.threads} threads per rank: each has {_count(each, 'core')} on {site.site}")
     asked = sets.per_node * sets.gpus
     if shape.gpus_per_rank and node.cores_per_gpu and per_node * each != asked * node.cores_per_gpu:
         raise ValueError(
@@ -128,37 +132,36 @@ def check(shape: Shape, site: Site) -> None:
 
 
 def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None:
-    """What has not to do with how a node is cut."""
+    """Check the totals of a node, which do not depend on its resource sets."""
     node, total = site.node, per_node * each
     if each < 0 or (each < 1 and each.numerator not in (0, 1)) or (each > 1 and each.denominator != 1):
-        raise ValueError(f"{each} GPUs a rank: give a whole number, or one part of a GPU")
+        raise ValueError(f"{each} GPUs per rank: give a whole number, or a part 1/n of a GPU")
     if total > node.gpus:
         raise ValueError(f"{_count(per_node, 'rank')} x {_gpus(each)} = {total}: a node of {site.site} has {node.gpus}")
     if not site.oversubscribe and per_node * max(1, cores) > node.usable_cores:
         raise ValueError(f"{_ranks(per_node, cores)}: a node of {site.site} has {node.usable_cores} usable cores")
     if 0 < each < 1 and node.gpu_exclusive and not _shared_by_request(site):
         raise ValueError(
-            f"{_count(per_node, 'rank')} share GPUs, which on {site.site} take one process each: use at most "
+            f"{_count(per_node, 'rank')} share GPUs, which on {site.site} accept one process each: use at most "
             f"{node.gpus}, or add gpumps to -alloc_flags in the site's scheduler.directives"
         )
-    whole = int(each) or 1
-    fit = _room(node, whole, 0)
+    fit = _count_sets(node, int(each) or 1, 0)
     if each and _keeps_to_sockets(per_node, site) and per_node * max(each, Fraction(1)) <= node.gpus and fit < per_node:
         raise ValueError(
             f"{_count(per_node, 'rank')} x {_gpus(each)}: {fit} fit a node of {site.site}, whose sockets have "
-            f"{' and '.join(map(str, node.gpus_by_socket))} GPUs, if none is to lie on two: or set "
+            f"{' and '.join(map(str, node.gpus_by_socket))} GPUs, if none is split across sockets: use {fit}, or set "
             "launcher.visibility to all"
         )
 
 
 def _shared_by_request(site: Site) -> bool:
-    """Whether the head of each script takes GPUs out of the mode in which they serve one process."""
+    """Whether the directives switch off the mode in which a GPU accepts one process."""
     flags = str(site.scheduler.directives.get("-alloc_flags") or "").lower().split()
     return "gpumps" in flags or "gpudefault" in flags
 
 
 def _keeps_to_sockets(per_node: int, site: Site) -> bool:
-    """Whether a part of the node may not lie on two sockets: a lone rank of CPUs may, and whoever sees all GPUs."""
+    """Whether ranks stay on one socket. A single CPU rank may use two, and so may ranks that see all GPUs."""
     return site.visibility != "all" and not (site.device == "cpu" and per_node == 1)
 
 
@@ -169,30 +172,30 @@ def _cut(per_node: int, gpus: Fraction, site: Site) -> Sets:
     if site.visibility == "socket":
         if len(set(node.gpus_by_socket)) > 1:
             raise ValueError(
-                f"the sockets of {site.site} have {' and '.join(map(str, node.gpus_by_socket))} GPUs: parts that are "
-                "alike cannot show each rank those of its socket: set launcher.visibility to one or all"
+                f"the sockets of {site.site} have {' and '.join(map(str, node.gpus_by_socket))} GPUs: equal parts "
+                "cannot show each rank the GPUs of its socket: set launcher.visibility to one or all"
             )
         sets, ranks = node.sockets, per_node // node.sockets
         if per_node % sets:
-            raise ValueError(f"{_count(per_node, 'rank')} a node do not divide into {sets} sockets")
+            raise ValueError(f"{_count(per_node, 'rank')} per node cannot be divided equally among {sets} sockets")
         if ranks * gpus > node.gpus_by_socket[0]:
             raise ValueError(
                 f"{ranks} ranks x {_gpus(gpus)} on a socket: each of {site.site} has {node.gpus_by_socket[0]}"
             )
         return Sets(sets, ranks, node.gpus_by_socket[0] if gpus else 0, node.socket_cores)
     ranks = gpus.denominator if gpus else 1
-    sets, rest = divmod(per_node, ranks)
-    if rest:
-        raise ValueError(f"{_count(per_node, 'rank')} a node do not share GPUs {ranks} at a time")
-    whole = max(1, int(gpus)) if gpus else 0
-    least = -(-sets // node.sockets)  # parts of the socket that holds most
+    sets, remainder = divmod(per_node, ranks)
+    if remainder:
+        raise ValueError(f"{_count(per_node, 'rank')} per node cannot share GPUs {ranks} at a time")
+    set_gpus = max(1, int(gpus)) if gpus else 0
+    least = -(-sets // node.sockets)  # sets of the socket with the most sets
     shares = (node.socket_cores // parts for parts in range(least, min(sets, node.socket_cores) + 1))
-    cores = next((share for share in shares if share and _room(node, whole, share) >= sets), 0)
-    return Sets(sets, ranks, whole, cores)
+    cores = next((share for share in shares if share and _count_sets(node, set_gpus, share) >= sets), 0)
+    return Sets(sets, ranks, set_gpus, cores)
 
 
-def _room(node: Node, gpus: int, cores: int) -> int:
-    """How many parts with so many GPUs and cores fit a node when none lies on two sockets."""
+def _count_sets(node: Node, gpus: int, cores: int) -> int:
+    """Return the number of sets of these GPUs and cores that fit a node without a set across sockets."""
     by_gpus = (have // gpus if gpus else node.usable_cores for have in node.gpus_by_socket)
     by_cores = node.socket_cores // cores if cores else node.usable_cores + node.gpus
     return sum(min(parts, by_cores) for parts in by_gpus)
@@ -206,5 +209,5 @@ def _gpus(number: Fraction) -> str:
     return _count(number, "GPU") if number >= 1 else f"{number} of a GPU"
 
 
-def _count(number: Fraction | int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def _count(number: Fraction | int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Every fault of a site file at once: what the schema finds, and what the rules find in what is left of it."""
+"""Check of a site file that reports all faults at once, those of the schema and those of the rules."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -24,56 +24,56 @@ _REQUIRED: dict[FieldPath, Any] = {
     ("network", "description"): "?",
     ("checked",): "never",
 }
-"""Stands for what a file must say and does not, or says wrongly, so that the rest can be weighed."""
+"""Values in place of missing or invalid required fields, so that the other fields can be checked."""
 
 
 def check_files(paths: Iterable[Path]) -> list[str]:
-    """One line for each fault of the files, in the order of their lines."""
+    """Return one line for each fault of the files, in the order of their lines."""
     return [line for path in paths for line in check_file(path)]
 
 
 def check_file(path: Path) -> list[str]:
-    """One line for each fault of a site file: its place, the field, the remedy."""
+    """Return one line for each fault of a site file: place, field, remedy."""
     try:
         document = read(path)
     except UserError as error:
         return [str(error)]
-    data, said = copy.deepcopy(document.data), dict[FieldPath, str]()
+    data, problems = copy.deepcopy(document.data), dict[FieldPath, str]()
     while True:
         try:
             site = Site.model_validate(data)
         except ValidationError as error:
-            found = list_faults(error, Site)
-            said = {**found, **said}
-            if not _leave_out(data, found):
+            new_problems = list_faults(error, Site)
+            problems = {**new_problems, **problems}
+            if not _leave_out(data, new_problems):
                 site = None
                 break
         else:
             break
-    told = [Fault(*fault) for fault in said.items()]
+    site_faults = [Fault(*fault) for fault in problems.items()]
     if site is not None and site.templates is not None:
         try:
             template_environment(template_directory(site.templates, path))
         except (ValueError, UserError) as error:
-            told.append(Fault(("templates",), str(error)))
+            site_faults.append(Fault(("templates",), str(error)))
     if site is not None:
-        told += [*faults(site, broken=list(said)), *_left_out(site, document.data)]
+        site_faults += [*faults(site, broken=list(problems)), *_find_optional(site, document.data)]
     order = {origin: number for number, origin in enumerate(dict.fromkeys(document.origins.values()))}
-    told.sort(key=lambda fault: order.get(document.where(fault.path), -1))
-    return [fault.line(document) for fault in told]
+    site_faults.sort(key=lambda fault: order.get(document.where(fault.path), -1))
+    return [fault.line(document) for fault in site_faults]
 
 
-def _left_out(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
-    """What jobs run without until somebody needs it."""
+def _find_optional(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
+    """Yield fields that only some jobs need."""
     scheduler = data.get("scheduler")
     if site.scheduler.kind == "lsf" and isinstance(scheduler, dict) and "account_option" not in scheduler:
         yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
 
 
 def _leave_out(data: dict[str, Any], paths: Iterable[FieldPath]) -> bool:
-    """Take what is wrong out of the data, or put what must be there; whether anything changed."""
+    """Remove invalid fields, or set required ones; return whether anything changed."""
     changed = False
-    # Of a list's items the last goes first, so that the numbers of the others hold.
+    # Items of a list are removed from the last one on, so that the indices of the others stay valid.
     for path in sorted(paths, key=lambda path: (len(path), [str(part).zfill(9) for part in path]), reverse=True):
         parent: Any = data
         for part in path[:-1]:
@@ -84,7 +84,7 @@ def _leave_out(data: dict[str, Any], paths: Iterable[FieldPath]) -> bool:
         elif _has(parent, last):
             del parent[last]
         elif path[:-1] and isinstance(parent, dict):
-            _leave_out(data, [path[:-1]])  # something required is missing from a part that is one of many
+            _leave_out(data, [path[:-1]])  # a required field is missing from one item of a list or mapping
         else:
             continue
         changed = True

@@ -1,4 +1,4 @@
-"""Which MPI library the launcher on this machine belongs to."""
+"""Detection of the MPI library of this machine's launcher."""
 
 import re
 import shutil
@@ -12,30 +12,30 @@ BANNERS = (
     (r"Intel\(R\) MPI Library.*?Version\s+([\d.]+)", "mpich", "Intel MPI"),
     (r"HYDRA build details:\s+Version:\s*([\d.]+)", "mpich", "MPICH (Hydra)"),
 )
-"""What ``mpiexec --version`` says, the dialect of launchers that it belongs to, and a name for people."""
+"""Pattern of the output of ``mpiexec --version``, launcher dialect, and name of the library."""
 _USUAL = "mpich"
-"""Where there is none, or it does not say whose it is."""
+"""Dialect if no launcher is found, or its library is not recognized."""
 _PATIENCE = 10.0
 
 
 def find_kind(program: str | None) -> str:
-    """The dialect of the launcher that a site leaves open.
+    """Detect the dialect of the launcher of a site with ``kind: auto``.
 
     Parameters
     ----------
     program
-        Its path, where the site names it; by default that beside our interpreter, else that on PATH.
+        Path of the launcher; by default the one next to this interpreter, else the one on PATH.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:
-        beside = None if "/" in name else Path(sys.executable).with_name(name)
-        path = str(beside) if beside and beside.is_file() else shutil.which(name)
+        sibling = None if "/" in name else Path(sys.executable).with_name(name)
+        path = str(sibling) if sibling and sibling.is_file() else shutil.which(name)
         if path is None:
             continue
         try:
-            said = subprocess.run([path, "--version"], capture_output=True, timeout=_PATIENCE, check=False)
+            done = subprocess.run([path, "--version"], capture_output=True, timeout=_PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired):
             continue
-        text = (said.stdout + said.stderr).decode("utf-8", "replace")
+        text = (done.stdout + done.stderr).decode("utf-8", "replace")
         for pattern, kind, shown in BANNERS:
             if re.search(pattern, text, re.DOTALL if "HYDRA" in shown.upper() else 0):
                 return kind

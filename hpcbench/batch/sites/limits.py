@@ -1,4 +1,4 @@
-"""What a site allows, weighed before its queue rejects a job: nodes, walltime by node count, number of jobs."""
+"""Check of jobs against the limits of a site: nodes, walltime by node count, number of jobs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,25 +14,25 @@ from hpcbench.study.load import Loaded
 
 @dataclass(frozen=True)
 class Limits:
-    """What a job is handed in with."""
+    """Queue and time limits of a job."""
 
     walltime: Duration | None
-    """None where jobs may run for ever: on this machine alone."""
+    """None for no limit, which only this machine allows."""
     queue: str | None
     run_limit: Duration | None
     """Limit of a run, if the study sets one."""
     stop_ahead: Duration
-    """How long before its limit a job tells a run to stop."""
+    """Time between the stop request to a run and its limit."""
 
 
 def limits(run: Run, site: Site) -> Limits:
-    """The limits of a run's job, within what the site allows.
+    """Return the limits of a run's job, within those of the site.
 
     Raises
     ------
     UserError
-        The study asks for what the site does not allow: the field, the queue, its limit and where that is said, and the
-        cheapest changes that would do.
+        The site does not allow what the study requests. The message has the field, the queue, its limit with the
+        source, and the smallest changes that help.
     """
     study = run.study
     walltime = _read(run, "walltime", study.walltime) or (Duration.parse(site.walltime) if site.walltime else None)
@@ -46,7 +46,7 @@ def limits(run: Run, site: Site) -> Limits:
                 raise _wrong(
                     run, "stop_ahead", f"{stop_ahead} is not shorter than the job's walltime, {walltime}: shorten it"
                 )
-            stop_ahead = Duration(walltime.seconds // 2)  # what is usual is meant for jobs of hours
+            stop_ahead = Duration(walltime.seconds // 2)  # the default is meant for jobs of hours
     if site.scheduler.kind == "local":
         return Limits(walltime, None, run_limit, stop_ahead)
     if walltime is None:
@@ -58,17 +58,19 @@ def limits(run: Run, site: Site) -> Limits:
 
 
 def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> None:
-    """Refuse more jobs than a user may have waiting and running.
+    """Raise an error if a user may not have that number of jobs in the queue.
 
     Parameters
     ----------
     queues
-        The queue of each job that is to be handed in.
+        Queue of each job that is to be submitted.
+    loaded, site
+        The study and the site.
 
     Raises
     ------
     UserError
-        They are too many.
+        There are too many jobs.
     """
     if site.scheduler.kind == "local":
         return
@@ -79,29 +81,29 @@ def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> No
         if most is not None and number > most:
             shared = "" if loaded.study.pairing == "allocation" else ", use `pairing: allocation`"
             raise UserError(
-                f"{loaded.document.where(('repeats',))}: {number} jobs: {what} takes {most} of a user{_said(source)}: "
-                f"hand them in by parts with --only, lower repeats{shared}"
+                f"{loaded.document.where(('repeats',))}: {number} jobs: {what} takes {most} per user{_cite(source)}: "
+                f"submit them in parts with --only, lower repeats{shared}"
             )
 
 
 def longest(queue: Queue, nodes: int) -> Duration | None:
-    """The longest job of so many nodes that a queue takes; None where it says nothing of that."""
+    """Return the maximum walltime of a queue for a number of nodes; None if it is unknown."""
     texts = [queue.max_walltime, next((b.max_walltime for b in queue.bins if nodes <= b.max_nodes), None)]
     return min((Duration.parse(text) for text in texts if text), default=None)
 
 
 def most_nodes(queue: Queue) -> int | None:
-    """The most nodes of a job in a queue; None where it says nothing of that."""
+    """Return the maximum number of nodes of a job in a queue; None if it is unknown."""
     bounds = [queue.max_nodes, queue.bins[-1].max_nodes if queue.bins else None]
     return min((bound for bound in bounds if bound), default=None)
 
 
 def _queue(run: Run, site: Site) -> str | None:
-    known = list(site.queues)
-    queue = run.study.queue or (known[0] if known else None)
-    if queue is not None and known and queue not in known:
-        near = suggest(queue, known)
-        raise _wrong(run, "queue", f"{site.site} has no {show(queue)}{near}: known are {', '.join(known)}")
+    names = list(site.queues)
+    queue = run.study.queue or (names[0] if names else None)
+    if queue is not None and names and queue not in names:
+        near = suggest(queue, names)
+        raise _wrong(run, "queue", f"{site.site} has no {show(queue)}{near}: known are {', '.join(names)}")
     return queue
 
 
@@ -113,7 +115,7 @@ def _check(run: Run, walltime: Duration, name: str, site: Site) -> None:
     if nodes < least or (most is not None and nodes > most):
         bound = f"at least {least}" if nodes < least else f"at most {most}"
         remedy = _either(f"use {bound}", *others)
-        raise _wrong(run, "nodes", f"{nodes}: {who} takes {bound}{_said(queue.source)}: {remedy}")
+        raise _wrong(run, "nodes", f"{nodes}: {who} takes {bound}{_cite(queue.source)}: {remedy}")
     if limit is None or walltime <= limit:
         return
     up_to = next((f" to jobs of up to {b.max_nodes} nodes" for b in queue.bins if nodes <= b.max_nodes), "")
@@ -121,32 +123,32 @@ def _check(run: Run, walltime: Duration, name: str, site: Site) -> None:
     more = [f"use {least} nodes or more for up to {allowed}" for least, allowed in enough][:1]
     remedy = _either(f"shorten it to {limit}", *more, *others)
     at = f" at {nodes} node{'' if nodes == 1 else 's'}"
-    raise _wrong(run, "walltime", f"{walltime}{at}: {who} allows {limit}{up_to}{_said(queue.source)}: {remedy}")
+    raise _wrong(run, "walltime", f"{walltime}{at}: {who} allows {limit}{up_to}{_cite(queue.source)}: {remedy}")
 
 
 def _wider(queue: Queue, nodes: int) -> list[tuple[int, Duration]]:
-    """The node counts above these at which a queue allows another walltime, and that walltime."""
+    """Return larger node counts for which a queue has another walltime limit, and these limits."""
     counts = [b.max_nodes + 1 for b in queue.bins[:-1] if b.max_nodes >= nodes]
-    found = [(count, longest(queue, count)) for count in counts]
-    return [(count, allowed) for count, allowed in found if allowed is not None]
+    limits_by_count = [(count, longest(queue, count)) for count in counts]
+    return [(count, allowed) for count, allowed in limits_by_count if allowed is not None]
 
 
 def _others(walltime: Duration, nodes: int, name: str, site: Site) -> list[str]:
-    """Queues that take the job as it is, in words; only such as say what they allow."""
-    found = []
+    """Suggest queues with known limits that accept the job as it is."""
+    remedies = []
     for other, queue in site.queues.items():
         limit, most = longest(queue, nodes), most_nodes(queue)
         fits = (queue.min_nodes or 1) <= nodes and (most is None or nodes <= most)
         if other != name and fits and limit is not None and walltime <= limit:
-            found.append(f"use queue {other}")
-    return found[:2]
+            remedies.append(f"use queue {other}")
+    return remedies[:2]
 
 
 def _either(*ways: str) -> str:
     return ", or ".join(ways)
 
 
-def _said(source: str | None) -> str:
+def _cite(source: str | None) -> str:
     return f" ({source})" if source else ""
 
 
@@ -157,5 +159,5 @@ def _read(run: Run, name: str, text: str | None) -> Duration | None:
         raise _wrong(run, name, str(error)) from None
 
 
-def _wrong(run: Run, name: str, words: str) -> UserError:
-    return UserError(f"{run.where((name,))}: {name}: {words}")
+def _wrong(run: Run, name: str, problem: str) -> UserError:
+    return UserError(f"{run.where((name,))}: {name}: {problem}")

@@ -1,4 +1,4 @@
-"""Site files: those that come with hpcbench, and how one is found, read and checked."""
+"""Loading of site files, by path or by the name of a site of hpcbench."""
 
 import os.path
 from pathlib import Path
@@ -17,34 +17,34 @@ from hpcbench.study.yaml12 import Document, read
 
 
 def site_names() -> list[str]:
-    """Sites that come with hpcbench."""
+    """Return the names of hpcbench's own sites."""
     return sorted(path.stem for path in data_dir("sites").glob("*.yaml"))
 
 
 def sites_with(scheme: str) -> list[str]:
-    """Sites among those that come with hpcbench that add this scheme."""
+    """Return the names of hpcbench's own sites that define a scheme."""
     return [name for name in site_names() if scheme in load_site(name)[0].schemes]
 
 
 def offer(site: Site) -> Offer:
-    """The schemes that studies may name on this site, and what tells which other sites have one."""
+    """Return the schemes that the site adds for studies, with a search for sites that have a scheme."""
     return Offer(site.site, site.schemes, sites_with)
 
 
 def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
-    """A site by name, or from a file.
+    """Load a site by name or from a file.
 
     Parameters
     ----------
     name
-        One of `site_names()`, or a path: whatever has a slash or ends in ``.yaml``.
+        One of `site_names()`, or a path, which has a slash or ends in ``.yaml``.
     where
-        Who named it, for messages.
+        Option or line that named it, for messages.
 
     Raises
     ------
     UserError
-        There is no such site, or its file is wrong.
+        There is no such site, or its file is invalid.
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
         path = Path(os.path.expanduser(name))  # noqa: PTH111 (Path.expanduser raises where there is no such user)
@@ -74,21 +74,21 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, Document]:
         raise UserError(
             f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"
         )
-    found = faults(site)
-    if found:
-        raise UserError(*(fault.line(document) for fault in found))
+    site_faults = faults(site)
+    if site_faults:
+        raise UserError(*(fault.line(document) for fault in site_faults))
     return site, document
 
 
 def template_directory(templates: str, path: Path) -> Path:
-    """The absolute path of the directory that a site file names.
+    """Return the absolute path of the template directory that a site file names.
 
     Raises
     ------
     ValueError
-        It is none.
+        It is not a directory.
     """
     directory = (path.parent / templates).resolve()
     if not (exists(directory) and directory.is_dir()):
-        raise ValueError(f"{shown_path(directory)} is no directory: it starts at the site file's")
+        raise ValueError(f"{shown_path(directory)} is not a directory (relative paths start at the site file)")
     return directory

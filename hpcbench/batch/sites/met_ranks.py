@@ -1,4 +1,4 @@
-"""Whether two ranks have ever met on a site: a launcher of the wrong MPI library starts worlds of one rank."""
+"""Record of sites on which two ranks have met: a launcher of another MPI library starts worlds of one rank."""
 
 import contextlib
 import hashlib
@@ -14,18 +14,20 @@ _STARTS_RANKS = ("launcher", "modules", "setup", "environment", "python", "conta
 
 
 def remember_met(site: Site) -> None:
-    """Remember that two ranks met, started as the site says."""
-    with contextlib.suppress(OSError):  # a home directory may be full: then it is asked for again
+    """Record that two ranks met, started as the site defines."""
+    with contextlib.suppress(OSError):  # a home directory may be full: then the note appears again
         _path().parent.mkdir(parents=True, exist_ok=True)
         with _path().open("a", encoding="utf-8") as out:
             out.write(f"{_digest(site)}\n")
 
 
 def have_met(site: Site, results: Path) -> bool:
-    """Return whether two ranks met, started as the site says: in `doctor --run`, or in a run that completed.
+    """Whether two ranks met, started as the site defines: in `doctor --run`, or in a completed run.
 
     Parameters
     ----------
+    site
+        The site.
     results
         Directory of the studies' directories.
     """

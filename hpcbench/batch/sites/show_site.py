@@ -1,4 +1,4 @@
-"""What `hpcbench sites` prints: the list, one site for people, and the faults of files."""
+"""Output of `hpcbench sites`: the list of sites, one site, and the faults of site files."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,6 @@ from hpcbench.batch.sites.limits import most_nodes
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.console import show_table
-from hpcbench.contract.scheme import format_assignments
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
@@ -21,7 +20,7 @@ _AWARE = {True: "yes", False: "no", None: "unknown"}
 
 
 def show_sites() -> None:
-    """The sites that come with hpcbench."""
+    """Print the sites of hpcbench."""
     for name in site_names():
         site, _ = load_site(name)
         retired = "; retired" if site.retired else ""
@@ -31,28 +30,28 @@ def show_sites() -> None:
 
 
 def check_sites(given: Sequence[str]) -> int:
-    """Say every fault of site files, or of sites by name; the exit status: 2 if there is one."""
+    """Print every fault of site files, or of sites by name; return the exit status, 2 if there is a fault."""
     if not given:
         raise UserError("sites check: no file: name the site files to check")
     status = 0
     for name in given:
         path = data_dir("sites") / f"{name}.yaml" if name in site_names() else Path(name)
-        found = check_file(path)
-        print("\n".join(found) if found else f"{shown_path(path)}: right{_not_here(path)}")
-        status = 2 if found else status
+        faults = check_file(path)
+        print("\n".join(faults) if faults else f"{shown_path(path)}: valid{_note_interpreter(path)}")
+        status = 2 if faults else status
     return status
 
 
-def _not_here(path: Path) -> str:
-    """What of a file that has no fault cannot be found on this machine."""
+def _note_interpreter(path: Path) -> str:
+    """Return a note if this machine lacks the interpreter of a valid site file."""
     python = load_site(str(path.absolute()))[0].python
     if "/" not in python or Path(python).expanduser().exists():
         return ""
-    return f", but there is no {shown_path(Path(python))} here: python: must be a file that compute nodes have"
+    return f", but there is no {shown_path(Path(python))} here: python: must be a path on the compute nodes"
 
 
 def show_site(name: str) -> None:
-    """A site for people, once its file is known to be right."""
+    """Check the file of a site, and print the site as a table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -80,10 +79,10 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     for name, queue in site.queues.items():
         yield "queues", f"{name}: {'; '.join(_queue(queue))}"
     if site.walltime:
-        yield "walltime", f"{site.walltime} where a study has none"
+        yield "walltime", f"{site.walltime} if a study has none"
     yield "node", ", ".join(_node(site))
     if site.network:
-        speed = [f"{site.network.bandwidth_gbit:g} Gbit/s a node"] if site.network.bandwidth_gbit else []
+        speed = [f"{site.network.bandwidth_gbit:g} Gbit/s per node"] if site.network.bandwidth_gbit else []
         delay = [f"{site.network.latency_us:g} us"] if site.network.latency_us else []
         yield "network", ", ".join([site.network.description, *speed, *delay])
     sees = f"; a rank sees {_SEES[site.visibility]}" if site.device == "cuda" else ""
@@ -92,9 +91,9 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     yield "runs on", {"cuda": "GPUs", "cpu": "CPUs"}[site.device]
     yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
     for name, scheme in site.schemes.items():
-        variables = f", with {format_assignments(scheme.environment)}" if scheme.environment else ""
+        changes = f", with {scheme.process_changes}" if scheme.process_changes else ""
         preset = ", in place of the preset" if is_scheme(name) else ""
-        yield "schemes", f"{name}: {scheme.algorithm}{variables}{preset}"
+        yield "schemes", f"{name}: {scheme.algorithm}{changes}{preset}"
     if site.modules:
         yield "modules", ", ".join(site.modules)
     for name, value in site.environment.items():
@@ -144,7 +143,7 @@ def _queue(queue: Queue) -> Iterator[str]:
 
 
 def _jobs(most: int) -> str:
-    return f"at most {most} job{'' if most == 1 else 's'} of a user"
+    return f"at most {most} job{'' if most == 1 else 's'} per user"
 
 
 def _node(site: Site) -> Iterator[str]:
@@ -155,16 +154,16 @@ def _node(site: Site) -> Iterator[str]:
         yield f"{node.gpus} x {node.gpu or 'GPU'}{memory}{lie}{', each for one process' if node.gpu_exclusive else ''}"
     here = " (counted here)" if node.cores == "auto" else ""
     sockets = f" on {node.sockets} sockets" if node.sockets > 1 else ""
-    threads = f", {node.threads_per_core} threads a core" if node.threads_per_core > 1 else ""
+    threads = f", {node.threads_per_core} threads per core" if node.threads_per_core > 1 else ""
     yield f"{node.usable_cores} usable cores{sockets}{threads}{here}"
     if node.cores_per_gpu:
-        yield f"{node.cores_per_gpu} cores to be asked for with each GPU"
+        yield f"{node.cores_per_gpu} cores must be requested with each GPU"
     if node.memory_gb:
         yield f"{node.memory_gb:g} GB of memory"
 
 
 def _example(site: Site) -> str:
-    """The launch line of two nodes with the usual ranks: what a dry run would say."""
+    """Return the launch line of two nodes with the usual ranks, as in a dry run."""
     nodes = 1 if site.scheduler.kind == "local" else 2
     shape, argv = solve(site, nodes=nodes, ranks_per_node=site.capacity.ranks_per_node or site.capacity.slots)
     return f"{shape}: {shlex.join(argv)} {shlex.quote(site.python)} ..."

@@ -1,4 +1,4 @@
-"""A site: one machine, its scheduler, nodes, network, launcher and environment."""
+"""Site file: one machine, its scheduler, nodes, network, launcher and environment."""
 
 import os
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ Option = Annotated[str, Field(pattern=OPTION, max_length=100)]
 
 
 SHOWS_ALL = ("mpich", "openmpi", "mvapich", "mpirun_rsh", "ibrun")
-"""Launchers that cannot keep a node's GPUs from a rank."""
+"""Launchers that always show a rank all GPUs of its node."""
 
 
 def _duration(text: str | None) -> str | None:
@@ -23,35 +23,39 @@ def _duration(text: str | None) -> str | None:
 
 
 class Bin(Section):
-    """A range of node counts with a walltime of its own."""
+    """A range of node counts with its own walltime limit."""
 
-    max_nodes: Count = Field(description="Jobs of up to so many nodes, and more than the bin before allows.")
-    max_walltime: str = Field(description="Longest of them, such as 2h.")
+    max_nodes: Count = Field(
+        description="Maximum nodes of a job in this bin; the minimum is one more than the maximum of the bin before."
+    )
+    max_walltime: str = Field(description="Maximum walltime of these jobs, such as 2h.")
 
     _walltime = field_validator("max_walltime")(_duration)
 
 
 class Queue(Section):
-    """A queue (LSF, Flux), partition or quality of service (Slurm), and what it allows."""
+    """A queue (LSF, Flux), partition or quality of service (Slurm), and its limits."""
 
-    min_nodes: Count | None = Field(None, description="Least nodes of a job.")
-    max_nodes: Count | None = Field(None, description="Most nodes of a job.")
-    max_walltime: str | None = Field(None, description="Longest job, such as 12h.")
+    min_nodes: Count | None = Field(None, description="Minimum nodes of a job.")
+    max_nodes: Count | None = Field(None, description="Maximum nodes of a job.")
+    max_walltime: str | None = Field(None, description="Maximum walltime of a job, such as 12h.")
     bins: list[Bin] = Field(default_factory=list, description="Walltime by node count, smallest first.")
-    max_submitted: Count | None = Field(None, description="Jobs that a user may have in it, waiting or running.")
-    source: Line | None = Field(None, description="Where the limits are said, and when they were read.")
+    max_submitted: Count | None = Field(None, description="Maximum waiting and running jobs of a user.")
+    source: Line | None = Field(None, description="Source of the limits, and the date of reading.")
 
     _walltime = field_validator("max_walltime")(_duration)
 
 
 class Scheduler(Section):
-    """What takes the jobs."""
+    """The scheduler of the jobs."""
 
-    kind: Literal["local", "slurm", "lsf", "flux"] = Field(description="local runs them here, one after another.")
-    account_option: Option | None = Field(None, description="How the account is given: -G, -P, --account or --bank.")
-    queue_option: Option | None = Field(None, description="How a queue is given, if not by --partition, -q or --queue.")
+    kind: Literal["local", "slurm", "lsf", "flux"] = Field(
+        description="local runs jobs on this machine, one after another."
+    )
+    account_option: Option | None = Field(None, description="Option for the account: -G, -P, --account or --bank.")
+    queue_option: Option | None = Field(None, description="Option for the queue, if not --partition, -q or --queue.")
     gpu_request: Literal["none", "gres", "gpus-per-node", "gpus-per-task", "gpu"] = Field(
-        "none", description="How the head of a script asks for GPUs; none where a node comes with them. LSF has gpu."
+        "none", description="Option that requests GPUs; none if nodes include their GPUs. LSF has gpu."
     )
     allocation: Literal["nodes", "slots"] = Field(
         "nodes", description="LSF: whole nodes by -nnodes, or slots by -n with span[ptile=]."
@@ -60,11 +64,11 @@ class Scheduler(Section):
     max_array: int | None = Field(None, ge=1, description="Largest index of a job array; by default no arrays.")
     refuses: list[Option] = Field(
         default_factory=list,
-        description="Options that the site turns away, such as -cwd: scripts do without, and notes say what is lost.",
+        description="Options that the site refuses, such as -cwd; scripts leave them out.",
     )
-    max_submitted: Count | None = Field(None, description="Jobs that a user may have in all queues.")
+    max_submitted: Count | None = Field(None, description="Maximum jobs of a user in all queues.")
     directives: dict[Option, str | int | None] = Field(
-        default_factory=dict, description="More options for the head of each script; null for one without a value."
+        default_factory=dict, description="More options for the head of each script; null for an option without value."
     )
 
     @field_validator("directives")
@@ -79,24 +83,26 @@ class Scheduler(Section):
 class Node(Section):
     """One compute node."""
 
-    gpus: int = Field(0, ge=0, le=1024, description="GPUs.")
-    gpu: Line | None = Field(None, description="Their model.")
-    gpu_memory_gb: float | None = Field(None, gt=0, description="Memory of each.")
+    gpus: int = Field(0, ge=0, le=1024, description="Number of GPUs.")
+    gpu: Line | None = Field(None, description="Model of the GPUs.")
+    gpu_memory_gb: float | None = Field(None, gt=0, description="Memory of a GPU in GB.")
     gpu_peak_tflops: dict[Precision, Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict,
-        description="Dense peak of each by precision, in TFLOP/s, where hpcbench does not know the model.",
+        description="Dense peak of a GPU by precision in TFLOP/s, for models that hpcbench does not contain.",
     )
-    gpu_exclusive: bool = Field(False, description="Each GPU takes one process only.")
-    cores: Count | Literal["auto"] = Field("auto", description="Cores that jobs may use; auto counts this machine's.")
+    gpu_exclusive: bool = Field(False, description="Whether a GPU accepts only one process.")
+    cores: Count | Literal["auto"] = Field(
+        "auto", description="Cores that jobs may use; auto counts those of this machine."
+    )
     sockets: Count = Field(1, description="Sockets, each with the same share of the cores.")
     socket_gpus: list[Annotated[int, Field(ge=0)]] | None = Field(
-        None, description="GPUs of each socket; by default the same share, so that it is needed where they differ."
+        None, description="GPUs of each socket; by default equal shares."
     )
     cores_per_gpu: Count | None = Field(
-        None, description="Cores that must be asked for with each GPU, where the site takes neither more nor fewer."
+        None, description="Number of cores that a job must request with each GPU, if the site allows no other number."
     )
-    threads_per_core: Count = Field(1, description="Hardware threads of a core, as the scheduler counts them.")
-    memory_gb: float | None = Field(None, gt=0, description="Host memory.")
+    threads_per_core: Count = Field(1, description="Hardware threads per core, as the scheduler counts them.")
+    memory_gb: float | None = Field(None, gt=0, description="Host memory in GB.")
 
     @property
     def usable_cores(self) -> int:
@@ -115,82 +121,88 @@ class Node(Section):
 
 
 class Network(Section):
-    """What lies between the nodes."""
+    """The network between the nodes."""
 
     description: Line = Field(description="For people.")
-    bandwidth_gbit: float | None = Field(None, gt=0, description="Of a node, one way, in Gbit/s.")
-    latency_us: float | None = Field(None, gt=0, description="Of a small message between nodes.")
+    bandwidth_gbit: float | None = Field(None, gt=0, description="Bandwidth of a node in one direction, in Gbit/s.")
+    latency_us: float | None = Field(
+        None, gt=0, description="Latency of a small message between nodes, in microseconds."
+    )
 
 
 class Launcher(Section):
-    """What starts the ranks inside a job."""
+    """The launcher that starts the ranks inside a job."""
 
     kind: Literal["auto", "mpich", "openmpi", "mvapich", "mpirun_rsh", "srun", "jsrun", "lrun", "ibrun", "flux"] = (
-        Field(description="Its dialect; auto finds out whose the launcher of this machine is.")
+        Field(description="Dialect of the launcher; auto detects that of this machine.")
     )
-    program: Line | None = Field(None, description="Its path; by default found on PATH.")
-    args: list[Line] = Field(default_factory=list, description="More arguments, after ours.")
+    program: Line | None = Field(None, description="Path of the launcher; by default searched on PATH.")
+    args: list[Line] = Field(default_factory=list, description="More arguments, after those of hpcbench.")
     mpi: Literal["spectrum", "mvapich"] | None = Field(
         None,
-        description="MPI library of the ranks that jsrun or lrun start, by default spectrum. Spectrum MPI alone gets "
-        "-gpu where gpu_aware_mpi is true; what MVAPICH needs goes into environment.",
+        description="MPI library of the ranks that jsrun or lrun start, by default spectrum. Only Spectrum MPI gets "
+        "-gpu if gpu_aware_mpi is true; set variables for MVAPICH in environment.",
     )
     visibility: Literal["one", "socket", "all"] | None = Field(
         None,
-        description="GPUs that a rank sees: its own, its socket's, or the node's. It changes what is measured. By "
-        "default its own where the launcher can see to that, else all.",
+        description="GPUs that a rank sees: its own, its socket's, or the node's. This changes the measurement. By "
+        "default its own if the launcher supports that, else all.",
     )
 
 
 class Site(Section):
-    """One machine: what a job script needs to know of it."""
+    """Facts about one machine that job scripts need."""
 
     site: Name = Field(description="Name.")
-    description: Line | None = Field(None, description="For people.")
-    scheduler: Scheduler = Field(description="What takes the jobs.")
+    description: Line | None = Field(None, description="Short description.")
+    scheduler: Scheduler = Field(description="The scheduler of the jobs.")
     queues: dict[Label, Queue] = Field(default_factory=dict, description="Queues; the first is the default.")
-    walltime: str | None = Field(None, description="Limit of a job where the study has none, such as 2h.")
+    walltime: str | None = Field(None, description="Walltime of a job if the study sets none, such as 2h.")
     node: Node = Field(default_factory=Node, description="One compute node.")
-    network: Network | None = Field(None, description="What lies between the nodes.")
-    launcher: Launcher = Field(description="What starts the ranks.")
-    ranks_per_node: Count | None = Field(None, description="Usual ranks a node; by default its GPUs.")
-    threads: Count | None = Field(None, description="Threads a rank; by default its share of the cores.")
-    oversubscribe: bool = Field(False, description="Ranks may share cores: to try things out, not to measure.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="What ranks compute on.")
+    network: Network | None = Field(None, description="The network between the nodes.")
+    launcher: Launcher = Field(description="The launcher of the ranks.")
+    ranks_per_node: Count | None = Field(None, description="Usual number of ranks per node; by default its GPUs.")
+    threads: Count | None = Field(None, description="Threads per rank; by default its share of the cores.")
+    oversubscribe: bool = Field(False, description="Whether ranks may share cores, for trials, not for measurements.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Device on which ranks compute.")
     gpu_aware_mpi: bool | None = Field(
-        None, description="The MPI library takes device pointers; by default unknown, which counts as no."
+        None, description="Whether the MPI library accepts device pointers; by default unknown, which counts as no."
     )
     modules: list[Line] = Field(default_factory=list, description="Modules to load.")
-    environment: dict[Variable, Line] = Field(default_factory=dict, description="Variables, taken literally.")
-    schemes: dict[Name, SchemeEntry] = Field(
-        default_factory=dict, description="Schemes that this machine adds, such as an MPI library that compresses."
+    environment: dict[Variable, Line] = Field(
+        default_factory=dict, description="Environment variables, taken literally."
     )
-    setup: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run before the ranks.")
-    teardown: list[Line] = Field(default_factory=list, description="Shell lines of the site's own, run after them.")
+    schemes: dict[Name, SchemeEntry] = Field(
+        default_factory=dict, description="Schemes of this machine, such as an MPI library that compresses."
+    )
+    setup: list[Line] = Field(default_factory=list, description="Shell lines to run before the ranks.")
+    teardown: list[Line] = Field(default_factory=list, description="Shell lines to run after the ranks.")
     templates: PathLine | None = Field(
-        None, description="Directory of job templates of one's own, used before those that come with hpcbench."
+        None, description="Directory of the site's own job templates, used before those of hpcbench."
     )
     container: Container | None = Field(
-        None, description="How containers are run here, or also in which image; a study may say the rest."
+        None, description="How containers are run here, and perhaps the image; a study may set the other fields."
     )
-    python: Line = Field("python3", description="The interpreter; auto takes the one that runs hpcbench.")
-    work: PathLine | None = Field(None, description="Directory that holds results/; by default where hpcbench is run.")
-    retired: Line | None = Field(None, description="When the machine was switched off, and what follows from that.")
-    sources: list[Line] = Field(default_factory=list, description="Where the facts come from.")
-    checked: Line = Field(description="How and when this file was last proved on the machine, or never.")
+    python: Line = Field("python3", description="The interpreter; auto is the one that runs hpcbench.")
+    work: PathLine | None = Field(
+        None, description="Directory that contains results/; by default the working directory."
+    )
+    retired: Line | None = Field(None, description="When the machine was switched off, and the consequences.")
+    sources: list[Line] = Field(default_factory=list, description="Sources of the facts.")
+    checked: Line = Field(description="How and when this file was last tested on the machine, or never.")
 
     _walltime = field_validator("walltime")(_duration)
 
     @property
     def visibility(self) -> Literal["one", "socket", "all"]:
-        """GPUs that a rank sees. Where there are none, a rank keeps to its own part of the node all the same."""
+        """GPUs that a rank sees. Without GPUs, it is the part of the node that a rank keeps to."""
         if self.launcher.visibility is not None:
             return self.launcher.visibility
         return "all" if self.device == "cuda" and self.launcher.kind in SHOWS_ALL else "one"
 
     @property
     def capacity(self) -> Capacity:
-        """What the size of a run depends on, and what it can do."""
+        """Facts on which the size of a run depends."""
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
         if usual is None and self.scheduler.kind != "local":
             usual = self.node.usable_cores // (self.threads or 1)
@@ -199,23 +211,23 @@ class Site(Section):
 
     @property
     def _most_nodes(self) -> tuple[int, str] | None:
-        """The most nodes of a job in any queue, in words too; None where a queue does not say."""
+        """Maximum nodes of a job in any queue, and the source; None if a queue does not report its maximum."""
         bounds = {
             name: min(
                 (most for most in (queue.max_nodes, *[b.max_nodes for b in queue.bins[-1:]]) if most), default=None
             )
             for name, queue in self.queues.items()
         }
-        known = {name: bound for name, bound in bounds.items() if bound is not None}
-        if not known or len(known) < len(bounds):
+        maxima = {name: bound for name, bound in bounds.items() if bound is not None}
+        if not maxima or len(maxima) < len(bounds):
             return None
-        name = max(known, key=lambda name: known[name])
+        name = max(maxima, key=lambda name: maxima[name])
         source = f" ({self.queues[name].source})" if self.queues[name].source else ""
-        if len(known) == 1:
-            return known[name], f"queue {name} of {self.site} takes at most {known[name]}{source}"
-        return known[name], f"no queue of {self.site} takes more than {name} does, {known[name]}{source}"
+        if len(maxima) == 1:
+            return maxima[name], f"queue {name} of {self.site} takes at most {maxima[name]}{source}"
+        return maxima[name], f"the largest queue of {self.site}, {name}, takes at most {maxima[name]}{source}"
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a site file, for editors."""
+    """Return the JSON Schema of a site file, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Site.model_json_schema()}

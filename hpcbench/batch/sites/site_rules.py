@@ -1,4 +1,4 @@
-"""What is wrong with a site although each of its values is right by itself: the rules, one function each."""
+"""Rules for combinations of values in a site file, with one function per rule."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -19,12 +19,12 @@ class Fault:
 
     path: FieldPath
     """Path of the value that must be changed."""
-    words: str
-    """What is wrong, and the remedy."""
+    problem: str
+    """The problem and the remedy."""
 
     def line(self, document: Document) -> str:
-        """The fault as one line with its place in the file."""
-        return format_fault(document.where(self.path), self.path, self.words)
+        """Format the fault as one line with its place in the file."""
+        return format_fault(document.where(self.path), self.path, self.problem)
 
 
 Rule = Callable[[Site], Iterator[Fault]]
@@ -37,33 +37,33 @@ def rule(*needs: str) -> Callable[[Rule], Rule]:
     Parameters
     ----------
     needs
-        Dotted paths of the values without which it would find what is not so: where one is wrong by itself, the rule
-        is not asked.
+        Dotted paths of the values that the rule reads. If one of them is invalid by itself, the rule is skipped.
     """
 
-    def register(found: Rule) -> Rule:
-        _RULES.append((tuple(tuple(path.split(".")) for path in needs), found))
-        return found
+    def register(function: Rule) -> Rule:
+        _RULES.append((tuple(tuple(path.split(".")) for path in needs), function))
+        return function
 
     return register
 
 
 def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
-    """Every fault that the rules find, those that explain others first.
+    """Return the faults by all rules, those that explain others first.
 
     Parameters
     ----------
+    site
+        The site.
     broken
-        Paths of values that are wrong by themselves, and have been left out of the site or stand in it as something
-        else.
+        Paths of values that are invalid by themselves. The site does not contain them, or contains other values.
     """
-    found: list[Fault] = []
+    problems: list[Fault] = []
     for needs, ask in _RULES:
         if not any(_overlap(path, need) for path in broken for need in needs):
-            found += [fault for fault in ask(site) if not any(_in_one_list(fault.path, path) for path in broken)]
-    if not any(path[0] in _ABOUT_NODES for path in (*broken, *(fault.path for fault in found))):
-        found += _usual_ranks_fit(site)
-    return found
+            problems += [fault for fault in ask(site) if not any(_in_one_list(fault.path, path) for path in broken)]
+    if not any(path[0] in _ABOUT_NODES for path in (*broken, *(fault.path for fault in problems))):
+        problems += _usual_ranks_fit(site)
+    return problems
 
 
 _ABOUT_NODES = ("node", "launcher", "device", "python", "threads", "ranks_per_node", "scheduler", "oversubscribe")
@@ -75,7 +75,7 @@ def _overlap(path: FieldPath, need: FieldPath) -> bool:
 
 
 def _in_one_list(path: FieldPath, broken: FieldPath) -> bool:
-    """Whether both are items of one list: leaving one out has changed the number of the other."""
+    """Whether both are items of one list: without one of them, the index of the other has changed."""
     common = next(
         (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
     )
@@ -117,7 +117,7 @@ def _mpi_is_for_job_step_managers(site: Site) -> Iterator[Fault]:
 
 @rule("launcher.kind", "device", "container")
 def _containers_can_be_run(site: Site) -> Iterator[Fault]:
-    """As far as the site says how: the image may be the study's."""
+    """Check the container as far as the site defines it: the study may set the image."""
     if site.container is None or site.container.kind is None:
         return
     try:
@@ -148,12 +148,12 @@ def _auto_means_here(site: Site) -> Iterator[Fault]:
 def _gpus_lie_on_sockets(site: Site) -> Iterator[Fault]:
     node = site.node
     if node.socket_gpus is None:
-        each, rest = divmod(node.gpus, node.sockets)
-        if rest:
-            example = [each] * (node.sockets - 1) + [each + rest]
+        each, remainder = divmod(node.gpus, node.sockets)
+        if remainder:
+            example = [each] * (node.sockets - 1) + [each + remainder]
             yield Fault(
                 ("node", "gpus"),
-                f"{node.gpus} do not divide into {node.sockets} sockets: say how they lie: socket_gpus: {example}, say",
+                f"{node.gpus} are not equal shares of {node.sockets} sockets: add socket_gpus, such as {example}",
             )
     elif len(node.socket_gpus) != node.sockets or sum(node.socket_gpus) != node.gpus:
         yield Fault(
@@ -219,14 +219,14 @@ def _usual_walltime_is_allowed(site: Site) -> Iterator[Fault]:
 
 @rule("scheduler.kind", "scheduler.gpu_request")
 def _options_are_for_the_scheduler(site: Site) -> Iterator[Fault]:
-    scheduler, said = site.scheduler, site.scheduler.model_fields_set
+    scheduler, fields = site.scheduler, site.scheduler.model_fields_set
     if scheduler.kind != "lsf":
-        for name in sorted(said & {"allocation", "hand_in"}):
-            yield Fault(("scheduler", name), "is for LSF alone: remove it")
+        for name in sorted(fields & {"allocation", "hand_in"}):
+            yield Fault(("scheduler", name), "is for LSF only: remove it")
     if scheduler.kind == "local":
-        given = said & {"account_option", "queue_option", "directives", "max_array", "max_submitted", "refuses"}
+        given = fields & {"account_option", "queue_option", "directives", "max_array", "max_submitted", "refuses"}
         for name in sorted(given):
-            yield Fault(("scheduler", name), "means nothing where no scheduler takes the jobs: remove it")
+            yield Fault(("scheduler", name), "has no effect without a scheduler: remove it")
     ways = {"slurm": ("none", "gres", "gpus-per-node", "gpus-per-task"), "lsf": ("none", "gpu")}
     allowed = ways.get(scheduler.kind, ("none",))
     if scheduler.gpu_request not in allowed:

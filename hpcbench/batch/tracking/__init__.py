@@ -1,1 +1,1 @@
-"""What was handed in and what became of it."""
+"""State of submitted jobs."""

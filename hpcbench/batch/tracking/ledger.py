@@ -1,13 +1,14 @@
-"""What was handed to the scheduler: one file a job or array, written before it is handed in and again after.
+"""Ledger of submitted jobs: one file per job or array, written before its submission and again afterwards.
 
-A file without an id tells that somebody died, or lost the connection, between the two: whoever comes next looks the
-name up and adopts what the scheduler knows, or hands it in again.
+A file without an id means that a command was killed or lost its connection in between. The next command searches for
+the job by name. It adopts the job if the scheduler lists it, and submits it again if not.
 """
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from hpcbench.batch.batch_job import BatchJob
 from hpcbench.batch.files import now, seconds, write_json
@@ -20,25 +21,26 @@ from hpcbench.files import shown_path
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedJob(BatchJob):
-    """A job or an array, handed in once."""
+    """One submission of a job or an array."""
 
     number: int
     begun: dict[str, int]
-    """Attempts that each job had begun before: its marks of these are of the past."""
+    """Number of attempts that each job had begun before. Status files of these attempts do not count."""
     time: str
     id: str | None = None
     elements: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
-    said: str = ""
+    output: Annotated[str, Field(validation_alias="said")] = ""
+    """Standard output and error of the submission; ``said`` in the file."""
     cancelled: str | None = None
-    """When it was cancelled by us."""
+    """Time at which hpcbench cancelled it."""
 
     def element(self, job: str) -> str | None:
-        """By which id the scheduler knows one of its jobs; None where the answer is missing."""
+        """Return the scheduler's id of one of its jobs; None if the answer is missing."""
         return self.elements[self.jobs.index(job)] if self.elements else None
 
-    def handed_in(self, job: str) -> SubmissionRecord:
-        """As one of its jobs is judged by it."""
+    def make_record(self, job: str) -> SubmissionRecord:
+        """Return the record from which the state of one of its jobs is resolved."""
         return SubmissionRecord(self.time, self.begun[job], self.id is not None, self.cancelled)
 
 
@@ -46,7 +48,7 @@ _SUBMITTED = TypeAdapter(SubmittedJob)
 
 
 class Ledger:
-    """The jobs of a submission that were handed in.
+    """The submitted jobs of a submission.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ class Ledger:
     Raises
     ------
     UserError
-        A file of it is damaged.
+        A file of the ledger is damaged.
     """
 
     def __init__(self, root: Path) -> None:
@@ -64,20 +66,20 @@ class Ledger:
         self._directory = root / "handed"
         self._submitted: dict[int, SubmittedJob] = {}
         self._last: dict[str, list[int]] = {}
-        """Numbers of the handings-in of each job."""
-        found = (_read(path) for path in self._directory.glob("[0-9]*.json"))
-        for submitted in sorted(filter(None, found), key=lambda submitted: submitted.number):
+        """Numbers of the submissions of each job."""
+        entries = (_read(path) for path in self._directory.glob("[0-9]*.json"))
+        for submitted in sorted(filter(None, entries), key=lambda submitted: submitted.number):
             self._add(submitted)
 
     @property
     def submitted(self) -> list[SubmittedJob]:
-        """In the order in which they were handed in."""
+        """The submitted jobs in the order of their submission."""
         return list(self._submitted.values())
 
     def open(self, job: BatchJob, begun: dict[str, int]) -> SubmittedJob:
-        """Write down that a job is about to be handed in."""
+        """Record that a job is about to be submitted."""
         self._directory.mkdir(exist_ok=True)
-        set_aside(self._directory)  # else a full disk would keep a job that was taken from being written down
+        set_aside(self._directory)  # so that a submitted job can be recorded on a full disk
         number = next(reversed(self._submitted), 0) + 1
         submitted = SubmittedJob(**asdict(job), number=number, begun=begun, time=now())
         self._write(submitted)
@@ -85,40 +87,40 @@ class Ledger:
         return submitted
 
     def close(self, submitted: SubmittedJob, receipt: Receipt) -> SubmittedJob:
-        """Write down what the scheduler answered."""
+        """Record the scheduler's answer."""
         return self._change(
             submitted,
             id=receipt.id,
             elements=list(receipt.elements),
             argv=[str(word) for word in receipt.argv],
-            said=receipt.said[:4096],
+            output=receipt.output[:4096],
         )
 
     def drop(self, submitted: SubmittedJob) -> None:
-        """Forget a job that the scheduler did not take."""
+        """Remove a job that the scheduler did not accept."""
         self._path(submitted).unlink()
         del self._submitted[submitted.number]
         for job in submitted.jobs:
             self._last[job].remove(submitted.number)
 
     def cancel(self, submitted: SubmittedJob) -> SubmittedJob:
-        """Write down that it is being cancelled."""
+        """Record that it is being cancelled."""
         return self._change(submitted, cancelled=now())
 
-    def lives_on(self, submitted: SubmittedJob) -> None:
-        """Write down that its scheduler did not cancel it."""
+    def clear_cancellation(self, submitted: SubmittedJob) -> None:
+        """Record that its scheduler did not cancel it."""
         self._change(submitted, cancelled=None)
 
-    def times(self, job: str) -> int:
-        """How often a job was handed in."""
+    def count_submissions(self, job: str) -> int:
+        """Return the number of times that a job was submitted."""
         return len(self._last.get(job, ()))
 
     def of(self, job: str) -> SubmittedJob | None:
-        """The last handing-in of a job; None where there was none."""
+        """Return the last submission of a job; None if there was none."""
         return self._submitted[self._last[job][-1]] if self._last.get(job) else None
 
     def element(self, job: str) -> str | None:
-        """By which id the scheduler knows the job; None where it was not handed in, or the answer is missing."""
+        """Return the scheduler's id of a job; None if it was not submitted, or the answer is missing."""
         submitted = self.of(job)
         return submitted.element(job) if submitted is not None else None
 
@@ -134,7 +136,8 @@ class Ledger:
         return changed
 
     def _write(self, submitted: SubmittedJob) -> None:
-        written(self._directory, lambda: write_json(self._path(submitted), asdict(submitted), durable=True))
+        content = {"said" if key == "output" else key: value for key, value in asdict(submitted).items()}
+        written(self._directory, lambda: write_json(self._path(submitted), content, durable=True))
 
     def _path(self, submitted: SubmittedJob) -> Path:
         return self._directory / f"{submitted.number:04d}.json"
@@ -144,7 +147,7 @@ def _read(path: Path) -> SubmittedJob | None:
     try:
         submitted = _SUBMITTED.validate_json(path.read_bytes())
     except FileNotFoundError:
-        return None  # dropped meanwhile, by who hands in
+        return None  # dropped meanwhile by another command
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -153,7 +156,7 @@ def _read(path: Path) -> SubmittedJob | None:
         if submitted.elements and len(submitted.elements) != len(submitted.jobs):
             wrong = f"elements: {len(submitted.elements)} ids for {len(submitted.jobs)} jobs"
         elif set(submitted.begun) != set(submitted.jobs) or seconds(submitted.time) is None:
-            wrong = "begun or time: not what was written"
+            wrong = "begun or time: inconsistent"
         else:
             return submitted
-    raise UserError(f"{shown_path(path)}: damaged: {wrong}: remove it, then look at the queue") from None
+    raise UserError(f"{shown_path(path)}: damaged: {wrong}: remove it, then check the queue") from None

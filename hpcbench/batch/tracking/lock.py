@@ -1,7 +1,7 @@
-"""One command at a time in a directory of submissions, on whichever login node it was given.
+"""Lock of a directory of submissions, for commands on all login nodes.
 
-The lock is a file that says who made it. Advisory locks are switched off on some parallel file systems, and on others
-do not reach from one login node to the next; that only one can make a file holds on all of them.
+The lock is a file that names its holder. Advisory locks are switched off on some parallel file systems, and do not
+reach other login nodes on others. On all of them only one process can create a file.
 """
 
 import contextlib
@@ -19,24 +19,26 @@ from hpcbench.errors import UserError
 from hpcbench.files import read_json, shown_path
 
 _SILENCE = 600.0
-"""Seconds after which a holder on another machine, who says again and again that it is there, is taken for dead."""
+"""Seconds without an update of the file after which a holder on another machine counts as dead."""
 _BEAT = 60.0
-"""Seconds between two such words."""
+"""Seconds between two updates."""
 
 
 @contextlib.contextmanager
 def locked(directory: Path, *, patience: float = 60.0) -> Iterator[None]:
-    """Keep other commands out of the directory, which exists.
+    """Keep other commands out of an existing directory.
 
     Parameters
     ----------
+    directory
+        The directory.
     patience
-        Seconds to wait for another one to end.
+        Seconds to wait for the end of another command.
 
     Raises
     ------
     UserError
-        Another one holds it for longer than that.
+        Another command holds the lock for longer.
     """
     path = directory / ".lock"
     token = _acquire(path, time.monotonic() + patience)
@@ -52,11 +54,11 @@ def locked(directory: Path, *, patience: float = 60.0) -> Iterator[None]:
 
 
 def _acquire(path: Path, deadline: float) -> str:
-    """Make the file when there is none, or none of a living holder; returns the token that says it is ours."""
+    """Create the file if there is none, or its holder is dead; return the token that makes it ours."""
     while (token := _make(path)) is None:
         holder = read_json(path)
         if holder is not None and _dead(holder, path):
-            # One at a time removes it, and looks again before: else a second one would remove what the first made.
+            # One process at a time checks again and removes the file. Else a second one would remove a new lock.
             turn = path.with_name(f"{path.name}.over")
             turn_token = _acquire(turn, deadline)
             try:
@@ -65,7 +67,7 @@ def _acquire(path: Path, deadline: float) -> str:
             finally:
                 _release(turn, turn_token)
         elif time.monotonic() > deadline:
-            who = f"process {holder.get('pid')} on {holder.get('host')}" if holder else "somebody"
+            who = f"process {holder.get('pid')} on {holder.get('host')}" if holder else "an unknown process"
             raise UserError(
                 f"{shown_path(path)}: held by {who}: wait for that command to end, or remove the file if there is none"
             )
@@ -75,26 +77,26 @@ def _acquire(path: Path, deadline: float) -> str:
 
 
 def _make(path: Path) -> str | None:
-    """Make the file with its content, at once, unless there is one."""
-    own = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    """Create the file together with its content; return None if it exists."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
-        own.write_text(json.dumps({**(identity(os.getpid()) or {}), "token": own.name}), encoding="utf-8")
-        os.link(own, path)
+        draft.write_text(json.dumps({**(identity(os.getpid()) or {}), "token": draft.name}), encoding="utf-8")
+        os.link(draft, path)
     except FileExistsError:
         return None
     finally:
-        own.unlink(missing_ok=True)
-    return own.name
+        draft.unlink(missing_ok=True)
+    return draft.name
 
 
 def _release(path: Path, token: str) -> None:
-    """Remove the file, unless somebody took us for dead and made his own."""
+    """Remove the file, unless another process considered ours dead and made its own."""
     if (read_json(path) or {}).get("token") == token:
         path.unlink(missing_ok=True)
 
 
 def _beat(path: Path, token: str, over: threading.Event) -> None:
-    """Tell those on other machines, whatever takes long here, that the holder lives."""
+    """Update the file regularly, to show other machines that its holder is alive."""
     while not over.wait(_BEAT):
         with contextlib.suppress(OSError):
             if (read_json(path) or {}).get("token") == token:

@@ -1,4 +1,4 @@
-"""The marks of jobs: the truth about how they ended."""
+"""Status files of jobs, which record how they ended."""
 
 import re
 from pathlib import Path
@@ -10,15 +10,15 @@ from hpcbench.contract.submission import SchedulerKind
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """The mark in the directory; None where there is none that can be read."""
-    found = mark.read_mark(directory)
-    return found if found and found.readable else None
+    """Return the content of a directory's status file; None if no file can be read."""
+    status = mark.read_mark(directory)
+    return status if status and status.readable else None
 
 
 def scheduler_id(kind: str, mark: Mark) -> str | None:
-    """By which id the scheduler knows the job that left the mark; None where the mark does not tell it.
+    """Return the scheduler's id of the job with this status; None if the status does not contain it.
 
-    A local job's mark has the id of a process, which its queue does not ask for.
+    The status of a local job contains the id of a process, which its queue does not use.
     """
     id = mark.id or ""
     if kind == SchedulerKind.FLUX:
@@ -27,7 +27,7 @@ def scheduler_id(kind: str, mark: Mark) -> str | None:
     return id if form and re.fullmatch(form, id) else None
 
 
-def attempts_begun(root: Path, job: str) -> int:
-    """How often the job has begun."""
-    found = read_mark(root / "jobs" / job)
-    return 0 if found is None else found.attempt
+def count_attempts(root: Path, job: str) -> int:
+    """Return the number of attempts that a job has begun."""
+    status = read_mark(root / "jobs" / job)
+    return 0 if status is None else status.attempt

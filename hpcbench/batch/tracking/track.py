@@ -1,4 +1,4 @@
-"""How a submission stands: its marks, and one question to its scheduler for all jobs whose marks do not say it all."""
+"""States of a submission, from its status files and one query of the scheduler for all jobs that need it."""
 
 import time
 from collections.abc import Mapping
@@ -18,47 +18,49 @@ from hpcbench.contract.submission import PlannedRun, SchedulerKind, SubmissionFi
 from hpcbench.errors import UserError
 
 _LAG = 60.0
-"""Seconds after which accounting has heard of a job's end, if there is any."""
+"""Seconds after which accounting, if there is any, has recorded the end of a job."""
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """A submission with the state of all it holds."""
+    """A submission with the states of its jobs and runs."""
 
     root: Path
     submission: SubmissionFile
     jobs: dict[str, Status]
     runs: dict[str, Status]
     ids: dict[str, str]
-    """By which the scheduler knows the jobs that it has."""
+    """The scheduler's ids of the jobs that it lists or listed."""
     silent: str | None = None
-    """Why the scheduler could not be asked; None where it answered, or there was nothing to ask."""
+    """Why the scheduler did not answer; None if it answered, or no query was needed."""
 
     @property
     def failed(self) -> bool:
-        """Whether a run ended otherwise than it should, or nobody knows how."""
+        """Whether a run ended without success, or its end is unknown."""
         return any(not (status.state.alive or status.state is State.COMPLETED) for status in self.runs.values())
 
     @property
     def over(self) -> bool:
-        """Whether nothing waits or runs any more; not as long as nobody can say."""
+        """Whether nothing waits or runs any more; False if the scheduler did not answer."""
         return self.silent is None and not any(
             status.state.alive for status in (*self.jobs.values(), *self.runs.values())
         )
 
 
 def track(root: Path, *, ask: bool = True) -> Tracked:
-    """State of every job and run of the submission at `root`.
+    """Resolve the state of every job and run of a submission.
 
     Parameters
     ----------
+    root
+        Directory of the submission.
     ask
-        Whether to ask the scheduler; else what it said last counts.
+        Whether to ask the scheduler; else its last answer counts.
 
     Raises
     ------
     UserError
-        A file of it is missing or damaged.
+        A file of the submission is missing or damaged.
     """
     submission = read_submission(root)
     names = [job.id for job in submission.jobs]
@@ -70,14 +72,16 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
     runs = {run.id: _run(root, run, jobs[run.job]) for run in submission.runs}
     for job in submission.jobs:
         if jobs[job.id].state is State.LOST and all(runs[run].state is State.COMPLETED for run in job.runs):
-            jobs[job.id] = replace(jobs[job.id], state=State.COMPLETED, reason="by the last events of its runs alone")
+            jobs[job.id] = replace(
+                jobs[job.id], state=State.COMPLETED, reason="according to the last events of its runs"
+            )
     return Tracked(root, submission, jobs, runs, ids, silent)
 
 
 def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str | None:
-    """By which id the scheduler knows the job; where it took the job more than once, the one that holds it."""
-    handed = ledger.of(job)
-    if handed is None or mark is None or mark.attempt <= handed.begun[job]:
+    """Return the scheduler's id of a job. If the job was accepted twice, that is the id of the job with the claim."""
+    submitted = ledger.of(job)
+    if submitted is None or mark is None or mark.attempt <= submitted.begun[job]:
         return ledger.element(job)
     return scheduler_id(kind, mark) or ledger.element(job)
 
@@ -85,7 +89,7 @@ def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str
 def _ask(
     root: Path, ids: Mapping[str, str], marks: Mapping[str, Mark | None], ledger: Ledger
 ) -> tuple[dict[str, Seen], str | None]:
-    """What is known of the jobs after a question to the scheduler, if one is left to be asked."""
+    """Ask the scheduler if needed; return the last status of each job, and why the scheduler did not answer."""
     seen, clock = load(root), time.time()
     left = {job: _left(job, marks[job], seen.get(job), ledger, clock) for job in ids}
     try:
@@ -93,41 +97,41 @@ def _ask(
         asked = {job: ids[job] for job in ids if left[job] == "its end" or (left[job] and scheduler.keeps_accounts)}  # type: ignore[union-attr]
         if scheduler is None or not asked:
             return seen, None
-        words = scheduler.poll(list(asked.values()))
+        answers = scheduler.poll(list(asked.values()))
     except UserError as error:
         return seen, str(error) if "its end" in left.values() else None
     clock = time.time()
-    found = {
-        job: advance(seen.get(job), _parcel(job, ledger), words.get(id), clock, _ended(marks[job]))
+    statuses = {
+        job: advance(seen.get(job), _queue_name(job, ledger), answers.get(id), clock, _ended(marks[job]))
         for job, id in asked.items()
     }
-    new = {**seen, **{job: one for job, one in found.items() if one is not None}}
+    new = {**seen, **{job: status for job, status in statuses.items() if status is not None}}
     if new != seen:
         save(root, new)
     return new, None
 
 
-def _parcel(job: str, ledger: Ledger) -> str:
-    handed = ledger.of(job)
-    return handed.name if handed else ""
+def _queue_name(job: str, ledger: Ledger) -> str:
+    submitted = ledger.of(job)
+    return submitted.name if submitted else ""
 
 
 def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
-    """What is left to ask the scheduler of a job: ``its end``, or only what it ``cost``, or nothing."""
-    handed = ledger.of(job)
-    if handed is None:
+    """Return what to ask the scheduler about a job: ``its end``, only what it ``cost``, or nothing."""
+    submitted = ledger.of(job)
+    if submitted is None:
         return ""
-    known = seen if seen is not None and seen.parcel == handed.name else None
-    over = known is not None and not known.word.state.alive
-    age = clock - known.since if known else 0.0
-    if mark is None or mark.attempt <= handed.begun[job] or mark.state != "ended":
+    last = seen if seen is not None and seen.parcel == submitted.name else None
+    over = last is not None and not last.word.state.alive
+    age = clock - last.since if last else 0.0
+    if mark is None or mark.attempt <= submitted.begun[job] or mark.state != "ended":
         # Some ends are taken back, but not for ever.
         return "" if over and age > 2 * GRACE else "its end"
-    heard = over and known is not None and known.ended == mark.attempt
-    if mark.exit != 0 and not (heard and known and (known.word.state is not State.PREEMPTED or age > 2 * GRACE)):
+    heard = over and last is not None and last.ended == mark.attempt
+    if mark.exit != 0 and not (heard and last and (last.word.state is not State.PREEMPTED or age > 2 * GRACE)):
         return "its end"
-    hopeless = known is not None and (known.absent is not None or (over and age > _LAG))
-    return "" if hopeless or (known and over and known.word.accounting) else "cost"
+    hopeless = last is not None and (last.absent is not None or (over and age > _LAG))
+    return "" if hopeless or (last and over and last.word.accounting) else "cost"
 
 
 def _ended(mark: Mark | None) -> int:
@@ -137,17 +141,17 @@ def _ended(mark: Mark | None) -> int:
 def _job(
     job: str, mark: Mark | None, ledger: Ledger, seen: Seen | None, silent: str | None, submission: SubmissionFile
 ) -> Status:
-    handed = ledger.of(job)
-    if handed is None and mark is None:
-        why = "a dry run: not submitted" if submission.dry_run else "not handed in: `hpcbench submit` again"
+    submitted = ledger.of(job)
+    if submitted is None and mark is None:
+        why = "a dry run: not submitted" if submission.dry_run else "not submitted: run `hpcbench submit` again"
         return Status(State.PENDING, why)
-    if seen is not None and seen.parcel != _parcel(job, ledger):
+    if seen is not None and seen.parcel != _queue_name(job, ledger):
         seen = None
-    given, told = handed.handed_in(job) if handed else None, seen.told if seen else None
-    return resolve_job_state(mark, given, told, requeue=submission.requeue > 0, silent=silent, clock=time.time())
+    record, answer = submitted.make_record(job) if submitted else None, seen.told if seen else None
+    return resolve_job_state(mark, record, answer, requeue=submission.requeue > 0, silent=silent, clock=time.time())
 
 
 def _run(root: Path, run: PlannedRun, job: Status) -> Status:
-    # The mark first: what it says of the end is then already in the log.
+    # The status file is read first: when it records the end, the log is complete.
     mark = run_mark.read_mark(root / run.path)
     return make_run_status(resolve_unread_run(root / run.path, root / "jobs", mark, job.job(run.job)), mark, job)

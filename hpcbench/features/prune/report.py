@@ -10,7 +10,7 @@ from hpcbench.features.prune import events
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.present.notation import name
 from hpcbench.report.columns import columns, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID
@@ -22,7 +22,7 @@ ZEROS = Quantity(
     unit="1",
     meaning="Weights that are kept at zero after the last step, as a part of those that can be",
     scale=PERCENT,
-    run=lambda run: found.part if (found := run.said(sparsity)) else None,
+    run=lambda run: found.part if (found := run.extract(sparsity)) else None,
     over_steps="last step",
     table="sparsity",
 )
@@ -32,7 +32,7 @@ MESSAGES = Quantity(
     unit="B",
     meaning="Bytes of a step before the codec, of all ranks, where weights are sparse",
     scale=BYTES,
-    run=lambda run: run.message_bytes / run.steps if run.said(sparsity) and run.steps else None,
+    run=lambda run: run.message_bytes / run.steps if run.extract(sparsity) and run.steps else None,
     over_steps="mean of the steps",
     better="lower",
     table="sparsity",
@@ -98,7 +98,7 @@ def sparsity(log: RunLog) -> Sparsity | None:
 
 def _wires(run: Measures) -> float | None:
     """Return the bytes of a step after the codec."""
-    return run.wire_bytes / run.steps if run.said(sparsity) and run.steps and run.wire_bytes != "unknown" else None
+    return run.wire_bytes / run.steps if run.extract(sparsity) and run.steps and run.wire_bytes != "unknown" else None
 
 
 _MOST = 32
@@ -107,9 +107,9 @@ _MOST = 32
 
 def table(submission: Submission, cell: Cell) -> Table | None:
     """Return the zeros, bytes a step and losses of each scheme; None where no run has sparse weights."""
-    if not any(run.said(sparsity) for run in cell.runs):
+    if not any(run.extract(sparsity) for run in cell.runs):
         return None
-    made: list[Field[Row]] = [scheme()]
+    made: list[Field[SchemeRow]] = [scheme()]
     made += columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
     title = "Sparse weights: zeros, bytes of a step, and loss"
     return tabulate("sparsity", title, cell.rows, made, notes=list(_layers(cell)))
@@ -118,7 +118,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
 def _layers(cell: Cell) -> Iterator[str]:
     """Yield the zeros by layer in the first run of each scheme."""
     for row in cell.rows:
-        found = next((own for run in row.counted if (own := run.said(sparsity))), None)
+        found = next((own for run in row.counted if (own := run.extract(sparsity))), None)
         if found is not None:
             layers = [f"{layer} {100 * part:.1f}" for layer, part in list(found.by_layer().items())[:_MOST]]
             yield f"{name(row.scheme).shown}, pattern {found.pattern}, % of zeros: {'; '.join(layers)}."

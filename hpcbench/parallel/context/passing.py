@@ -57,7 +57,7 @@ def go_round(block_here: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]
     for hop in range(group.size - 1):
         into = rooms[hop % 2]
         work = group.pass_on(
-            leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward, made_of=block_here.shape
+            leaving, into.reshape(-1), relay, tag=hop % 2, channel=ranks.forward.describe(block_here.shape)
         )
         if ranks.overlap:
             yield (group.rank - hop) % group.size, block
@@ -104,8 +104,7 @@ class Homeward:
             into.reshape(-1),
             by=1,
             tag=2 + self._hops % 2,
-            channel=self._ranks.backward,
-            made_of=total.shape,
+            channel=self._ranks.backward.describe(total.shape),
         )
         self._hops += 1
         self._coming = into, self._ranks.begun(work)

@@ -38,9 +38,8 @@ class _Exchange:
         self._sent: Buffer = to_buffer(parts).reshape(-1)  # must live until the message has left
         self._came = room(parts.shape, like=parts)
         counts = [parts[0].numel()] * len(parts)
-        rows = (-1, parts.shape[-1])
         work = ranks.group.all_to_all(
-            self._sent, self._came.reshape(-1), (counts, counts), channel=channel, made_of=rows
+            self._sent, self._came.reshape(-1), (counts, counts), channel=channel.describe((-1, parts.shape[-1]))
         )
         self._work: Work = ranks.begun(work)
 

@@ -60,8 +60,7 @@ class Move:
             self._sent.reshape(-1),
             coming.reshape(-1),
             (elements[0], elements[1]),
-            channel=channel,
-            made_of=(-1, width),
+            channel=channel.describe((-1, width)),
         )
         self._coming = coming, work.in_background() if self.way.background else work
 

@@ -37,7 +37,7 @@ def gather(x: Tensor, line: Line | None) -> Coming:
     # a copy of a weight: ZeRO-3 frees weights, and PyTorch never frees memory that NumPy has once shared
     source = to_buffer(x.detach().clone() if isinstance(x, nn.Parameter) else x)
     joined = room((line.group.size * x.shape[0], *x.shape[1:]), like=x)
-    work = line.group.all_gather(source.reshape(-1), joined.reshape(-1), channel=line.channel, made_of=x.shape)
+    work = line.group.all_gather(source.reshape(-1), joined.reshape(-1), channel=line.channel.describe(x.shape))
     return _begun(work, line, x, joined, source)
 
 
@@ -46,7 +46,7 @@ def scatter(x: Tensor, line: Line | None) -> Coming:
     if line is None or line.group.size == 1:
         return here(x)
     source, summed = to_buffer(x), room((x.shape[0] // line.group.size, *x.shape[1:]), like=x)
-    work = line.group.reduce_scatter(source.reshape(-1), summed.reshape(-1), channel=line.channel, made_of=x.shape)
+    work = line.group.reduce_scatter(source.reshape(-1), summed.reshape(-1), channel=line.channel.describe(x.shape))
     return _begun(work, line, x, summed, source)
 
 
@@ -56,7 +56,7 @@ def broadcast(x: Tensor, root: int, line: Line | None) -> Coming:
         return here(x)
     # a copy: the root, too, uses the decoded values, and its own block must not change
     buffer = to_buffer(x.clone()) if line.group.rank == root else room(x.shape, like=x)
-    work = line.group.broadcast(buffer.reshape(-1), root, channel=line.channel, made_of=x.shape)
+    work = line.group.broadcast(buffer.reshape(-1), root, channel=line.channel.describe(x.shape))
     return _begun(work, line, x, buffer)
 
 
@@ -66,7 +66,7 @@ def reduce(x: Tensor, root: int, line: Line) -> Coming:
         return here(x)
     source = to_buffer(x)
     summed = room(x.shape if line.group.rank == root else (0,), like=x)
-    work = line.group.reduce(source.reshape(-1), summed.reshape(-1), root, channel=line.channel, made_of=x.shape)
+    work = line.group.reduce(source.reshape(-1), summed.reshape(-1), root, channel=line.channel.describe(x.shape))
     return _begun(work, line, x, summed, source)
 
 

@@ -1,1 +1,1 @@
-"""Who gets which layers: the cut of a model into stages and replicas that has the least time for a micro-batch."""
+"""Partition of a model into stages and replicas with the least time per micro-batch."""

@@ -1,12 +1,12 @@
-"""A model as a chain of layers, the links between its ranks, and what a stage of it costs. Pure.
+"""Model as a chain of layers, links between its ranks, and costs of its stages. Pure.
 
-The costs are those of PipeDream's partitioner (SOSP 2019), for one micro-batch on its way through the pipeline:
+The costs are those of PipeDream's partitioner (SOSP 2019), for one micro-batch:
 
-- a stage of some layers on m ranks takes ``max(compute, 2 (m - 1) |w| / (m B)) / m``: its replicas take turns, and the
-  gradients of its weights are summed over them;
-- a boundary takes ``2 a / B``: an activation there and a gradient back.
+- A stage of some layers on m ranks takes ``max(compute, 2 (m - 1) |w| / (m B)) / m``. Its replicas take turns, and the
+  gradients of its weights are summed over them.
+- A boundary takes ``2 a / B``, for an activation and a gradient.
 
-With a codec, a message has ``ratio`` times its bytes and takes ``codec_s`` seconds more for each byte before it.
+With a codec, a message has ``ratio`` times its bytes and takes ``codec_s`` more seconds per unencoded byte.
 """
 
 import math
@@ -23,17 +23,17 @@ class ChainLayer:
     Attributes
     ----------
     seconds
-        Forward and backward passes of one micro-batch.
+        Seconds of the forward and backward passes of one micro-batch.
     weight_bytes
-        Gradients of its weights, as they are sent.
+        Bytes of its gradients in messages.
     out_bytes
-        What it sends on of one micro-batch.
+        Bytes that it sends to the next layer for one micro-batch.
     kept_bytes
-        What it keeps of one micro-batch until the backward pass.
+        Bytes that it keeps of one micro-batch until the backward pass.
     version_bytes
-        One version of its weights.
+        Bytes of one version of its weights.
     state_bytes
-        Gradients and states of the optimizer, of which there is one copy.
+        Bytes of gradients and optimizer state, which exist once.
     """
 
     seconds: float
@@ -46,15 +46,15 @@ class ChainLayer:
 
 @dataclass(frozen=True)
 class Coding:
-    """What a codec makes of messages."""
+    """Effect of a codec on messages."""
 
     ratio: float = 1.0
-    """Bytes after it for each before."""
+    """Encoded bytes per byte."""
     codec_s: float = 0.0
-    """Seconds to encode and to decode a byte."""
+    """Seconds to encode and decode a byte."""
 
-    def seconds(self, nbytes: float, bytes_per_s: float) -> float:
-        """Seconds of a message."""
+    def time_message(self, nbytes: float, bytes_per_s: float) -> float:
+        """Return the seconds of a message."""
         return nbytes * (self.ratio / bytes_per_s + self.codec_s)
 
 
@@ -63,14 +63,14 @@ PLAIN = Coding()
 
 @dataclass(frozen=True)
 class LinkLevel:
-    """Units of one kind that links of one kind join: the ranks of a node, or nodes.
+    """Units of one kind that are connected by links of one kind: the ranks of a node, or nodes.
 
     Attributes
     ----------
     units
-        How many; on the lowest level they are ranks, else each is all of the level below.
+        Number of units. On the lowest level a unit is a rank, on others the whole level below.
     bytes_per_s
-        Bandwidth of a unit's link, one way.
+        Bandwidth of a unit's link in one direction in bytes per second.
     """
 
     units: int
@@ -79,18 +79,18 @@ class LinkLevel:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a cut is made for.
+    """Links, codecs and memory for which a model is cut.
 
     Attributes
     ----------
     levels
-        The lowest first: links within a node, then links between nodes.
+        Levels from the lowest: links within a node, then links between nodes.
     activations, gradients
         Codecs of the messages over boundaries, and of the sums of gradients.
     memory_bytes
         Memory of one rank; None for no limit.
     syncs
-        Sums of gradients for each micro-batch: 1 for PipeDream, 1/m if m micro-batches make a step.
+        Number of gradient sums per micro-batch: 1 for PipeDream, 1/m with m micro-batches per step.
     """
 
     levels: Sequence[LinkLevel]
@@ -101,56 +101,56 @@ class Setting:
 
     @property
     def ranks(self) -> int:
-        """Ranks of all levels."""
+        """Number of ranks."""
         return math.prod(level.units for level in self.levels)
 
     def sync_factor(self, replicas: int, level: LinkLevel) -> float:
-        """Seconds of the sums over so many replicas for each byte of gradients."""
-        return self.syncs * self.gradients.seconds(2 * (replicas - 1) / replicas, level.bytes_per_s)
+        """Return the seconds of the sums over `replicas` replicas per byte of gradients."""
+        return self.syncs * self.gradients.time_message(2 * (replicas - 1) / replicas, level.bytes_per_s)
 
 
 class LayerChain:
-    """Layers in their order, with sums over any run of them."""
+    """Layers in their order, with prefix sums."""
 
     def __init__(self, layers: Sequence[ChainLayer]) -> None:
         if not layers:
             raise ValueError("a chain has one layer or more")
         self.layers = tuple(layers)
-        self.compute = self._sums([layer.seconds for layer in layers])
-        self.weights = self._sums([layer.weight_bytes for layer in layers])
-        self.kept = self._sums([layer.kept_bytes for layer in layers])
-        self.versions = self._sums([layer.version_bytes for layer in layers])
-        self.states = self._sums([layer.state_bytes for layer in layers])
+        self.compute = self._accumulate([layer.seconds for layer in layers])
+        self.weights = self._accumulate([layer.weight_bytes for layer in layers])
+        self.activations = self._accumulate([layer.kept_bytes for layer in layers])
+        self.versions = self._accumulate([layer.version_bytes for layer in layers])
+        self.states = self._accumulate([layer.state_bytes for layer in layers])
 
     @staticmethod
-    def _sums(values: Sequence[float]) -> list[float]:
+    def _accumulate(values: Sequence[float]) -> list[float]:
         return list(accumulate(values, initial=0.0))
 
     def __len__(self) -> int:
         return len(self.layers)
 
     @cached_property
-    def alike(self) -> list[list[int]]:
-        """Begin of the first run of layers that equals layers i to j, so that alike runs are cut once."""
-        names: dict[ChainLayer, int] = {}
-        words = [names.setdefault(layer, len(names)) for layer in self.layers]
+    def first_equal(self) -> list[list[int]]:
+        """Begin of the first run of layers that equals layers i to j, so that equal runs are cut only once."""
+        numbers: dict[ChainLayer, int] = {}
+        kinds = [numbers.setdefault(layer, len(numbers)) for layer in self.layers]
         first: dict[tuple[int, ...], int] = {}
-        n = len(words)
-        return [[first.setdefault(tuple(words[i:j]), i) for j in range(n + 1)] for i in range(n + 1)]
+        n = len(kinds)
+        return [[first.setdefault(tuple(kinds[i:j]), i) for j in range(n + 1)] for i in range(n + 1)]
 
-    def seconds(self, i: int, j: int) -> float:
-        """Computing time of layers i to j - 1."""
+    def time_layers(self, i: int, j: int) -> float:
+        """Return the computing time of layers i to j - 1."""
         return self.compute[j] - self.compute[i]
 
-    def sync(self, i: int, j: int, replicas: int, level: LinkLevel, setting: Setting) -> float:
-        """Seconds of the sums of gradients of layers i to j - 1, for one micro-batch of each of the replicas."""
+    def time_sums(self, i: int, j: int, replicas: int, level: LinkLevel, setting: Setting) -> float:
+        """Return the seconds of the gradient sums of layers i to j - 1, for one micro-batch of each replica."""
         return setting.sync_factor(replicas, level) * (self.weights[j] - self.weights[i])
 
-    def boundary(self, j: int, level: LinkLevel, setting: Setting) -> float:
-        """Seconds of the messages before layer j, there and back."""
-        return 2 * setting.activations.seconds(self.layers[j - 1].out_bytes, level.bytes_per_s)
+    def time_boundary(self, j: int, level: LinkLevel, setting: Setting) -> float:
+        """Return the seconds of the messages before layer j in both directions."""
+        return 2 * setting.activations.time_message(self.layers[j - 1].out_bytes, level.bytes_per_s)
 
-    def memory(self, i: int, j: int, *, alive: int, versions: int) -> float:
-        """Bytes of a rank that holds layers i to j - 1, with so many micro-batches and versions under way."""
-        passing = alive * (self.kept[j] - self.kept[i])
-        return passing + versions * (self.versions[j] - self.versions[i]) + self.states[j] - self.states[i]
+    def count_memory(self, i: int, j: int, *, alive: int, versions: int) -> float:
+        """Return the bytes of a rank with layers i to j - 1, `alive` micro-batches and `versions` versions."""
+        activations = alive * (self.activations[j] - self.activations[i])
+        return activations + versions * (self.versions[j] - self.versions[i]) + self.states[j] - self.states[i]

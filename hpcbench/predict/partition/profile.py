@@ -1,4 +1,4 @@
-"""The profile of a model's layers on a machine, as the partitioner takes it."""
+"""Profile of a model's layers on a machine, as input of the partitioner."""
 
 from dataclasses import replace
 
@@ -17,41 +17,41 @@ _BOUNDARIES = (("PP", "FORWARD", "ACT"), ("PP", "BACKWARD", "GRAD"))
 
 
 def profile_layers(workload: Workload, machine: Machine) -> LayerChain:
-    """The model's layers. The first one has the embedding too, and the last one the head: they lie with these."""
+    """Profile the model's layers. The first one includes the embedding, and the last one the head."""
     model, train, layout = workload.model, workload.train, workload.layout
     costs = ComputeCosts(machine, model, train, layout, workload.program)
     width, sent = WIDTHS[train.precision], WIDTHS[train.message_formats["gradients"]]
     block = (12 * model.hidden**2 + 13 * model.hidden) / layout.tp
     table = model.vocab * model.hidden / layout.tp
-    kept = count_activation_bytes(workload)
-    found = []
+    activations = count_activation_bytes(workload)
+    layers = []
     for number in range(model.layers):
         ends: list[tuple[ComputeTime, float]] = []
         if number == 0:
             ends.append((costs.embedding, table))
         if number == model.layers - 1:
             ends.append((costs.head, table))
-        work = [costs.layer, *(one for one, _ in ends)]
+        work = [costs.layer, *(end for end, _ in ends)]
         weights = block + sum(size for _, size in ends)
-        found.append(
+        layers.append(
             ChainLayer(
                 seconds=sum((w.forward + w.backward + w.again).total for w in work) * machine.work_factor,
                 weight_bytes=weights * sent,
-                out_bytes=_stream_elements(workload) * WIDTHS[train.message_formats["activations"]],
-                kept_bytes=kept,
+                out_bytes=_count_stream_elements(workload) * WIDTHS[train.message_formats["activations"]],
+                kept_bytes=activations,
                 version_bytes=weights * width,
                 state_bytes=weights * (width + (1 + MOMENTS) * get_itemsize(train)),
             )
         )
-    return LayerChain(found)
+    return LayerChain(layers)
 
 
 def make_setting(
     workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None, *, micro_batches: int = 1
 ) -> Setting:
-    """Links, codecs and memory of a run that sums gradients after so many micro-batches of a replica.
+    """Return the links, codecs and memory of a run that sums gradients after `micro_batches` micro-batches.
 
-    A rank is a tensor group here.
+    In the partitioner a rank is a tensor group.
     """
     tp, fabric = workload.layout.tp, machine.fabric
     near = max(1, min(workload.ranks_per_node, workload.layout.ranks) // tp)
@@ -62,23 +62,25 @@ def make_setting(
     costing = Costing(
         replace(workload, layout=workload.layout.model_copy(update={"pp": max(2, nodes)})), machine, speeds
     )
-    elements = _stream_elements(workload)
-    there, back = (_coding(costing, key, elements, workload, "activations") for key in _BOUNDARIES)
+    elements = _count_stream_elements(workload)
+    there, back = (_find_coding(costing, key, elements, workload, "activations") for key in _BOUNDARIES)
     both = Coding((there.ratio + back.ratio) / 2, (there.codec_s + back.codec_s) / 2)
     bucket = int(workload.train.bucket_mb * 1e6 / get_itemsize(workload.train))
-    sums = _coding(costing, ("DP", "BACKWARD", "GRAD"), bucket, workload, "gradients")
+    sums = _find_coding(costing, ("DP", "BACKWARD", "GRAD"), bucket, workload, "gradients")
     memory = machine.device.memory_bytes - CONTEXT_BYTES if machine.gpu and machine.device.memory_bytes else None
     return Setting(levels, both, sums, memory, 1 / micro_batches)
 
 
-def _stream_elements(workload: Workload) -> int:
-    """Values that a rank sends on of one micro-batch."""
+def _count_stream_elements(workload: Workload) -> int:
+    """Return the number of values that a rank sends to the next stage for one micro-batch."""
     train, layout = workload.train, workload.layout
     spread = layout.tp if train.sequence_parallel else 1
     return train.micro_batch * train.seq_len * workload.model.hidden // spread
 
 
-def _coding(costing: Costing, key: tuple[str, str, str], elements: int, workload: Workload, content: str) -> Coding:
+def _find_coding(
+    costing: Costing, key: tuple[str, str, str], elements: int, workload: Workload, content: str
+) -> Coding:
     codec = costing.treatment(key).codec
     if codec == "none":
         return PLAIN

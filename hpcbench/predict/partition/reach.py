@@ -1,7 +1,8 @@
-"""Which layers fit into the memory of some ranks at all, however long they take. Pure.
+"""Layers that fit into the memory of some ranks, whatever time they take. Pure.
 
-A stage that gets more ranks holds no more versions, and one that gives up layers needs no more memory. So of all stages
-behind a place only how far they reach towards the first layer counts, and a cut fits if stages can reach it.
+A stage with more ranks does not hold more versions, and a stage with fewer layers does not need more memory. For the
+stages behind a boundary it is therefore sufficient to find the first layer that they can reach: a cut fits if its
+stages reach layer 0.
 """
 
 import math
@@ -10,17 +11,17 @@ from bisect import bisect_left
 from hpcbench.predict.partition.chain import LayerChain, Setting
 
 
-def count_versions(own: int, behind: float) -> int:
-    """Versions that a stage holds: micro-batches under way between it and the end.
+def count_versions(ranks: int, behind: float) -> int:
+    """Return the number of versions that a stage holds, which is that of micro-batches between it and the end.
 
     Parameters
     ----------
-    own
-        Its ranks.
+    ranks
+        Number of the stage's ranks.
     behind
-        Ranks behind it.
+        Number of ranks behind it.
     """
-    return math.ceil((behind + own) / own - 1e-9)
+    return math.ceil((behind + ranks) / ranks - 1e-9)
 
 
 class Reach:
@@ -31,7 +32,7 @@ class Reach:
     chain
         The layers.
     setting
-        What the cut is made for, with a limit of memory.
+        Links, codecs and memory, with a limit of memory.
     """
 
     def __init__(self, chain: LayerChain, setting: Setting) -> None:
@@ -41,38 +42,38 @@ class Reach:
         self._first: dict[tuple[int, int, int, float], int] = {}
         self._longest: dict[tuple[int, int], int] = {}
 
-    def first(self, level: int, j: int, units: int, behind: float) -> int:
-        """The least i for which layers i to j - 1 fit on so many units of a level; j if none does.
+    def find_first(self, level: int, j: int, units: int, behind: float) -> int:
+        """Return the least i for which layers i to j - 1 fit on `units` units of a level; j if none does.
 
         Parameters
         ----------
         level, j, units
-            The place of the layers.
+            Level, end of the layers, and number of units.
         behind
-            Ranks behind the last one of these units, for each replica of the level.
+            Number of ranks behind the last one of these units, for each replica of the level.
         """
         key = level, j, units, behind
         if key not in self._first:
             reached = [j]
             for used in range(1, units + 1):
                 reached.append(
-                    min(self._stage(level, reached[used - own], own, used, behind) for own in range(1, used + 1))
+                    min(self._extend(level, reached[used - last], last, used, behind) for last in range(1, used + 1))
                 )
-            # units that are left over go to the first stage
+            # Unused units can be added to the first stage.
             self._first[key] = min(reached)
         return self._first[key]
 
-    def _stage(self, level: int, j: int, own: int, used: int, behind: float) -> int:
-        """How far the stage reaches that ends before layer j, on `own` units of the `used` last ones."""
+    def _extend(self, level: int, j: int, units: int, used: int, behind: float) -> int:
+        """Return the first layer of a stage that ends before layer j, on the first `units` of the `used` last units."""
         if j == 0:
             return 0
-        after = (used - own) * self._below[level] + behind
+        after = (used - units) * self._below[level] + behind
         if level:
-            return self.first(level - 1, j, self._levels[level - 1].units, after / own)
-        versions = count_versions(own, after)
+            return self.find_first(level - 1, j, self._levels[level - 1].units, after / units)
+        versions = count_versions(units, after)
         if (j, versions) not in self._longest:
             self._longest[j, versions] = bisect_left(range(j), True, key=lambda i: self._fits(i, j, versions))
         return self._longest[j, versions]
 
     def _fits(self, i: int, j: int, versions: int) -> bool:
-        return self._limit is None or self._chain.memory(i, j, alive=versions, versions=versions) <= self._limit
+        return self._limit is None or self._chain.count_memory(i, j, alive=versions, versions=versions) <= self._limit

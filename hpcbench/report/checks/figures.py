@@ -1,4 +1,4 @@
-"""Checks of rates, operations and use of the chip: figures that follow from each other."""
+"""Checks of rates, operations and utilization: figures that can be computed from each other."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from hpcbench.contract.events import Configuration
 from hpcbench.contract.text import make_printable
 from hpcbench.predict import flops
 from hpcbench.report.basis import finite, flops_of
-from hpcbench.report.checks.relations import TOLERANCE, Mismatch, Relation, Subject
+from hpcbench.report.checks.relations import TOLERANCE, CheckedRun, Mismatch, Relation
 
 _FLOPS = {
     "model_flops_per_rank": "model FLOP/s",
@@ -15,10 +15,10 @@ _FLOPS = {
 }
 
 
-def rates(subject: Subject) -> Iterator[str]:
+def rates(subject: CheckedRun) -> Iterator[str]:
     """Compare printed rates with the work and the time of a step."""
     basis = subject.basis
-    # the batch of each step where lines give it: some frameworks let it grow
+    # Some frameworks let the batch grow, and print it in each line.
     over = "samples" if basis.batch is None and subject.log.steps.column("samples") else None
     batch = basis.batch or (1 if over else None)
     ranks = basis.ranks
@@ -34,87 +34,88 @@ def rates(subject: Subject) -> Iterator[str]:
             "hardware FLOP/s": ("hardware_flops_per_rank", _flops(subject, basis.hardware_flops, batch)),
             "FLOP/s": ("unlabelled_flops_per_rank", None),
         }
-    for words, (column, expected) in work.items():
-        found = subject.mismatch(Relation(column, times="seconds", over=over, expected=expected))
-        if found:
-            yield _off(subject, words, found, "what the step times give")
+    for label, (column, expected) in work.items():
+        mismatch = subject.mismatch(Relation(column, times="seconds", over=over, expected=expected))
+        if mismatch:
+            yield _off(subject, label, mismatch, "what the step times give")
 
 
-def ratios(subject: Subject) -> Iterator[str]:
+def ratios(subject: CheckedRun) -> Iterator[str]:
     """Check figures that must have the same ratio at every step."""
-    for words, column, over, expected in (
+    for label, column, over, expected in (
         ("tokens/s over tokens/s of a rank", "tokens_per_s", "tokens_per_s_per_rank", subject.basis.ranks),
         ("consumed tokens over consumed samples", "consumed_tokens", "consumed_samples", subject.basis.seq_len),
         ("hardware over model FLOP/s", "hardware_flops_per_rank", "model_flops_per_rank", None),
     ):
         if column == "hardware_flops_per_rank" and subject.basis.work_varies:
             continue
-        found = subject.mismatch(Relation(column, over=over, expected=expected))
-        if found:
-            figures = f"{found.value:.4g}, and {found.expected:.4g} {_source(found)}"
-            yield subject.at(found.line, f"{words} is {figures}")
+        mismatch = subject.mismatch(Relation(column, over=over, expected=expected))
+        if mismatch:
+            figures = f"{mismatch.value:.4g}, and {mismatch.expected:.4g} {_source(mismatch)}"
+            yield subject.at(mismatch.line, f"{label} is {figures}")
 
 
-def conventions(subject: Subject) -> Iterator[str]:
+def conventions(subject: CheckedRun) -> Iterator[str]:
     """Compare the stated work of a sample, and FLOP/s without a label, with the formulas for the run's shape."""
     basis = subject.basis
     if basis.shape is None:
         return
-    # a log that does not say what was recomputed may have any of it
+    # Without a stated recomputation, each kind is possible.
     modes: list[str | int] = ["none", "selective", "full"] if basis.recompute is None else [basis.recompute]
     mode = "" if basis.recompute is None else f" with recompute: {basis.recompute}"
-    hardware = [flops.count_hardware_flops(**basis.shape, recompute=one) for one in modes]
-    neox = [flops.count_neox_flops(**basis.shape, recompute=one) for one in modes]
+    hardware = [flops.count_hardware_flops(**basis.shape, recompute=value) for value in modes]
+    neox = [flops.count_neox_flops(**basis.shape, recompute=value) for value in modes]
     event = subject.log.event(Configuration)
-    for words, expected, given in (
+    for name, expected, given in (
         ("model_flops_per_sample", [flops.count_model_flops(**basis.shape)], ""),
         ("hardware_flops_per_sample", hardware, mode),
         ("neox_flops_per_sample", neox, mode),
     ):
-        stated = finite(getattr(event, words, None))
-        if stated and event and not any(abs(stated / one - 1) <= TOLERANCE for one in expected):
+        stated = finite(getattr(event, name, None))
+        if stated and event and not any(abs(stated / value - 1) <= TOLERANCE for value in expected):
             figures = f"{stated:.4g}, and {expected[-1]:.4g} by the formula for its shape{given}"
-            yield subject.at(event.line, f"{words} is {figures}")
+            yield subject.at(event.line, f"{name} is {figures}")
     if not basis.batch or not basis.ranks:
         return
     formulas = flops_of(basis.shape)
-    found = [
+    mismatches = [
         subject.mismatch(Relation("unlabelled_flops_per_rank", "seconds", None, _flops(subject, work, basis.batch)))
         for work in formulas.values()
     ]
-    if all(found):
-        nearest = min((one for one in found if one), key=lambda one: abs(one.ratio - 1))
+    if all(mismatches):
+        nearest = min((value for value in mismatches if value), key=lambda value: abs(value.ratio - 1))
         yield _off(subject, "FLOP/s", nearest, "what the nearest formula for the run's shape gives")
 
 
-def peaks(subject: Subject) -> Iterator[str]:
+def peaks(subject: CheckedRun) -> Iterator[str]:
     """Compare FLOP/s with the chip's peak, and with the claimed part of it."""
     peak, steps = subject.basis.peak, subject.log.steps
-    for column, words in _FLOPS.items():
+    for column, label in _FLOPS.items():
         most = max(steps.column(column), default=0.0)
         if peak and most > peak:
             line = _line(subject, column, most)
             chip = f" of a rank's share of {make_printable(subject.basis.chip, 60)}" if subject.basis.chip else ""
             yield subject.at(
-                line, f"{most:.4g} {words} a rank cannot be: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})"
+                line,
+                f"{most:.4g} {label} per rank is impossible: the dense peak{chip} is {peak:.4g} ({most / peak:.0%})",
             )
     for column, claim in (("model_flops_per_rank", "mfu"), ("hardware_flops_per_rank", "hfu")):
         most = max(steps.column(claim), default=0.0)
         if most > 1:
             yield subject.at(
-                _line(subject, claim, most), f"{claim.upper()} {most:.1%} cannot be: a chip gives 100 % at most"
+                _line(subject, claim, most), f"{claim.upper()} {most:.1%} is impossible: the maximum is 100 %"
             )
-        found = subject.mismatch(Relation(claim, over=column, expected=1 / peak if peak else None))
-        if found:
-            figures = f"{found.printed:.4g} is claimed, and {found.recomputed:.4g} {_source(found)}"
-            yield subject.at(found.line, f"{claim.upper()}: {figures}, from FLOP/s and the chip's peak")
+        mismatch = subject.mismatch(Relation(claim, over=column, expected=1 / peak if peak else None))
+        if mismatch:
+            figures = f"{mismatch.printed:.4g} is claimed, and {mismatch.recomputed:.4g} {_source(mismatch)}"
+            yield subject.at(mismatch.line, f"{claim.upper()}: {figures}, from FLOP/s and the chip's peak")
 
 
-def consumed(subject: Subject) -> Iterator[str]:
+def consumed(subject: CheckedRun) -> Iterator[str]:
     """Compare the samples since the run began with batch times steps."""
     sizes = {subject.basis.batch} if subject.basis.batch else set(subject.log.steps.column("samples"))
     if len(sizes) != 1:
-        return  # unknown, or growing
+        return  # the batch is unknown, or grows
     (batch,) = sizes
     rows = subject.log.steps.columns("line", "step", "consumed_samples")
     # NeMo counts its steps from 0, and the samples with those of the step.
@@ -122,38 +123,40 @@ def consumed(subject: Subject) -> Iterator[str]:
     for line, number, seen in rows:
         step = number + before
         if seen != step * batch:
-            words = f"{seen:.0f} consumed samples, and {step * batch:.0f} by {step:.0f} steps of {batch:.0f}"
-            yield subject.at(int(line), words)
+            text = f"{seen:.0f} consumed samples, and {step * batch:.0f} by {step:.0f} steps of {batch:.0f}"
+            yield subject.at(int(line), text)
             return
 
 
-def _flops(subject: Subject, per_sample: float | None, batch: int | None) -> float | None:
-    """Operations of a rank in a step."""
+def _flops(subject: CheckedRun, per_sample: float | None, batch: int | None) -> float | None:
+    """Return the operations of a rank in a step."""
     return per_sample * batch / subject.basis.ranks if per_sample and batch and subject.basis.ranks else None
 
 
-def _off(subject: Subject, words: str, found: Mismatch, what: str) -> str:
-    figures = f"{found.printed:.4g} printed, {found.recomputed:.4g} {_source(found)}"
-    convention = _convention(subject, words, found)
-    return subject.at(found.line, f"the {words} printed are {found.ratio:.3g} times {what}: {figures}{convention}")
+def _off(subject: CheckedRun, label: str, mismatch: Mismatch, what: str) -> str:
+    figures = f"{mismatch.printed:.4g} printed, {mismatch.recomputed:.4g} {_source(mismatch)}"
+    convention = _convention(subject, label, mismatch)
+    return subject.at(
+        mismatch.line, f"the {label} printed are {mismatch.ratio:.3g} times {what}: {figures}{convention}"
+    )
 
 
-def _convention(subject: Subject, words: str, found: Mismatch) -> str:
+def _convention(subject: CheckedRun, label: str, mismatch: Mismatch) -> str:
     """Return the formula that gives the printed figure, if one does."""
     basis = subject.basis
-    per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(words)
+    per_sample = {"model FLOP/s": basis.model_flops, "hardware FLOP/s": basis.hardware_flops}.get(label)
     if basis.shape is None or per_sample is None:
         return ""
     for name, work in flops_of(basis.shape).items():
-        if abs(per_sample * found.ratio / work - 1) <= TOLERANCE:
+        if abs(per_sample * mismatch.ratio / work - 1) <= TOLERANCE:
             return f", which is what {name} gives"
     return ""
 
 
-def _line(subject: Subject, column: str, value: float) -> int:
-    return int(next(line for line, found in subject.log.steps.columns("line", column) if found == value))
+def _line(subject: CheckedRun, column: str, value: float) -> int:
+    return int(next(line for line, figure in subject.log.steps.columns("line", column) if figure == value))
 
 
-def _source(found: Mismatch) -> str:
-    source = "recomputed" if found.reference is None else f"by line {found.reference}"
-    return f"{source} ({found.count} of {found.of} steps)"
+def _source(mismatch: Mismatch) -> str:
+    source = "recomputed" if mismatch.reference is None else f"by line {mismatch.reference}"
+    return f"{source} ({mismatch.count} of {mismatch.of} steps)"

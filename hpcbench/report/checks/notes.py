@@ -1,15 +1,16 @@
 """Checks that a run's log agrees with itself. Each mismatch is a sentence that names the line and both figures.
 
-Nothing is corrected or averaged away. The reader of the numbers is told what does not fit.
+Nothing is corrected: the notes report the values that do not match.
 """
 
 from collections.abc import Callable, Iterator
 
 from hpcbench.features.energy.report import joules
+from hpcbench.features.network.report import sent
 from hpcbench.report.checks import events, figures
-from hpcbench.report.checks.relations import Subject
+from hpcbench.report.checks.relations import CheckedRun
 
-CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
+CHECKS: tuple[Callable[[CheckedRun], Iterator[str]], ...] = (
     events.resumed,
     events.binding,
     figures.rates,
@@ -24,13 +25,14 @@ CHECKS: tuple[Callable[[Subject], Iterator[str]], ...] = (
     events.phases,
     events.times,
     joules.check,
+    sent.check,
     events.groups,
     events.damage,
     events.end,
 )
 
 
-def notes(subject: Subject) -> Iterator[str]:
-    """Yield notes for a reader of the run's numbers, one sentence each."""
+def notes(subject: CheckedRun) -> Iterator[str]:
+    """Yield the notes about a run, one sentence each."""
     for check in CHECKS:
         yield from check(subject)

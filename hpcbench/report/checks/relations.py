@@ -10,12 +10,12 @@ from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.text import make_printable
 from hpcbench.report.basis import Basis
-from hpcbench.report.traffic import TimeSplit, Traffic
+from hpcbench.report.traffic import TimeSplit, TrafficSum
 
 TOLERANCE = 0.01
-"""Largest part by which a printed figure may differ from the recomputed one without a note."""
+"""Largest relative difference between a printed and a recomputed figure without a note."""
 _DISTINCT = 3
-"""Number of different values that are needed to tell missing digits from printed zeros."""
+"""Number of different values that are needed to distinguish missing digits from printed zeros."""
 _SAMPLE = 200
 """Number of values from which the printed digits of a column are found."""
 
@@ -58,19 +58,11 @@ class Mismatch:
 
 
 def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
-    """Look for steps at which a relation does not hold.
+    """Return the first step at which a relation does not hold, up to `TOLERANCE` and the rounding of printed figures.
 
-    Parameters
-    ----------
-    units
-        Unit of the last printed digit, by column. For other columns it is found from the values. If `expected` is not
-        known, steps are compared with the step of the median value, which is a step of the log and no mean of figures
-        that disagree.
-
-    Returns
-    -------
-    Mismatch or None
-        None if the relation holds, up to `TOLERANCE` and the rounding of printed figures, or if the log lacks a column.
+    `units` gives the unit of the last printed digit by column; for other columns it is derived from the values. If
+    `expected` is not known, steps are compared with the step of the median value, because figures that disagree have no
+    meaningful mean. None if the relation holds or if the log lacks a column.
     """
     names = [name for name in (relation.printed, relation.times, relation.over) if name is not None]
     figures = steps.aligned(*names)
@@ -107,7 +99,7 @@ def mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mi
 
 
 def _is_close(values: Sequence[float], expected: float) -> bool:
-    """Whether all values are close, without regard to rounding. That holds for most logs, which need no closer look."""
+    """Return whether all values are close, ignoring rounding: true for most logs, which then need no exact check."""
     low, high = expected * (1 - TOLERANCE), expected * (1 + TOLERANCE)
     return isfinite(sum(values)) and low <= min(values) and max(values) <= high
 
@@ -124,7 +116,7 @@ def _values(relation: Relation, figures: Sequence[Sequence[float]]) -> list[floa
 
 
 def _bounds(relation: Relation, figures: Sequence[float], halves: Sequence[float]) -> tuple[float, float]:
-    """Least and largest value that a relation may have had before its figures were rounded."""
+    """Return the smallest and largest value of a relation before its figures were rounded."""
     below = [(max(figure - half, 0.0),) for figure, half in zip(figures, halves, strict=True)]
     above = [(figure + half,) for figure, half in zip(figures, halves, strict=True)]
     if relation.over:  # a divisor that may have been 0 leaves the value without an upper bound
@@ -139,7 +131,7 @@ def unit(values: Sequence[float]) -> float:
     Equal values may end in printed zeros. They are taken to have three digits at least.
     """
     shown = {value for value in values[:_SAMPLE] if isfinite(value) and value}
-    # twelve digits are more than any log prints, and fewer than what scaling a figure by its unit disturbs
+    # Logs print fewer than twelve digits; rounding errors of a scaled unit affect later digits.
     decimals = [Decimal(f"{value:.12g}").normalize() for value in shown]
     last = min((int(value.as_tuple().exponent) for value in decimals), default=0)
     if len(shown) < _DISTINCT:
@@ -159,31 +151,31 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A run with its log and the numbers taken from them."""
+class CheckedRun:
+    """A run with its log and the numbers computed from them."""
 
     run: RunResult
     log: RunLog
     basis: Basis
-    channels: tuple[Traffic, ...]
+    channels: tuple[TrafficSum, ...]
     """Traffic of each channel."""
     time: TimeSplit | None
     """Split of a step's time."""
 
     @property
     def id(self) -> str:
-        """The run's name, fit to be printed."""
+        """Printable name of the run."""
         return make_printable(self.run.id, 80)
 
     @property
     def own(self) -> bool:
-        """Whether the log is one of hpcbench."""
+        """Whether hpcbench wrote the log."""
         return self.log.dialect == "hpcbench"
 
-    def at(self, line: int | None, words: str) -> str:
+    def at(self, line: int | None, text: str) -> str:
         """Return a sentence about a line of the log, or about the whole log."""
         place = make_printable(str(self.log.path) if line is None else self.log.where(line))
-        return f"{self.id}: {place}: {words}"
+        return f"{self.id}: {place}: {text}"
 
     def mismatch(self, relation: Relation) -> Mismatch | None:
         """Return the first step at which a relation does not hold."""

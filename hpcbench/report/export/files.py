@@ -1,6 +1,6 @@
 """Files of ``--export FILE``. The suffix gives the kind of file, and the name gives the table.
 
-A file is written as a whole or not changed. An absent value is an empty field in CSV, no key in JSON Lines, and null in
+A file is written completely or not changed. An absent value is an empty field in CSV, no key in JSON Lines, and null in
 Parquet and SQLite. NaN and infinity are values in all of them.
 """
 
@@ -25,15 +25,15 @@ from hpcbench.bench.progress import Show, progress
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
-from hpcbench.report.export import RECORDS, TABLES, VERSION, Row, Table, Type, Value
+from hpcbench.report.export import RECORDS, TABLES, VERSION, ExportTable, Row, Type, Value
 from hpcbench.report.export.rows import rows
 
 _FORMULA = tuple("=+-@'")
 
 
-def write_csv(path: Path, table: Table, rows: Iterable[Row]) -> None:
+def write_csv(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write a table as CSV (RFC 4180, UTF-8) with its head. ``nan`` and ``inf`` are values."""
-    texts = [one.type == "text" for one in table.columns]
+    texts = [column.type == "text" for column in table.columns]
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(table.names)
@@ -42,26 +42,26 @@ def write_csv(path: Path, table: Table, rows: Iterable[Row]) -> None:
 
 
 def _tame(value: Value) -> Value:
-    """Text that a spreadsheet does not take for a formula.
+    """Return text that a spreadsheet does not take for a formula.
 
     An apostrophe is put before words that look like one, and before an apostrophe.
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def write_json_lines(path: Path, table: Table, rows: Iterable[Row]) -> None:
+def write_json_lines(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write an object for each row. Columns of JSON are nested in it. ``"NaN"`` and ``"Infinity"`` are values."""
-    # most texts of a row are those of the row before
+    # Most texts of a row are those of the row before it.
     say: Mapping[Type, Callable[[Any], str]] = {
         "text": lru_cache(256)(json.dumps),
         "json": str,
         "integer": str,
         "real": _real,
     }
-    keys = [(f"{json.dumps(one.name)}: ", say[one.type]) for one in table.columns]
+    keys = [(f"{json.dumps(column.name)}: ", say[column.type]) for column in table.columns]
     with path.open("w", encoding="utf-8") as stream:
         for row in rows:
-            parts = [key + said(value) for (key, said), value in zip(keys, row, strict=True) if value is not None]
+            parts = [key + write(value) for (key, write), value in zip(keys, row, strict=True) if value is not None]
             stream.write(f"{{{', '.join(parts)}}}\n")
 
 
@@ -75,15 +75,15 @@ _ROWS = 1 << 14
 """Rows of a row group, which is held in memory."""
 
 
-def write_parquet(path: Path, table: Table, rows: Iterable[Row]) -> None:
+def write_parquet(path: Path, table: ExportTable, rows: Iterable[Row]) -> None:
     """Write a table, one row group at a time. Units and meanings are the fields' metadata."""
-    import pyarrow as pa  # it may not be there, and takes its time
+    import pyarrow as pa  # optional, and slow to import
     from pyarrow.parquet import ParquetWriter
 
     types = {"text": pa.string(), "json": pa.string(), "integer": pa.int64(), "real": pa.float64()}
     fields = [
-        pa.field(one.name, types[one.type], metadata={"unit": one.unit, "meaning": one.meaning})
-        for one in table.columns
+        pa.field(column.name, types[column.type], metadata={"unit": column.unit, "meaning": column.meaning})
+        for column in table.columns
     ]
     about = {"hpcbench": __version__, "schema_version": str(VERSION), "table": table.name}
     schema = pa.schema(fields, metadata=about)
@@ -99,29 +99,24 @@ _TYPES: Mapping[Type, str] = {"text": "TEXT", "json": "TEXT", "integer": "INTEGE
 _META = (("schema_version", str(VERSION)), ("hpcbench", __version__))
 
 
-def write_sqlite(path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
+def write_sqlite(path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> None:
     """Write tables, and also ``meta`` (the schema's version) and ``columns`` (units and meanings).
 
     Infinity is a number. NaN, which SQLite lacks, is the text ``NaN``.
-
-    Raises
-    ------
-    OSError
-        SQLite cannot write.
     """
     try:
-        # nobody sees the file before it is whole, so that it needs no journal
+        # The file is moved to its place when it is complete, so that it needs no journal.
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode = OFF")
             base.execute(f"PRAGMA user_version = {VERSION}")
             base.execute("BEGIN")
             _describe(base, contents)
             for table, rows in contents.items():
-                columns = ", ".join(f'"{one.name}" {_TYPES[one.type]}' for one in table.columns)
+                columns = ", ".join(f'"{column.name}" {_TYPES[column.type]}' for column in table.columns)
                 base.execute(f'CREATE TABLE "{table.name}" ({columns})')
                 marks = ", ".join("?" * len(table.columns))
                 base.executemany(
-                    f'INSERT INTO "{table.name}" VALUES ({marks})', (tuple(map(_kept, row)) for row in rows)
+                    f'INSERT INTO "{table.name}" VALUES ({marks})', (tuple(map(_convert_nan, row)) for row in rows)
                 )
                 base.execute(f'CREATE INDEX "{table.name}_by_file" ON "{table.name}" (file)')
                 base.execute(f'CREATE INDEX "{table.name}_by_scheme" ON "{table.name}" (study, site, scheme)')
@@ -130,25 +125,29 @@ def write_sqlite(path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
         raise OSError(errno.EIO, str(error)) from None
 
 
-def _describe(base: sqlite3.Connection, tables: Iterable[Table]) -> None:
+def _describe(base: sqlite3.Connection, tables: Iterable[ExportTable]) -> None:
     base.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT)")
     base.executemany("INSERT INTO meta VALUES (?, ?)", _META)
     base.execute('CREATE TABLE columns ("table" TEXT, name TEXT, type TEXT, unit TEXT, meaning TEXT)')
-    about = [(table.name, one.name, one.type, one.unit, one.meaning) for table in tables for one in table.columns]
+    about = [
+        (table.name, column.name, column.type, column.unit, column.meaning)
+        for table in tables
+        for column in table.columns
+    ]
     base.executemany("INSERT INTO columns VALUES (?, ?, ?, ?, ?)", about)
 
 
-def _kept(value: Value) -> Value:
+def _convert_nan(value: Value) -> Value:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
-_ONE: Mapping[str, Callable[[Path, Table, Iterable[Row]], None]] = {
+_ONE: Mapping[str, Callable[[Path, ExportTable, Iterable[Row]], None]] = {
     ".csv": write_csv,
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
 }
 """Function that writes a table, by suffix."""
-_ALL: Mapping[str, Callable[[Path, Mapping[Table, Iterable[Row]]], None]] = {
+_ALL: Mapping[str, Callable[[Path, Mapping[ExportTable, Iterable[Row]]], None]] = {
     ".sqlite": write_sqlite,
     ".db": write_sqlite,
 }
@@ -160,46 +159,34 @@ class ExportTarget:
     """A file to export to."""
 
     path: Path
-    tables: tuple[Table, ...]
+    tables: tuple[ExportTable, ...]
 
     @classmethod
     def of(cls, path: Path) -> "ExportTarget":
-        """Return the target that a path asks for.
-
-        Raises
-        ------
-        UserError
-            Its suffix is unknown, its directory is missing or may not be written to, or a package is missing.
-        """
+        """Return the target that a path asks for."""
         name, suffix = f"--export {make_printable(str(path))}", path.suffix.lower()
         if suffix not in _ONE and suffix not in _ALL:
-            raise UserError(f"{name}: the suffix says the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
+            raise UserError(f"{name}: the suffix selects the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
         if suffix == ".parquet" and find_spec("pyarrow") is None:
             raise UserError(f"{name}: Parquet needs pyarrow: pip install pyarrow, or use .sqlite or .csv")
         try:
             if not path.parent.is_dir():
-                raise UserError(f"{name}: there is no directory {make_printable(str(path.parent))}: make it first")
+                raise UserError(f"{name}: the directory {make_printable(str(path.parent))} does not exist: create it")
             if path.is_dir():
-                raise UserError(f"{name}: is a directory: name a file in it")
+                raise UserError(f"{name}: is a directory: give a file")
         except OSError as error:
             raise UserError(f"{name}: cannot be written: {error.strerror}") from None
         if not os.access(path.parent, os.W_OK):
-            raise UserError(f"{name}: cannot be written: {make_printable(str(path.parent))} must not be written to")
+            raise UserError(f"{name}: cannot be written: {make_printable(str(path.parent))} is not writable")
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:
-        """Write all rows, and print the result on standard error.
-
-        Raises
-        ------
-        UserError
-            The file cannot be written.
-        """
+        """Write all rows, and print the result on standard error."""
         temporary = self.path.with_name(f"hpcbench.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         runs = [(submission, run) for submission in submissions for run in submission.runs]
         written = dict.fromkeys(self.tables, 0)
 
-        def all_of(table: Table, show: Show) -> Iterator[Row]:
+        def all_of(table: ExportTable, show: Show) -> Iterator[Row]:
             before = list(self.tables).index(table) * len(runs)
             for i, (submission, run) in enumerate(runs):
                 show(before + i, len(self.tables) * len(runs), make_printable(run.id, 60))
@@ -218,13 +205,13 @@ class ExportTarget:
             ) from None
         finally:
             temporary.unlink(missing_ok=True)
-        said = ", ".join(f"{table.name} {count}" for table, count in written.items())
-        print(f"hpcbench: {make_printable(str(self.path))}: rows written: {said}", file=sys.stderr)
+        counts = ", ".join(f"{table.name} {count}" for table, count in written.items())
+        print(f"hpcbench: {make_printable(str(self.path))}: rows written: {counts}", file=sys.stderr)
 
-    def _write(self, path: Path, contents: Mapping[Table, Iterable[Row]]) -> None:
+    def _write(self, path: Path, contents: Mapping[ExportTable, Iterable[Row]]) -> None:
         suffix = self.path.suffix.lower()
         if suffix in _ALL:
             _ALL[suffix](path, contents)
             return
-        for table, found in contents.items():
-            _ONE[suffix](path, table, found)
+        for table, rows_of_table in contents.items():
+            _ONE[suffix](path, table, rows_of_table)

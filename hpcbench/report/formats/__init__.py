@@ -23,7 +23,7 @@ ALL_FIGURES = ("csv", "junit", "json")
 
 
 @dataclass(frozen=True)
-class Request(Results):
+class ReportRequest(Results):
     """A report that was asked for."""
 
     sections: Sequence[Section]

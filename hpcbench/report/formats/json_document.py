@@ -1,6 +1,6 @@
 """The report as JSON: all figures, not rounded, with an object for each run that names its file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,20 +8,21 @@ from hpcbench.collect.microbenchmarks import Microbenchmark
 from hpcbench.contract.events import Environment, TrafficTotals
 from hpcbench.report.answer import answer
 from hpcbench.report.build import Section
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.columns import follow
+from hpcbench.report.compare import Cell
 from hpcbench.report.formats.csv_rows import FIGURES, LATER
 from hpcbench.report.front import front, simplest
 from hpcbench.report.identical import identical
 from hpcbench.report.measures import Measures
 from hpcbench.report.statistics import Interval
-from hpcbench.report.synchrony import Arm, arms
-from hpcbench.report.thresholds import judge
+from hpcbench.report.synchrony import list_arms
+from hpcbench.report.thresholds import check_thresholds
 from hpcbench.report.titles import title
 from hpcbench.report.weaknesses import weakened
 
 
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
-    """All figures, not rounded; None for missing ones."""
+    """Return all figures, not rounded; None for missing ones."""
     return {
         "schema": 4,
         "submissions": [
@@ -34,13 +35,8 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                 "submitted_by_version": submission.plan.version,
                 "criteria": submission.plan.criteria.model_dump(),
                 "thresholds": [
-                    {
-                        **one.threshold.model_dump(),
-                        "run": one.run.run.id,
-                        "value": one.value,
-                        "kept": one.kept,
-                    }
-                    for one in judge(cells, submission.plan.thresholds)
+                    {**test.threshold.model_dump(), "run": test.run.run.id, "value": test.value, "kept": test.kept}
+                    for test in check_thresholds(cells, submission.plan.thresholds)
                 ],
                 "cells": [
                     {
@@ -53,141 +49,120 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                     }
                     for cell in cells
                 ],
-                "synchrony": [_arm(arm) for arm in arms(cells, submission.plan.criteria.loss_margin)],
+                "synchrony": [
+                    {**read_values(arm, _ARM), "staleness": {str(age): part for age, part in arm.parts.items()}}
+                    for arm in list_arms(cells, submission.plan.criteria.loss_margin)
+                ],
             }
             for submission, cells in sections
         ],
-        "microbenchmarks": [{**asdict(one), "path": str(one.path)} for one in microbenchmarks],
+        "microbenchmarks": [{**asdict(table), "path": str(table.path)} for table in microbenchmarks],
     }
 
 
 def _schemes(cell: Cell) -> dict[str, Any]:
     """Return the schemes compared with the baseline and with each other."""
-    found, weak = front(cell), weakened(cell)
+    pareto, weak = front(cell), weakened(cell)
     return {
         "schemes": [
             {
-                **_row(row),
+                **read_values(row, _SCHEME),
+                **{name: figure(row) for name, figure in (FIGURES | LATER).items()},
                 "kind": row.kind.name.lower(),
-                "beaten_by": found.beaten_by(row.scheme),
+                "beaten_by": pareto.beaten_by(row.scheme),
                 "weaknesses": weak.names(row.scheme),
             }
             for row in cell.rows
         ],
-        "front": found.unbeaten,
-        "simplest": simplest(cell, found),
-        "duels": [
-            {
-                "scheme": duel.scheme,
-                "other": duel.other,
-                "speed_ratio": as_object(duel.speed),
-                "speed": duel.speed.shown if duel.speed else None,
-                "loss_difference": as_object(duel.loss),
-                "loss": duel.loss.shown if duel.loss else None,
-                "beats": duel.beats,
-                "beaten": duel.turned().beats,
-            }
-            for duel in found.duels
-        ],
-        "weaknesses": {weakness.name: weakness.words for _, weakness in weak.reasons},
+        "front": pareto.unbeaten,
+        "simplest": simplest(cell, pareto),
+        "duels": [{**read_values(duel, _DUEL), "beaten": duel.turn().beats} for duel in pareto.duels],
+        "weaknesses": {weakness.name: weakness.text for _, weakness in weak.reasons},
         "identical": identical(cell),
     }
 
 
-def _arm(arm: Arm) -> dict[str, Any]:
-    """Return a way of synchronization, compared with the reference's."""
-    return {
-        "group": arm.group,
-        "way": arm.way.words,
-        "scheme": arm.scheme,
-        "against": arm.against,
-        "runs": [run.run.id for run in arm.runs],
-        "pairs": arm.pairs,
-        "reached": arm.reached,
-        "state": arm.state,
-        "target_loss": arm.target,
-        "basis": arm.basis,
-        "time_to_loss_s": arm.seconds,
-        "time_to_loss_ratio": as_object(arm.time_ratio),
-        "loss_to_reference": as_object(arm.loss),
-        "waiting_part": arm.waiting,
-        "waiting_change": as_object(arm.waiting_change),
-        "staleness": {str(age): part for age, part in arm.parts.items()},
-    }
+def read_values(item: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """Read attributes by their names in the document. An interval becomes an object."""
+    values = {name: follow(path)(item) for name, path in names.items()}
+    return {name: as_object(value) if isinstance(value, Interval) else value for name, value in values.items()}
 
 
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "scheme": row.scheme,
-        "runs": [run.run.id for run in row.runs],
-        "completed": row.completed,
-        "diverged": row.diverged,
-        "partial": row.partial,
-        "model_flops_per_rank": row.model_flops_per_rank,
-        "samples_per_s": row.samples_per_s,
-        "tokens_per_s": row.tokens_per_s,
-        "speed_ratio": as_object(row.speed),
-        "speed": row.speed_shown,
-        "wire_over_message": row.wire_over_message,
-        "loss_valid": row.loss_valid,
-        "loss_difference": as_object(row.loss),
-        "loss": row.loss_shown,
-        "loss_margin": row.loss_margin,
-        "verdict": row.verdict,
-        "step_seconds": as_object(row.step_seconds),
-        "loss_in_time_difference": as_object(row.loss_in_time),
-        "loss_in_time": row.loss_in_time.shown if row.loss_in_time else None,
-        **{name: figure(row) for name, figure in (FIGURES | LATER).items()},
-    }
+def _same(*names: str, of: str = "") -> dict[str, str]:
+    """Return the paths of attributes that have the same name in the document."""
+    return {name: f"{of}{name}" for name in names}
+
+
+_ARM = {
+    "group": "group",
+    "way": "way.name",
+    **_same("scheme", "against"),
+    "runs": "run_names",
+    **_same("pairs", "reached", "state"),
+    "target_loss": "target",
+    "basis": "basis",
+    "time_to_loss_s": "seconds",
+    "time_to_loss_ratio": "time_ratio",
+    "loss_to_reference": "loss",
+    "waiting_part": "waiting",
+    "waiting_change": "waiting_change",
+}
+"""Names of the values of a sync mode, with the attributes of `Arm`."""
+_SCHEME = {
+    **_same("scheme"),
+    "runs": "run_names",
+    **_same("completed", "diverged", "partial", "model_flops_per_rank", "samples_per_s", "tokens_per_s"),
+    "speed_ratio": "speed",
+    "speed": "speed.shown",
+    **_same("wire_over_message", "loss_valid"),
+    "loss_difference": "loss",
+    "loss": "loss.shown",
+    **_same("loss_margin", "verdict", "step_seconds"),
+    "loss_in_time_difference": "loss_in_time",
+    "loss_in_time": "loss_in_time.shown",
+}
+"""Names of the values of a scheme, with the attributes of `SchemeRow`."""
+_DUEL = {
+    **_same("scheme", "other"),
+    "speed_ratio": "speed",
+    "speed": "speed.shown",
+    "loss_difference": "loss",
+    "loss": "loss.shown",
+    "beats": "beats",
+}
+_RUN = {
+    "run": "run.id",
+    **_same("scheme", "repeat", "pairing", "job", "state", of="run."),
+    "reason": "run.verdict.reason",
+    "where": "run.verdict.where",
+    **_same("exit", "start", "end", "host", of="run."),
+    "log": "run.log.path",
+    "dialect": "run.log.dialect",
+    "steps": "run.log.last_step.step",
+    "planned_steps": "run.log.planned_steps",
+    "throughput_steps": "steps",
+    **_same("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
+    **_same("model_flops_per_rank", "tokens_per_s_per_rank", "hardware_flops_per_rank", "unlabelled_flops_per_rank"),
+    "chip": "chip",
+    "peak_flops_per_rank": "peak",
+    **_same("mfu", "hfu", "time", "dimensions", "hosts", "memory", "skipped", "nan_steps"),
+    **_same("message_bytes", "wire_bytes", "loss_train", "loss_valid", "diverged_at"),
+    "notes": "notes",
+    "settings": "run.settings.raw",
+}
+"""Names of the values of a run, with the attributes of `Measures`."""
 
 
 def _run(measures: Measures) -> dict[str, Any]:
-    run = measures.run
-    log = run.log
-    return {
-        "run": run.id,
-        "scheme": run.scheme,
-        "repeat": run.repeat,
-        "pairing": run.pairing,
-        "job": run.job,
-        "state": run.state,
-        "reason": run.verdict.reason,
-        "where": run.verdict.where,
-        "exit": run.exit,
-        "start": run.start,
-        "end": run.end,
-        "host": run.host,
+    log = measures.run.log
+    values = read_values(measures, _RUN)
+    return values | {
         "log": str(log.path) if log else None,
-        "dialect": log.dialect if log else None,
-        "steps": log.last_step.step if log and log.last_step else 0,
-        "planned_steps": log.planned_steps if log else None,
-        "throughput_steps": measures.steps,
-        "step_seconds": measures.step_seconds,
-        "step_seconds_median": measures.step_seconds_median,
-        "step_seconds_p95": measures.step_seconds_p95,
-        "samples_per_s": measures.samples_per_s,
-        "tokens_per_s": measures.tokens_per_s,
-        "model_flops_per_rank": measures.model_flops_per_rank,
-        "tokens_per_s_per_rank": measures.tokens_per_s_per_rank,
-        "hardware_flops_per_rank": measures.hardware_flops_per_rank,
-        "unlabelled_flops_per_rank": measures.unlabelled_flops_per_rank,
-        "chip": measures.chip,
-        "peak_flops_per_rank": measures.peak,
-        "mfu": measures.mfu,
-        "hfu": measures.hfu,
+        "steps": values["steps"] or 0,
         "time": asdict(measures.time) if measures.time else None,
-        "dimensions": [asdict(one) for one in measures.dimensions],
-        "hosts": [asdict(one) for one in measures.hosts],
+        "dimensions": [asdict(totals) for totals in measures.dimensions],
+        "hosts": [asdict(host) for host in measures.hosts],
         "memory": asdict(measures.memory),
-        "skipped": measures.skipped,
-        "nan_steps": measures.nan_steps,
-        "message_bytes": measures.message_bytes,
-        "wire_bytes": measures.wire_bytes,
-        "loss_train": measures.loss_train,
-        "loss_valid": measures.loss_valid,
-        "diverged_at": measures.diverged_at,
-        "notes": list(measures.notes),
-        "settings": run.settings.raw,
         "environment": log.read_event(Environment).raw if log else {},
         "traffic": _traffic(measures),
     }
@@ -199,7 +174,7 @@ def _traffic(measures: Measures) -> Any:
     channels = log.read_event(TrafficTotals).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):
         return channels
-    return [{**one, "wire_bytes": "unknown"} if isinstance(one, dict) else one for one in channels]
+    return [{**row, "wire_bytes": "unknown"} if isinstance(row, dict) else row for row in channels]
 
 
 def as_object(interval: Interval | None) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """The report as JUnit's XML, for servers that run studies at night, with a case for each run.
 
-A run that broke a threshold is a ``failure``. A run that is no measurement, or that lacks the value for a threshold, is
-an ``error``. A run that has not ended is ``skipped``.
+A run that broke a threshold is a ``failure``. A run that failed, or that lacks the value for a threshold, is an
+``error``. A run that has not ended is ``skipped``.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.report.build import Section
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures
-from hpcbench.report.thresholds import Judged, judge
+from hpcbench.report.thresholds import ThresholdTest, check_thresholds
 
 
 def write(sections: Sequence[Section]) -> str:
@@ -24,12 +24,12 @@ def write(sections: Sequence[Section]) -> str:
         if submission.root:
             properties = ElementTree.SubElement(suite, "properties")
             ElementTree.SubElement(properties, "property", name="directory", value=_clean(str(submission.root)))
-        judged: dict[str, list[Judged]] = {}
-        for one in judge(cells, plan.thresholds):
-            judged.setdefault(one.run.run.id, []).append(one)
+        tests: dict[str, list[ThresholdTest]] = {}
+        for test in check_thresholds(cells, plan.thresholds):
+            tests.setdefault(test.run.run.id, []).append(test)
         for cell in cells:
             for measures in cell.runs:
-                _case(suite, cell, measures, judged.get(measures.run.id, []))
+                _case(suite, cell, measures, tests.get(measures.run.id, []))
         cases = suite.findall("testcase")
         suite.set("tests", str(len(cases)))
         for kind in ("failure", "error", "skipped"):
@@ -42,10 +42,10 @@ def write(sections: Sequence[Section]) -> str:
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, judged: list[Judged]) -> None:
+def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, tests: list[ThresholdTest]) -> None:
     run = measures.run
     where = ".".join([run.study, run.site, *(f"{key}={value}" for key, value in cell.values.items())])
-    # The format has no word for a time that nobody knows.
+    # The format has no value for an unknown time.
     time = f"{run.seconds or 0.0:.3f}"
     case = ElementTree.SubElement(suite, "testcase", classname=_clean(where), name=_clean(run.id), time=time)
     log = str(run.log.path) if run.log else ""
@@ -55,15 +55,15 @@ def _case(suite: ElementTree.Element, cell: Cell, measures: Measures, judged: li
         error = ElementTree.SubElement(case, "error", type=run.state, message=_clean(run.verdict.reason or run.state))
         error.text = _clean(run.verdict.where or log)
     else:
-        wrong = [one for one in judged if not one.kept]
-        # JUnit knows one result a case: what is known to be broken goes before what is not known.
-        wrong.sort(key=lambda one: one.value is None)
-        if wrong:
-            kind = "error" if wrong[0].value is None else "failure"
-            found = ElementTree.SubElement(case, kind, type="threshold", message=_clean(str(wrong[0])))
-            found.text = "\n".join(_clean(line) for line in (*map(str, wrong), log) if line)
+        broken = [test for test in tests if not test.kept]
+        # A case has one result in JUnit: a broken threshold comes before a value that is not known.
+        broken.sort(key=lambda test: test.value is None)
+        if broken:
+            kind = "error" if broken[0].value is None else "failure"
+            result = ElementTree.SubElement(case, kind, type="threshold", message=_clean(str(broken[0])))
+            result.text = "\n".join(_clean(line) for line in (*map(str, broken), log) if line)
 
 
-def _clean(words: str) -> str:
-    """Text that XML 1.0 can hold."""
-    return make_printable(words, 2000)
+def _clean(text: str) -> str:
+    """Return text that XML 1.0 can contain."""
+    return make_printable(text, 2000)

@@ -11,16 +11,9 @@ from hpcbench.report.provenance import provenance, some
 
 
 def write(document: Document, submissions: Sequence[Submission], directory: Path | None = None) -> str:
-    """Write a report as HTML.
+    """Write a report as HTML, with the provenance of the submissions and the cited lines.
 
-    Parameters
-    ----------
-    document
-        The report.
-    submissions
-        The submissions of the report. Their provenance and the cited lines become part of the page.
-    directory
-        Directory of the page. Files below it are linked. None if it is not known.
+    Files below `directory`, the directory of the page, are linked. It is None if it is not known.
     """
     origins = [provenance(submission) for submission in submissions]
     citations = Citations(submissions, directory)

@@ -35,14 +35,9 @@ class RawLine:
 
 
 class Citations:
-    """Citations of a page. It makes links for places like ``file:line``, and then lists the lines that were linked to.
+    """Citations of a page: makes links for places like ``file:line`` and lists the lines that were linked to.
 
-    Parameters
-    ----------
-    submissions
-        Submissions of the page.
-    directory
-        Directory of the page; None if it is not known.
+    `directory` is the directory of the page; None if it is not known.
     """
 
     def __init__(self, submissions: Sequence[Submission], directory: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.contract.text import make_printable
 from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, INK, SMALL, WIDTH, grid
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.statistics import mean_interval, usable
 from hpcbench.report.titles import cell_words
 
@@ -25,7 +25,7 @@ def name(scheme: str) -> str:
     return make_printable(scheme, LONGEST_NAME)
 
 
-def remark(row: Row) -> str:
+def remark(row: SchemeRow) -> str:
     """Describe the runs that did not complete; empty if all completed."""
     total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
     if not states:
@@ -34,12 +34,12 @@ def remark(row: Row) -> str:
     return worst if len(states) == total else f"{len(states)} of {total} {worst}"
 
 
-def list_compared(cell: Cell) -> list[Row]:
+def list_compared(cell: Cell) -> list[SchemeRow]:
     """List the rows that have a panel. The baseline has a panel only if it is the only scheme."""
     return [row for row in cell.rows if row.scheme != cell.baseline] or list(cell.rows)
 
 
-def write_heading(row: Row) -> str:
+def write_heading(row: SchemeRow) -> str:
     """Write the write_heading of a scheme's panel: its name, with the remark below."""
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
@@ -64,17 +64,7 @@ def draw_mark(axes: "Axes", x: float, y: float, *, finding: str | None) -> None:
 
 
 def make_panels(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":
-    """Make axes that share their scales, two per row, each with a title.
-
-    Parameters
-    ----------
-    fig
-        Figure of matplotlib. It becomes as wide as a column; its height is `height` per row of panels, plus an inch.
-    titles
-        Title of each panel.
-    height
-        Height of a row in inches.
-    """
+    """Make axes that share their scales, two per row, each with a title. `height` is the height of a row in inches."""
     columns = min(2, len(titles))
     rows = -(-len(titles) // columns)
     most = max(title.count("\n") for title in titles)
@@ -99,7 +89,7 @@ _FIGURES = 40.0
 
 
 @dataclass(frozen=True)
-class Lines:
+class NamedLines:
     """Named lines of a list, from top to bottom."""
 
     title: str
@@ -109,19 +99,11 @@ class Lines:
     """Whether each name is bold; by default none is."""
 
 
-def list_axes(fig: Any, groups: Sequence[Lines], *, room: float, line: float = _LINE) -> "list[Axes]":
+def list_axes(fig: Any, groups: Sequence[NamedLines], *, room: float, line: float = _LINE) -> "list[Axes]":
     """Make axes that share the x scale. The names of a group's lines stand at y = 0, 1, 2 ... from the top.
 
-    Parameters
-    ----------
-    fig
-        Figure of matplotlib. Its size is set.
-    groups
-        Lines of each axes.
-    room
-        Height above and below the lines in inches.
-    line
-        Height of each line in inches. Lines are higher if a name has a remark below it.
+    `room` is the height above and below the lines in inches, `line` the height of each line. Lines are higher if a name
+    has a remark below it.
     """
     line += 0.08 * any("\n" in name for group in groups for name in group.names)
     counts = [len(group.names) for group in groups]
@@ -145,11 +127,11 @@ def list_axes(fig: Any, groups: Sequence[Lines], *, room: float, line: float = _
 
 
 def list_schemes(
-    fig: Any, cells: Sequence[tuple[Cell, Sequence[Row]]], *, room: float, line: float = _LINE
+    fig: Any, cells: Sequence[tuple[Cell, Sequence[SchemeRow]]], *, room: float, line: float = _LINE
 ) -> "list[Axes]":
     """Make `list_axes` with a line for each scheme of each cell. The name of the baseline is bold."""
     groups = [
-        Lines(
+        NamedLines(
             make_printable(cell_words(cell.values), 40) if len(cells) > 1 else "",
             [_label(row) for row in rows],
             [row.scheme == cell.baseline for row in rows],
@@ -164,7 +146,7 @@ def fit_name(text: str) -> str:
     return fitted(text, _NAMES, 7)
 
 
-def _label(row: Row) -> str:
+def _label(row: SchemeRow) -> str:
     return "\n".join(fit_name(text) for text in (name(row.scheme), remark(row)) if text)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, grid
 from hpcbench.present.document import Figure
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.plots.drawing import (
     Point,
@@ -33,7 +33,7 @@ MOST_POINTS = 40
 
 
 @dataclass(frozen=True)
-class Curve:
+class LossCurve:
     """Losses of a scheme."""
 
     points: tuple[Point, ...]
@@ -46,31 +46,24 @@ class Curve:
     """Number of repeats whose mean the curve is."""
 
 
-def list_runs(row: Row) -> list[Measures]:
+def list_runs(row: SchemeRow) -> list[Measures]:
     """List the runs whose losses are drawn: those that completed or diverged, else all with a loss."""
     logged = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
     return [run for run in logged if run.run.state in ("completed", "nan")] or logged
 
 
-def choose_bin_width(rows: Sequence[Row]) -> int:
+def choose_bin_width(rows: Sequence[SchemeRow]) -> int:
     """Choose the number of steps per point. It is the same for all curves of a figure."""
     lasts = [run.run.log.steps.last for row in rows for run in list_runs(row) if run.run.log]
     longest = max((last.step for last in lasts if last), default=1)
     return max(1, -(-longest // MOST_POINTS))
 
 
-def compute_curve(row: Row, along: Along, width: int) -> Curve:
-    """Compute the loss curve of a scheme.
+def compute_curve(row: SchemeRow, along: Along, width: int) -> LossCurve:
+    """Compute the loss curve of a scheme, with a point for every `width` steps.
 
-    Parameters
-    ----------
-    row
-        The scheme in its cell.
-    along
-        Values of the x axis: step numbers, or seconds since the run began. A resumed run has no seconds, because its
-        log does not contain the times of the earlier steps.
-    width
-        Number of steps per point.
+    The x axis (`along`) is the step number or the seconds since the run began. Resumed runs have no seconds, because
+    their logs do not contain the times of the earlier steps.
     """
     runs = [run for run in list_runs(row) if along == "steps" or not (run.run.log and run.run.log.resumed_from)]
     places: dict[int, list[tuple[float, float]]] = {}
@@ -91,7 +84,7 @@ def compute_curve(row: Row, along: Along, width: int) -> Curve:
         _average_point(evaluated[step]) for step in sorted(evaluated) if end == len(points) or (step - 1) // width < end
     ]
     finite = tuple(mark for mark in marks if math.isfinite(mark.mean))
-    return Curve(tuple(points[:end]), finite, end < len(points), len(runs))
+    return LossCurve(tuple(points[:end]), finite, end < len(points), len(runs))
 
 
 def _average_point(values: Sequence[tuple[float, float]]) -> Point:
@@ -161,7 +154,9 @@ def _plot(cell: Cell, along: Along) -> Figure | None:
     return Figure(f"loss-over-{word}", f"Loss against {word}", _write_caption(shown, width, along), draw)
 
 
-def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, linewidth: float, label: str) -> None:
+def _draw(
+    axes: "Axes", curve: LossCurve, scale: float, colour: str, mark: str, *, linewidth: float, label: str
+) -> None:
     x = [point.x / scale for point in curve.points]
     axes.plot(x, [point.mean for point in curve.points], color=colour, linewidth=linewidth, label=label)
     if curve.runs > 1:
@@ -184,7 +179,7 @@ def _draw(axes: "Axes", curve: Curve, scale: float, colour: str, mark: str, *, l
         axes.plot(x[-1], curve.points[-1].mean, color=colour, marker="X", markersize=7, linestyle="none", zorder=5)
 
 
-def _compute_limits(curves: Sequence[Curve]) -> tuple[float, float]:
+def _compute_limits(curves: Sequence[LossCurve]) -> tuple[float, float]:
     """Compute the limits of the y axis.
 
     Points of the first tenth of the steps may be outside: there all losses fall in the same way.
@@ -196,12 +191,12 @@ def _compute_limits(curves: Sequence[Curve]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _choose_clock(curves: Sequence[Curve]) -> tuple[float, str]:
+def _choose_clock(curves: Sequence[LossCurve]) -> tuple[float, str]:
     longest = max((curve.points[-1].x for curve in curves if curve.points), default=0.0)
     return next((unit for unit in _CLOCK if longest >= 3 * unit[0]), _CLOCK[-1])
 
 
-def _write_caption(curves: Sequence[Curve], width: int, along: Along) -> str:
+def _write_caption(curves: Sequence[LossCurve], width: int, along: Along) -> str:
     sentences = [
         "Training loss of each scheme (thin line) and of the baseline (thick line), with bands over the repeats."
     ]

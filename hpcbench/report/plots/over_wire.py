@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, power
 from hpcbench.present.document import Figure
-from hpcbench.report.compare import Cell, Row
-from hpcbench.report.plots.drawing import Lines, draw_mark, fit_name, label_right, list_axes, list_schemes, name
+from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.plots.drawing import NamedLines, draw_mark, fit_name, label_right, list_axes, list_schemes, name
 from hpcbench.report.quantities.traffic import ERROR, WIRE
 from hpcbench.report.statistics import usable
 
@@ -64,7 +64,7 @@ def plot_error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
     groups = [(channel, _group_by_codec(points)) for channel, points in _group(everything, "channel", MOST_CHANNELS)]
 
     def draw(fig: Any) -> None:
-        lines = [Lines(name(channel), [fit_name(codec) for codec, _ in codecs]) for channel, codecs in groups]
+        lines = [NamedLines(name(channel), [fit_name(codec) for codec, _ in codecs]) for channel, codecs in groups]
         axes = list_axes(fig, lines, room=0.55)
         low, high = min(point.error for point in everything), max(point.error for point in everything)
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -153,14 +153,14 @@ def plot_loss_over_wire(submission: Submission, cell: Cell) -> Figure | None:
     return Figure("loss-over-wire", "Loss and wire bytes", caption, draw)
 
 
-def _find_place(row: Row) -> tuple[float, float] | None:
+def _find_place(row: SchemeRow) -> tuple[float, float] | None:
     wire = row.wire_over_message
     if row.loss is None or row.diverged or not isinstance(wire, float) or not math.isfinite(row.loss.estimate):
         return None
     return wire, row.loss.estimate
 
 
-def _draw_loss(axes: "Axes", y: int, row: Row) -> None:
+def _draw_loss(axes: "Axes", y: int, row: SchemeRow) -> None:
     if row.loss is None:
         return
     if row.loss.low is not None and row.loss.high is not None:
@@ -168,7 +168,7 @@ def _draw_loss(axes: "Axes", y: int, row: Row) -> None:
     draw_mark(axes, row.loss.estimate, y, finding=row.loss_shown)
 
 
-def _set_scale(axes: "Axes", rows: Iterable[Row], margin: float) -> None:
+def _set_scale(axes: "Axes", rows: Iterable[SchemeRow], margin: float) -> None:
     """Set a linear axis, or an axis that is linear up to the margin and logarithmic beyond it."""
     from matplotlib.ticker import MaxNLocator
 

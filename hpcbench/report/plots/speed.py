@@ -8,7 +8,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, SMALL, grid
 from hpcbench.present.document import Figure
 from hpcbench.present.notation import significant
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.plots.drawing import (
     Point,
@@ -64,7 +64,7 @@ def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
     return Figure("throughput", "Speed relative to the baseline", caption, draw)
 
 
-def _list_ends(row: Row) -> list[float]:
+def _list_ends(row: SchemeRow) -> list[float]:
     """List the values that must be inside the frame. Very wide intervals are cut."""
     if row.speed is None:
         return []
@@ -73,7 +73,7 @@ def _list_ends(row: Row) -> list[float]:
     return [min(max(end, estimate / 4), estimate * 4) for end in ends if math.isfinite(end)]
 
 
-def _draw_speeds(axes: "Axes", y: int, row: Row, *, is_baseline: bool) -> None:
+def _draw_speeds(axes: "Axes", y: int, row: SchemeRow, *, is_baseline: bool) -> None:
     if is_baseline:
         axes.plot(1, y, marker="s", color=INK, markersize=5)
         return

@@ -8,7 +8,7 @@ from typing import Any
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, HATCHES, INK
 from hpcbench.present.document import Figure
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.plots.drawing import label_right, list_schemes, name
 from hpcbench.report.quantities.traffic import COMPUTE, DECODE, ENCODE, EXPOSED, HIDDEN
@@ -36,7 +36,7 @@ class Split:
         return self.computation + self.waiting + self.encoding + self.decoding
 
 
-def average_split(row: Row) -> Split | None:
+def average_split(row: SchemeRow) -> Split | None:
     """Average over the completed runs of a scheme, else over all its runs; None if no log contains the times."""
     splits = [run_split for run_split in map(_split_step, row.counted) if run_split is not None]
     return Split(*(fmean(values) for values in zip(*map(astuple, splits), strict=True))) if splits else None

@@ -13,7 +13,7 @@ from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, INK, WIDTH
 from hpcbench.present.document import Figure
 from hpcbench.present.notation import seconds_unit
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import name
 
 MOST_SCHEMES, MOST_RANKS = 3, 4
@@ -72,14 +72,9 @@ class Panel:
         return max(begin + length for trace in self.ranks for _, begin, length in self.list_spans(trace))
 
     def compute_shares(self, trace: StepTrace, seconds: float) -> dict[str, list[float]]:
-        """Compute the share of each kind of span in each column of one rank. Kinds of `SPANS` add up to at most 1.
+        """Compute the share of each kind of span in each column of one rank; kinds of `SPANS` add up to at most 1.
 
-        Parameters
-        ----------
-        trace
-            Trace of the rank.
-        seconds
-            Length of all columns together.
+        `seconds` is the length of all columns together.
         """
         instants: dict[str, list[str]] = {place: [""] * (COLUMNS * _SAMPLES) for place in ("steps", *_BELOW)}
         step = seconds / (COLUMNS * _SAMPLES)
@@ -147,7 +142,7 @@ def plot_step_trace(submission: Submission, cell: Cell) -> Figure | None:
     return Figure("step-trace", "One step, rank by rank", caption, draw)
 
 
-def _make_panel(row: Row, damaged: list[str]) -> Panel | None:
+def _make_panel(row: SchemeRow, damaged: list[str]) -> Panel | None:
     """Make the panel of the first run with a complete trace. Problems of earlier runs are appended to `damaged`."""
     for measures in row.counted:
         try:

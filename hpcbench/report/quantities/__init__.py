@@ -8,7 +8,16 @@ from typing import Literal, TypeVar
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Event
 from hpcbench.present.document import Column, Entry, Field
-from hpcbench.present.notation import Unit, bytes_unit, flops_unit, loss, percent, seconds_unit, thousandths, whole
+from hpcbench.present.notation import (
+    DisplayUnit,
+    bytes_unit,
+    flops_unit,
+    integer,
+    loss,
+    percent,
+    seconds_unit,
+    thousandths,
+)
 from hpcbench.report.measures import Measures, counted
 from hpcbench.report.statistics import geometric_mean_of_known, mean_of_known, usable
 from hpcbench.report.traffic import Unknown
@@ -16,24 +25,24 @@ from hpcbench.report.traffic import Unknown
 Item = TypeVar("Item")
 Value = float | Unknown | None
 """A value. ``"unknown"`` means that it cannot be computed; None means that the log does not give it."""
-Scale = Callable[[Iterable[float | None], bool], Unit]
+Scale = Callable[[Iterable[float | None], bool], DisplayUnit]
 """Function that chooses the unit for some values. The flag is True if the ranks compute on GPUs."""
 
 
-def _choose_seconds(values: Iterable[float | None], gpu: bool) -> Unit:
+def _choose_seconds(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
     return seconds_unit(values)
 
 
-def _choose_bytes(values: Iterable[float | None], gpu: bool) -> Unit:
+def _choose_bytes(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
     return bytes_unit(values)
 
 
 def _fix_scale(write: Callable[[float | None], str]) -> Scale:
-    return lambda values, gpu: Unit(1.0, "", write)
+    return lambda values, gpu: DisplayUnit(1.0, "", write)
 
 
 SECONDS, BYTES, FLOPS = _choose_seconds, _choose_bytes, flops_unit
-NUMBER, COUNT, PERCENT = _fix_scale(Unit(1.0, "").show), _fix_scale(whole), _fix_scale(percent)
+NUMBER, COUNT, PERCENT = _fix_scale(DisplayUnit(1.0, "").show), _fix_scale(integer), _fix_scale(percent)
 RATIO, LOSS = _fix_scale(thousandths), _fix_scale(loss)
 
 
@@ -142,11 +151,13 @@ class Quantity:
         value = self.average(runs)
         return None if value == "unknown" else value
 
-    def choose_unit(self, values: Iterable[Value], *, gpu: bool = False) -> Unit:
+    def choose_unit(self, values: Iterable[Value], *, gpu: bool = False) -> DisplayUnit:
         """Choose the unit for some values."""
         return self.scale((value for value in values if value != "unknown"), gpu)
 
-    def make_column(self, unit: Unit, *, gpu: bool = False, group: int | None = None, runs: bool = False) -> Column:
+    def make_column(
+        self, unit: DisplayUnit, *, gpu: bool = False, group: int | None = None, runs: bool = False
+    ) -> Column:
         """Make the column of a table with a row for each run (`runs`) or each scheme."""
         each = "GPU" if gpu else "rank"
         head = self.head.format(unit=unit.name, each=each)
@@ -154,13 +165,13 @@ class Quantity:
             self.key, head, group=self.group if group is None else group, help=self._describe(unit, runs=runs)
         )
 
-    def make_entry(self, value: Value, unit: Unit) -> Entry:
+    def make_entry(self, value: Value, unit: DisplayUnit) -> Entry:
         """Make the table entry of a value."""
         if value == "unknown":
             return Entry(value, value)
         return Entry(unit.show(value), value, "bad" if value is not None and value == self.alarm else "")
 
-    def _describe(self, unit: Unit, *, runs: bool) -> str:
+    def _describe(self, unit: DisplayUnit, *, runs: bool) -> str:
         """Describe the column: meaning, unit if the head lacks it, averages, and which direction is better."""
         scaled = unit.name if "{unit}" not in self.head else ""
         averages = filter(None, (self.over_steps, "" if runs else self.over_runs.description))
@@ -176,27 +187,13 @@ def make_fields(
     *,
     gpu: bool = False,
     group: int | None = None,
-    unit: Unit | None = None,
+    unit: DisplayUnit | None = None,
     runs: bool = False,
 ) -> list[Field[Item]]:
     """Make the columns of some quantities, with a function for the entries of each.
 
-    Parameters
-    ----------
-    quantities
-        Quantities of the columns.
-    items
-        Items of the rows.
-    value
-        Function that computes the value of a quantity for an item.
-    gpu
-        Whether the ranks compute on GPUs.
-    group
-        Group of all columns; by default the group of each quantity.
-    unit
-        Unit of all columns; by default a unit that fits the values of each column.
-    runs
-        Whether a row is a run.
+    `value` computes the value of a quantity for an item. By default each column has its own group and a unit that fits
+    its values. `runs` is True if a row is a run.
     """
 
     def make_field(quantity: Quantity) -> Field[Item]:

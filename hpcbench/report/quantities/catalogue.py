@@ -5,6 +5,7 @@ export.
 """
 
 from hpcbench.features.energy.report.table import ENERGY
+from hpcbench.features.network.report.table import QUANTITIES as NETWORK
 from hpcbench.features.prune.report import SPARSE_WEIGHTS
 from hpcbench.report.quantities import Quantity
 from hpcbench.report.quantities.experts import EXPERTS
@@ -16,6 +17,7 @@ from hpcbench.report.quantities.traffic import TRAFFIC
 
 CATALOGUE: list[Quantity] = [
     *(*SPEED, *LOSSES, *MEMORY, *TRAFFIC, *TIMES, *ENERGY, *EXPERTS, *SPARSE_ROWS, *SPARSE_WEIGHTS, *STALENESS),
+    *NETWORK,
 ]
 
 

@@ -18,7 +18,7 @@ STALENESS_MEAN = Quantity(
     meaning="Number of updates between the weights that a gradient was computed with and those it changed, a mean over"
     " the gradients of all stages or shards",
     scale=NUMBER,
-    run=lambda run: gradients.mean if (gradients := run.said(count_ages)) else None,
+    run=lambda run: gradients.mean if (gradients := run.extract(count_ages)) else None,
     better="lower",
     table="synchrony",
     group=3,
@@ -29,7 +29,7 @@ STALENESS_MOST = replace(
     head="most",
     meaning="The largest number of updates between the weights that a gradient was computed with and those it changed",
     scale=COUNT,
-    run=lambda run: gradients.most if (gradients := run.said(count_ages)) else None,
+    run=lambda run: gradients.most if (gradients := run.extract(count_ages)) else None,
     over_runs=HIGHEST,
 )
 WAITING = Quantity(
@@ -102,7 +102,7 @@ def add_ages(runs: Iterable[Measures]) -> Ages | None:
     """Add up the gradients of several runs by staleness; None if no run counts them."""
     counts: Counter[int] = Counter()
     for run in runs:
-        counts_of_run = run.said(count_ages)
+        counts_of_run = run.extract(count_ages)
         counts.update(counts_of_run.counts if counts_of_run else {})
     return _sort_counts(counts)
 

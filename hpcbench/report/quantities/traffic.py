@@ -85,7 +85,7 @@ CODED = Quantity(
 )
 
 
-def _find_dimension(run: Measures, name: str) -> traffic.Traffic | None:
+def _find_dimension(run: Measures, name: str) -> traffic.TrafficSum | None:
     return next((totals for totals in run.dimensions if totals.dimension == name), None)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hpcbench.collect.submission import Submission
 from hpcbench.features.energy.report import table as energy
+from hpcbench.features.network.report import table as network
 from hpcbench.features.prune import report as prune
 from hpcbench.present.document import Table
 from hpcbench.report import synchrony
@@ -34,6 +35,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
     "sparsity": prune.table,
     "memory": tabulate_memory,
     "energy": energy.table,
+    "network": network.table,
     "schemes": tabulate_schemes,
     "predicted": tabulate_predicted,
 }
@@ -42,7 +44,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Table | None]] = {
 OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
     "strong-scaling": tabulate_strong_scaling,
     "weak-scaling": tabulate_weak_scaling,
-    "synchrony": synchrony.table,
+    "synchrony": synchrony.tabulate_synchrony,
     "runs": tabulate_runs,
     "published": tabulate_published,
     "prediction-error": tabulate_prediction_error,

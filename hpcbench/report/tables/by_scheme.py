@@ -11,7 +11,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.contract.values import get_text
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
-    Unit,
+    DisplayUnit,
     between,
     bytes_unit,
     estimate,
@@ -21,8 +21,8 @@ from hpcbench.present.notation import (
     seconds_unit,
     thousandths,
 )
-from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row, step_time
+from hpcbench.report.columns import CHANGE, LOSS, LOSS_IN_TIME, SPEED, STEP_TIME, columns, samples, scheme, show_finding
+from hpcbench.report.compare import Cell, SchemeRow, step_time
 from hpcbench.report.curves import WINDOW
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, is_gpu
@@ -33,7 +33,7 @@ from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID, STEP_MEDIAN
 from hpcbench.report.quantities.traffic import DECODE, ENCODE, EXPOSED, EXPOSED_PART, FROM_HOST, HIDDEN, TO_HOST
 from hpcbench.report.statistics import Interval, mean_of_known, paired_difference
 from hpcbench.report.titles import example
-from hpcbench.report.traffic import Traffic, by_axis, window
+from hpcbench.report.traffic import TrafficSum, by_axis, window
 
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
 """Name of the column, by the name in the configuration event of the log."""
@@ -62,7 +62,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
     intervals = {row.scheme: _step_time(row) for row in cell.rows}
     unit = seconds_unit(interval.estimate for interval in intervals.values() if interval)
     times = Column(STEP_TIME.key, STEP_TIME.head.format(unit=unit.name), help=STEP_TIME.meaning)
-    fields: list[Field[Row]] = [
+    fields: list[Field[SchemeRow]] = [
         scheme(),
         (times, lambda row: estimate(intervals[row.scheme], lambda interval: between(interval, unit.show, ""))),
         *columns((STEP_MEDIAN, STEP_P95), cell.rows, unit=unit),
@@ -88,15 +88,15 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
 def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of the losses of completed runs, the finding about each, and the number of lost steps."""
     first = (LOSS_TRAIN, LOSS_VALID)
-    shown = Column("loss_shown", "shown", words=True, help="Finding about the loss at equal steps.")
-    in_time = Column("loss_in_time_shown", "shown", words=True, group=1, help="Finding about that loss.")
-    fields: list[Field[Row]] = [
+    shown = Column("loss_shown", "shown", text=True, help="Finding about the loss at equal steps.")
+    in_time = Column("loss_in_time_shown", "shown", text=True, group=1, help="Finding about that loss.")
+    fields: list[Field[SchemeRow]] = [
         scheme(),
         *columns(first, cell.rows),
         (replace(LOSS.field()[0], head="vs baseline at equal steps (95 % CI)"), LOSS.entry),
-        (shown, lambda row: _shown(row.loss_shown)),
+        (shown, lambda row: show_finding(row.loss_shown, _TONES)),
         LOSS_IN_TIME.field(group=1),
-        (in_time, lambda row: _shown(row.loss_in_time.shown if row.loss_in_time else None)),
+        (in_time, lambda row: show_finding(row.loss_in_time.shown if row.loss_in_time else None, _TONES)),
         *columns(list_of_table("loss", first)[len(first) :], cell.rows),
     ]
     return tabulate("loss", "Loss", cell.rows, fields, notes=_loss_notes(cell))
@@ -124,7 +124,7 @@ def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
     size = TO_HOST.choose_unit(quantity.compute(run) for quantity in links for run in cell.runs)
     placed = (*times, EXPOSED_PART, *links)
     change = Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's, pair by pair.")
-    fields: list[Field[Row]] = [
+    fields: list[Field[SchemeRow]] = [
         scheme(),
         *columns([EXPOSED], rows, unit=unit),
         *columns([EXPOSED_PART], rows),
@@ -140,7 +140,7 @@ def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
 class _Axis:
     """Traffic of a scheme on one axis: means over its runs."""
 
-    row: Row
+    row: SchemeRow
     axis: str
     message_bytes: float | None
     wire_over_message: float | None
@@ -158,7 +158,7 @@ def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
     of_row, shown = scheme()
     fields: list[Field[_Axis]] = [
         (of_row, lambda line: shown(line.row)),
-        (Column("axis", "axis", words=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
+        (Column("axis", "axis", text=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
         (
             Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, per step and rank."),
             lambda line: quantity(line.message_bytes, size.show),
@@ -179,8 +179,8 @@ def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("axes", "Tensor grid: traffic by axis", lines, fields, notes=[_AXES_NOTE])
 
 
-def _axes(row: Row) -> list[_Axis]:
-    traffic_by_axis: dict[str, list[tuple[Traffic, int]]] = {}
+def _axes(row: SchemeRow) -> list[_Axis]:
+    traffic_by_axis: dict[str, list[tuple[TrafficSum, int]]] = {}
     for run in row.counted:
         for totals in by_axis(run.channels):
             traffic_by_axis.setdefault(totals.axis or "", []).append((totals, shares(run)))
@@ -214,7 +214,7 @@ def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("memory", "Memory: peaks, and memory that lasts from step to step", cell.rows, fields)
 
 
-def _step_time(row: Row) -> Interval | None:
+def _step_time(row: SchemeRow) -> Interval | None:
     """Average the step time over the runs of a scheme; over the steps if there is one run."""
     return step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
 
@@ -240,11 +240,7 @@ def _formulas(run: Measures) -> Mapping[str, Any] | None:
     return run.run.log.read_event(Configuration).flops_formulas if run.run.log else None
 
 
-def _shown(finding: str | None) -> Entry:
-    return Entry(finding, finding, _TONES.get(finding, "warning")) if finding else Entry()
-
-
-def _change(row: Row, base: Row | None) -> Interval | None:
+def _change(row: SchemeRow, base: SchemeRow | None) -> Interval | None:
     """Compute the exposed time minus the baseline's, over the pairs that have both values."""
     if base is None or row is base:
         return None
@@ -254,15 +250,15 @@ def _change(row: Row, base: Row | None) -> Interval | None:
     return paired_difference([mine for mine, _ in waits], [other for _, other in waits]) if waits else None
 
 
-def _signed(unit: Unit) -> Callable[[float], str]:
+def _signed(unit: DisplayUnit) -> Callable[[float], str]:
     return lambda seconds: f"{'+' if seconds >= 0 else ''}{unit.show(seconds)}"
 
 
-def _over_baseline(cell: Cell, peak_quantity: Quantity) -> Field[Row]:
+def _over_baseline(cell: Cell, peak_quantity: Quantity) -> Field[SchemeRow]:
     base = cell.row(cell.baseline)
     least = peak_quantity.average_or_none(base.runs) if base else None
 
-    def change(row: Row) -> Entry:
+    def change(row: SchemeRow) -> Entry:
         peak = None if row is base else peak_quantity.average_or_none(row.runs)
         return quantity(peak / least if peak is not None and least else None, ratio)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hpcbench.collect.submission import Submission
 from hpcbench.features.energy.report.table import beside_speed
+from hpcbench.features.network.report.table import list_columns
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import (
     estimate,
@@ -12,8 +13,8 @@ from hpcbench.present.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.columns import LOSS, SPEED, columns, samples, scheme, show_finding
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.front import front
 from hpcbench.report.measures import is_gpu
@@ -25,7 +26,7 @@ from hpcbench.report.weaknesses import Weakened
 VERDICT = Column(
     "verdict",
     "verdict",
-    words=True,
+    text=True,
     group=1,
     help="Finding about speed and loss together. Letters refer to the weaknesses below the table.",
 )
@@ -36,13 +37,14 @@ def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
     rows = cell.rows
     # A column in which every entry is 100 % is left out.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
-    fields: list[Field[Row]] = [
+    fields: list[Field[SchemeRow]] = [
         scheme(),
         *columns([MODEL_FLOPS], rows, gpu=is_gpu(example(cell)), group=0),
         samples(rows),
         SPEED.field(),
         *beside_speed(rows),
         *columns([WIRE, CODED] if partly else [WIRE], rows, group=0),
+        *list_columns(rows),
         *columns([LOSS_VALID], rows, group=1),
         LOSS.field(group=1),
         (VERDICT, lambda row: verdict(row, weak)),
@@ -50,13 +52,13 @@ def tabulate_comparison(cell: Cell, weak: Weakened) -> Table | None:
     return tabulate("comparison", "", rows, fields, always=len(fields))
 
 
-def verdict(row: Row, weak: Weakened) -> Entry:
+def verdict(row: SchemeRow, weak: Weakened) -> Entry:
     """Make the entry of the verdict, with the letters of its weaknesses."""
     entry, mark = phrase(row.verdict, tone(row)), weak.mark(row.scheme)
     return replace(entry, shown=f"{entry.shown} {mark}") if mark and row.verdict else entry
 
 
-def tone(row: Row) -> Tone:
+def tone(row: SchemeRow) -> Tone:
     """Choose the tone of a verdict."""
     if row.diverged or (not row.completed and row.verdict):
         return "bad"
@@ -75,25 +77,25 @@ _TOGETHER: dict[bool | None, tuple[str, Tone]] = {
 def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
     """Make the table with a row for each pair of schemes. Pairs with the baseline are first."""
     fields: list[Field[Duel]] = [
-        (Column("scheme", "scheme", words=True, help="First scheme."), lambda duel: name(duel.scheme)),
-        (Column("other", "against", words=True, help="Second scheme."), lambda duel: name(duel.other)),
+        (Column("scheme", "scheme", text=True, help="First scheme."), lambda duel: name(duel.scheme)),
+        (Column("other", "against", text=True, help="Second scheme."), lambda duel: name(duel.other)),
         (
             Column("speed_ratio", "speed (95 % CI)", help="Samples/s of the first over the second's, pair by pair."),
             lambda duel: estimate(duel.speed, speed_interval),
         ),
-        (Column("speed_shown", "shown", words=True, help="Finding about the speed of the first."), _speed),
+        (Column("speed_shown", "shown", text=True, help="Finding about the speed of the first."), _speed),
         (
             Column(
                 "loss_difference", "loss (95 % CI)", group=1, help="Validation loss of the first minus the second's."
             ),
             lambda duel: estimate(duel.loss, loss_interval),
         ),
-        (Column("loss_shown", "shown", words=True, group=1, help="Finding about the loss of the first."), _loss),
+        (Column("loss_shown", "shown", text=True, group=1, help="Finding about the loss of the first."), _loss),
         (
             Column(
                 "together",
                 "together",
-                words=True,
+                text=True,
                 group=1,
                 help="Whether the first beats the second or is beaten. A scheme beats another if it is better in speed"
                 " or loss, and no worse in the other.",
@@ -107,16 +109,13 @@ def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
 
 
 def _speed(duel: Duel) -> Entry:
-    if duel.speed is None:
-        return Entry()
-    finding = "slower" if duel.speed.slower else duel.speed.shown
-    return Entry(finding, finding)
+    return show_finding(None if duel.speed is None else "slower" if duel.speed.slower else duel.speed.shown)
 
 
 def _loss(duel: Duel) -> Entry:
-    return Entry(duel.loss.shown, duel.loss.shown) if duel.loss else Entry()
+    return show_finding(duel.loss.shown if duel.loss else None)
 
 
 def _together(duel: Duel) -> Entry:
-    text, tone = _TOGETHER[True if duel.beats else False if duel.turned().beats else None]
+    text, tone = _TOGETHER[True if duel.beats else False if duel.turn().beats else None]
     return Entry(text, text or None, tone)

@@ -8,17 +8,17 @@ from pathlib import Path
 from hpcbench.collect.microbenchmarks import Microbenchmark, TableRow
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
-from hpcbench.present.notation import NAMES, Unit, ratio
+from hpcbench.present.notation import NAMES, DisplayUnit, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
 """Quantities for comparing several tables. The first quantity that all tables have is used."""
 _UNITS = {
-    "seconds": Unit(1e-6, "us"),
-    "bytes_per_s": Unit(1e9, "GB/s"),
-    "messages_per_s": Unit(1.0, "1/s"),
-    "overlap": Unit(1e-2, "%"),
-    "variation": Unit(1e-2, "%"),
-    "iterations": Unit(1.0, ""),
+    "seconds": DisplayUnit(1e-6, "us"),
+    "bytes_per_s": DisplayUnit(1e9, "GB/s"),
+    "messages_per_s": DisplayUnit(1.0, "1/s"),
+    "overlap": DisplayUnit(1e-2, "%"),
+    "variation": DisplayUnit(1e-2, "%"),
+    "iterations": DisplayUnit(1.0, ""),
 }
 _WRONG = Column("wrong", "wrong", help="Number of wrong elements, or 1 if a validation failed.")
 Key = tuple[int | None, str, str, str]
@@ -101,7 +101,7 @@ def _table(group: Sequence[_Measured], key: str | None) -> Table | None:
     fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: _bytes(key[0]))]
     for i, (name, head) in enumerate(_LABELS, 1):
         if len({key[i] for key in keys}) > 1:
-            fields.append((Column(name, head, words=True), partial(_label, i)))
+            fields.append((Column(name, head, text=True), partial(_label, i)))
     fixed = len(fields)
     if len(group) == 1:
         fields += [(Column(name, _head(name)), _figure(rows[0], name, first.path)) for name in first.quantities]
@@ -165,7 +165,7 @@ def _wrong(wrong: int) -> Entry:
     return Entry(f"{wrong}", wrong, "bad") if wrong else Entry()
 
 
-def _unit(key: str) -> Unit:
+def _unit(key: str) -> DisplayUnit:
     return next(unit for name, unit in _UNITS.items() if name in key)
 
 

@@ -5,25 +5,17 @@ from collections.abc import Iterator, Sequence
 from hpcbench.present.document import Column, Field, Table, tabulate
 from hpcbench.present.notation import name
 from hpcbench.report.columns import LOSS, SCHEME, SPEED
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.tables.comparison import VERDICT, verdict
 from hpcbench.report.titles import cell_words
 from hpcbench.report.weaknesses import Weakened
 
-_CELL = Column("cell", "cell", words=True, help="Values of the study's matrix.")
-_Line = tuple[Cell, Row, Weakened]
+_CELL = Column("cell", "cell", text=True, help="Values of the study's matrix.")
+_Line = tuple[Cell, SchemeRow, Weakened]
 
 
 def tabulate_overview(cells: Sequence[Cell], weak: Sequence[Weakened]) -> Table | None:
-    """Make the table of gain, loss and verdict of every scheme in every cell.
-
-    Parameters
-    ----------
-    cells
-        Cells of a submission.
-    weak
-        Weaknesses of each cell.
-    """
+    """Make the table of gain, loss and verdict of every scheme in every cell."""
     fields: list[Field[_Line]] = [
         (_CELL, lambda line: name(cell_words(line[0].values))),
         (SCHEME, lambda line: name(line[1].scheme)),

@@ -10,7 +10,7 @@ from hpcbench.predict.prediction_file import StoredStep, format_cell, read_predi
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
 from hpcbench.report.columns import SCHEME, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.titles import title
 
 
@@ -18,7 +18,7 @@ from hpcbench.report.titles import title
 class _Line:
     """A scheme of a cell, with its prediction and its measured step time in seconds."""
 
-    row: Row
+    row: SchemeRow
     predicted: StoredStep | None
     measured: float | None
 
@@ -62,7 +62,7 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
         ),
         (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _error),
         (
-            Column("prediction_basis", "rests on", words=True, help="The least certain input of the prediction."),
+            Column("prediction_basis", "rests on", text=True, help="The least certain input of the prediction."),
             lambda line: phrase(line.predicted.basis if line.predicted else ""),
         ),
     ]
@@ -103,7 +103,7 @@ def over_all(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
             lambda row: quantity(max(_sizes(row[1])), percent),
         ),
         (
-            Column("worst_cell", "where", words=True, help="Cell of the worst prediction."),
+            Column("worst_cell", "where", text=True, help="Cell of the worst prediction."),
             lambda row: phrase(max(row[1], key=_size)[1]),
         ),
     ]
@@ -119,7 +119,7 @@ def _lines(submission: Submission, cell: Cell) -> list[_Line]:
     return [_line(row, grounded) for row in cell.rows] if grounded else []
 
 
-def _line(row: Row, predictions: dict[tuple[str, str], StoredStep]) -> _Line:
+def _line(row: SchemeRow, predictions: dict[tuple[str, str], StoredStep]) -> _Line:
     cell = format_cell(row.runs[0].run.cell) if row.runs else ""
     return _Line(row, predictions.get((cell, row.scheme)), row.step_seconds.estimate if row.step_seconds else None)
 

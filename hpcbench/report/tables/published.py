@@ -14,7 +14,7 @@ from hpcbench.contract.section import Section
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Table
 from hpcbench.present.notation import estimate, speed_interval
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.resources import data_dir
 from hpcbench.study.yaml12 import read
 
@@ -55,13 +55,7 @@ class Paper(Section):
 
 
 def papers(directory: Path | None = None) -> list[Paper]:
-    """Read all papers, in the order of their files' names.
-
-    Raises
-    ------
-    UserError
-        A file is malformed.
-    """
+    """Read all papers, in the order of their files' names."""
     directory = directory or data_dir("results/published")
     return [_read(path) for path in sorted(directory.glob("*.yaml"))]
 
@@ -75,15 +69,15 @@ def _read(path: Path) -> Paper:
 
 
 _COLUMNS = (
-    Column("scheme", "scheme", words=True, help="Scheme of this study that is of the same kind."),
+    Column("scheme", "scheme", text=True, help="Scheme of this study that is of the same kind."),
     Column("measured", "measured (95 % CI)", help="A ratio is samples/s over the baseline's."),
     Column("value", "published"),
-    Column("figure", "what was published", words=True, help="Quantity that was measured, and its setting."),
-    Column("reference", "source", words=True),
+    Column("figure", "what was published", text=True, help="Quantity that was measured, and its setting."),
+    Column("reference", "source", text=True),
     Column(
         "citation",
         "citation",
-        words=True,
+        text=True,
         help="How the source was read. It does not concern the measurement here. first-hand: in its own text;"
         " second-hand: in another text about it; derived: computed from first-hand figures.",
     ),
@@ -95,15 +89,7 @@ _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
 def tabulate_published(
     submission: Submission, cells: Sequence[Cell], sources: Sequence[Paper] | None = None
 ) -> Table | None:
-    """Make the table of figures with a counterpart in the study: the same kind of scheme, or the same GPU.
-
-    Parameters
-    ----------
-    submission, cells
-        Measured submission and its cells.
-    sources
-        Papers; by default those that come with the package.
-    """
+    """Make the table of published figures with a counterpart in the study: the same kind of scheme, or the same GPU."""
     compared = [(paper, same) for paper in (papers() if sources is None else sources) for same in _together(paper)]
     rows = []
     notes: dict[str, None] = {}
@@ -151,7 +137,7 @@ def _reference(paper: Paper, figure: Published) -> str:
     return figure.reference or paper.reference
 
 
-def _counterpart(figure: Published, row: Row, baseline: bool) -> Entry | None:
+def _counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entry | None:
     """Make the entry of the measurement of the same kind; None if the figure is about something else."""
     if figure.quantity in _RATIOS:
         return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
@@ -171,7 +157,7 @@ def _counterpart(figure: Published, row: Row, baseline: bool) -> Entry | None:
     return None
 
 
-def _mfu(row: Row) -> float | None:
+def _mfu(row: SchemeRow) -> float | None:
     values = [run.mfu for run in row.runs if run.mfu is not None and run.run.state == "completed"]
     return fmean(values) if values else None
 
@@ -182,5 +168,5 @@ def _shown(quantity: str, value: float) -> str:
     return f"{100 * value:.1f} %" if quantity == "mfu" else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
-def _gpu(row: Row) -> str:
+def _gpu(row: SchemeRow) -> str:
     return next((run.chip for run in row.runs if run.chip), "")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.present.notation import Unit, name, phrase, quantity, seconds_unit
+from hpcbench.present.notation import DisplayUnit, name, phrase, quantity, seconds_unit
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.quantities import Quantity, make_fields
@@ -34,24 +34,24 @@ _NAMED = 2
 def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the table with a row for each planned run, including runs without files."""
     fields = [
-        (Column("run", "run", words=True, help="Name of the run in its submission."), lambda run: name(run.id)),
-        (Column("state", "state", words=True, help="State of the run."), _state),
-        (Column("step", "step", words=True, help="Last step of the run, and its number of steps."), _step),
+        (Column("run", "run", text=True, help="Name of the run in its submission."), lambda run: name(run.id)),
+        (Column("state", "state", text=True, help="State of the run."), _state),
+        (Column("step", "step", text=True, help="Last step of the run, and its number of steps."), _step),
         (
-            Column("job", "job", words=True, group=1, help="Job of the run."),
+            Column("job", "job", text=True, group=1, help="Job of the run."),
             lambda run: name(run.job or ""),
         ),
-        (Column("hosts", "nodes", words=True, group=1, help="Nodes of its ranks."), _hosts),
+        (Column("hosts", "nodes", text=True, group=1, help="Nodes of its ranks."), _hosts),
         (
             Column("seconds", "seconds", group=1, help="Seconds from the start of the run to its end."),
             lambda run: quantity(run.seconds),
         ),
         (
-            Column("reason", "reason", words=True, group=2, help="Reason for the state."),
+            Column("reason", "reason", text=True, group=2, help="Reason for the state."),
             lambda run: phrase(run.verdict.reason, source=run.verdict.where),
         ),
         (
-            Column("where", "where", words=True, group=2, help="File and line that the reason was read from."),
+            Column("where", "where", text=True, group=2, help="File and line that the reason was read from."),
             lambda run: phrase(run.verdict.where or ""),
         ),
     ]
@@ -88,17 +88,17 @@ def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
     gpu = any(is_gpu(run.run) for run in runs)
     foreign = any(_dialect(run) != _OWN for run in runs)
 
-    def columns(group: int, *quantities: Quantity, unit: Unit | None = None) -> list[Field[Measures]]:
+    def columns(group: int, *quantities: Quantity, unit: DisplayUnit | None = None) -> list[Field[Measures]]:
         return make_fields(
             quantities, runs, lambda quantity, run: quantity.compute(run), gpu=gpu, group=group, unit=unit, runs=True
         )
 
     table_fields: list[Field[Measures]] = [
-        (Column("run", "run", words=True), lambda run: name(run.run.id)),
-        (Column("dialect", "dialect", words=True), lambda run: name(_dialect(run) if foreign else "")),
-        (Column("scheme", "scheme", words=True), lambda run: name("" if foreign else run.run.scheme)),
-        (Column("state", "state", words=True), lambda run: Entry(run.run.state, run.run.state)),
-        (Column("step", "step", words=True), _progress),
+        (Column("run", "run", text=True), lambda run: name(run.run.id)),
+        (Column("dialect", "dialect", text=True), lambda run: name(_dialect(run) if foreign else "")),
+        (Column("scheme", "scheme", text=True), lambda run: name("" if foreign else run.run.scheme)),
+        (Column("state", "state", text=True), lambda run: Entry(run.run.state, run.run.state)),
+        (Column("step", "step", text=True), _progress),
         *columns(0, STEP_SECONDS, STEP_MEDIAN, STEP_P95, unit=seconds_unit(run.step_seconds for run in runs)),
         *columns(1, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, MFU, HFU),
         *columns(2, SAMPLES, TOKENS, TOKENS_EACH, WIRE),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
-from hpcbench.present.notation import bytes_unit, name, percent, quantity, seconds_unit, significant, whole
+from hpcbench.present.notation import bytes_unit, integer, name, percent, quantity, seconds_unit, significant
 from hpcbench.report.columns import SCHEME, samples
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.quantities import make_fields
 from hpcbench.report.quantities.resources import DEVICE, HOST_RANK, PHASES
@@ -35,7 +35,7 @@ class RunSize:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ScalingKind:
     """A kind of scaling: how the work grows with the machine."""
 
     name: str
@@ -45,8 +45,8 @@ class Kind:
     """Description of the property."""
 
 
-STRONG = Kind("strong", lambda size: size.batch, "global batch {:.0f}")
-WEAK = Kind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} per rank")
+STRONG = ScalingKind("strong", lambda size: size.batch, "global batch {:.0f}")
+WEAK = ScalingKind("weak", lambda size: size.batch / size.ranks, "batch {:.4g} per rank")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ScalingPoint:
     series: str
     """Description of the properties that are the same at all sizes of the series."""
     size: RunSize
-    row: Row
+    row: SchemeRow
     smallest: RunSize | None
     speedup: float | None
     """Samples/s divided by those at the smallest size."""
@@ -69,7 +69,7 @@ class ScalingPoint:
         return self.speedup * self.smallest.ranks / self.size.ranks
 
 
-def list_points(cells: list[Cell], kind: Kind) -> list[ScalingPoint]:
+def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
     """List the points of each series, scheme by scheme.
 
     The cells of a series have the same settings, except for the global batch and the layout. They also have the same
@@ -222,7 +222,7 @@ def _of_modes(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     ]
 
 
-def _table(kind: Kind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
+def _table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
     if not points:
         return None
     each = "GPUs" if is_gpu(example(points[0].size.cell)) else "ranks"
@@ -231,11 +231,11 @@ def _table(kind: Kind, title: str, points: list[ScalingPoint], *, modes: bool) -
     fields: list[Field[ScalingPoint]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (
-            Column("series", "series", words=True, help="Properties that are the same at all compared sizes."),
+            Column("series", "series", text=True, help="Properties that are the same at all compared sizes."),
             lambda point: name("" if is_single else point.series),
         ),
-        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, whole)),
-        (Column("ranks", each), lambda point: quantity(point.size.ranks, whole)),
+        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, integer)),
+        (Column("ranks", each), lambda point: quantity(point.size.ranks, integer)),
         *make_fields([STEP_SECONDS], points, lambda quantity, point: quantity.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
         (

@@ -11,49 +11,50 @@ from hpcbench.study import yaml12
 
 
 @cache
-def _table(name: str) -> dict[str, Any]:
+def read_table(name: str) -> dict[str, Any]:
+    """Return the content of a file of presets."""
     return yaml12.read(Path(__file__).parent / f"{name}.yaml").data
 
 
 def models() -> list[str]:
-    """Names of the model presets."""
-    return list(_table("models"))
+    """Return the names of the model presets."""
+    return list(read_table("models"))
 
 
 def schemes() -> list[str]:
-    """Names of the scheme presets. A word in braces stands for a whole number, a share for a number between 0 and 1."""
-    return list(_table("schemes"))
+    """Return the names of the scheme presets. ``{share}`` is between 0 and 1, another word in braces a whole number."""
+    return list(read_table("schemes"))
 
 
 def model(name: str) -> dict[str, Any]:
-    """Fields of a model preset.
+    """Return the fields of a model preset.
 
     Raises
     ------
     ValueError
         There is no such preset. The message names the known ones.
     """
-    if name not in _table("models"):
+    if name not in read_table("models"):
         near = suggest(name, models())
         raise ValueError(f"unknown model {show(name)}{near}: known are {', '.join(models())}")
-    return {"name": name, **copy.deepcopy(_table("models")[name])}
+    return {"name": name, **copy.deepcopy(read_table("models")[name])}
 
 
 def scheme(name: str) -> dict[str, Any]:
-    """Fields of a scheme preset, its numbers filled in.
+    """Return the fields of a scheme preset, with its numbers filled in.
 
     Raises
     ------
     ValueError
         There is no such preset. The message names the known ones.
     """
-    found = _match(name)
-    if found is not None:
-        filled: dict[str, Any] = _fill(*found)
+    match = _match(name)
+    if match is not None:
+        filled: dict[str, Any] = _fill(*match)
         return filled
     near = suggest(name, [pattern for pattern in schemes() if "{" not in pattern])
-    known = f"{', '.join(schemes())}, and those under `schemes:`"
-    raise ValueError(f"unknown scheme {show(name)}{near}: known are {known}")
+    names = f"{', '.join(schemes())}, and those under `schemes:`"
+    raise ValueError(f"unknown scheme {show(name)}{near}: known are {names}")
 
 
 def is_scheme(name: str) -> bool:
@@ -62,8 +63,8 @@ def is_scheme(name: str) -> bool:
 
 
 def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Fields of the preset, and the values of the words in braces."""
-    for pattern, fields in _table("schemes").items():
+    """Return the fields of a preset, and the values of the words in braces; None if no preset matches."""
+    for pattern, fields in read_table("schemes").items():
         expression = re.sub(r"\\{(\w+)\\}", _number, re.escape(pattern))
         match = re.fullmatch(expression, name)
         if match:
@@ -72,13 +73,13 @@ def _match(name: str) -> tuple[dict[str, Any], dict[str, str]] | None:
 
 
 def _number(word: re.Match[str]) -> str:
-    """A pattern for the values of a word in braces."""
+    """Return a pattern for the values of a word in braces."""
     return f"(?P<{word[1]}>{r'0[.][0-9]{1,6}' if word[1] == 'share' else '[1-9][0-9]{0,2}'})"
 
 
-def _fill(value: Any, words: dict[str, str]) -> Any:
+def _fill(value: Any, numbers: dict[str, str]) -> Any:
     if isinstance(value, str):
-        return value.format(**words)
+        return value.format(**numbers)
     if isinstance(value, list):
-        return [_fill(item, words) for item in value]
-    return {key: _fill(item, words) for key, item in value.items()} if isinstance(value, dict) else value
+        return [_fill(item, numbers) for item in value]
+    return {key: _fill(item, numbers) for key, item in value.items()} if isinstance(value, dict) else value

@@ -18,7 +18,7 @@ index=${SLURM_ARRAY_TASK_ID:-}
 # element k runs the job in line k
 job=$(sed -n "${index:-none}p" arrays/neox-hybrid-001-a1.txt)
 if [ -z "$job" ]; then
-  echo arrays/neox-hybrid-001-a1.txt": no line ${index:-}: was this handed in as an array?" >&2
+  echo arrays/neox-hybrid-001-a1.txt": no line ${index:-}: was this submitted as an array?" >&2
   exit 1
 fi
 exec bash "jobs/$job/job.sh" >> "jobs/$job/out.log" 2>&1

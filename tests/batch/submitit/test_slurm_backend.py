@@ -48,7 +48,7 @@ def test_submit(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not {"SLURM_CPU_BIND", "LSB_JOBID", "PMIX_RANK"} & set(call["env"])
     assert call["env"]["SLURM_CONF"] == "/opt/slurm.conf"
     assert list(receipt.argv) == ["sbatch", *call["argv"]]
-    assert "something of job 5" in receipt.said
+    assert "something of job 5" in receipt.output
 
 
 def test_arrays_and_chains(programs: Programs, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_an_id_counts_whatever_the_status(programs: Programs, tmp_path: Path) ->
     programs.answer("sbatch", TAKEN, "sbatch: error: cannot update credentials\n", status=1)
     receipt = slurm(tmp_path).submit(batch_job(tmp_path))
     assert receipt.id == "123456789"
-    assert "cannot update credentials" in receipt.said
+    assert "cannot update credentials" in receipt.output
     assert len(programs.calls("sbatch")) == 1
 
 

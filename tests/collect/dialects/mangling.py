@@ -1,4 +1,4 @@
-"""The logs of the fixtures, and how to read one that has been mangled."""
+"""The logs of the fixtures, and readers of damaged copies of them."""
 
 import io
 import math
@@ -17,7 +17,7 @@ LOGS = {path.stem: path.read_bytes() for path in sorted(DIRECTORY.glob("*.log"))
 BY_LINE_END = {
     "megatron-2020", "nanotron-2024", "deepspeed-2022", "nanogpt", "llmc-cuda", "llmc-others", "nemo", "verl", "mlperf",
 }  # fmt: skip
-"""Logs with lines that only their end marks as whole, or whose step stands at their end."""
+"""Logs whose lines are complete only if their end is there, or whose step is at the end of the line."""
 
 Quantities = dict[int, dict[str, float | str]]
 
@@ -61,6 +61,6 @@ def evaluations(log: RunLog) -> list[tuple[int | None, str | None, float | None]
 EVALUATIONS = {name: evaluations(_truth(name)) for name in LOGS}
 
 
-def within(found: Quantities, truth: Quantities) -> bool:
-    """Whether nothing was found that is not true."""
-    return all(values.items() <= truth.get(step, {}).items() for step, values in found.items())
+def within(quantities: Quantities, truth: Quantities) -> bool:
+    """Return whether every read quantity is in the original."""
+    return all(values.items() <= truth.get(step, {}).items() for step, values in quantities.items())

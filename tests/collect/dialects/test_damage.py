@@ -1,4 +1,4 @@
-"""Damaged and hostile logs: never a crash, never a number that the file does not hold."""
+"""Damaged and hostile logs: no crash, and no number that is not in the file."""
 
 import io
 import math
@@ -21,17 +21,17 @@ from hpcbench.contract.step_line import Step
 
 SUMS = {"skipped", "nan_steps"}
 COUNTED = {dialect.name for dialect in DIALECTS if any(line.counted for line in dialect.lines)}
-"""Dialects whose steps are counted here."""
+"""Dialects whose steps the tests count."""
 SCALES = (1, 1e-3, 1e-2, 1e12, 2.0**30, *(10.0**n for n in (3, 6, 9, 12, 15, 18, 21)))
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_a_log_cut_at_every_byte_says_nothing_wrong(name: str) -> None:
-    data = LOGS[name].replace(b"[rank1]", b"[rank0]")  # or what rank 0 says would be put for what rank 1 said
+def test_a_log_cut_at_any_byte_gives_no_wrong_number(name: str) -> None:
+    data = LOGS[name].replace(b"[rank1]", b"[rank0]")  # otherwise lines of rank 0 could replace those of rank 1
     truth = quantities(read_as(DIALECT[name], data))
     for length in range(0, len(data), 3):
-        found = quantities(read_as(DIALECT[name], data[:length]))
-        assert within(found, truth), f"cut at byte {length}"
+        read = quantities(read_as(DIALECT[name], data[:length]))
+        assert within(read, truth), f"cut at byte {length}"
 
 
 @pytest.mark.parametrize("name", sorted(set(LOGS) - BY_LINE_END))
@@ -41,13 +41,13 @@ def test_a_line_that_was_cut_is_not_used(name: str) -> None:
     at = max(i for i, line in enumerate(lines) if DIALECT[name].probes(plain(line)))
     for length in range(0, len(lines[at]), 5):
         killed = [*lines[:at], lines[at][:length], "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 10:00:00 ***", ""]
-        found = read_as(DIALECT[name], "\n".join(killed).encode())
-        assert within(quantities(found), truth), f"cut at {length}"
+        log = read_as(DIALECT[name], "\n".join(killed).encode())
+        assert within(quantities(log), truth), f"cut at {length}"
 
 
 @st.composite
 def mutants(draw: st.DrawFn) -> tuple[str, bytes]:
-    """A log with lines cut, doubled, swapped, joined and mixed with another's, and bytes changed."""
+    """Draw a log with lines cut, repeated, swapped, joined and mixed with another log's, and bytes changed."""
     name = draw(st.sampled_from(sorted(LOGS)))
     lines = LOGS[name].split(b"\n")
     for _ in range(draw(st.integers(0, 4))):
@@ -77,18 +77,18 @@ def mutants(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 def printed(data: bytes) -> list[float]:
-    """All numbers of a file, of its lines and of what two to thirteen lines after one another give when joined."""
+    """Return all numbers of a file, of its lines, and of two to thirteen consecutive lines joined."""
     lines = [text.text or "" for text in texts(io.BytesIO(data))]
-    found = {"0"}
+    number_texts = {"0"}
     for join in ("\n", ""):
-        found.update(
+        number_texts.update(
             word.replace(",", "") for word in re.findall(r"[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?", join.join(lines))
         )
     # A piece may begin with its rank.
     bare = "".join(re.sub(r"^(?:\[\S*\]\S*:? ?|\d+: )+", "", line) for line in lines)
-    found.update(word.replace(",", "") for word in re.findall(r"[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?", bare))
+    number_texts.update(word.replace(",", "") for word in re.findall(r"[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?", bare))
     numbers = []
-    for word in found:
+    for word in number_texts:
         try:
             numbers.append(float(word.rstrip(".,")))
         except ValueError:
@@ -142,15 +142,15 @@ def test_numbers_of_any_size_are_numbers_or_nothing(name: str, number: str) -> N
     lines = []
     for line in map(plain, lines_of(name)):
         heads = DIALECT[name].heads(line)
-        kept = heads[0][1].end() if heads else 0
-        lines.append(line[:kept] + re.sub(r"[0-9]+(?:\.[0-9]+)?(?:[eE][-+][0-9]+)?", number, line[kept:]))
+        head_end = heads[0][1].end() if heads else 0
+        lines.append(line[:head_end] + re.sub(r"[0-9]+(?:\.[0-9]+)?(?:[eE][-+][0-9]+)?", number, line[head_end:]))
     log = read_as(DIALECT[name], "\n".join([*lines, ""]).encode())
     for record in log.steps.values():
         assert all(abs(value) < 2**63 for value in vars(record).values() if isinstance(value, int))
     resolve_log_state(log.ending)
 
 
-def test_the_check_itself_notices_a_wrong_number() -> None:
+def test_the_check_detects_a_wrong_number() -> None:
     log = RunLog(Path("log.txt"))
     log.steps.add(Step(3, line=1, loss=4.25))
     with pytest.raises(AssertionError):
@@ -180,14 +180,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_hostile_lines_end(name: str, dialect: Dialect) -> None:
+def test_hostile_lines_terminate(name: str, dialect: Dialect) -> None:
     data = HOSTILE[name].encode() + b"\n"
     log = read_as(dialect, data)
     assert log.lines == data.count(b"\n")
     assert not log.steps
 
 
-def test_a_line_of_many_megabytes_is_passed_over_and_said() -> None:
+def test_a_line_of_many_megabytes_is_skipped_with_a_note() -> None:
     before, *after = LOGS["maxtext"].splitlines(keepends=True)
     log = read_as(DIALECT["maxtext"], before + b"y" * (3 * LONGEST_LINE) + b"\n" + b"".join(after))
     assert quantities(log) == TRUTH["maxtext"]

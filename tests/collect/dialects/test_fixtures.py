@@ -35,7 +35,7 @@ def evaluations(log: RunLog) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
-def test_a_log_gives_what_its_format_says(path: Path) -> None:
+def test_a_log_gives_the_records_of_its_format(path: Path) -> None:
     run = from_log(path)
     truth = expected(path)
     assert run.log is not None

@@ -1,4 +1,4 @@
-"""Logs as launchers, ranks and terminals leave them: nothing is lost that is whole."""
+"""Logs with the prefixes of launchers and ranks, and with wrapped lines: complete lines are read."""
 
 import textwrap
 
@@ -28,44 +28,44 @@ PREFIXES = [
     "[2026-08-20 10:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 3] ",
 ]
 NEW = sorted(set(LOGS) - BY_LINE_END)
-# Where a logger's words push the name of a line beyond the width, or fields follow what marks its end, some is lost.
+# If the logger's prefix moves a line's name beyond the width, or fields follow its end mark, something is lost.
 LOSE = {"deepspeed-engine", "deepspeed-trainer", "deepspeed-pipeline", "megatron-deepspeed"}
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_a_prefix_tells_the_rank(prefix: str) -> None:
+def test_a_prefix_contains_the_rank(prefix: str) -> None:
     assert split(plain(prefix) + "loss: 1.5") == (3, "loss: 1.5")
 
 
 @pytest.mark.parametrize(
-    "words", ["loss: 1.5", "step: 3", "lm_loss: 3", "number of nan iterations:   0 |", "| lr: 1", "1.5 |", "[1,2]"]
+    "line", ["loss: 1.5", "step: 3", "lm_loss: 3", "number of nan iterations:   0 |", "| lr: 1", "1.5 |", "[1,2]"]
 )
-def test_a_field_is_no_prefix(words: str) -> None:
-    assert split(words) == (None, words)
+def test_a_field_is_not_a_prefix(line: str) -> None:
+    assert split(line) == (None, line)
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("name", LOGS)
 def test_prefixes_and_other_line_ends_make_no_difference(name: str, prefix: str) -> None:
     log = read_as(DIALECT[name], "".join(f"{prefix}{line}\r\n" for line in lines_of(name)).encode())
-    found = quantities(log)
+    read = quantities(log)
     if name.startswith("torchtitan"):
-        # All lines come from one rank now, so that the first of a step is used.
-        assert found.keys() == TRUTH[name].keys()
+        # All lines now come from one rank, so the first of a step is used.
+        assert read.keys() == TRUTH[name].keys()
     else:
-        assert found == TRUTH[name]
+        assert read == TRUTH[name]
     assert [
         (event.step, event.split, event.loss) for event in log.events if isinstance(event, Evaluation)
     ] == EVALUATIONS[name]
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_lines_glued_together_are_told_apart(name: str) -> None:
+def test_lines_glued_together_are_separated(name: str) -> None:
     rows = [line if DIALECT[name].heads(plain(line)) else f"{line}\n" for line in lines_of(name)]
-    found = quantities(read_as(DIALECT[name], "".join(rows).encode() + b"\n"))
-    assert within(found, TRUTH[name])
+    read = quantities(read_as(DIALECT[name], "".join(rows).encode() + b"\n"))
+    assert within(read, TRUTH[name])
     if name in NEW:
-        assert found == TRUTH[name]
+        assert read == TRUTH[name]
 
 
 def hard(line: str, width: int) -> list[str]:
@@ -76,10 +76,10 @@ def hard(line: str, width: int) -> list[str]:
 @pytest.mark.parametrize("name", LOGS)
 def test_a_terminal_that_wraps(name: str, width: int) -> None:
     pieces = [piece for line in lines_of(name) for piece in hard(plain(line), width)]
-    found = quantities(read_as(DIALECT[name], "\n".join([*pieces, ""]).encode()))
-    assert within(found, TRUTH[name])
+    read = quantities(read_as(DIALECT[name], "\n".join([*pieces, ""]).encode()))
+    assert within(read, TRUTH[name])
     if name in NEW and name not in LOSE:
-        assert found == TRUTH[name]
+        assert read == TRUTH[name]
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -89,10 +89,10 @@ def test_a_logger_that_wraps_at_words(name: str) -> None:
         for line in lines_of(name)
         for piece in textwrap.wrap(split(plain(line))[1], 100, subsequent_indent="    ", break_long_words=False)
     ]
-    found = quantities(read_as(DIALECT[name], "\n".join([*pieces, ""]).encode()))
-    assert found.keys() == TRUTH[name].keys()
+    read = quantities(read_as(DIALECT[name], "\n".join([*pieces, ""]).encode()))
+    assert read.keys() == TRUTH[name].keys()
     if name != "megatron-deepspeed" and not name.startswith("torchtitan"):
-        assert found == TRUTH[name]
+        assert read == TRUTH[name]
 
 
 LINE = (
@@ -111,15 +111,15 @@ def test_wrapped_lines_of_ranks_that_interleave() -> None:
     assert [note.why for note in log.notes] == ["lines of other ranks left out: 2; rank 0's is used, else the first"]
 
 
-def test_without_rank_0_the_first_is_used_and_what_it_skipped_counts_once() -> None:
+def test_without_rank_0_the_first_rank_is_used_and_skipped_steps_count_once() -> None:
     rows = [f"[default{rank}]:{LINE.format(step=s, loss=s + rank, skipped=2)}" for s in (1, 2) for rank in (3, 1, 2)]
     log = read_as(MEGATRON, "\n".join([*rows, ""]).encode())
     assert [(record.loss, record.skipped) for record in log.steps.values()] == [(4.0, 2), (5.0, 4)]
 
 
 def test_a_piece_that_is_missing_joins_nothing() -> None:
-    first, _, *rest = hard(LINE.format(step=5, loss=10, skipped=0), 80)
-    log = read_as(MEGATRON, "\n".join([first, *rest, LINE.format(step=6, loss=9, skipped=0), ""]).encode())
+    first, _, *last_pieces = hard(LINE.format(step=5, loss=10, skipped=0), 80)
+    log = read_as(MEGATRON, "\n".join([first, *last_pieces, LINE.format(step=6, loss=9, skipped=0), ""]).encode())
     assert [record.step for record in log.steps.values()] == [6]
     assert [(note.line, note.why) for note in log.notes] == [(1, "the line of step 5 was cut")]
 

@@ -1,4 +1,4 @@
-"""Whose log a file is, what became of its run, and that reports take it."""
+"""Detection of a log's framework, the state of its run, and its use in reports."""
 
 import json
 import math
@@ -33,29 +33,29 @@ def log_of(run: RunResult) -> RunLog:
 
 
 def test_our_own_lines_win(tmp_path: Path) -> None:
-    own = log_lines(Planted("mzhybrid", 1, 0.25, 2.75, 0.5), steps=4, warmup=1)
-    run = written(tmp_path, *lines_of("megatron-2021"), *own, *lines_of("neox"))
+    our_lines = log_lines(Planted("mzhybrid", 1, 0.25, 2.75, 0.5), steps=4, warmup=1)
+    run = written(tmp_path, *lines_of("megatron-2021"), *our_lines, *lines_of("neox"))
     assert (log_of(run).dialect, run.scheme, run.state) == ("hpcbench", "mzhybrid", "completed")
 
 
 @pytest.mark.parametrize("name", ["neox", "megatron-deepspeed"])
-def test_lines_of_an_engine_are_not_those_of_what_is_built_on_it(tmp_path: Path, name: str) -> None:
+def test_lines_of_an_engine_are_not_those_of_its_trainers(tmp_path: Path, name: str) -> None:
     engine = [f"steps: {step} loss: 1.0000 iter time (s): 1.000 samples/sec: 1.000" for step in range(50)]
     assert log_of(written(tmp_path, *engine, *lines_of(name))).dialect != "DeepSpeed"
 
 
-def test_of_two_frameworks_the_one_with_more_lines_is_read_and_that_is_said(tmp_path: Path) -> None:
+def test_of_two_frameworks_the_one_with_more_lines_is_read_with_a_note(tmp_path: Path) -> None:
     log = log_of(written(tmp_path, *lines_of("maxtext"), *lines_of("picotron")))
     assert log.dialect == "MaxText"
     assert log.notes[0].why == "read as a log of MaxText, by 5 lines; there are also 3 of picotron"
 
 
-def test_a_log_of_nobody_is_an_error_that_says_what_is_known(tmp_path: Path) -> None:
+def test_an_unknown_log_is_an_error_that_lists_the_frameworks(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no step line in 2 lines, nor one of .*Megatron-LM.*MaxText"):
         written(tmp_path, "loss 3.0", "epoch 1/3")
 
 
-def test_what_is_known_of_a_foreign_run() -> None:
+def test_facts_of_a_foreign_run() -> None:
     run = from_log(DIRECTORY / "neox.log")
     assert (run.id, run.study, run.scheme, run.settings.raw, run.repeat) == ("neox", "logs", "unknown", {}, None)
     assert log_of(run).final_loss() == 10.55012
@@ -74,7 +74,7 @@ def test_what_is_known_of_a_foreign_run() -> None:
         ([ITERATION.format(5, "1.0"), "[exiting program after receiving SIGTERM.] datetime: x "], "stopped", "step 5"),
     ],
 )
-def test_only_the_logs_own_words_make_a_run_complete(tmp_path: Path, lines: list[str], state: str, reason: str) -> None:
+def test_only_the_logs_own_end_makes_a_run_complete(tmp_path: Path, lines: list[str], state: str, reason: str) -> None:
     verdict = written(tmp_path, ITERATION.format(1, "2.0E+00"), *lines).verdict
     assert verdict.state == state
     assert reason in verdict.reason
@@ -88,13 +88,13 @@ def test_a_last_line_that_was_cut_completes_nothing(tmp_path: Path) -> None:
     assert "after step 9 of 10, its last line cut" in run.verdict.reason
 
 
-def test_the_end_is_told_with_its_line_and_step() -> None:
+def test_the_end_is_reported_with_its_line_and_step() -> None:
     end = log_of(from_log(DIRECTORY / "megatron-2026.log")).event(End)
     assert end is not None
     assert (end.line, end.state, end.steps) == (6, "completed", 10)
 
 
-def test_the_loss_of_a_complete_run_is_final_though_no_line_says_how_many_steps_it_had() -> None:
+def test_the_last_loss_of_a_complete_run_is_final_without_a_number_of_steps() -> None:
     assert log_of(from_log(DIRECTORY / "torchtitan.log")).final_loss() == 8.4321
     assert log_of(from_log(DIRECTORY / "nanogpt.log")).final_loss() is None
 
@@ -113,7 +113,7 @@ def test_flops_are_never_mixed() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_report_of_foreign_logs_compares_nothing(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [DIRECTORY / f"{name}.log" for name in LOGS]
-    assert report(paths, format) == 1  # most of them do not say how they ended
+    assert report(paths, format) == 1  # most of them do not report their end
     shown = capsys.readouterr().out
     assert all(name.split("-")[0] in shown for name in LOGS)
     assert "pays" not in shown
@@ -121,11 +121,11 @@ def test_a_report_of_foreign_logs_compares_nothing(format: str, capsys: pytest.C
         json.loads(shown)
 
 
-def test_a_loss_that_is_no_number_is_one_wherever_it_stands() -> None:
+def test_a_loss_that_is_not_a_number_counts_wherever_it_is() -> None:
     record = log_of(from_log(DIRECTORY / "nanogpt.log")).steps[20]
     assert record.loss is not None and math.isnan(record.loss)
 
 
-def test_docs_say_what_is_read() -> None:
+def test_docs_list_the_frameworks() -> None:
     assert markdown() in (ROOT / "docs" / "reference" / "logs.md").read_text()
     assert all(dialect.name in markdown() for dialect in DIALECTS)

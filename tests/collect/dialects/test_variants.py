@@ -1,4 +1,4 @@
-"""Lines as versions and options change them: fields in another order, missing fields, other quotes and intervals."""
+"""Variants of lines by version and option: fields in another order, missing fields, other quotes and intervals."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_flops_from_rank_0_belong_to_the_next_iteration_of_the_last_rank() -> No
     assert flops_of(log) == {1: None, 2: 24.5e12, 3: None, 4: 55.5e12}
 
 
-def test_flops_before_an_iteration_that_was_cut_belong_to_no_other() -> None:
+def test_flops_before_an_iteration_that_was_cut_are_dropped() -> None:
     rows = [UTILIZATION.format(24.5), ITERATION.format(step=1, skipped=0)[:60], ITERATION.format(step=2, skipped=0)]
     assert flops_of(read_lines(MEGATRON, *rows)) == {2: None}
 
@@ -126,7 +126,7 @@ def test_losses_between_the_lines_of_deepspeed(tmp_path: Path, interval: int) ->
     log = read_file(tmp_path, *rows)
     losses = [record.loss for record in log.steps.values() if record.loss is not None]
     assert losses == [step + 0.5 for step in range(interval, 41, interval)]
-    assert set(log.steps.column("samples_per_s")) == {9.61}  # and not the mean of the end, which is of the whole run
+    assert set(log.steps.column("samples_per_s")) == {9.61}  # not the mean at the end, which is of the full run
     assert log.running_means == set() and log.event(End) is not None
     assert not any("left out" in note.why or "there are also" in note.why for note in log.notes)
 
@@ -197,8 +197,8 @@ def test_statistics_of_mlperf(separators: tuple[str, str], place: str, first: bo
     row = {**event, "value": {"train_step_time": 8.0, "throughput": 142.5, "loss": 4.5}, "metadata": metadata}
     other = {**event, "key": "eval_accuracy", "value": 4.75, "metadata": metadata}
     stop = {**event, "key": "run_stop", "value": None, "metadata": {"status": "aborted", **metadata}}
-    rows = [":::MLLOG " + json.dumps(one, separators=separators) for one in (row, other, stop)]
-    log = read_lines(MLPERF, *(f"0: {one}" for one in rows))
+    rows = [":::MLLOG " + json.dumps(fields, separators=separators) for fields in (row, other, stop)]
+    log = read_lines(MLPERF, *(f"0: {fields}" for fields in rows))
     assert quantities(log) == {20: {"step": 20, "samples_per_s": 142.5, "seconds": 8.0}}
     end = log.event(End)
     assert end is not None and end.state == "stopped"
@@ -231,11 +231,11 @@ def test_lines_of_rank_0_with_and_without_its_prefix_are_counted_together() -> N
     assert [record.loss for record in log.steps.values()] == [1.5, 2.5, 3.5]
 
 
-def test_the_refusal_names_the_way_out(tmp_path: Path) -> None:
+def test_the_refusal_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"program\.log has a regular expression .*docs/how-to/torch\.md"):
         from_log(write_log(tmp_path, "epoch 1/3 loss=3.0", "epoch 2/3 loss=2.5"))
 
 
-def test_dictionaries_are_lines_of_deepspeed_too_but_claim_no_log() -> None:
+def test_dictionaries_are_read_as_lines_of_deepspeed_but_do_not_identify_a_log() -> None:
     assert not DEEPSPEED.probes("{'loss': 1.5, 'epoch': 0.1}")
     assert TRANSFORMERS.probes("{'loss': 1.5, 'epoch': 0.1}")

@@ -5,57 +5,57 @@ Facts: flux-core, flux-environment(7) and flux-batch(1); a job past its time get
 
 import signal
 
-from fakes.flux.ids import decimal, f58
+from fakes.flux.ids import format_id, parse_id
 from fakes.state import DONE, ENDED, EXITED, WAITING, Config, Job, State, Store
 
 _FATES = {"afterok": (DONE,), "afternotok": (EXITED,), "afterany": ENDED, "after": ()}
 
 
 class Flux:
-    """The behaviour of Flux."""
+    """The behavior of Flux."""
 
-    def ready(self, job: Job, state: State) -> bool | None:
-        """Whether all its dependencies are met."""
+    def is_ready(self, job: Job, state: State) -> bool | None:
+        """Return whether all dependencies of the job are met."""
         for dependency in job.depends.split():
             scheme, _, id = dependency.partition(":")
-            for other in state.find(decimal(id)):
+            for other in state.find(parse_id(id)):
                 if other.state in ENDED and other.state not in (_FATES[scheme] or ENDED):
-                    job.note = f"dependency-{scheme} failed: job {f58(other.id)} {other.state}"
+                    job.note = f"dependency-{scheme} failed: job {format_id(other.id)} {other.state}"
                     return None
                 if other.state not in ENDED and (scheme != "after" or other.state == WAITING):
                     return False
         return True
 
-    def environment(self, job: Job, store: Store) -> dict[str, str]:
-        """Variables of the first program of an instance. FLUX_JOB_ID is for tasks."""
-        return {"FLUX_URI": f"local://{store.directory}/{job.id}", "FLUX_ENCLOSING_ID": f58(job.id)}
+    def list_variables(self, job: Job, store: Store) -> dict[str, str]:
+        """Return the variables of the first program of an instance. FLUX_JOB_ID is for tasks."""
+        return {"FLUX_URI": f"local://{store.directory}/{job.id}", "FLUX_ENCLOSING_ID": format_id(job.id)}
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """The warning signal, and the end at the time limit."""
-        found: list[tuple[float, int, str]] = []
+        """Return the warning signal and the end at the time limit."""
+        changes: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
-            found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
-        return [*found, *ending(now + job.limit, config, "limit")] if job.limit else found
+            changes.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
+        return [*changes, *list_end_signals(now + job.limit, config, "limit")] if job.limit else changes
 
-    def reaches_ranks(self, config: Config) -> bool:
-        """False: the script and its ranks are separate jobs."""
+    def can_reach_ranks(self, config: Config) -> bool:
+        """Return False: the script and its ranks are separate jobs."""
         return False
 
-    def began(self, job: Job, now: float) -> None:
-        """Note the start in the words of the event log."""
+    def record_start(self, job: Job, now: float) -> None:
+        """Record the start as the event log has it."""
         job.say(now, "start")
 
-    def signalled(self, job: Job, number: int, why: str, now: float) -> None:
-        """Note the signal in the words of the event log."""
+    def record_signal(self, job: Job, number: int, why: str, now: float) -> None:
+        """Record the signal as the event log has it."""
         job.say(now, f"signal {signal.Signals(number).name}")
 
-    def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """Note the end in the words of the event log."""
+    def record_end(self, job: Job, config: Config, now: float, *, again: bool) -> None:
+        """Record the end as the event log has it."""
         job.say(now, f"finish status={job.exit}")
 
 
-def ending(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """The signals by which Flux ends a job."""
+def list_end_signals(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
+    """Return the signals that Flux ends a job with."""
     return [(at, int(signal.SIGTERM), why), (at + config.terminate_interval, int(signal.SIGKILL), why)]
 
 

@@ -1,7 +1,7 @@
 """Submission directives of a Flux batch script, ``#flux: -N4``.
 
-Facts: Flux RFC 36. All lines have the same sentinel: the tag and the text before it. After a line that does not begin
-in this way, no directive may follow.
+Facts: Flux RFC 36. All lines have the same sentinel: the tag and the text before it. No directive may follow a line
+without the sentinel.
 """
 
 import re
@@ -10,15 +10,15 @@ import shlex
 _LINE = re.compile(r"(?P<sentinel>(?P<prefix>[^\w]*)(?:flux|FLUX):)(?P<rest>.*)")
 
 
-def directives(script: str) -> list[str]:
-    """The words of all directives.
+def read_directives(script: str) -> list[str]:
+    """Return the arguments of all directives.
 
     Raises
     ------
     ValueError
         They break the rules of the RFC. The message begins with the line.
     """
-    words: list[str] = []
+    arguments: list[str] = []
     sentinel = prefix = ""
     closed = 0
     for number, line in enumerate(script.splitlines(), 1):
@@ -32,15 +32,15 @@ def directives(script: str) -> list[str]:
         if sentinel and match["sentinel"] != sentinel:
             raise ValueError(f"line {number}: sentinel changed from '{sentinel}' to '{match['sentinel']}'")
         sentinel, prefix = match["sentinel"], match["prefix"]
-        words += _words(match["rest"], number)
-    return words
+        arguments += _split_words(match["rest"], number)
+    return arguments
 
 
-def _words(text: str, number: int) -> list[str]:
+def _split_words(text: str, number: int) -> list[str]:
     try:
-        found = shlex.split(text, comments=True)
+        arguments = shlex.split(text, comments=True)
     except ValueError as error:
         raise ValueError(f"line {number}: {text.strip()}: {error}") from None
-    if found and not found[0].startswith("-"):
+    if arguments and not arguments[0].startswith("-"):
         raise ValueError(f"line {number}: Unknown directive: {text.strip()}")
-    return found
+    return arguments

@@ -1,4 +1,4 @@
-"""Flux's job ids: numbers of 64 bits, written in base 58 behind an ƒ. Facts: Flux RFC 19."""
+"""Flux's job ids: numbers of 64 bits, written in base 58 after an ƒ. Facts: Flux RFC 19."""
 
 import os
 import re
@@ -6,8 +6,8 @@ import re
 _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
-def f58(number: int) -> str:
-    """An id in the form that Flux prints: behind ``ƒ``, or behind ``f`` if the environment asks for ASCII."""
+def format_id(number: int) -> str:
+    """Return an id as Flux prints it: after ``ƒ``, or after ``f`` if the environment requests ASCII."""
     text = ""
     while number:
         number, digit = divmod(number, 58)
@@ -15,13 +15,13 @@ def f58(number: int) -> str:
     return ("f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ") + (text or _DIGITS[0])
 
 
-def decimal(text: str) -> int:
-    """The number of an id in any form.
+def parse_id(text: str) -> int:
+    """Return the number of an id in any form.
 
     Raises
     ------
     ValueError
-        The text is no id.
+        The text is not an id.
     """
     if text.isdigit():
         return int(text)
@@ -34,6 +34,6 @@ def decimal(text: str) -> int:
     return number
 
 
-def fluid(count: int) -> int:
-    """The id of the n-th job, formed like Flux's: milliseconds in the upper bits."""
+def make_id(count: int) -> int:
+    """Return the id of the n-th job, formed like Flux's: milliseconds in the upper bits."""
     return (1000 * count) << 24

@@ -1,4 +1,4 @@
-"""The fake flux jobs: lists the wanted jobs in a format of the caller's.
+"""The fake flux jobs: lists jobs in a format of the caller's.
 
 Facts: flux-core, flux-jobs(1).
 """
@@ -7,9 +7,9 @@ import re
 import time
 from typing import Any
 
-from fakes.flux.ids import decimal, f58
+from fakes.flux.ids import format_id, parse_id
 from fakes.flux.options import Parser
-from fakes.programs import Call, RefusedError, job_faults
+from fakes.programs import Call, RefusedError, take_job_fault
 from fakes.state import DONE, ENDED, HELD, WAITING, Config, Job, State
 
 _DEFAULT = (
@@ -28,7 +28,7 @@ _EXCEPTIONS = {
 _FIELD = re.compile(r"(?:\?:)?\{([\w.]+)(?:!([DdFHP]))?(?::([^}]*))?\}")
 
 
-def jobs(call: Call, words: list[str]) -> int:
+def jobs(call: Call, arguments: list[str]) -> int:
     """Print the state of jobs."""
     reader = Parser(prog="flux-jobs", add_help=False)
     reader.add_argument("-a", action="store_true")
@@ -43,55 +43,55 @@ def jobs(call: Call, words: list[str]) -> int:
     reader.add_argument("--since")
     reader.add_argument("--color", nargs="?")
     reader.add_argument("ids", nargs="*")
-    asked = reader.parse_args(words)
+    asked = reader.parse_args(arguments)
     status = 0
     with call.store.change() as state:
-        found: list[Job] = []
+        selected: list[Job] = []
         for id in asked.ids:
-            known = [job for job in state.find(decimal(id)) if not job_faults(state, job, "lose")]
-            found += known
-            if not known:
+            matching = [job for job in state.find(parse_id(id)) if not take_job_fault(state, job, "lose")]
+            selected += matching
+            if not matching:
                 call.warn(f"JobID {id} unknown")
                 status = 1
         if not asked.ids:
-            found = [job for job in reversed(state.jobs) if _meant(job, asked, state)]
-            found = found[: asked.count] if asked.count else found
-        rows = [_values(job, call.store.config, state) for job in found]
+            selected = [job for job in reversed(state.jobs) if _is_selected(job, asked, state)]
+            selected = selected[: asked.count] if asked.count else selected
+        rows = [_list_values(job, call.store.config, state) for job in selected]
     if not asked.suppress_header:
-        print(_told(asked.format, None))
+        print(_format_row(asked.format, None))
     for row in rows:
-        print(_told(asked.format, row))
+        print(_format_row(asked.format, row))
     return status
 
 
-def _meant(job: Job, asked: Any, state: State) -> bool:
+def _is_selected(job: Job, asked: Any, state: State) -> bool:
     if asked.name is not None and job.name != asked.name:
         return False
     if asked.queue is not None and job.queue != asked.queue:
         return False
     wanted = {word.lower() for word in asked.filter.split(",") if word} or {"pending", "running"}
-    if asked.a or asked.A or job_faults(state, job, "lose"):
-        return not job_faults(state, job, "lose")
+    if asked.a or asked.A or take_job_fault(state, job, "lose"):
+        return not take_job_fault(state, job, "lose")
     if job.state in ENDED:
-        return bool({"inactive", _result(job).lower()} & wanted)
+        return bool({"inactive", _format_result(job).lower()} & wanted)
     return "active" in wanted or ("pending" if job.state in (WAITING, HELD) else "running") in wanted
 
 
-def _result(job: Job) -> str:
+def _format_result(job: Job) -> str:
     return "COMPLETED" if job.state == DONE else _RESULTS.get(job.why, "FAILED")
 
 
-def _values(job: Job, config: Config, state: State) -> dict[str, Any]:
+def _list_values(job: Job, config: Config, state: State) -> dict[str, Any]:
     over = job.state in ENDED
     waiting = "DEPEND" if job.depends and job.state == WAITING else "SCHED"
-    fault = job_faults(state, job, "state")
+    fault = take_job_fault(state, job, "state")
     active = str(fault["word"]) if fault else waiting if job.state in (WAITING, HELD) else "RUN"
-    status = _result(job) if over else active
+    status = _format_result(job) if over else active
     happened = over and job.why in _EXCEPTIONS and job.state != DONE
     kind, note = _EXCEPTIONS[job.why] if happened else ("", "")
     return {
-        "id": f58(job.id),
-        "id.f58": f58(job.id),
+        "id": format_id(job.id),
+        "id.f58": format_id(job.id),
         "id.dec": job.id,
         "id.hex": hex(job.id),
         "name": job.name,
@@ -121,8 +121,8 @@ def _values(job: Job, config: Config, state: State) -> dict[str, Any]:
     }
 
 
-def _told(form: str, row: dict[str, Any] | None) -> str:
-    """The format filled in for a row; the header if there is no row."""
+def _format_row(form: str, row: dict[str, Any] | None) -> str:
+    """Return the row in the format; the header if the row is None."""
 
     def fill(match: re.Match[str]) -> str:
         name, conversion, spec = match.groups()
@@ -144,4 +144,4 @@ def _told(form: str, row: dict[str, Any] | None) -> str:
     return _FIELD.sub(fill, form)
 
 
-_NAMES = frozenset(_values(Job(1, ""), Config("flux", "", user=""), State()))
+_NAMES = frozenset(_list_values(Job(1, ""), Config("flux", "", user=""), State()))

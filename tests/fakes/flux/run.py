@@ -1,45 +1,45 @@
-"""The fake flux run: starts tasks by their number or by node, never in both ways at once."""
+"""The fake flux run: starts tasks by their number or by node, but not by both."""
 
 import argparse
 import os
 
-from fakes.flux.ids import decimal
-from fakes.flux.options import parser, seconds
+from fakes.flux.ids import parse_id
+from fakes.flux.options import make_parser, parse_seconds
 from fakes.programs import Call
-from fakes.ranks import Names, Rank, allocation, launch
+from fakes.ranks import Names, Rank, find_allocation, launch
 from fakes.state import Config, Job
 
 _RANK = ("FLUX_TASK_RANK",)
 _OUTSIDE = "flux-run: ERROR: Unable to connect to Flux: ENOENT: No such file or directory"
 
 
-def run(call: Call, words: list[str]) -> int:
+def run(call: Call, argv: list[str]) -> int:
     """Start tasks on the nodes of the job."""
-    arguments = parser("run").parse_args(words)
+    arguments = make_parser("run").parse_args(argv)
     config = call.store.config
     per_resource = arguments.tasks_per_node or arguments.tasks_per_core or arguments.cores is not None
     per_task = arguments.count is not None or arguments.cores_each is not None or arguments.gpus_each
     if (per_resource or arguments.gpus_per_node is not None) and per_task:
         raise ValueError("Per-resource options can't be used with per-task options. (See --help for details)")
     if arguments.time_limit:
-        seconds(arguments.time_limit, bare=60.0)
+        parse_seconds(arguments.time_limit, bare=60.0)
     if not arguments.command:
         raise ValueError("job command and arguments are missing")
     enclosing = os.environ.get("FLUX_ENCLOSING_ID", "")
-    job = allocation(call.store, str(decimal(enclosing)) if enclosing else None, _OUTSIDE)
-    ranks = _ranks(arguments, job, config)
+    job = find_allocation(call.store, str(parse_id(enclosing)) if enclosing else None, _OUTSIDE)
+    ranks = _place_ranks(arguments, job, config)
     variables = dict(text.split("=", 1) for text in arguments.env if "=" in text)
     shown = {text.partition("=")[0]: text.partition("=")[2] for text in arguments.setopt}
     narrows = bool(config.gpus) and shown.get("gpu-affinity") != "off"
     if shown.get("gpu-affinity") != "per-task":
-        ranks = [Rank(rank.host, rank.local_rank, rank.local_size, _all(rank.host, ranks)) for rank in ranks]
+        ranks = [Rank(rank.host, rank.local_rank, rank.local_size, _list_gpus(rank.host, ranks)) for rank in ranks]
     variables |= {"FLUX_JOB_ID": enclosing, "FLUX_JOB_SIZE": str(len(ranks))}
     variables |= {"FLUX_JOB_NNODES": str(len({rank.host for rank in ranks}))}
     names = Names(_RANK, (), ("FLUX_TASK_LOCAL_ID",), (), narrows)
     return launch(call.store, ranks, arguments.command, variables, names)
 
 
-def _ranks(arguments: argparse.Namespace, job: Job, config: Config) -> list[Rank]:
+def _place_ranks(arguments: argparse.Namespace, job: Job, config: Config) -> list[Rank]:
     hosts = list(job.places)
     nodes = arguments.nodes or (len(hosts) if arguments.tasks_per_node or arguments.tasks_per_core else 0)
     cores = arguments.cores_each or 1
@@ -63,6 +63,6 @@ def _ranks(arguments: argparse.Namespace, job: Job, config: Config) -> list[Rank
     return ranks
 
 
-def _all(host: str, ranks: list[Rank]) -> list[int]:
-    """All GPUs that tasks on this host were given. Flux shows all of them to each task."""
+def _list_gpus(host: str, ranks: list[Rank]) -> list[int]:
+    """Return all GPUs that tasks on this host were given. Flux shows all of them to each task."""
     return sorted({gpu for rank in ranks if rank.host == host for gpu in rank.gpus})

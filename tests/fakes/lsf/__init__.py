@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from fakes.lsf import words
-from fakes.lsf.depend import answer
+from fakes.lsf.depend import evaluate
 from fakes.lsf.flavours import FLAVOURS
 from fakes.programs import RefusedError
 from fakes.state import Config, Job, State, Store
@@ -17,32 +17,32 @@ GRACE_MINUTES = 10
 
 
 class LSF:
-    """The behaviour of LSF."""
+    """The behavior of LSF."""
 
-    def ready(self, job: Job, state: State) -> bool | None:
-        """Whether its dependency condition holds."""
+    def is_ready(self, job: Job, state: State) -> bool | None:
+        """Return whether the job's dependency condition holds."""
         if not job.depends:
             return True
         try:
-            found = answer(job.depends, state)
+            fulfilled = evaluate(job.depends, state)
         except RefusedError:
-            found = None  # a job that it names is gone
-        job.note = "" if found else words.NEVER if found is None else words.NOT_YET
-        return found
+            fulfilled = None  # a job in the condition no longer exists
+        job.note = "" if fulfilled else words.NEVER if fulfilled is None else words.NOT_YET
+        return fulfilled
 
-    def environment(self, job: Job, store: Store) -> dict[str, str]:
-        """Variables that LSF sets, with a host file that begins with the launch host if there is one."""
+    def list_variables(self, job: Job, store: Store) -> dict[str, str]:
+        """Return LSF's variables. The host file begins with the launch host if there is one."""
         config = store.config
-        places = words.hosts(job, config)
+        places = words.list_hosts(job, config)
         each = [host for host, slots in places for _ in range(slots)]
-        hostfile = store.spool(f"{job.key}.hostfile")
+        hostfile = store.locate_file(f"{job.key}.hostfile")
         hostfile.write_text("".join(f"{host}\n" for host in each), encoding="ascii")
         return {
             "LSF_BINDIR": str(store.directory / "bin"),
             "LSB_JOBID": str(job.id),
             "LSB_BATCH_JID": job.key,
             "LSB_JOBINDEX": str(job.index),
-            "LSB_JOBNAME": words.shown_name(job),
+            "LSB_JOBNAME": words.format_name(job),
             "LSB_QUEUE": job.queue,
             "LSB_SUB_HOST": "login1",
             "LSB_SUB_USER": config.user,
@@ -58,26 +58,26 @@ class LSF:
         }
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """The warning signal, SIGUSR2 at the run limit, and the end ten minutes later."""
-        found: list[tuple[float, int, str]] = []
+        """Return the warning signal, SIGUSR2 at the run limit, and the end ten minutes later."""
+        changes: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
-            found.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
+            changes.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))
         if job.limit and not FLAVOURS[config.flavour].reasons:
-            found += ending(now + job.limit, config, "limit")
+            changes += list_end_signals(now + job.limit, config, "limit")
         elif job.limit:
-            found.append((now + job.limit, int(signal.SIGUSR2), "limit"))
-            found += ending(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
-        return found
+            changes.append((now + job.limit, int(signal.SIGUSR2), "limit"))
+            changes += list_end_signals(now + job.limit + GRACE_MINUTES * config.minute, config, "limit")
+        return changes
 
-    def reaches_ranks(self, config: Config) -> bool:
-        """Whether a signal reaches the ranks.
+    def can_reach_ranks(self, config: Config) -> bool:
+        """Return whether a signal reaches the ranks.
 
         Under CSM they run on compute hosts, and the script on the launch host.
         """
         return config.flavour != "csm"
 
-    def began(self, job: Job, now: float) -> None:
-        """Note the start in the words of bhist."""
+    def record_start(self, job: Job, now: float) -> None:
+        """Record the start as bhist has it."""
         count = len(job.places)
         shown = " ".join(f"<{host}>" for host in job.places)
         job.say(now, f"Dispatched to {shown};" if count == 1 else f"Dispatched to {count} Hosts/Processors {shown};")
@@ -86,16 +86,16 @@ class LSF:
             now, f"Running with execution home <{Path.home()}>, Execution CWD <{job.cwd}>, Execution Pid <{job.pid}>;"
         )
 
-    def signalled(self, job: Job, number: int, why: str, now: float) -> None:
-        """Note the signal in the words of bhist."""
+    def record_signal(self, job: Job, number: int, why: str, now: float) -> None:
+        """Record the signal as bhist has it."""
         name = signal.Signals(number).name.removeprefix("SIG")
         by = "LSF system" if why in ("limit", "preempt", "host") else f"user or administrator <{os.getuid()}>"
         job.say(now, f"Signal <{name}> requested by {by};")
 
-    def ended(self, job: Job, config: Config, now: float, *, again: bool) -> None:
-        """Note the end in the words of bhist, and write LSF's report at the end of the output file."""
+    def record_end(self, job: Job, config: Config, now: float, *, again: bool) -> None:
+        """Record the end as bhist has it, and write LSF's report at the end of the output file."""
         code = job.exit or 0
-        reason = words.term(job.why, config)
+        reason = words.name_term(job.why, config)
         if not code and job.why in ("", "limit"):
             job.say(now, "Done successfully. The CPU time used is 0.1 seconds;")
         else:
@@ -109,14 +109,14 @@ class LSF:
             _report(job, code, reason)
 
 
-def ending(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """The signals by which LSF ends a job, one after another."""
+def list_end_signals(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
+    """Return the signals that LSF ends a job with, in order."""
     steps = enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
     return [(at + k * config.terminate_interval, int(number), why) for k, number in steps]
 
 
 def _report(job: Job, code: int, reason: str) -> None:
-    name = words.shown_name(job)
+    name = words.format_name(job)
     verdict = "Done" if not code else "Exited"
     result = "Successfully completed." if not code else f"Exited with exit code {code}."
     lines = [
@@ -139,7 +139,7 @@ def _report(job: Job, code: int, reason: str) -> None:
         with Path(job.output).open("a", encoding="utf-8") as file:
             file.write("\n".join(lines))
     except OSError:
-        return  # as LSF, which then sends mail
+        return  # like LSF, which then sends mail
 
 
 SYSTEM = LSF()

@@ -1,4 +1,4 @@
-"""The fake bhist: what is left of jobs that bjobs no longer lists.
+"""The fake bhist: reports jobs that bjobs no longer lists.
 
 Facts: IBM Spectrum LSF 10.1, Command Reference, bhist; its -l text as sites show it.
 """
@@ -15,7 +15,7 @@ _STATES = "PEND     PSUSP    RUN      USUSP    SSUSP    UNKWN    TOTAL"
 
 @register_program("bhist")
 def bhist(call: Call) -> int:
-    """Tell the history of jobs."""
+    """Print the history of jobs."""
     if "-V" in call.argv:
         call.warn(words.VERSION)
         return 0
@@ -35,32 +35,32 @@ def bhist(call: Call) -> int:
         else:
             ids.append(word)
     with call.store.change() as state:
-        known = [job for job in state.jobs if not words.lost(job, state)]
-        jobs = [job for id in ids for job in select(id, state) if job in known] if ids else known
+        visible = [job for job in state.jobs if not words.is_lost(job, state)]
+        jobs = [job for id in ids for job in select(id, state) if job in visible] if ids else visible
     if not jobs:
         raise RefusedError("No matching job found")
     if long:
-        print(f"{'-' * 78}\n".join(_long(job, config, now) for job in jobs), end="")
+        print(f"{'-' * 78}\n".join(_format_long(job, config, now) for job in jobs), end="")
     else:
         print("Summary of time in seconds spent in various states:")
         print("JOBID   USER    JOB_NAME  PEND    PSUSP   RUN     USUSP   SSUSP   UNKWN   TOTAL")
         for job in jobs:
-            waited, ran = _spent(job, now)
-            name = words.shown_name(job)
+            waited, ran = _sum_spent(job, now)
+            name = words.format_name(job)
             name = name if len(name) <= 9 else f"*{name[-8:]}"
             counts = "".join(f"{count:<8}" for count in (waited, 0, ran, 0, 0, 0, waited + ran)).rstrip()
             print(f"{job.id:<7} {config.user:<7.7} {name:<9} {counts}")
     return 0
 
 
-def _long(job: Job, config: Config, now: float) -> str:
-    head = f"Job <{job.key}>, Job Name <{words.shown_name(job)}>, User <{config.user}>, Project "
+def _format_long(job: Job, config: Config, now: float) -> str:
+    head = f"Job <{job.key}>, Job Name <{words.format_name(job)}>, User <{config.user}>, Project "
     head += f"<{job.account or 'default'}>, Command <{job.script}>"
-    lines = [words.broken(f"{words.long_time(moment)}: {text}") for moment, text in job.events]
+    lines = [words.break_lines(f"{words.format_long_time(moment)}: {text}") for moment, text in job.events]
     lines[1:1] = [f"\n RUNLIMIT\n {job.limit / 60:.2f} min of launch1\n"] if job.limit else []
-    lines.insert(0, words.broken(head))
-    waited, ran = _spent(job, now)
-    until = words.long_time(job.ended if job.state in ENDED else now)
+    lines.insert(0, words.break_lines(head))
+    waited, ran = _sum_spent(job, now)
+    until = words.format_long_time(job.ended if job.state in ENDED else now)
     counts = [waited, 0, ran, 0, 0, 0, waited + ran]
     return "\n".join(
         [
@@ -75,6 +75,6 @@ def _long(job: Job, config: Config, now: float) -> str:
     )
 
 
-def _spent(job: Job, now: float) -> tuple[int, int]:
+def _sum_spent(job: Job, now: float) -> tuple[int, int]:
     begun = job.started or (job.ended if job.state in ENDED else now)
-    return max(0, round(begun - job.submitted)), words.run_seconds(job, now)
+    return max(0, round(begun - job.submitted)), words.count_run_seconds(job, now)

@@ -1,6 +1,6 @@
-"""The fake bsub: checks its arguments by IBM's documentation, refuses wrong ones in LSF's words, and queues jobs.
+"""The fake bsub: checks its arguments by IBM's documentation, refuses with LSF's messages, and queues jobs.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; errors as LSF and its open relatives word them.
+Facts: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; messages of LSF and its open relatives.
 """
 
 import json
@@ -9,10 +9,10 @@ import re
 import time
 from pathlib import Path
 
-from fakes.lsf.depend import answer
+from fakes.lsf.depend import evaluate
 from fakes.lsf.flavours import FLAVOURS
-from fakes.lsf.names import array
-from fakes.lsf.options import CSM_ONLY, NOT_FAKED, Options, merged, parse, script_options
+from fakes.lsf.names import parse_array
+from fakes.lsf.options import CSM_ONLY, NOT_FAKED, Options, merge_options, parse, read_script_options
 from fakes.lsf.words import VERSION
 from fakes.programs import Call, RefusedError, register_program
 from fakes.signals import signal_number
@@ -36,21 +36,21 @@ def bsub(call: Call) -> int:
     if "-V" in given:
         call.warn(VERSION)
         return 0
-    script, options = _script(call, given, command)
+    script, options = _read_script(call, given, command)
     if "-o" in options and "-oo" in options:
         options.pop("-o")
     _check(options, config, call)
     with call.store.change() as state:
-        jobs = _jobs(options, config, state)
+        jobs = _make_jobs(options, config, state)
         number = state.next
         state.next += 1
-        path = call.store.spool(f"{number}.sh")
+        path = call.store.locate_file(f"{number}.sh")
         path.write_bytes(script)
-        variables = call.store.spool(f"{number}.env.json")
-        variables.write_text(json.dumps(_environment(options)), encoding="ascii")
+        variables = call.store.locate_file(f"{number}.env.json")
+        variables.write_text(json.dumps(_resolve_environment(options)), encoding="ascii")
         for job in jobs:
             job.id, job.script = number, str(path)
-            job.output, job.error = _file(job, job.output), _file(job, job.error)
+            job.output, job.error = _expand_path(job, job.output), _expand_path(job, job.error)
             job.say(job.submitted, f"Submitted from host <login1>, to Queue <{job.queue}>, CWD <{job.cwd}>;")
         state.jobs += jobs
     default = "" if "-q" in options else "default "
@@ -58,19 +58,19 @@ def bsub(call: Call) -> int:
     return 0
 
 
-def _script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Options]:
-    """The script that will run, and all options. Options of the script count if LSF reads them."""
+def _read_script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Options]:
+    """Return the script that will run, and all options. Options of the script count if LSF reads them."""
     if not command:
         script = call.read_stdin()
         if not script.strip():
             raise RefusedError("Empty job. Job not submitted.")
-        return script, merged(script_options(script.decode(errors="surrogateescape"))[0], given)
+        return script, merge_options(read_script_options(script.decode(errors="surrogateescape"))[0], given)
     line = " ".join(command)
     body = f"#!/bin/sh\n{line}\n".encode(errors="surrogateescape")
     parses = call.store.config.parse_script or os.environ.get("LSB_BSUB_PARSE_SCRIPT", "N").upper() == "Y"
     if parses and Path(command[0]).is_file():
         text = Path(command[0]).read_text(encoding="utf-8", errors="surrogateescape")
-        return body, merged(script_options(text)[0], given)
+        return body, merge_options(read_script_options(text)[0], given)
     return body, given
 
 
@@ -80,7 +80,7 @@ def _check(options: Options, config: Config, call: Call) -> None:
         raise RefusedError("User permission denied. Job not submitted.")
     for name in options:
         if name in NOT_FAKED:
-            raise RefusedError(f"hpcbench's fake of LSF does not know {name}, though LSF does. Job not submitted.")
+            raise RefusedError(f"hpcbench's fake of LSF does not support {name}, although LSF does. Job not submitted.")
         if name in flavour.refuses or (name in CSM_ONLY and not flavour.csm):
             raise RefusedError(f"bsub: illegal option -- {name.lstrip('-')}\nJob not submitted.")
         if name == "-gpu" and not config.gpus:
@@ -100,37 +100,37 @@ def _check(options: Options, config: Config, call: Call) -> None:
 
 
 def _check_requirement(text: str) -> None:
-    rest = re.sub(r"([a-z]+)\[[^\[\]]*\]", lambda match: "" if match[1] in _SECTIONS else "[", text)
-    if "[" in rest or "]" in rest:
+    remainder = re.sub(r"([a-z]+)\[[^\[\]]*\]", lambda match: "" if match[1] in _SECTIONS else "[", text)
+    if "[" in remainder or "]" in remainder:
         raise RefusedError("Bad resource requirement syntax. Job not submitted.")
 
 
-def _jobs(options: Options, config: Config, state: State) -> list[Job]:
-    """The job, or the elements of the array, without numbers yet."""
-    queue = _last(options, "-q") or next(iter(config.queues))
+def _make_jobs(options: Options, config: Config, state: State) -> list[Job]:
+    """Return the job, or the elements of the array, without numbers yet."""
+    queue = _get_last(options, "-q") or next(iter(config.queues))
     if queue not in config.queues:
         raise RefusedError(f"{queue}: No such queue. Job not submitted.")
-    name, indices, throttle = array(_last(options, "-J"), config.max_array)
-    hosts, per_host = _size(options, config)
-    minutes = _minutes(_last(options, "-W"), "RUNLIMIT")
-    if minutes > config.most_minutes(queue, hosts):
+    name, indices, throttle = parse_array(_get_last(options, "-J"), config.max_array)
+    hosts, per_host = _resolve_size(options, config)
+    minutes = _parse_minutes(_get_last(options, "-W"), "RUNLIMIT")
+    if minutes > config.get_most_minutes(queue, hosts):
         raise RefusedError("RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted.")
     if "-x" in options and not config.queues[queue].get("exclusive", True):
         word = "EXCLUSIVE" if FLAVOURS[config.flavour].reasons else "exclusive"
         raise RefusedError(f"Queue does not accept {word} jobs. Job not submitted.")
     if hosts < config.queues[queue].get("min_nodes", 1):
         raise RefusedError("Too few processors requested. Job not submitted.")
-    if hosts > config.most_nodes(queue):
+    if hosts > config.get_most_nodes(queue):
         raise RefusedError("Too many processors requested. Job not submitted.")
-    if state.full(queue, len(indices), config):
+    if state.is_full(queue, len(indices), config):
         raise RefusedError("The destination queue has reached its job limit. Job not submitted.")
-    condition = _last(options, "-w")
+    condition = _get_last(options, "-w")
     if condition:
-        answer(condition, state)
+        evaluate(condition, state)
     warning = None
     if "-wt" in options:
-        ahead = _minutes(_last(options, "-wt"), "job warning time")
-        warning = (ahead * config.minute, signal_number(_last(options, "-wa")))
+        ahead = _parse_minutes(_get_last(options, "-wt"), "job warning time")
+        warning = (ahead * config.minute, signal_number(_get_last(options, "-wa")))
     now = time.time()
     return [
         Job(
@@ -139,11 +139,11 @@ def _jobs(options: Options, config: Config, state: State) -> list[Job]:
             index=index,
             name=name,
             queue=queue,
-            account=_last(options, config.account_option or "-P"),
+            account=_get_last(options, config.account_option or "-P"),
             options=options,
-            cwd=str(Path(_last(options, "-cwd") or Path.cwd()).absolute()),
-            output=_last(options, "-oo") or _last(options, "-o"),
-            error=_last(options, "-eo") or _last(options, "-e"),
+            cwd=str(Path(_get_last(options, "-cwd") or Path.cwd()).absolute()),
+            output=_get_last(options, "-oo") or _get_last(options, "-o"),
+            error=_get_last(options, "-eo") or _get_last(options, "-e"),
             truncate="-oo" in options,
             hosts=hosts,
             per_host=per_host,
@@ -153,7 +153,7 @@ def _jobs(options: Options, config: Config, state: State) -> list[Job]:
             limit=minutes * config.minute,
             warning=warning,
             rerunnable="-r" in options and "-rn" not in options,
-            requeue_exits=[int(code) for code in re.findall(r"(?<!\S)\d+", _last(options, "-Q"))],
+            requeue_exits=[int(code) for code in re.findall(r"(?<!\S)\d+", _get_last(options, "-Q"))],
             state=HELD if "-H" in options else WAITING,
             submitted=now,
         )
@@ -161,14 +161,14 @@ def _jobs(options: Options, config: Config, state: State) -> list[Job]:
     ]
 
 
-def _size(options: Options, config: Config) -> tuple[int, int]:
-    """Number of hosts, and of slots on each. 0 slots stand for a whole node."""
+def _resolve_size(options: Options, config: Config) -> tuple[int, int]:
+    """Return the number of hosts, and of slots on each. 0 slots stand for a whole node."""
     if FLAVOURS[config.flavour].csm:
-        nodes = _last(options, "-nnodes") or "1"
+        nodes = _get_last(options, "-nnodes") or "1"
         if not re.fullmatch(r"[1-9]\d*", nodes):
             raise RefusedError("Bad argument for option -nnodes. Job not submitted.")
         return int(nodes), 0
-    slots = _last(options, "-n") or "1"
+    slots = _get_last(options, "-n") or "1"
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)?", slots):
         raise RefusedError("Bad argument for option -n. Job not submitted.")
     count = int(slots.split(",")[0])
@@ -181,35 +181,35 @@ def _size(options: Options, config: Config) -> tuple[int, int]:
     return -(-count // per_host), 0 if "-x" in options else per_host
 
 
-def _minutes(text: str, what: str) -> float:
+def _parse_minutes(text: str, what: str) -> float:
     match = re.fullmatch(r"(?:(\d+):)?(\d+)(?:/\S+)?", text)
     if text and not match:
         raise RefusedError(f"{text}: Bad {what} specification. Job not submitted.")
     return 60.0 * int(match[1] or 0) + int(match[2]) if match else 0.0
 
 
-def _environment(options: Options) -> dict[str, str]:
-    wanted = _last(options, "-env") or "all"
-    found = dict(os.environ) if wanted.split(",")[0].strip() == "all" else {}
-    found.setdefault("PATH", "/usr/bin:/bin")
-    found.setdefault("HOME", str(Path.home()))
+def _resolve_environment(options: Options) -> dict[str, str]:
+    wanted = _get_last(options, "-env") or "all"
+    environment = dict(os.environ) if wanted.split(",")[0].strip() == "all" else {}
+    environment.setdefault("PATH", "/usr/bin:/bin")
+    environment.setdefault("HOME", str(Path.home()))
     for word in (part.strip() for part in wanted.split(",")):
         name, equal, value = word.partition("=")
         if equal:
-            found[name] = value
+            environment[name] = value
         elif name in os.environ:
-            found[name] = os.environ[name]
-    return found
+            environment[name] = os.environ[name]
+    return environment
 
 
-def _file(job: Job, path: str) -> str:
-    """Path of an output file. LSF replaces %J and %I, and takes paths relative to the job's directory."""
+def _expand_path(job: Job, path: str) -> str:
+    """Return the path of an output file. LSF replaces %J and %I, and takes paths relative to the job's directory."""
     if not path:
         return ""
     path = path.replace("%J", str(job.id)).replace("%I", str(job.index))
-    whole = Path(job.cwd, path)
-    return str(whole / f"{job.id}.out" if whole.is_dir() else whole)
+    full_path = Path(job.cwd, path)
+    return str(full_path / f"{job.id}.out" if full_path.is_dir() else full_path)
 
 
-def _last(options: Options, name: str) -> str:
+def _get_last(options: Options, name: str) -> str:
     return options.get(name, [""])[-1]

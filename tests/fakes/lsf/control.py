@@ -6,9 +6,9 @@ Facts: IBM Spectrum LSF 10.1, Command Reference.
 import signal
 import time
 
-from fakes.lsf import ending, words
-from fakes.lsf.names import named, select
-from fakes.programs import Call, RefusedError, job_faults, register_program
+from fakes.lsf import list_end_signals, words
+from fakes.lsf.names import is_named, select
+from fakes.programs import Call, RefusedError, register_program, take_job_fault
 from fakes.signals import signal_number
 from fakes.state import (
     ALIVE,
@@ -28,28 +28,28 @@ from fakes.state import (
 @register_program("bkill")
 def bkill(call: Call) -> int:
     """End jobs, or send them a signal."""
-    return _each(call, "-s", ("-r", "-b"))
+    return _apply_to_each(call, "-s", ("-r", "-b"))
 
 
 @register_program("brequeue")
 def brequeue(call: Call) -> int:
     """End running jobs and put them back into the queue under their ids."""
-    return _each(call, "-J", ("-d", "-e", "-r", "-a", "-p", "-H"))
+    return _apply_to_each(call, "-J", ("-d", "-e", "-r", "-a", "-p", "-H"))
 
 
 @register_program("bstop")
 def bstop(call: Call) -> int:
     """Suspend jobs."""
-    return _each(call, "-J", ("-a",))
+    return _apply_to_each(call, "-J", ("-a",))
 
 
 @register_program("bresume")
 def bresume(call: Call) -> int:
     """Let suspended jobs continue."""
-    return _each(call, "-J", ())
+    return _apply_to_each(call, "-J", ())
 
 
-def _each(call: Call, valued: str, flags: tuple[str, ...]) -> int:
+def _apply_to_each(call: Call, valued: str, flags: tuple[str, ...]) -> int:
     if "-V" in call.argv:
         call.warn(words.VERSION)
         return 0
@@ -70,7 +70,9 @@ def _each(call: Call, valued: str, flags: tuple[str, ...]) -> int:
     with call.store.change() as state:
         for id in ids or [given["-J"]]:
             jobs = (
-                _meant(id, state) if ids else [job for job in state.jobs if named(id, job) and job.state not in ENDED]
+                _select_jobs(id, state)
+                if ids
+                else [job for job in state.jobs if is_named(id, job) and job.state not in ENDED]
             )
             if not jobs:
                 call.warn(f"Job <{id}>: No matching job found")
@@ -85,12 +87,12 @@ def _each(call: Call, valued: str, flags: tuple[str, ...]) -> int:
     return status
 
 
-def _meant(id: str, state: State) -> list[Job]:
+def _select_jobs(id: str, state: State) -> list[Job]:
     if id == "0":
         return [job for job in state.jobs if job.state not in ENDED]
-    jobs = [job for job in select(id, state) if not words.lost(job, state)]
+    jobs = [job for job in select(id, state) if not words.is_lost(job, state)]
     alive = [job for job in jobs if job.state not in ENDED]
-    return alive or jobs  # of an array, what has ended is passed over unless all has
+    return alive or jobs  # ended elements of an array are skipped unless all have ended
 
 
 def _kill(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:
@@ -99,7 +101,7 @@ def _kill(job: Job, given: dict[str, str], state: State, config: Config) -> tupl
         return False, "Job has already finished"
     if "-s" in given and given["-s"].upper().removeprefix("SIG") not in ("KILL", "9"):
         return _signal(job, signal_number(given["-s"]), now)
-    zombie = job_faults(state, job, "zombie")
+    zombie = take_job_fault(state, job, "zombie")
     if zombie and "-r" not in given:
         return True, "is being terminated"  # and nothing happens
     state.faults = [fault for fault in state.faults if not (zombie and fault is zombie)]
@@ -107,12 +109,12 @@ def _kill(job: Job, given: dict[str, str], state: State, config: Config) -> tupl
     if job.state in (WAITING, HELD):
         job.state, job.why, job.ended = EXITED, why, now
         job.say(now, f"Signal <KILL> requested by user or administrator <{config.user}>;")
-        term = words.term(why, config)
+        term = words.name_term(why, config)
         job.say(now, f"Completed <exit>; {term};" if term else "Exited; job has never been started;")
     elif why == "force" or "-s" in given:
         job.plan = [(now, int(signal.SIGKILL), why)]
     else:
-        job.plan = ending(now, config, why)
+        job.plan = list_end_signals(now, config, why)
     return True, "is being terminated"
 
 
@@ -123,7 +125,7 @@ def _signal(job: Job, number: int, now: float) -> tuple[bool, str]:
     return True, "is being signaled"
 
 
-def _requeue(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:
+def _put_back(job: Job, given: dict[str, str], state: State, config: Config) -> tuple[bool, str]:
     now = time.time()
     back = WAITING if "-H" not in given else HELD
     if job.state in ENDED:
@@ -131,7 +133,7 @@ def _requeue(job: Job, given: dict[str, str], state: State, config: Config) -> t
             return False, "Job has already finished"
         job.state, job.why, job.submitted = back, "", now
     elif job.state in ALIVE:
-        job.plan, job.why = ending(now, config, "requeue"), "requeue"  # it may end before the first signal
+        job.plan, job.why = list_end_signals(now, config, "requeue"), "requeue"  # it may end before the first signal
     else:
         return False, "Job has not started yet"
     return True, "is being requeued"
@@ -159,4 +161,4 @@ def _resume(job: Job, given: dict[str, str], state: State, config: Config) -> tu
     return True, "is being resumed"
 
 
-_ACTS = {"bkill": _kill, "brequeue": _requeue, "bstop": _stop, "bresume": _resume}
+_ACTS = {"bkill": _kill, "brequeue": _put_back, "bstop": _stop, "bresume": _resume}

@@ -1,4 +1,4 @@
-"""LSF's dependency conditions, ``done(12) && ended(13[2])``, read and answered.
+"""LSF's dependency conditions, ``done(12) && ended(13[2])``: parser and evaluation.
 
 Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 """
@@ -15,8 +15,8 @@ Answer = bool | None
 """The answer. None means that the condition can no longer become true."""
 
 
-def answer(condition: str, state: State) -> Answer:
-    """Whether the condition holds now.
+def evaluate(condition: str, state: State) -> Answer:
+    """Return whether the condition holds now.
 
     Raises
     ------
@@ -24,10 +24,10 @@ def answer(condition: str, state: State) -> Answer:
         The condition is malformed, or names an unknown job.
     """
     reader = _Reader(condition, state)
-    found = reader.either()
+    value = reader.read_disjunction()
     if reader.tokens:
         raise RefusedError(_SYNTAX)
-    return found
+    return value
 
 
 class _Reader:
@@ -47,31 +47,31 @@ class _Reader:
             raise RefusedError(_SYNTAX)
         return self.tokens.pop(0)
 
-    def either(self) -> Answer:
-        found = self.both()
+    def read_disjunction(self) -> Answer:
+        value = self.read_conjunction()
         while self.tokens[:1] == ["||"]:
             self.take()
-            found = _either(found, self.both())
-        return found
+            value = _disjoin(value, self.read_conjunction())
+        return value
 
-    def both(self) -> Answer:
-        found = self.one()
+    def read_conjunction(self) -> Answer:
+        value = self.read_operand()
         while self.tokens[:1] == ["&&"]:
             self.take()
-            found = _both(found, self.one())
-        return found
+            value = _conjoin(value, self.read_operand())
+        return value
 
-    def one(self) -> Answer:
+    def read_operand(self) -> Answer:
         word = self.take()
         if word == "!":
-            found = self.one()
-            return None if found is None else not found
+            value = self.read_operand()
+            return None if value is None else not value
         if word == "(":
-            found = self.either()
+            value = self.read_disjunction()
             self.take(")")
-            return found
+            return value
         if self.tokens[:1] != ["("]:
-            return self.of(word, _done)  # a bare job is done(job)
+            return self.ask_jobs(word, _is_done)  # an id alone means done(id)
         if word not in _ASKED:
             raise RefusedError(_SYNTAX)
         self.take("(")
@@ -82,11 +82,11 @@ class _Reader:
             compare = code if code in ("==", "!=", "<", ">", "<=", ">=") else "=="
             number = int(self.take() if compare == code else code)
             self.take(")")
-            return self.of(name, lambda job: _exit_with(job, compare, number))
+            return self.ask_jobs(name, lambda job: _exit_with(job, compare, number))
         self.take(")")
-        return self.of(name, _ASKED[word])
+        return self.ask_jobs(name, _ASKED[word])
 
-    def of(self, name: str, ask: Callable[[Job], Answer]) -> Answer:
+    def ask_jobs(self, name: str, ask: Callable[[Job], Answer]) -> Answer:
         match = re.fullmatch(r"(\d+)(?:\[(\d+)\])?", name)
         if match:
             jobs = self.state.find(int(match[1]), int(match[2] or 0))
@@ -95,25 +95,25 @@ class _Reader:
             jobs = [job for job in jobs if job.id == max(other.id for other in jobs)]
         if not jobs:
             raise RefusedError(f"{name}: No matching job found. Job not submitted.")
-        found: Answer = True
+        value: Answer = True
         for job in jobs:
-            found = _both(found, ask(job))
-        return found
+            value = _conjoin(value, ask(job))
+        return value
 
 
-def _either(a: Answer, b: Answer) -> Answer:
+def _disjoin(a: Answer, b: Answer) -> Answer:
     if a or b:
         return True
     return None if a is None and b is None else False
 
 
-def _both(a: Answer, b: Answer) -> Answer:
+def _conjoin(a: Answer, b: Answer) -> Answer:
     if a is None or b is None:
         return None
     return a and b
 
 
-def _done(job: Job) -> Answer:
+def _is_done(job: Job) -> Answer:
     return True if job.state == DONE else None if job.state == EXITED else False
 
 
@@ -137,9 +137,9 @@ def _exit_with(job: Job, compare: str, number: int) -> Answer:
 
 
 _ASKED: dict[str, Callable[[Job], Answer]] = {
-    "done": _done,
+    "done": _is_done,
     "exit": _exit,
     "ended": lambda job: job.state in ENDED,
     "started": lambda job: job.state in (*ALIVE, *ENDED),
-    "post_done": _done,
+    "post_done": _is_done,
 }

@@ -1,4 +1,4 @@
-"""The fake jsrun: checks resource sets against the pretended node, and starts real ranks.
+"""The fake jsrun: checks resource sets against the fake node, and starts real ranks.
 
 Facts: IBM Job Step Manager, jsrun; OLCF's user guide of Summit. -n counts resource sets, -a ranks in each.
 """
@@ -8,7 +8,7 @@ import re
 
 from fakes.lsf.words import VERSION
 from fakes.programs import Call, RefusedError, register_program
-from fakes.ranks import Names, Rank, allocation, launch
+from fakes.ranks import Names, Rank, find_allocation, launch
 from fakes.state import Config, Job
 
 _VALUED = {
@@ -47,8 +47,8 @@ def jsrun(call: Call) -> int:
         print(f"jsrun: {VERSION}")
         return 0
     options, command = _read(call.argv)
-    job = allocation(call.store, os.environ.get("LSB_JOBID"), _OUTSIDE)
-    ranks = _ranks(options, job, call.store.config)
+    job = find_allocation(call.store, os.environ.get("LSB_JOBID"), _OUTSIDE)
+    ranks = _place_ranks(options, job, call.store.config)
     pairs = [text.partition("=") for text in options.get("--env", [])]
     variables = {name: value for name, equal, value in pairs if equal}
     if "--chdir" in options:
@@ -57,10 +57,10 @@ def jsrun(call: Call) -> int:
 
 
 def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    found: dict[str, list[str]] = {}
-    rest = list(argv)
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
+    options: dict[str, list[str]] = {}
+    remaining = list(argv)
+    while remaining and remaining[0].startswith("-"):
+        word = remaining.pop(0)
         if word == "--":
             break
         if word in _FLAGS or word in _FLAGS.values():
@@ -73,21 +73,21 @@ def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         if not name:
             raise RefusedError(f"jsrun: unrecognized option '{word}'\nTry `jsrun --help' for more information.", 1)
         if not value and not equal:
-            if not rest:
+            if not remaining:
                 raise RefusedError(f"jsrun: option requires an argument -- '{word}'", 1)
-            value = rest.pop(0)
-        found.setdefault(name, []).append(value)
-    return found, rest
+            value = remaining.pop(0)
+        options.setdefault(name, []).append(value)
+    return options, remaining
 
 
-def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:
+def _place_ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:
     hosts = list(job.places)
     per_host = _count(options, "--rs_per_host", 0)
     cores = _count(options, "--cpu_per_rs", 1, ALL_CPUS=config.cores)
     gpus = _count(options, "--gpu_per_rs", 0, ALL_GPUS=config.gpus)
     fit = min(config.cores // max(1, cores), config.gpus // gpus if gpus else config.cores)
-    _fits(fit >= 1, f"a resource set of {cores} cores and {gpus} GPUs is larger than the node", config)
-    _fits(
+    _check_fit(fit >= 1, f"a resource set of {cores} cores and {gpus} GPUs is larger than the node", config)
+    _check_fit(
         per_host <= fit,
         f"{per_host} sets a host of {cores} cores and {gpus} GPUs need {per_host * cores} and {per_host * gpus}",
         config,
@@ -95,7 +95,7 @@ def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank
     per_host = per_host or fit
     sets = _count(options, "--nrs", per_host * len(hosts), ALL_HOSTS=per_host * len(hosts))
     most = per_host * len(hosts)
-    _fits(sets <= most, f"{sets} resource sets, {per_host} a host, do not fit on {len(hosts)} hosts", config)
+    _check_fit(sets <= most, f"{sets} resource sets, {per_host} a host, do not fit on {len(hosts)} hosts", config)
     if "--np" in options and "--tasks_per_rs" in options:
         raise RefusedError("Error: -p/--np cannot be used with -a/--tasks_per_rs", 1)
     each = _count(options, "--tasks_per_rs", 1)
@@ -119,22 +119,24 @@ def _check_binding(options: dict[str, list[str]], ranks: int, cores: int, config
         if not match:
             raise RefusedError(f"Error: Invalid value for bind option: {binding}", 1)
         wanted = int(match[2] or 1) * ranks if binding.startswith("packed") else 0
-        _fits(wanted <= cores, f"{ranks} ranks of a set bound by {binding} need {wanted} cores of its {cores}", config)
+        _check_fit(
+            wanted <= cores, f"{ranks} ranks of a set bound by {binding} need {wanted} cores of its {cores}", config
+        )
     for place in options.get("--launch_distribution", []):
         if not re.fullmatch(r"packed|cyclic|plane:\d+", place):
             raise RefusedError(f"Error: Invalid value for launch_distribution option: {place}", 1)
 
 
-def _count(options: dict[str, list[str]], name: str, otherwise: int, **words: int) -> int:
+def _count(options: dict[str, list[str]], name: str, otherwise: int, **number_words: int) -> int:
     text = options.get(name, [""])[-1]
-    if text in words:
-        return words[text]
+    if text in number_words:
+        return number_words[text]
     if text and not text.isdigit():
         raise RefusedError(f"Error: Invalid value for {name}: {text}", 1)
     return int(text) if text else otherwise
 
 
-def _fits(good: bool, why: str, config: Config) -> None:
+def _check_fit(good: bool, why: str, config: Config) -> None:
     if not good:
         raise RefusedError(
             f"{_REFUSED}\nhpcbench's fake: {why}; a node has {config.cores} cores and {config.gpus} GPUs", 1

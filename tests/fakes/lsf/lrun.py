@@ -1,6 +1,6 @@
 """The fake lrun: LLNL's front end of jsrun, which divides a node's cores and GPUs evenly.
 
-Facts: LLNL's page on lrun. It has -N2 and -T4; public scripts also give the number as a separate word.
+Facts: LLNL's page on lrun. It has -N2 and -T4. Public scripts also write the number as a separate argument.
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 from fakes.lsf.jsrun import NAMES
 from fakes.lsf.words import VERSION
 from fakes.programs import Call, RefusedError, register_program
-from fakes.ranks import Rank, allocation, launch, split
+from fakes.ranks import Rank, find_allocation, launch, split
 from fakes.state import Config, Job
 
 _NUMBERS = ("-N", "-T", "-n", "-p", "-c", "-g", "-W", "-t")
@@ -26,35 +26,35 @@ def lrun(call: Call) -> int:
         return 0
     options, command = _read(call.argv)
     outside = "lrun: must be run inside of an LSF allocation"
-    job = allocation(call.store, os.environ.get("LSB_JOBID"), outside)
+    job = find_allocation(call.store, os.environ.get("LSB_JOBID"), outside)
     pairs = [text.partition("=") for name in ("-E", "--env") for text in options.get(name, [])]
     variables = {name: value for name, _, value in pairs}
-    return launch(call.store, _ranks(options, job, call.store.config), command, variables, NAMES)
+    return launch(call.store, _place_ranks(options, job, call.store.config), command, variables, NAMES)
 
 
 def _read(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    found: dict[str, list[str]] = {}
-    rest = list(argv)
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
+    options: dict[str, list[str]] = {}
+    remaining = list(argv)
+    while remaining and remaining[0].startswith("-"):
+        word = remaining.pop(0)
         name, equal, value = word.partition("=")
         if name in _CHOICES and equal and value in _CHOICES[name]:
-            found.setdefault(name, []).append(value)
+            options.setdefault(name, []).append(value)
         elif word in _FLAGS:
-            found.setdefault(word, []).append("")
-        elif name in _WORDS and (equal or rest):
-            found.setdefault(name, []).append(value if equal else rest.pop(0))
+            options.setdefault(word, []).append("")
+        elif name in _WORDS and (equal or remaining):
+            options.setdefault(name, []).append(value if equal else remaining.pop(0))
         elif word[:2] in _NUMBERS:
-            number = word[2:] or (rest.pop(0) if rest else "")
+            number = word[2:] or (remaining.pop(0) if remaining else "")
             if not re.fullmatch(r"\d+", number):
                 raise RefusedError(f"lrun: invalid number after {word[:2]}: '{number}'", 1)
-            found.setdefault(word[:2], []).append(number)
+            options.setdefault(word[:2], []).append(number)
         else:
             raise RefusedError(f"lrun: unknown option '{word}'", 1)
-    return found, rest
+    return options, remaining
 
 
-def _ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:
+def _place_ranks(options: dict[str, list[str]], job: Job, config: Config) -> list[Rank]:
     hosts = list(job.places)
     if "-1" in options:
         return [Rank(hosts[0], 0, 1, list(range(config.gpus)))]

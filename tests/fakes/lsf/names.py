@@ -9,18 +9,18 @@ _ARRAY = re.compile(r"([^\[\]]+)\[([^\[\]]*)\](?:%(\d+))?")
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
-def array(text: str, largest: int) -> tuple[str, list[int], int]:
-    """Name, indices and largest number at a time of ``name[1-8]%2``. A job that is no array has the index 0."""
+def parse_array(text: str, largest: int) -> tuple[str, list[int], int]:
+    """Return name, indices and concurrency limit of ``name[1-8]%2``. A job that is not an array has the index 0."""
     if "[" not in text and "]" not in text:
         return text, [0], 0
     match = _ARRAY.fullmatch(text)
     if not match:
         raise RefusedError("Bad job name. Job not submitted.")
-    return match[1], _indices(match[2], largest, "Bad job name. Job not submitted."), int(match[3] or 0)
+    return match[1], _parse_indices(match[2], largest, "Bad job name. Job not submitted."), int(match[3] or 0)
 
 
-def _indices(text: str, largest: int, complaint: str) -> list[int]:
-    found: list[int] = []
+def _parse_indices(text: str, largest: int, complaint: str) -> list[int]:
+    indices: list[int] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if not match or int(match[1]) < 1:
@@ -30,17 +30,17 @@ def _indices(text: str, largest: int, complaint: str) -> list[int]:
             raise RefusedError(complaint)
         if last > largest:
             raise RefusedError("Job array index too large. Job not submitted.")
-        found += range(first, last + 1, step)
-    return sorted(set(found))
+        indices += range(first, last + 1, step)
+    return sorted(set(indices))
 
 
 def select(word: str, state: State) -> list[Job]:
-    """The jobs that ``12``, ``12[3]`` or ``12[1-4]`` stands for; none if there are none.
+    """Return the jobs of ``12``, ``12[3]`` or ``12[1-4]``, which may be none.
 
     Raises
     ------
     RefusedError
-        The word is no id.
+        The argument is not an id.
     """
     match = re.fullmatch(r"(\d+)(?:\[([\d,:-]+)\])?", word)
     if not match:
@@ -48,12 +48,12 @@ def select(word: str, state: State) -> list[Job]:
     jobs = state.find(int(match[1]))
     if match[2] is None:
         return jobs
-    wanted = _indices(match[2], 10**9, f"{word}: Illegal job array index.")
+    wanted = _parse_indices(match[2], 10**9, f"{word}: Illegal job array index.")
     return [job for job in jobs if job.index in wanted]
 
 
-def named(pattern: str, job: Job) -> bool:
-    """Whether -J with this pattern names the job.
+def is_named(pattern: str, job: Job) -> bool:
+    """Return whether -J with this pattern selects the job.
 
     The pattern may have ``*`` at either end, and an element in brackets.
     """

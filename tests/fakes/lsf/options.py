@@ -21,59 +21,59 @@ NOT_FAKED = ("-I", "-Ip", "-Is", "-K", "-pack", "-f")
 Options = dict[str, list[str]]
 
 
-def parse(words: list[str]) -> tuple[Options, list[str]]:
-    """Options with their values, in order, and the command behind them.
+def parse(arguments: list[str]) -> tuple[Options, list[str]]:
+    """Return options with their values, in order, and the following command.
 
     Raises
     ------
     RefusedError
         There is no such option, or its value is missing.
     """
-    found: Options = {}
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
+    options: Options = {}
+    remaining = list(arguments)
+    while remaining and remaining[0].startswith("-") and remaining[0] != "-":
+        word = remaining.pop(0)
         name = _name(word)
         value = ""
         if name in WITH_VALUE:
             value = word[len(name) :]
-            if not value and not rest:
+            if not value and not remaining:
                 raise RefusedError(f"Option {name} requires an argument. Job not submitted.")
-            value = value or rest.pop(0)
-        found.setdefault(name, []).append(value)
-    return found, rest
+            value = value or remaining.pop(0)
+        options.setdefault(name, []).append(value)
+    return options, remaining
 
 
-def script_options(script: str) -> tuple[Options, list[str]]:
-    """The options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
-    words: list[str] = []
+def read_script_options(script: str) -> tuple[Options, list[str]]:
+    """Return the options of all #BSUB lines, and those lines. Lines that a shell could not read are refused."""
+    arguments: list[str] = []
     lines = [line for line in script.splitlines() if line.startswith("#BSUB")]
     for line in lines:
         try:
             lexer = shlex.shlex(line[len("#BSUB") :], posix=True, punctuation_chars=False)
             lexer.whitespace_split = True
-            words += list(lexer)
+            arguments += list(lexer)
         except ValueError:
             raise RefusedError(f"{line}: Unmatched quote. Job not submitted.") from None
-    options, rest = parse(words)
-    if rest:
-        raise RefusedError(f"{rest[0]}: Illegal option in the script. Job not submitted.")
+    options, command = parse(arguments)
+    if command:
+        raise RefusedError(f"{command[0]}: Illegal option in the script. Job not submitted.")
     return options, lines
 
 
-def merged(script: Options, command_line: Options) -> Options:
-    """The options of both. The command line wins over the script, but resource requirements are combined."""
-    found = {name: list(values) for name, values in script.items()}
+def merge_options(script: Options, command_line: Options) -> Options:
+    """Return the options of both. The command line overrides the script, but resource requirements are combined."""
+    options = {name: list(values) for name, values in script.items()}
     for name, values in command_line.items():
-        found[name] = found.get(name, []) + values if name == "-R" else list(values)
-    return found
+        options[name] = options.get(name, []) + values if name == "-R" else list(values)
+    return options
 
 
 def _name(word: str) -> str:
     if word in WITH_VALUE or word in WITHOUT:
         return word
     fitting = [name for name in WITH_VALUE if word.startswith(name)]
-    # -nodes is no -n with the value odes: an attached value begins with no letter, but for one-letter text options.
+    # -nodes is not -n with the value odes: an attached value does not begin with a letter, except in text options
     fitting = [
         name for name in fitting if not word[len(name)].isalpha() or name in ("-J", "-q", "-P", "-G", "-o", "-e")
     ]

@@ -1,4 +1,4 @@
-"""The forms in which bjobs prints jobs: short, wide, long, chosen fields, JSON."""
+"""The output forms of bjobs: short, wide, long, selected fields, JSON."""
 
 import json
 import re
@@ -21,31 +21,31 @@ _FIELDS: dict[str, tuple[int, _Value]] = {
     "user": (7, lambda job, stat, config, now: config.user),
     "stat": (5, lambda job, stat, config, now: stat),
     "queue": (10, lambda job, stat, config, now: job.queue),
-    "job_name": (10, lambda job, stat, config, now: words.shown_name(job)),
+    "job_name": (10, lambda job, stat, config, now: words.format_name(job)),
     "proj_name": (11, lambda job, stat, config, now: job.account or "default"),
     "from_host": (11, lambda job, stat, config, now: "login1"),
-    "first_host": (11, lambda job, stat, config, now: next(iter(words.hosts(job, config)), ("",))[0]),
-    "exec_host": (11, lambda job, stat, config, now: words.shown_hosts(job, config)),
-    "nexec_host": (10, lambda job, stat, config, now: str(len(words.hosts(job, config))) if job.places else ""),
+    "first_host": (11, lambda job, stat, config, now: next(iter(words.list_hosts(job, config)), ("",))[0]),
+    "exec_host": (11, lambda job, stat, config, now: words.format_hosts(job, config)),
+    "nexec_host": (10, lambda job, stat, config, now: str(len(words.list_hosts(job, config))) if job.places else ""),
     "slots": (5, lambda job, stat, config, now: str(job.hosts * (job.per_host or config.cores))),
-    "submit_time": (15, lambda job, stat, config, now: words.short_time(job.submitted)),
-    "start_time": (15, lambda job, stat, config, now: words.short_time(job.started)),
+    "submit_time": (15, lambda job, stat, config, now: words.format_short_time(job.submitted)),
+    "start_time": (15, lambda job, stat, config, now: words.format_short_time(job.started)),
     "finish_time": (16, lambda job, stat, config, now: _finish(job)),
-    "run_time": (15, lambda job, stat, config, now: f"{words.run_seconds(job, now)} second(s)"),
+    "run_time": (15, lambda job, stat, config, now: f"{words.count_run_seconds(job, now)} second(s)"),
     "runtimelimit": (13, lambda job, stat, config, now: f"{job.limit / config.minute:.1f}" if job.limit else ""),
     "pend_time": (12, lambda job, stat, config, now: str(round((job.started or now) - job.submitted))),
     "sub_cwd": (10, lambda job, stat, config, now: job.cwd),
     "exec_cwd": (10, lambda job, stat, config, now: job.cwd if job.started else ""),
     "output_file": (10, lambda job, stat, config, now: job.output),
     "error_file": (10, lambda job, stat, config, now: job.error),
-    "pids": (20, lambda job, stat, config, now: str(job.pid) if words.alive(job) else ""),
+    "pids": (20, lambda job, stat, config, now: str(job.pid) if words.is_alive(job) else ""),
     "dependency": (15, lambda job, stat, config, now: job.depends),
     "pend_reason": (
         11,
         lambda job, stat, config, now: (job.note or words.PENDING) if job.state in (WAITING, HELD) else "",
     ),
     "exit_code": (10, lambda job, stat, config, now: str(job.exit) if job.state == EXITED and job.exit else ""),
-    "exit_reason": (50, lambda job, stat, config, now: words.reason(job)),
+    "exit_reason": (50, lambda job, stat, config, now: words.describe_end(job)),
     "kill_reason": (50, lambda job, stat, config, now: ""),
     "suspend_reason": (50, lambda job, stat, config, now: "suspended" if stat.endswith("SUSP") else ""),
     "cpu_used": (10, lambda job, stat, config, now: "0.1 second(s)" if job.started else ""),
@@ -60,7 +60,7 @@ _NEWER = ("exit_code", "exit_reason", "kill_reason", "suspend_reason", "energy",
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields that follow -o."""
+    """The fields of -o."""
 
     names: Sequence[str]
     widths: Sequence[int]
@@ -68,7 +68,7 @@ class Fields:
     delimiter: str | None
 
 
-def fields(text: str, config: Config) -> Fields:
+def parse_fields(text: str, config: Config) -> Fields:
     """Read ``"jobid:7 stat exit_code delimiter='|'"``.
 
     Raises
@@ -94,17 +94,17 @@ def fields(text: str, config: Config) -> Fields:
 
 @dataclass(frozen=True)
 class Table:
-    """Chosen fields of jobs."""
+    """Selected fields of jobs."""
 
     fields: Fields
     config: Config
     now: float
     hidden: set[str]
-    """Jobs whose exit code is kept secret."""
+    """Keys of jobs whose exit code is not shown."""
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:
-        """Columns, or values with the delimiter between them. An unknown value is a dash."""
+        """Return columns, or values with the delimiter between them. An unknown value is a dash."""
         if not rows:
             return ""
         lines = [[value or "-" for value in self._values(*row)] for row in rows]
@@ -118,58 +118,61 @@ class Table:
         )
 
     def json(self, rows: Sequence[Row], missing: Sequence[str]) -> str:
-        """A record for each job, and a record with ERROR for each unknown id. An unknown value is empty."""
+        """Return a record for each job, and a record with ERROR for each unknown id. An unknown value is empty."""
         names = [name.upper() for name in self.fields.names]
         records = [dict(zip(names, self._values(*row), strict=True)) for row in rows]
         records += [{"JOBID": id, "ERROR": f"Job <{id}> is not found"} for id in missing]
         return json.dumps({"COMMAND": "bjobs", "JOBS": len(records), "RECORDS": records}, indent=2) + "\n"
 
     def _values(self, job: Job, stat: str) -> list[str]:
-        told = {name: _FIELDS[name][1](job, stat, self.config, self.now) for name in self.fields.names}
-        if job.key in self.hidden and "exit_code" in told:
-            told["exit_code"] = ""
-        return list(told.values())
+        values = {name: _FIELDS[name][1](job, stat, self.config, self.now) for name in self.fields.names}
+        if job.key in self.hidden and "exit_code" in values:
+            values["exit_code"] = ""
+        return list(values.values())
 
 
-def pending(rows: Sequence[Row], config: Config) -> str:
-    """As bjobs -p: below each row why the job waits."""
+def format_pending(rows: Sequence[Row], config: Config) -> str:
+    """Return the output of bjobs -p: below each row the reason why the job waits."""
     cells = [[*_HEADER[:5], *_HEADER[6:]]]
     for job, stat in rows:
-        name, since = words.shown_name(job), words.short_time(job.submitted)
+        name, since = words.format_name(job), words.format_short_time(job.submitted)
         cells.append([str(job.id), config.user, stat, job.queue, "login1", name, since])
     lines = [" ".join(map(_cut, row, (*_WIDTHS[:5], *_WIDTHS[6:]))) for row in cells]
     reasons = [f" {job.note or words.PENDING}" for job, _ in rows]
-    told = [lines[0], *(line for pair in zip(lines[1:], reasons, strict=True) for line in pair)]
-    return "".join(line.rstrip() + "\n" for line in told)
+    with_reasons = [lines[0], *(line for pair in zip(lines[1:], reasons, strict=True) for line in pair)]
+    return "".join(line.rstrip() + "\n" for line in with_reasons)
 
 
-def short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Fixed columns. Long names lose their beginning, and each further host takes a line."""
-    lines = [_columns(_HEADER)] if header else []
+def format_short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
+    """Return fixed columns. Long names lose their beginning, and each further host takes a line."""
+    lines = [_format_columns(_HEADER)] if header else []
     for job, stat in rows:
-        hosts = [f"{slots}*{host}" if slots > 1 else host for host, slots in words.hosts(job, config)] or [""]
-        cells = (str(job.id), config.user, stat, job.queue, "login1", hosts[0], words.shown_name(job))
-        lines.append(_columns((*cells, words.short_time(job.submitted))))
+        hosts = [f"{slots}*{host}" if slots > 1 else host for host, slots in words.list_hosts(job, config)] or [""]
+        cells = (str(job.id), config.user, stat, job.queue, "login1", hosts[0], words.format_name(job))
+        lines.append(_format_columns((*cells, words.format_short_time(job.submitted))))
         lines += [" " * (sum(_WIDTHS[:5]) + 5) + host for host in hosts[1:]]
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
-def wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Nothing is cut; a dash stands for no host."""
-    lines = [_columns(_HEADER)] if header else []
+def format_wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
+    """Return uncut columns; a dash stands for no host."""
+    lines = [_format_columns(_HEADER)] if header else []
     for job, stat in rows:
-        hosts = words.shown_hosts(job, config) or "-"
-        name, since = words.shown_name(job), words.short_time(job.submitted)
+        hosts = words.format_hosts(job, config) or "-"
+        name, since = words.format_name(job), words.format_short_time(job.submitted)
         cells = (str(job.id), config.user, stat, job.queue, "login1", hosts, name, since)
         lines.append(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)))
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
-def long(job: Job, stat: str, config: Config, now: float) -> str:
-    """The output of bjobs -l: the job's history in sentences."""
-    head = f"Job <{job.key}>, Job Name <{words.shown_name(job)}>, User <{config.user}>, Project "
+def format_long(job: Job, stat: str, config: Config, now: float) -> str:
+    """Return the output of bjobs -l: the job's history in sentences."""
+    head = f"Job <{job.key}>, Job Name <{words.format_name(job)}>, User <{config.user}>, Project "
     head += f"<{job.account or 'default'}>, Status <{stat}>, Queue <{job.queue}>, Command <{job.script}>"
-    lines = [words.broken(head), *(words.broken(f"{words.long_time(moment)}: {text}") for moment, text in job.events)]
+    lines = [
+        words.break_lines(head),
+        *(words.break_lines(f"{words.format_long_time(moment)}: {text}") for moment, text in job.events),
+    ]
     if job.state == WAITING:
         lines.append(f" PENDING REASONS:\n {words.PENDING}")
     limit = f" RUNLIMIT\n {job.limit / config.minute:.1f} min of launch1\n" if job.limit else ""
@@ -177,10 +180,10 @@ def long(job: Job, stat: str, config: Config, now: float) -> str:
 
 
 def _finish(job: Job) -> str:
-    return f"{words.short_time(job.ended)} L" if job.state in ENDED else ""
+    return f"{words.format_short_time(job.ended)} L" if job.state in ENDED else ""
 
 
-def _columns(cells: Sequence[str]) -> str:
+def _format_columns(cells: Sequence[str]) -> str:
     return " ".join(_cut(cell, width) for cell, width in zip(cells, _WIDTHS, strict=True))
 
 

@@ -1,9 +1,9 @@
-"""LSF's words for jobs: states, times, hosts and reasons."""
+"""LSF's terms for jobs: states, times, hosts and reasons."""
 
 import time
 
 from fakes.lsf.flavours import FLAVOURS
-from fakes.programs import job_faults
+from fakes.programs import take_job_fault
 from fakes.state import (
     ALIVE,
     DONE,
@@ -45,75 +45,75 @@ NOT_YET = "Job dependency condition not satisfied;"
 NEVER = "Dependency condition invalid or never satisfied;"
 
 
-def stat(job: Job, state: State) -> str:
-    """State of the job in LSF's word, or in the word that a fault asks for."""
-    fault = job_faults(state, job, "state")
+def resolve_stat(job: Job, state: State) -> str:
+    """Return LSF's term for the state of the job, or the term that a fault requests."""
+    fault = take_job_fault(state, job, "state")
     return str(fault["word"]) if fault else STAT[job.state]
 
 
-def listed(job: Job, config: Config, state: State, now: float) -> bool:
-    """Whether bjobs still knows of it."""
+def is_listed(job: Job, config: Config, state: State, now: float) -> bool:
+    """Return whether bjobs still lists the job."""
     old = job.state in ENDED and now - job.ended > config.clean_period
-    return not old and not job_faults(state, job, "clean") and not lost(job, state)
+    return not old and not take_job_fault(state, job, "clean") and not is_lost(job, state)
 
 
-def lost(job: Job, state: State) -> bool:
-    """Whether no program knows it any more."""
-    return job_faults(state, job, "lose") is not None
+def is_lost(job: Job, state: State) -> bool:
+    """Return whether all programs have lost the job."""
+    return take_job_fault(state, job, "lose") is not None
 
 
-def reason(job: Job) -> str:
-    """Reason of the end, such as ``TERM_RUNLIMIT: ...``; empty if the job ended by itself."""
+def describe_end(job: Job) -> str:
+    """Return the reason of the end, such as ``TERM_RUNLIMIT: ...``; empty if the job ended by itself."""
     return TERM.get(job.why, "") if job.state == EXITED else ""
 
 
-def term(why: str, config: Config) -> str:
-    """The same of what ended it, as history and report have it; not every kind of LSF says so."""
+def name_term(why: str, config: Config) -> str:
+    """Return the short form of the reason, as history and report have it. Not every variant of LSF prints it."""
     return TERM.get(why, "") if FLAVOURS[config.flavour].reasons else ""
 
 
-def shown_name(job: Job) -> str:
-    """Name that bjobs shows. The name of an element has its index."""
+def format_name(job: Job) -> str:
+    """Return the name that bjobs shows. The name of an element has its index."""
     name = job.name or "/bin/bash"
     return f"{name}[{job.index}]" if job.index else name
 
 
-def hosts(job: Job, config: Config) -> list[tuple[str, int]]:
-    """Hosts with slots, with the launch host first if there is one."""
+def list_hosts(job: Job, config: Config) -> list[tuple[str, int]]:
+    """Return hosts with slots, with the launch host first if there is one."""
     places = list(job.places.items())
     return [("launch1", 1), *places] if places and config.flavour == "csm" else places
 
 
-def shown_hosts(job: Job, config: Config, separator: str = ":") -> str:
-    """Hosts in the form ``launch1:40*node1:40*node2``. A host with one slot has no number."""
-    parts = [f"{slots}*{host}" if slots > 1 else host for host, slots in hosts(job, config)]
+def format_hosts(job: Job, config: Config, separator: str = ":") -> str:
+    """Return hosts in the form ``launch1:40*node1:40*node2``. A host with one slot has no number."""
+    parts = [f"{slots}*{host}" if slots > 1 else host for host, slots in list_hosts(job, config)]
     return separator.join(parts)
 
 
-def short_time(moment: float) -> str:
-    """A time in the form ``Nov  3 06:30``; empty if there is none."""
+def format_short_time(moment: float) -> str:
+    """Format a time as ``Nov  3 06:30``; empty if there is none."""
     return time.strftime("%b %e %H:%M", time.localtime(moment)) if moment else ""
 
 
-def long_time(moment: float) -> str:
-    """A time in the form ``Tue Nov  3 06:30:00``."""
+def format_long_time(moment: float) -> str:
+    """Format a time as ``Tue Nov  3 06:30:00``."""
     return time.strftime("%a %b %e %H:%M:%S", time.localtime(moment))
 
 
-def run_seconds(job: Job, now: float) -> int:
-    """Seconds of its present run."""
+def count_run_seconds(job: Job, now: float) -> int:
+    """Return the seconds of the job's present run."""
     return round((job.ended if job.state in ENDED else now) - job.started) if job.started else 0
 
 
-def alive(job: Job) -> bool:
-    """Whether the job has processes."""
+def is_alive(job: Job) -> bool:
+    """Return whether the job has processes."""
     return job.state in ALIVE
 
 
-def broken(text: str) -> str:
-    """Text with the line breaks of bjobs -l and bhist -l: after 80 characters, in the middle of words."""
-    lines, rest = [text[:80]], text[80:]
-    while rest:
-        lines.append(" " * 21 + rest[:59])
-        rest = rest[59:]
+def break_lines(text: str) -> str:
+    """Return text with the line breaks of bjobs -l and bhist -l: after 80 characters, in the middle of words."""
+    lines, remainder = [text[:80]], text[80:]
+    while remainder:
+        lines.append(" " * 21 + remainder[:59])
+        remainder = remainder[59:]
     return "\n".join(lines)

@@ -172,7 +172,7 @@ def test_a_bucket_names_the_rows_in_each_piece(pieces):
     rows = dict.fromkeys(shapes, 0)
     for owned in cut_evenly(bucket.values.numel(), pieces):
         values = bucket.values[owned]
-        for part in bucket.made_of(owned if pieces > 1 else None):
+        for part in bucket.list_message_parts(owned if pieces > 1 else None):
             found = values[part.begin : part.begin + math.prod(part.shape)].view(part.shape)
             whole = own[part.name]
             starts = [k for k in range(len(whole)) if torch.equal(whole[k : k + len(found)], found)]

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from random import Random
 from typing import Any
 
 import cases
 from cases import Case, Comparison, once_of, rest_of
-from covering import cover, every_case
+from covering import cover_sample, every_case
 
 from hpcbench.features.prune.settings import Prune
 
@@ -68,18 +67,17 @@ def fits(case: Case) -> bool:
 
 
 @cache
+def possible() -> list[Case]:
+    return every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
+
+
+@cache
 def places() -> list[Case]:
     """Cases in which each pattern occurs with every value of the other settings that it can, and some more.
 
     Pairs of other settings are in the grid of test_parity.py.
     """
-    chance = Random(7)
-    pool = [
-        {**case, **fill}
-        for case in every_case(AXES, lambda case: len(case) < len(AXES) or fits(case))
-        for fill in chance.sample(every_case(FREE, lambda case: True), FILLS)
-    ]
-    return [*cover(pool, pairs=PAIRS), *MORE]
+    return [*cover_sample(possible(), FREE, FILLS, pairs=PAIRS), *MORE]
 
 
 def one_process(settings: Case) -> Case:
@@ -98,16 +96,6 @@ def compared(settings: Case, against: Case | None = None, fault: str | None = No
 def sparse() -> list[Comparison]:
     """Every place against one process, in fp64."""
     return [compared(case) for case in places()]
-
-
-def sparse_once() -> list[Comparison]:
-    """Those in which every value occurs."""
-    return once_of(sparse())
-
-
-def rest_of_sparse() -> list[Comparison]:
-    """The others."""
-    return rest_of(sparse())
 
 
 WHOLE: Case = {"layout.dp": 2, "layout.tp": 2, "model": "gpt2", "train.precision": "fp32"}
@@ -153,5 +141,8 @@ def faulty_sparse() -> Iterator[Comparison]:
 
 TRAVELLERS = ["pairs", "growing"]
 """Patterns of the runs that go on in other layouts."""
-SUITES = {"": (sparse_once, lossless_sparse, lossy_sparse, faulty_sparse), "rest": (rest_of_sparse,)}
+SUITES = {
+    "": (lambda: once_of(sparse()), lossless_sparse, lossy_sparse, faulty_sparse),
+    "rest": (lambda: rest_of(sparse()),),
+}
 """By the argument of the worker: what `make test` has, and what `make test-long` adds."""

@@ -1,11 +1,10 @@
 """Deliberate errors of sparse weights, one each."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from planting import Patch, list_faults
 from torch import Tensor
 
 from hpcbench.features.prune.engine import formats, masks, select
@@ -14,8 +13,6 @@ from hpcbench.features.prune.engine.masks import Masks
 from hpcbench.features.prune.engine.select import Part
 from hpcbench.parallel import gradients
 from hpcbench.parallel.packing import Packing
-
-Patch = AbstractContextManager[object]
 
 
 def masked_weights_written_back() -> Patch:
@@ -75,18 +72,15 @@ def zeros_travel() -> Patch:
     return patch.object(masks, "piece_length", faulty)
 
 
-FAULTS: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault
-    for fault in (
-        masked_weights_written_back,
-        chosen_by_each_rank_alone,
-        smallest_neurons_kept,
-        places_of_another_group,
-        values_in_wrong_places,
-        masks_of_masters_only,
-        zeros_travel,
-    )
-}
+FAULTS = list_faults(
+    masked_weights_written_back,
+    chosen_by_each_rank_alone,
+    smallest_neurons_kept,
+    places_of_another_group,
+    values_in_wrong_places,
+    masks_of_masters_only,
+    zeros_travel,
+)
 
 
 def one_replica_has_another_mask() -> Patch:
@@ -114,14 +108,5 @@ def place_out_of_order() -> Patch:
     return patch.object(formats, "to_places", faulty)
 
 
-FAULTS_IN_TRANSIT: dict[str, Callable[[], Patch]] = {
-    fault.__name__: fault for fault in (one_replica_has_another_mask, place_out_of_order)
-}
+FAULTS_IN_TRANSIT = list_faults(one_replica_has_another_mask, place_out_of_order)
 """Faults that end a run with a word about them."""
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run the block with one fault in place."""
-    with FAULTS[name]():
-        yield

@@ -17,7 +17,7 @@ import prune_cases
 from mpi4py import MPI
 from parity import Part, Values
 from parity_worker import WORLD, History, meet
-from prune_faults import FAULTS_IN_TRANSIT, planted
+from prune_faults import FAULTS, FAULTS_IN_TRANSIT
 
 from hpcbench.contract.run import Run
 from hpcbench.contract.shards import cut_evenly
@@ -205,7 +205,7 @@ def main(part: str = "") -> None:
     meet(WORLD)
     comparisons = WORLD.bcast(comparisons)
     with ExitStack() as patches:
-        ours = (("planted", planted), ("train", train), ("predicted", predicted), ("errors", errors))
+        ours = (("PLANTS", FAULTS), ("train", train), ("predicted", predicted), ("errors", errors))
         for name, value in ours:
             patches.enter_context(patch.object(parity_worker, name, value))
         parity_worker.compare_all(comparisons, STEPS)

@@ -41,7 +41,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
     zeros, messages, wires = (quantity.compute(run) for quantity in SPARSE_WEIGHTS)
     assert zeros == pytest.approx(2000 / 4000)
     assert messages == run.message_bytes / run.steps and wires == run.wire_bytes / run.steps  # type: ignore[operator]
-    weights = run.said(sparsity)
+    weights = run.extract(sparsity)
     assert weights is not None
     assert weights.by_layer() == {"blocks.0": 0.25, "blocks.1": 0.75}
 
@@ -51,7 +51,7 @@ def test_a_run_has_the_quantities_that_follow_from_its_zeros(tmp_path: Path) -> 
 )
 def test_nonsense_is_no_quantity(tmp_path: Path, parts: Any) -> None:
     run = measured(tmp_path / "log.txt", parts)
-    assert run.said(sparsity) is None and run.samples_per_s
+    assert run.extract(sparsity) is None and run.samples_per_s
     assert [quantity.compute(run) for quantity in SPARSE_WEIGHTS] == [None] * 3
 
 

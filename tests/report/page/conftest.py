@@ -59,7 +59,7 @@ class Browser:
             {
                 "role": node["role"]["value"],
                 "name": node.get("name", {}).get("value", ""),
-                **{found["name"]: found["value"].get("value") for found in node.get("properties", ())},
+                **{result["name"]: result["value"].get("value") for result in node.get("properties", ())},
             }
             for node in nodes
             if not node["ignored"]
@@ -100,7 +100,7 @@ SPEEDS = {"baseline": 9.5, "naive-mpc": None, "naive-zfp8": 100.0, "identity": f
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
-    """A submission of four runs, one of which failed."""
+    """A submission of four runs. One run failed."""
     runs = [Planted(scheme, repeat, 0.1, 2.5) for repeat in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = planted_results.write(tmp_path_factory.mktemp("planted"), runs)
     (root / "runs/r2-mzhybrid/err.txt").write_text("one\nRuntimeError: the link is down\n")
@@ -121,9 +121,9 @@ def document(planted: Submission) -> Document:
         "comparison",
         "",
         (
-            Column("scheme", "scheme", words=True, help="Its name in the study."),
+            Column("scheme", "scheme", text=True, help="Its name in the study."),
             Column("samples_per_s", "samples/s", help="Samples over the time of the steps."),
-            Column("verdict", "verdict", words=True, group=1),
+            Column("verdict", "verdict", text=True, group=1),
         ),
         tuple(
             (
@@ -143,9 +143,9 @@ def document(planted: Submission) -> Document:
         loss = Entry(f"{last.loss:.4f}", last.loss, source=run.log.where(last.line))
         rows.append((Entry(run.id, run.id), Entry(run.scheme, run.scheme), Entry(run.state, run.state, tone), loss))
     columns = (
-        Column("run", "run", words=True),
-        Column("scheme", "scheme", words=True),
-        Column("state", "state", words=True),
+        Column("run", "run", text=True),
+        Column("scheme", "scheme", text=True),
+        Column("state", "state", text=True),
         Column("loss", "loss"),
     )
     failed = next(run for run in planted.runs if run.state == "failed")
@@ -162,7 +162,7 @@ def document(planted: Submission) -> Document:
 
 @pytest.fixture(scope="session")
 def page(planted: Submission, document: Document) -> Path:
-    """The report's page, beside what it tells of."""
+    """The report's page, next to the submission."""
     assert planted.root is not None
     path = planted.root / "report.html"
     path.write_text(write(document, [planted], planted.root), encoding="utf-8")

@@ -7,7 +7,7 @@ from math import inf, isfinite
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.text import make_printable
 from hpcbench.features.energy import events
-from hpcbench.report.checks.relations import Subject
+from hpcbench.report.checks.relations import CheckedRun
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ _ROUGH = 0.01
 """Part of the energy by which a counter's steps may blur it before it is worth a sentence."""
 
 
-def check(subject: Subject) -> Iterator[str]:
+def check(subject: CheckedRun) -> Iterator[str]:
     """Yield a note for each problem of the counters: missing, too wide, or read for too short a time."""
     event = subject.log.event(events.Energy)
     if event is None or not event.counters:

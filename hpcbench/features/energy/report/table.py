@@ -13,8 +13,8 @@ from hpcbench.features.energy import events
 from hpcbench.features.energy.report.joules import Energy, energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import speed_interval
-from hpcbench.report.columns import CHANGE, SPEED, Estimate, columns, samples, scheme
-from hpcbench.report.compare import Cell, Row
+from hpcbench.report.columns import CHANGE, SPEED, IntervalColumn, columns, samples, scheme
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import paired
 from hpcbench.report.measures import Measures, counted
 from hpcbench.report.quantities import GEOMETRIC, NUMBER, Average, Exported, Quantity, Value
@@ -23,13 +23,13 @@ from hpcbench.report.statistics import Interval, paired_ratio
 
 def _of_one_scope(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
     """Nothing where runs counted different things: joules of nodes and of GPUs have no mean."""
-    scopes = {joules.scope for run in counted(runs) if (joules := run.said(energy))}
+    scopes = {joules.scope for run in counted(runs) if (joules := run.extract(energy))}
     return GEOMETRIC.over(runs, value) if len(scopes) == 1 else None
 
 
 def _per_sample(run: Measures) -> float | None:
     """Return the joules of a sample; None if the log does not give the batch."""
-    joules = run.said(energy)
+    joules = run.extract(energy)
     return joules.per_step / run.batch if joules and run.batch else None
 
 
@@ -52,7 +52,7 @@ JOULES_STEP = replace(
     head="J/step",
     label="",
     meaning="Energy of a step, over the steps that count, of what the column of the scope says",
-    run=lambda run: joules.per_step if (joules := run.said(energy)) else None,
+    run=lambda run: joules.per_step if (joules := run.extract(energy)) else None,
 )
 WATTS = replace(
     JOULES_STEP,
@@ -60,7 +60,7 @@ WATTS = replace(
     head="W",
     unit="W",
     meaning="Mean power over the steps that count, of what the column of the scope says",
-    run=lambda run: joules.watts if (joules := run.said(energy)) else None,
+    run=lambda run: joules.watts if (joules := run.extract(energy)) else None,
     better="",
 )
 
@@ -71,7 +71,7 @@ def _part(part: str, words: str) -> Quantity:
         key=f"{part}_joules_per_step",
         head=f"J/step, {words}",
         meaning=f"Energy of a step that {words} took, whatever else was counted",
-        run=lambda run: joules.parts.get(part) if (joules := run.said(energy)) else None,
+        run=lambda run: joules.parts.get(part) if (joules := run.extract(energy)) else None,
         over_runs=GEOMETRIC,
         group=1,
     )
@@ -98,17 +98,17 @@ ENERGY = (
 )
 
 
-def _over_baseline(row: Row) -> Interval | None:
+def _over_baseline(row: SchemeRow) -> Interval | None:
     """Return an estimate with its interval, and no verdict: speed and loss are what schemes are judged by."""
     pairs = []
     for run, base in paired(row.runs, row.base):
-        joules, of_base, a, b = run.said(energy), base.said(energy), _per_sample(run), _per_sample(base)
+        joules, of_base, a, b = run.extract(energy), base.extract(energy), _per_sample(run), _per_sample(base)
         if joules and of_base and joules.scope == of_base.scope and a is not None and b is not None:
             pairs.append((a, b))
     return paired_ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
 
 
-AGAINST_BASELINE = Estimate(
+AGAINST_BASELINE = IntervalColumn(
     "energy_ratio",
     CHANGE,
     "Joules a sample over the baseline's in the same pairing, where the same was counted, with its interval.",
@@ -118,14 +118,14 @@ AGAINST_BASELINE = Estimate(
 )
 
 
-def beside_speed(rows: Sequence[Row]) -> list[Field[Row]]:
+def beside_speed(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
     """Return the columns of the comparison: joules a sample, if any run has them."""
-    if not any(run.said(energy) for row in rows for run in row.runs):
+    if not any(run.extract(energy) for row in rows for run in row.runs):
         return []
     return [*columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]
 
 
-_SCOPE = Column("energy_scope", "of", words=True, help="What the joules are of: where nothing is missing, the widest.")
+_SCOPE = Column("energy_scope", "of", text=True, help="What the joules are of: where nothing is missing, the widest.")
 _MOST = 6
 """Sentences about counters that are missing."""
 _MORE = 1.05
@@ -140,7 +140,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     said = [event for run in cell.runs if run.run.log and (event := run.run.log.event(events.Energy))]
     if not said:
         return None
-    fields: list[Field[Row]] = [
+    fields: list[Field[SchemeRow]] = [
         scheme(),
         samples(cell.rows),
         SPEED.field(),
@@ -149,7 +149,7 @@ def table(submission: Submission, cell: Cell) -> Table | None:
         (_SCOPE, _scope),
     ]
     shown = len(fields)
-    if any(run.said(energy) for run in cell.runs):
+    if any(run.extract(energy) for run in cell.runs):
         fields += columns([one for one in ENERGY if one.table and one is not JOULES_SAMPLE], cell.rows)
     problems = list(dict.fromkeys(make_printable(words) for event in said for words in event.problems or ()))
     more = len(problems) - _MOST
@@ -158,8 +158,8 @@ def table(submission: Submission, cell: Cell) -> Table | None:
     return tabulate("energy", "Energy", cell.rows, fields, notes=notes, always=shown)
 
 
-def _scope(row: Row) -> Entry:
-    scopes = sorted({joules.scope for run in row.counted if (joules := run.said(energy))})
+def _scope(row: SchemeRow) -> Entry:
+    scopes = sorted({joules.scope for run in row.counted if (joules := run.extract(energy))})
     words = ", ".join(make_printable(one, 40) for one in scopes)
     return Entry(words or "-", words or None)
 
@@ -169,9 +169,9 @@ def _beside_the_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
     if submission.root is None:
         return
     known = accounts(submission.root)
-    jobs = dict.fromkeys(run.run.job for run in cell.runs if run.said(energy) and run.run.job in known)
+    jobs = dict.fromkeys(run.run.job for run in cell.runs if run.extract(energy) and run.run.job in known)
     for job in jobs:
-        own = [joules for run in cell.runs if run.run.job == job and (joules := run.said(energy))]
+        own = [joules for run in cell.runs if run.run.job == job and (joules := run.extract(energy))]
         yield _of_a_job(str(job), known[str(job)], own)
 
 

@@ -1,4 +1,4 @@
-"""A keeper: which messages it takes, how much of them, and that it takes copies in the type in which they travel."""
+"""The message sampler: it chooses messages, limits their size, and copies values in the dtype in which they travel."""
 
 from typing import Any
 
@@ -30,43 +30,43 @@ def place_of(x: Any) -> Any:
     ("count", "each", "numbers"),
     [(0, 2, {0, 1}), (1, 2, {0, 1}), (9, 1, {4}), (9, 2, {0, 8}), (9, 3, {0, 4, 8}), (100, 4, {0, 33, 66, 99})],
 )
-def test_messages_are_spread_over_those_of_the_step_before(count: int, each: int, numbers: set[int]) -> None:
+def test_samples_are_spread_over_the_messages_of_the_previous_step(count: int, each: int, numbers: set[int]) -> None:
     assert spread(count, each) == numbers
 
 
 @pytest.mark.parametrize("each", range(1, 8))
-def test_there_are_always_so_many(each: int) -> None:
+def test_the_number_of_samples_is_exact(each: int) -> None:
     for count in range(each, 60):
         assert len(spread(count, each)) == each and max(spread(count, each)) < count
 
 
-def test_kept_values_are_copies_of_the_first_values() -> None:
+def test_samples_are_copies_of_the_first_values() -> None:
     keeper = Keeper(each=5, message_bytes=40, step_bytes=100)
-    own = keeper.of("DP BACKWARD GRAD")
+    channel = keeper.of("DP BACKWARD GRAD")
     keeper.begin(keeps=True)
     x = vector(16)
     place = place_of(x)
-    own.message("all-to-all", place, (x[:4], x[8:]), F32, (-1, 4))
+    channel.message("all-to-all", place, (x[:4], x[8:]), F32, (-1, 4))
     x[:] = -1
-    own.message("all-to-all", place, (vector(9),), np.dtype(ml_dtypes.bfloat16), None)
-    own.message("all-to-all", place, (vector(30),), F32, None)
-    own.message("all-to-all", place, (vector(30),), F32, None)
+    channel.message("all-to-all", place, (vector(9),), np.dtype(ml_dtypes.bfloat16), None)
+    channel.message("all-to-all", place, (vector(30),), F32, None)
+    channel.message("all-to-all", place, (vector(30),), F32, None)
     first, second, third = keeper.end()
     assert np.frombuffer(first.values, F32).tolist() == [0, 1, 2, 3, 8, 9, 10, 11, 12, 13], "40 bytes of 48"
     assert (first.size, len(first.values), first.parts[0].shape, first.parts[0].begin) == (12, 40, (3, 4), 0)
     assert (second.dtype, second.values) == ("bfloat16", vector(9).astype(ml_dtypes.bfloat16).tobytes())
-    assert len(third.values) == 40 and [one.place for one in (first, second, third)] == [0, 1, 2]
+    assert len(third.values) == 40 and [sample.place for sample in (first, second, third)] == [0, 1, 2]
     assert keeper.left_out == 1, "18 bytes after 40 and 40 leave 2 of 100"
 
 
-def test_only_what_is_within_a_step_counts() -> None:
+def test_messages_outside_of_steps_do_not_count() -> None:
     keeper = Keeper(each=2, message_bytes=400, step_bytes=4000)
-    own = keeper.of("DP BACKWARD GRAD")
+    channel = keeper.of("DP BACKWARD GRAD")
     x = vector(3)
 
     def send(n: int, first: float) -> None:
         for k in range(n):
-            own.message("send", place_of(x), (vector(3, first + k),), F32, None)
+            channel.message("send", place_of(x), (vector(3, first + k),), F32, None)
 
     send(3, 100.0)  # before the first step
     keeper.begin(keeps=False)
@@ -75,14 +75,16 @@ def test_only_what_is_within_a_step_counts() -> None:
     send(9, 300.0)  # an evaluation
     keeper.begin(keeps=True)
     send(5, 400.0)
-    kept = keeper.end()
-    assert [np.frombuffer(one.values, F32)[0] for one in kept] == [400, 404] and [one.place for one in kept] == [0, 4]
+    samples = keeper.end()
+    assert [np.frombuffer(sample.values, F32)[0] for sample in samples] == [400, 404] and [
+        sample.place for sample in samples
+    ] == [0, 4]
     send(2, 500.0)
     keeper.begin(keeps=True)
     assert keeper.end() == ()
 
 
-def test_exact_channels_are_not_kept() -> None:
+def test_exact_channels_are_not_sampled() -> None:
     policy = Policy(NamedScheme(name="plain"))
     gradients = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     assert gradients.keeper is None
@@ -93,21 +95,21 @@ def test_exact_channels_are_not_kept() -> None:
     keeper.begin(keeps=True)
     x = vector(4)
     for channel in (gradients, later, policy.exact):
-        channel.keep("all-reduce", place_of(x), (x,), None)
-    assert [one.channel for one in keeper.end()] == ["DP BACKWARD GRAD", "TP FORWARD ACT"]
+        channel.sample("all-reduce", place_of(x), (x,))
+    assert [sample.channel for sample in keeper.end()] == ["DP BACKWARD GRAD", "TP FORWARD ACT"]
 
 
-def test_values_of_a_device_are_those_that_its_stream_makes_first() -> None:
-    """What the caller's stream had yet to make is there, and what it makes of them later is not."""
+def test_samples_of_a_device_follow_its_stream() -> None:
+    """Values that the caller's stream writes before the sample are in it; values that it writes later are not."""
     accelerator = LazyAccelerator()
     array = OnDevice(np.full(12, 7.7e33, np.float32))
     accelerator.fill(array, vector(12))
     keeper = Keeper(each=1, message_bytes=1000, step_bytes=1000)
-    own = keeper.of("DP BACKWARD GRAD")
+    channel = keeper.of("DP BACKWARD GRAD")
     keeper.begin(keeps=True)
     place = DevicePlace(Pools(accelerator, aware=False), CALLER)
     x = accelerator.array(array, CALLER)
-    own.message("all-to-all", place, (x[:4], x[8:]), np.dtype(ml_dtypes.bfloat16), (-1, 4))
+    channel.message("all-to-all", place, (x[:4], x[8:]), np.dtype(ml_dtypes.bfloat16), (-1, 4))
     accelerator.fill(array, -vector(12))
     (message,) = keeper.end()
     expected = np.concatenate([vector(4), vector(4, 8.0)]).astype(ml_dtypes.bfloat16)

@@ -1,0 +1,1 @@
+"""Report columns and table of the bytes on the network."""

@@ -1,0 +1,47 @@
+"""Bytes on the network of a run, from its log, and problems with them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hpcbench.collect.run_log import RunLog
+from hpcbench.contract.text import make_printable
+from hpcbench.features.network import events
+from hpcbench.report.checks.relations import CheckedRun
+
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class CountedBytes:
+    """Bytes of the counted steps, by the counters of all nodes."""
+
+    sent: int
+    uncertain: int
+    """Bytes that may belong to other steps."""
+    whole_run: int | None
+    """Bytes of the whole run of a program; None for the engine's own runs."""
+    steps: int
+    nodes: int
+
+    @property
+    def per_step_and_node(self) -> float:
+        """Mean bytes that a node sends in a step."""
+        return self.sent / self.steps / self.nodes
+
+
+def read_bytes(log: RunLog) -> CountedBytes | None:
+    """Read the ``network`` event of a run; None if it has no sum."""
+    event = log.read_event(events.NetworkBytes)
+    if event.from_step is None or event.to_step is None or event.sent_bytes is None or not event.nodes:
+        return None
+    steps = event.to_step - event.from_step + 1
+    if steps < 1 or event.nodes < 1 or not 0 <= event.sent_bytes < _LARGEST:
+        return None
+    return CountedBytes(event.sent_bytes, event.uncertain_bytes or 0, event.whole_sent_bytes, steps, event.nodes)
+
+
+def check(subject: CheckedRun) -> Iterator[str]:
+    """Yield a note if the counters of a run give no sum."""
+    event = subject.log.event(events.NetworkBytes)
+    if event is not None and event.sent_bytes is None and event.problems:
+        yield f"network: {make_printable(event.problems[0])}"

@@ -1,0 +1,114 @@
+"""Bytes on the network of each scheme, by the nodes' counters, next to hpcbench's own accounting."""
+
+from collections.abc import Sequence
+
+from hpcbench.collect.submission import Submission
+from hpcbench.contract.text import make_printable
+from hpcbench.features.network import events
+from hpcbench.features.network.report.sent import read_bytes
+from hpcbench.present.document import Field, Table, tabulate
+from hpcbench.report.columns import SPEED, columns, samples, scheme
+from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.measures import Measures
+from hpcbench.report.quantities import BYTES, PERCENT, RATIO, Exported, Quantity
+
+NETWORK = Quantity(
+    key="network_bytes_per_step",
+    head="network ({unit})",
+    label="bytes on the network",
+    unit="B",
+    meaning="Bytes that a node sends in a step, by its network counters, with protocol headers",
+    scale=BYTES,
+    run=lambda run: counted.per_step_and_node if (counted := run.extract(read_bytes)) else None,
+    over_steps="mean of the steps",
+    better="lower",
+    table="network",
+)
+
+
+def _compare(run: Measures) -> float | None:
+    """Divide the counted bytes by those of hpcbench's own accounting; None if the latter are not known.
+
+    The accounting of a program covers its whole run. Its bytes all leave the node only if each node has one rank.
+    """
+    counted, settings = run.extract(read_bytes), run.run.settings
+    if counted is None or not run.channels:
+        return None
+    one_rank_per_node = settings.shape.nodes == settings.ranks
+    if settings.program.log is not None and not one_rank_per_node:
+        return None
+    accounted = [channel.wire_bytes if one_rank_per_node else channel.network_bytes for channel in run.channels]
+    numbers: list[int] = [number for number in accounted if number != "unknown"]
+    total = sum(numbers)
+    sent = counted.sent if counted.whole_run is None else counted.whole_run
+    return sent / total if len(numbers) == len(accounted) and total > 0 else None
+
+
+AGREEMENT = Quantity(
+    key="network_over_accounted",
+    head="network/accounted",
+    unit="1",
+    meaning="Bytes by the network counters per byte of hpcbench's own accounting. Above 1 by protocol headers",
+    scale=RATIO,
+    run=_compare,
+    over_steps="mean of the steps",
+    table="network",
+)
+UNCERTAIN = Quantity(
+    key="network_uncertain",
+    head="uncertain",
+    unit="1",
+    meaning="Part of the counted bytes that was sent between the samples around the first and the last step",
+    scale=PERCENT,
+    run=lambda run: counted.uncertain / counted.sent if (counted := run.extract(read_bytes)) and counted.sent else None,
+    over_steps="mean of the steps",
+    table="network",
+)
+SENT = Quantity(
+    key="sent_bytes",
+    head="sent_bytes",
+    unit="B",
+    meaning="Bytes that all nodes have sent, by their network counters",
+    exported=Exported("runs", "integer", events.NetworkBytes, remark="; in the counted steps, absent if not known"),
+    of_schemes=False,
+)
+QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, SENT)
+
+
+def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
+    """Return the column of the comparison, if any run has counters and more than one node."""
+    counts = [counted for row in rows for run in row.runs if (counted := run.extract(read_bytes))]
+    return columns([NETWORK], rows, group=0) if any(counted.nodes > 1 for counted in counts) else []
+
+
+def table(submission: Submission, cell: Cell) -> Table | None:
+    """Make the table of bytes on the network; None if no log has a ``network`` event.
+
+    If nothing could be counted, the notes give the reason.
+    """
+    logs = [run.run.log for run in cell.runs if run.run.log]
+    network_events = [event for log in logs if (event := log.event(events.NetworkBytes))]
+    if not network_events:
+        return None
+    fields: list[Field[SchemeRow]] = [scheme(), samples(cell.rows), SPEED.field()]
+    shown = len(fields)
+    fields += columns([NETWORK, AGREEMENT, UNCERTAIN], cell.rows)
+    return tabulate(
+        "network", "Bytes on the network", cell.rows, fields, notes=_list_notes(network_events), always=shown
+    )
+
+
+_MOST_NOTES = 6
+
+
+def _list_notes(network_events: Sequence[events.NetworkBytes]) -> list[str]:
+    texts = (text for event in network_events for text in event.problems or ())
+    problems = list(dict.fromkeys(map(make_printable, texts)))
+    notes = [f"{problem}." for problem in problems[:_MOST_NOTES]]
+    more = len(problems) - _MOST_NOTES
+    if more > 0:
+        notes.append(f"{more} more counters have problems.")
+    shared = sorted({host for event in network_events for host in event.shared or ()})
+    if shared:
+        notes.append(f"Counters of {', '.join(map(make_printable, shared[:4]))} may include the traffic of other jobs.")
+    return notes

@@ -1,0 +1,128 @@
+"""A job's allocation, as each scheduler describes it on the job's first node: name, hosts, and whether a job lives."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.job.processes import is_running_here
+
+Lookup = Callable[[str, str], bool | None]
+"""Whether a scheduler lists a job as not over, by the job's id and its script's process; None if that is unknown."""
+
+_TIMEOUT = 60.0
+_SLURM_OVER = {
+    *("COMPLETED", "FAILED", "TIMEOUT", "DEADLINE", "CANCELLED", "OUT_OF_MEMORY"),
+    *("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "PREEMPTED", "REVOKED"),
+}
+_LSF_ALIVE = re.compile(r"^[0-9]+ +[^ ]+ +(PEND|WAIT|PROV|PSUSP|RUN|USUSP|SSUSP|UNKWN|ZOMBI) ", re.MULTILINE)
+_FLUX_ALIVE = {"NEW", "DEPEND", "PRIORITY", "SCHED", "PENDING", "RUN", "RUNNING", "CLEANUP"}
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The nodes and the name of a job, and how to ask for more."""
+
+    hosts: Sequence[str]
+    """Names of the job's nodes."""
+    is_listed: Lookup
+    name: str = ""
+    """The job's name in its queue; empty if the scheduler does not report it."""
+    describe: Sequence[str] = ()
+    """Command whose output describes the job."""
+
+
+def read_allocation(scheduler: str, id: str, environment: Mapping[str, str], *, easy: bool) -> Allocation:
+    """Return the allocation of the job that this process belongs to.
+
+    Parameters
+    ----------
+    scheduler
+        ``slurm``, ``lsf``, ``flux`` or ``local``.
+    id
+        The scheduler's id of the job.
+    environment
+        Variables that the scheduler sets.
+    easy
+        Whether LSF allocates whole nodes.
+    """
+    if scheduler == "slurm":
+        nodes = environment.get("SLURM_JOB_NODELIST", "")
+        output = _ask("scontrol", "show", "hostnames", nodes)
+        hosts = output.splitlines() if output is not None else [nodes]
+        name = environment.get("SLURM_JOB_NAME", "")
+        return Allocation(hosts, _is_listed_by_slurm, name, ("scontrol", "show", "job", id))
+    if scheduler == "lsf":
+        name = environment.get("LSB_JOBNAME", "").partition("[")[0]
+        return Allocation(find_lsf_hosts(environment, easy=easy), _is_listed_by_lsf, name, ("bjobs", "-l", id))
+    if scheduler == "flux":
+        output = _ask("flux", "hostlist", "-e", "local")
+        output = output if output is not None else _ask("flux", "getattr", "hostlist")
+        name = (_ask("flux", "--parent", "jobs", "-n", "-o", "{name}", id) or "").strip()
+        return Allocation((output or "").split(), _is_listed_by_flux, name, ("flux", "resource", "list"))
+    return Allocation([os.uname().nodename], lambda _, process: is_running_here(process))
+
+
+def find_lsf_hosts(environment: Mapping[str, str], *, easy: bool) -> list[str]:
+    """Return the hosts of an LSF job. LSB_HOSTS is not used: large jobs do not have it."""
+    slots: dict[str, int] = {}
+    try:
+        text = Path(environment.get("LSB_DJOB_HOSTFILE", "")).read_text(encoding="utf-8", errors="replace")
+        pairs = [(host, 1) for host in text.split()]
+    except OSError:
+        fields = environment.get("LSB_MCPU_HOSTS", "").split()
+        pairs = [(host, int(number)) for host, number in zip(fields[::2], fields[1::2], strict=False)]
+    for host, number in pairs:
+        slots[host] = slots.get(host, 0) + number
+    first = next(iter(slots), "")
+    if easy and slots and slots[first] == 1 < max(slots.values()):
+        del slots[first]  # one slot among larger hosts: the launch host
+    return list(slots)
+
+
+def _is_listed_by_slurm(id: str, process: str) -> bool | None:
+    del process
+    status, output = _query("squeue", "--noheader", "--states=all", f"--jobs={id}", "--format=%T")
+    if status:
+        return False if "Invalid job id" in output else None
+    return not {line.strip() for line in output.splitlines()} <= {*_SLURM_OVER, ""}
+
+
+def _is_listed_by_lsf(id: str, process: str) -> bool | None:
+    del process
+    _, output = _query("bjobs", "-a", id)
+    if "is not found" in output or "o matching job" in output:
+        return False
+    return bool(_LSF_ALIVE.search(output)) if re.search(r"JOBID.*STAT", output, re.DOTALL) else None
+
+
+def _is_listed_by_flux(id: str, process: str) -> bool | None:
+    del process
+    status, output = _query("flux", "--parent", "jobs", "-n", "-o", "{status}", id)  # a job of the instance above
+    if status:
+        return False if "unknown" in output.lower() else None
+    return bool(_FLUX_ALIVE & set(output.split()))
+
+
+def _ask(*command: str) -> str | None:
+    """Return the output of a command; None if it fails."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_TIMEOUT
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="surrogateescape") if done.returncode == 0 else None
+
+
+def _query(*command: str) -> tuple[int, str]:
+    """Return the exit status of a command, and its output and errors together."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 1, ""
+    return done.returncode, done.stdout.decode(errors="replace")

@@ -1,0 +1,50 @@
+"""Processes of a job's node: which one has a claim, and which ones a run left behind."""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from hpcbench.batch.schedulers.processes import alive, identity
+
+
+def identify_process(pid: int) -> str:
+    """Return the id, start time, boot and host of a process, which no other process shares; empty if it is gone."""
+    process = identity(pid)
+    if process is None or not alive(process):
+        return ""
+    return f"{pid} {process['start']} {process['boot']} {process['host']}"
+
+
+def is_running_here(process: str) -> bool | None:
+    """Whether the process with this identity runs; None if it ran on another node."""
+    pid, host = process.partition(" ")[0], process.rpartition(" ")[2]
+    if host != os.uname().nodename:
+        return None
+    return pid.isdecimal() and identify_process(int(pid)) == process
+
+
+def kill_run(run: Path) -> None:
+    """Kill the processes of a run on this node, whatever group, session or parent they have by now.
+
+    Launchers start daemons in sessions of their own. All have the run's directory in their environment.
+    """
+    variable = b"HPCBENCH_RUN=" + os.fsencode(run)
+    for _ in range(3):  # processes that fork meanwhile are found by the next search
+        pids = [pid for pid in _list_pids() if variable in _read_environment(pid)]
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _list_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (many)
+
+
+def _read_environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,106 @@
+"""Provenance of a job: its environment, modules, limits and devices, as commands on its first node print them."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hpcbench.contract.times import format_now
+from hpcbench.job.messages import print_error
+from hpcbench.job.stop_requests import StopRequests
+
+LIMIT = 20.0
+"""Seconds for all commands together. A command that hangs does not keep the runs waiting."""
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY).*=|://.*:.*@", re.DOTALL)
+"""A variable whose name, or whose value, such as a list of options or an address, contains a secret."""
+_SHELL = ("bash", "-p", "-c")
+"""A shell that reads no file that BASH_ENV names."""
+
+
+def record_provenance(
+    directory: Path,
+    environment: Mapping[str, str],
+    requests: StopRequests,
+    *,
+    describe_job: Sequence[str],
+    describe_python: Sequence[str],
+) -> None:
+    """Write the output of each command to ``NAME.txt``.
+
+    Parameters
+    ----------
+    directory
+        The directory of the files. It is created.
+    environment
+        Variables of the runs.
+    requests
+        A signal ends the recording.
+    describe_job, describe_python
+        Commands that describe the job and the interpreter of the ranks; empty for none.
+
+    Notes
+    -----
+    Standard input contains the list of loaded modules, because `module` is often a function of the job script's shell.
+    """
+    commands: dict[str, Sequence[str]] = {
+        "python": describe_python,
+        "limits": (*_SHELL, "ulimit -a"),
+        "system": ("uname", "-a"),
+        "nvidia-smi": ("nvidia-smi", "-q"),
+        "rocm-smi": ("rocm-smi", "-a"),
+        "job": describe_job,
+        "environment": _print_variables(environment),
+        "modules": ("cat",),
+    }
+    with contextlib.suppress(OSError):
+        directory.mkdir(exist_ok=True)
+    processes = []
+    for name, command in commands.items():
+        if command and shutil.which(command[0], path=environment.get("PATH")) is not None:
+            with contextlib.suppress(OSError):  # a full disk, for example: provenance stops no job
+                processes.append(_start(directory / f"{name}.txt", command, environment))
+    deadline = time.monotonic() + LIMIT
+    while any(process.poll() is None for process in processes) and requests.leaving is None:
+        if time.monotonic() > deadline:
+            print_error(f"{format_now()} provenance: not complete after {LIMIT:.0f} s")
+            break
+        requests.wait(0.02)
+    for process in processes:
+        if process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+    modules = directory / "modules.txt"
+    with contextlib.suppress(OSError):
+        if not modules.stat().st_size:
+            modules.unlink()
+
+
+def _start(path: Path, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start a command whose output and errors go into a file."""
+    mode = 0o600 if path.stem == "environment" else 0o666  # a filter misses some secrets
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as out:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=None if path.stem == "modules" else subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=os.setpgrp,
+        )
+
+
+def _print_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the command that prints variables as bash quotes them, sorted, without secrets."""
+    shell = r'for _var; do [[ $_var = "#"* ]] && echo "$_var" || printf "%s=%q\n" "$_var" "${!_var}"; done'
+    arguments = []
+    for name in sorted(environment):
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # others are functions that bash exports
+            secret = _SECRET.search(f"{name.upper()}={environment[name]}")
+            arguments.append(f"# {name} is left out" if secret else name)
+    return [*_SHELL, shell, "bash", *arguments]

@@ -1,0 +1,253 @@
+"""Loop over the runs of a job: it starts one after another, keeps their time, and reacts to requests to stop."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcbench.contract.times import format_now
+from hpcbench.job.claim import REFUSED, Claim
+from hpcbench.job.clock import JobClock
+from hpcbench.job.launch import Launcher
+from hpcbench.job.options import JobOptions, RunCommand
+from hpcbench.job.status_files import Recorder, StatusFiles, is_completed, keep_old_files
+from hpcbench.job.stop_requests import StopRequests
+
+STOPPED = 75
+"""Exit status of a job with runs that can be continued."""
+NO_SPACE = 74
+"""Exit status where something could not be written."""
+TIMED_OUT = 124
+"""Exit status of a run that was ended at its limit."""
+_LOOK = 0.2
+"""Seconds between two looks at a run."""
+_LATE = 0.5
+"""Seconds after a launcher's failure in which the signal that caused it may still arrive by way of the script."""
+
+
+class EndOfJobError(Exception):
+    """The job ends at once, with this exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass
+class _CurrentRun:
+    id: str
+    start: str
+    launched: float
+    limit: int
+    """Seconds after which the run is asked to stop; 0 for no limit."""
+    stop_time: int
+    """Seconds that it then has for its checkpoint."""
+    launcher: Launcher | None = None
+    reached: bool = False
+    """Whether it reached its limit before the job was asked to stop."""
+    killed: bool = False
+    """Whether it was ended at its limit."""
+
+
+def share_time(options: JobOptions, used: float, waiting: int) -> tuple[int, int]:
+    """Return a run's limit and the time for its checkpoint, in seconds; limit 0 for none.
+
+    Without a limit of its own, a run gets an equal part of the time until the job's stop request. A run that does not
+    stop takes little time from the others.
+
+    Parameters
+    ----------
+    options
+        The job's limits.
+    used
+        Seconds since the start of the job.
+    waiting
+        Number of runs that are not completed, this one included.
+    """
+    limit, stop_time = options.run_limit, options.stop_ahead
+    if not limit and options.walltime:
+        limit = max(1, int((options.walltime - options.stop_ahead - used) // waiting))
+        if waiting == 1:
+            return limit, stop_time
+    return limit, min(stop_time, limit)
+
+
+class RunLoop:
+    """Loop over the runs of a job.
+
+    Parameters
+    ----------
+    root
+        The submission's directory, which is the working directory.
+    options
+        The job's runs and limits.
+    environment
+        Variables of the runs.
+    claim, files, recorder
+        The claim on the job, and the writers of its files.
+    requests
+        Requests to stop.
+    clock
+        The time that the job has used.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        options: JobOptions,
+        environment: Mapping[str, str],
+        *,
+        claim: Claim,
+        files: StatusFiles,
+        recorder: Recorder,
+        requests: StopRequests,
+        clock: JobClock,
+    ) -> None:
+        self._root = root
+        self._options = options
+        self._environment = environment
+        self._claim = claim
+        self._files = files
+        self._recorder = recorder
+        self._requests = requests
+        self._clock = clock
+        self._current: _CurrentRun | None = None
+        self._failed = False
+        self._unfinished = False
+        self._waiting = sum(not is_completed(root, run.id) for run in options.runs)
+
+    def run_all(self) -> int:
+        """Start all runs that are not completed, one after another. A failure does not stop the next one.
+
+        Returns
+        -------
+        int
+            Exit status of the job: 0, 1 for a failed run, 75 for runs that can be continued, or that of a signal.
+        """
+        try:
+            for run in self._options.runs:
+                self._run(run)
+            self._check_signals()
+            self._check_claim()
+        except EndOfJobError as error:
+            self._end_run(error.status)
+            return error.status
+        except OSError as error:  # such as of a file server
+            self._files.note_failure(error)
+            self._end_run(NO_SPACE)
+            return NO_SPACE
+        unfinished = self._requests.stopping or self._unfinished
+        if unfinished and not all(is_completed(self._root, run.id) for run in self._options.runs):
+            return STOPPED
+        return int(self._failed)
+
+    def _run(self, run: RunCommand) -> None:
+        self._check_claim()  # first: the script that has the job now may have completed the run
+        if is_completed(self._root, run.id):
+            return
+        self._clock.read(watched=False)  # what came before this run may have taken long
+        self._keep_time()
+        self._check_signals()
+        if self._requests.stopping:
+            return
+        used = self._clock.read()
+        limit, stop_time = share_time(self._options, used, self._waiting)
+        self._waiting -= 1
+        keep_old_files(self._root, run.id)
+        self._files.failure = ""
+        current = self._current = _CurrentRun(run.id, format_now(), used, limit, stop_time)
+        directory = self._root / "runs" / run.id
+        status = NO_SPACE
+        if (
+            self._files.set_aside(self._root / "jobs" / self._options.job)
+            and self._files.set_aside(directory)
+            and self._recorder.record_run(run.id, current.start, "running")
+            and not self._files.failure
+        ):
+            status = self._launch(directory, run, current)
+        reached = current.reached and status != 0
+        if reached and (not current.killed or any(directory.glob("checkpoint/step-*"))):
+            self._unfinished = True  # it can be continued
+        self._failed |= not self._record_end(current, status, reached=reached) or status != 0
+        self._files.give_back(directory)  # its worker does so before the last event, but may have been killed
+        self._current = None
+
+    def _launch(self, directory: Path, run: RunCommand, current: _CurrentRun) -> int:
+        """Start a run, wait for it, and return its exit status."""
+        try:
+            launcher = current.launcher = Launcher(directory, run.command, self._environment)
+        except OSError as error:
+            self._files.note_failure(error)
+            return NO_SPACE
+        while (status := launcher.poll()) is None:
+            self._keep_time()
+            self._check_signals()
+            self._requests.wait(_LOOK)
+        if status != 0 and self._requests.leaving is None:
+            self._requests.wait(_LATE)  # LSF sends a signal to all processes of a job: it ends the launcher too
+        self._check_signals()
+        launcher.kill_rest()
+        return TIMED_OUT if current.killed else status
+
+    def _keep_time(self) -> None:
+        """Ask the run to stop, ahead of the job's limit or at its own, and end it if it stays."""
+        options, current = self._options, self._current
+        if os.getppid() != options.script:  # it was killed: the scheduler reports that
+            if current is not None and current.launcher is not None:
+                current.launcher.end(kill=True)
+                current.launcher.kill_rest()
+            os._exit(137)
+        used = self._clock.read()
+        if options.walltime and used >= options.walltime - options.stop_ahead:
+            self._requests.stopping = True  # Flux never asks the script alone, and other schedulers may be late
+        if current is None or current.launcher is None:
+            return
+        if self._requests.stopping:
+            self._ask_to_stop()
+        past = used - current.launched - current.limit
+        if not current.limit or past <= 0:
+            return
+        if not self._requests.stopping:
+            current.reached = True  # else the job's limit came first
+        self._ask_to_stop()
+        if not current.killed and past > current.stop_time:
+            current.reached = current.killed = True
+            current.launcher.end(kill=True)
+
+    def _ask_to_stop(self) -> None:
+        """Ask the run to write its checkpoint and end."""
+        if self._current is not None:
+            try:
+                (self._root / "runs" / self._current.id / "stop").touch()
+            except OSError as error:
+                self._files.note_failure(error)
+
+    def _check_signals(self) -> None:
+        """End the job if a signal asks for that."""
+        self._requests.wait(0.0)
+        if self._requests.leaving is not None:
+            raise EndOfJobError(self._requests.leaving)
+
+    def _check_claim(self) -> None:
+        """End the job if another script has it now."""
+        if not self._claim.is_ours():
+            raise EndOfJobError(REFUSED)
+
+    def _end_run(self, status: int) -> None:
+        """End the current run and all that it started; first it may end by itself, if the signal gives it time."""
+        current = self._current
+        if current is None:
+            return
+        if current.launcher is not None:
+            if self._requests.stopping:
+                self._ask_to_stop()
+            if self._requests.grace and current.launcher.wait_for_group(self._requests.grace):
+                status = current.launcher.poll() or 0
+            else:
+                current.launcher.end(kill=False)
+            current.launcher.kill_rest()
+        self._record_end(current, status, reached=current.reached)
+
+    def _record_end(self, current: _CurrentRun, status: int, *, reached: bool = False) -> bool:
+        limit = ("run_limit" if self._options.run_limit else "walltime") if reached else ""
+        return self._recorder.record_run(current.id, current.start, "ended", status, limit=limit)

@@ -1,0 +1,192 @@
+"""Status files of a job and its runs, and the space that is set aside for them on the disk."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from hpcbench.batch import reserve
+from hpcbench.contract import mark
+from hpcbench.contract.mark import Mark
+from hpcbench.contract.times import format_now
+from hpcbench.job.messages import print_error
+
+_SPACE = 1 << 16
+"""Bytes that are set aside for the end of a job or a run, also for the last events of its log."""
+
+
+class StatusFiles:
+    """Writer of the files of a job. It does not raise where the disk takes no more, and reports that in each status."""
+
+    def __init__(self, root: Path, directory: Path) -> None:
+        self.failure = ""
+        """The file system and its error message, once something could not be written."""
+        self._root = root
+        self._directory = directory
+
+    def write(self, path: Path, make_text: Callable[[], str]) -> bool:
+        """Write a file completely or not at all; return whether it is written.
+
+        Where the disk takes no more, the space that was set aside for the job is given back, and the file is written
+        again: its text may now contain the failure.
+        """
+        return self._try(lambda: self._write(path, make_text())) or self._try(lambda: self._write(path, make_text()))
+
+    def set_aside(self, directory: Path) -> bool:
+        """Set space on the disk aside for the end of what runs in this directory."""
+        return self._try(lambda: reserve.set_aside(directory, _SPACE))
+
+    def give_back(self, directory: Path) -> None:
+        """Delete the file with the space that was set aside in this directory."""
+        with contextlib.suppress(OSError):
+            (directory / reserve.FILE).unlink(missing_ok=True)
+
+    def note_failure(self, error: OSError) -> None:
+        """Keep the reason why something could not be written, and give the job's space back."""
+        self.failure = reserve.describe_disk_error(self._root, error)
+        self.give_back(self._directory)
+
+    def _try(self, write: Callable[[], None]) -> bool:
+        try:
+            write()
+        except OSError as error:
+            self.note_failure(error)
+            return False
+        return True
+
+    def _write(self, path: Path, text: str) -> None:
+        temporary = path.with_name(f"{path.name}.tmp")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+class Recorder:
+    """Recorder of the states of one attempt of a job.
+
+    Parameters
+    ----------
+    files
+        Writer of the files.
+    root
+        The submission's directory.
+    job
+        Name of the job's directory in ``jobs``.
+    id
+        The scheduler's id of the job.
+    hosts
+        Names of the job's nodes.
+    attempt
+        Number of this attempt, from 1.
+    start
+        Time of the attempt's start.
+    is_ours
+        Whether no other script has taken the job meanwhile. Then nothing more is recorded.
+    """
+
+    def __init__(
+        self,
+        files: StatusFiles,
+        *,
+        root: Path,
+        job: str,
+        id: str,
+        hosts: list[str],
+        attempt: int,
+        start: str,
+        is_ours: Callable[[], bool],
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._job = job
+        self._id = make_ascii(id)
+        self._hosts = tuple(make_ascii(host) for host in hosts)
+        self._host = make_ascii(os.uname().nodename)
+        self._start = start
+        self._is_ours = is_ours
+        self.attempt = attempt
+
+    def record_job(self, state: str, status: int | None = None) -> bool:
+        """Write the state of the job; return whether it is written."""
+        return self._write(self._root / "jobs" / self._job, self._start, state, status, hosts=self._hosts)
+
+    def record_run(self, run: str, start: str, state: str, status: int | None = None, *, limit: str = "") -> bool:
+        """Write the state of a run; return whether it is written.
+
+        Parameters
+        ----------
+        run
+            The run's id.
+        start
+            Time of the run's start.
+        state
+            ``running`` or ``ended``.
+        status
+            Exit status; None before the end.
+        limit
+            The limit that the run reached: ``run_limit`` or ``walltime``; empty if it reached none.
+        """
+        return self._write(self._root / "runs" / run, start, state, status, job=self._job, limit=limit or None)
+
+    def _write(
+        self,
+        directory: Path,
+        start: str,
+        state: str,
+        status: int | None,
+        *,
+        hosts: tuple[str, ...] | None = None,
+        job: str | None = None,
+        limit: str | None = None,
+    ) -> bool:
+        if not self._is_ours():
+            return True
+        now = format_now()
+        written = self._files.write(
+            directory / mark.FILE,
+            lambda: mark.format_mark(
+                Mark(
+                    state,
+                    self.attempt,
+                    status,
+                    start,
+                    None if status is None else now,
+                    self._id,
+                    self._host,
+                    hosts,
+                    job,
+                    limit,
+                    self._files.failure or None,
+                )
+            ),
+        )
+        if not written:
+            print_error(f"{now} {self._files.failure}")
+        return written
+
+
+def is_completed(root: Path, run: str) -> bool:
+    """Whether this attempt or an earlier one completed a run."""
+    status = mark.read_mark(root / "runs" / run)
+    return status is not None and status.state == "ended" and status.exit == 0
+
+
+def keep_old_files(root: Path, run: str) -> None:
+    """Rename the files that an earlier attempt left of a run: they get the number of that attempt."""
+    directory = root / "runs" / run
+    status = mark.read_mark(directory)
+    number = status.attempt if status is not None and status.readable else 0
+    for name in ("log.txt", "err.txt", mark.FILE):
+        path = directory / name
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(path.with_name(f"{path.stem}.{number}{path.suffix}"))
+    (directory / "stop").unlink(missing_ok=True)
+
+
+def make_ascii(text: str) -> str:
+    """Return a text with a question mark in place of each byte that is not printable ASCII."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in os.fsencode(text))

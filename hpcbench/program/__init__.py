@@ -1,0 +1,1 @@
+"""Former name of `hpcbench.programs`."""

@@ -1,0 +1,8 @@
+"""Entry point of ``python -m hpcbench.program``, which job scripts that are still in a queue may contain."""
+
+import sys
+
+from hpcbench.programs.__main__ import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

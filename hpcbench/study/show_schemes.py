@@ -1,0 +1,78 @@
+"""Lists of the scheme presets and of other people's compression systems."""
+
+from typing import Any
+
+import typer
+
+from hpcbench.contract.problems import show, suggest
+from hpcbench.contract.process_changes import describe_changes
+from hpcbench.errors import UserError
+from hpcbench.study import presets
+from hpcbench.study.systems import SystemPreset, read_systems
+
+
+def show_schemes() -> None:
+    """Print one line per preset: first the schemes of hpcbench, then the systems of others."""
+    names = presets.schemes()
+    width = max(map(len, [*names, *read_systems()]))
+    typer.echo("Schemes of hpcbench, for all studies and `hpcbench run`:")
+    for name in names:
+        typer.echo(f"  {name:{width}s}  {_summarize(presets.read_table('schemes')[name])}")
+    typer.echo("\nSystems of others, for studies of a program (`hpcbench schemes NAME` shows needs and limits):")
+    for name, preset in read_systems().items():
+        asked = f"; add {', '.join(preset.asks)}" if preset.asks else ""
+        typer.echo(f"  {name:{width}s}  {preset.title}{asked} (checked: {preset.checked})")
+
+
+def show_scheme(name: str) -> None:
+    """Print the facts about one preset.
+
+    Raises
+    ------
+    UserError
+        There is no such preset.
+    """
+    systems = read_systems()
+    if name in systems:
+        _show_system(systems[name])
+    elif presets.is_scheme(name):
+        typer.echo(_summarize(presets.scheme(name)))
+    else:
+        near = suggest(name, [*presets.schemes(), *systems])
+        raise UserError(f"schemes: {show(name)} is unknown{near}: `hpcbench schemes` lists all")
+
+
+def _show_system(preset: SystemPreset) -> None:
+    changes = _describe_changes(preset.scheme)
+    for label, text in (
+        ("title", preset.title),
+        ("source", preset.source),
+        ("versions", preset.versions),
+        ("needs", preset.needs),
+        ("limits", preset.limits),
+        ("checked", preset.checked),
+        ("sets", changes or "-"),
+        ("add in the study", ", ".join(preset.asks) or "-"),
+    ):
+        typer.echo(f"{label:16s}  {text}")
+
+
+def _describe_changes(fields: dict[str, Any]) -> str:
+    return describe_changes(
+        environment=fields.get("environment", {}),
+        arguments=fields.get("arguments", ""),
+        preload=fields.get("preload"),
+        setup=fields.get("setup", ()),
+    )
+
+
+def _summarize(fields: dict[str, Any]) -> str:
+    """Return algorithm and codecs of a scheme in a few words."""
+    if fields["algorithm"] == "native":
+        return "uncompressed, with the collectives of the library"
+    parts = []
+    for rule in reversed(fields["rules"]):  # the last rule that matches applies
+        traffic = " ".join(rule[key] for key in ("dimension", "phase", "kind", "axis") if key in rule)
+        parts.append(f"{traffic or 'all'} {rule['codec']}{' with feedback' if rule.get('feedback') else ''}")
+    parts.append(f"{'all else' if parts else 'all traffic'} {fields['default']}")
+    return f"algorithm {fields['algorithm']}: {', '.join(parts)}"

@@ -1,0 +1,59 @@
+"""Presets of other people's compression systems, which a scheme of a program study names as its `system`."""
+
+from functools import cache
+from typing import Any
+
+from pydantic import Field
+
+from hpcbench.contract.problems import show, suggest
+from hpcbench.contract.section import Line, Section
+from hpcbench.study.presets import read_table
+
+
+class SystemPreset(Section):
+    """Another system: what it does, what it needs, and how a run turns it on."""
+
+    title: Line
+    source: Line
+    versions: Line
+    needs: Line
+    """Software and settings that must be there."""
+    limits: Line
+    checked: Line
+    """Date and machine of a run here, or ``never``."""
+    asks: list[Line]
+    """Fields that a study must add, such as ``preload``."""
+    scheme: dict[str, Any] = Field(description="Fields of the scheme.")
+
+
+@cache
+def read_systems() -> dict[str, SystemPreset]:
+    """Return all presets by name."""
+    return {name: SystemPreset.model_validate(fields) for name, fields in read_table("systems").items()}
+
+
+def add_system(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a scheme's fields with those of the system that it names. The study's own fields take precedence.
+
+    Raises
+    ------
+    ValueError
+        There is no such system, or a field that it asks for is missing.
+    """
+    name = fields.get("system")
+    if not isinstance(name, str):
+        return fields
+    systems = read_systems()
+    if name not in systems:
+        raise ValueError(f"system {show(name)} is unknown{suggest(name, list(systems))}: use {', '.join(systems)}")
+    preset = systems[name]
+    merged = {**preset.scheme, **fields}
+    own_variables = fields.get("environment", {})
+    if "environment" in preset.scheme and isinstance(own_variables, dict):
+        merged["environment"] = {**preset.scheme["environment"], **own_variables}
+    for path in preset.asks:
+        key, _, inner = path.partition(".")
+        value = merged.get(key)
+        if not value or (inner and not (isinstance(value, dict) and inner in value)):
+            raise ValueError(f"system {name} needs {path}: add it to the scheme ({preset.needs})")
+    return merged

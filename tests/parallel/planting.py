@@ -1,0 +1,13 @@
+"""Registries of planted faults by name."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+Patch = AbstractContextManager[object]
+"""A planted fault, in effect during the block."""
+Plants = dict[str, Callable[[], Patch]]
+
+
+def list_faults(*plants: Callable[[], Patch]) -> Plants:
+    """Return the functions that plant faults, by name."""
+    return {plant.__name__: plant for plant in plants}
