@@ -31,22 +31,26 @@ def scheme(*listed: Any) -> Scheme:
         (
             [{"dimension": "DP", "codec": "zfp:8"}, {"dimension": "PP", "codec": "zfp:8"}],
             {"pp": 1},
-            ["rule 2 (PP zfp:8) carries nothing in this layout"],
+            ["rule 2 (PP zfp:8) applies to no message in this layout"],
         ),
-        ([{"dimension": "ZERO", "codec": "mpc"}], {"zero": 0}, ["rule 1 (ZERO mpc) carries nothing in this layout"]),
+        (
+            [{"dimension": "ZERO", "codec": "mpc"}],
+            {"zero": 0},
+            ["rule 1 (ZERO mpc) applies to no message in this layout"],
+        ),
         ([{"dimension": "TP", "codec": "mpc"}], {"sequence_parallel": True}, []),
         (
             [{"dimension": "SP", "phase": "FORWARD", "codec": "mpc"}],
             {},
-            ["rule 1 (SP FORWARD mpc) carries nothing in this layout"],
+            ["rule 1 (SP FORWARD mpc) applies to no message in this layout"],
         ),
         (
             [{"dimension": "DP", "codec": "mpc"}, {"kind": "GRAD", "codec": "xpk"}],
             {},
-            ["rule 1 (DP mpc) carries nothing: later rules apply to all that it matches"],
+            ["rule 1 (DP mpc) applies to no message: later rules apply to all traffic that it matches"],
         ),
         ([{"kind": "OPTIM", "codec": "xpk"}], {"optimizer": "onebit-adam", "zero": 0}, []),
-        ([{"codec": "xpk"}], {"dp": 1, "tp": 1, "pp": 1}, ["rule 1 (xpk) carries nothing in this layout"]),
+        ([{"codec": "xpk"}], {"dp": 1, "tp": 1, "pp": 1}, ["rule 1 (xpk) applies to no message in this layout"]),
     ],
 )
 def test_rules_that_carry_nothing_are_named(listed: Any, change: Any, messages: list[str]) -> None:
